@@ -1,0 +1,63 @@
+"""An HTTP request and response between the server and the gateway; no socket here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote
+
+from headrace.aws.operation import Call
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """A response body that is `length_bytes` of a file from `offset_bytes` on."""
+
+    path: Path
+    offset_bytes: int
+    length_bytes: int
+
+
+Body = bytes | FileSlice | Iterator[bytes]
+
+
+@dataclass(slots=True)
+class HttpRequest:
+    """A request, its body read whole.
+
+    Attributes:
+        path: as on the wire, percent-encoded, without the query.
+        query: as on the wire, without the question mark.
+        headers: by lower-case name; a repeated header's values are joined with commas.
+        body: empty when `body_file` is set.
+        body_file: a body over 16 MiB, as a temporary file under the data directory; the receiver may
+            move it away, and what is left is removed after the answer.
+        call: set by the gateway.
+    """
+
+    method: str
+    path: str
+    query: str = ""
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    body: bytes = b""
+    body_file: Path | None = None
+    call: Call | None = None
+
+    @property
+    def decoded_path(self) -> str:
+        """The path with percent-escapes undone."""
+        return unquote(self.path)
+
+    def query_params(self) -> dict[str, str]:
+        """Return the query's parameters; of a repeated one the last; `?acl` gives `{"acl": ""}`."""
+        return dict(parse_qsl(self.query, keep_blank_values=True))
+
+
+@dataclass(slots=True)
+class HttpResponse:
+    """A response. The server adds Content-Length, or chunks an iterator."""
+
+    status: int
+    headers: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    body: Body = b""

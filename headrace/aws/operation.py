@@ -1,0 +1,48 @@
+"""How an action is declared.
+
+    @operation("PutRecord")
+    def put_record(kinesis: Kinesis, call: Call, request: PutRecordInput) -> PutRecordOutput: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+Action = Callable[[Any, "Call", Any], Any]
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_NAME_ATTRIBUTE = "__headrace_operation__"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request's circumstances: who, where, when. `now_ms` is read once, when it arrives."""
+
+    account: str
+    region: str
+    request_id: str
+    now_ms: int
+    service: str = ""
+    operation: str = ""
+    access_key: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def operation(name: str) -> Callable[[_F], _F]:
+    """Mark a function `(backend, call, request) -> output | None` as AWS's operation `name`."""
+
+    def mark(function: _F) -> _F:
+        setattr(function, _NAME_ATTRIBUTE, name)
+        return function
+
+    return mark
+
+
+def operation_name(action: Callable[..., Any]) -> str:
+    """Return the operation that `action` was declared as. Raises TypeError when it was not."""
+    name = getattr(action, _NAME_ATTRIBUTE, None)
+    if name is None:
+        raise TypeError(f"{action} is not decorated with @operation")
+    return str(name)

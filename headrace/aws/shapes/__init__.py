@@ -1,0 +1,1 @@
+"""TypedDicts of the owned services, generated from botocore's models."""

@@ -1,0 +1,45 @@
+"""The cloud's configuration: one frozen value, built at the edge and passed down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Durability = Literal["os", "fsync"]
+
+DEFAULT_PORT = 4566
+DEFAULT_REGION = "us-east-1"
+DEFAULT_ACCOUNT_ID = "000000000000"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What a cloud is started with.
+
+    Attributes:
+        data_dir: everything that lasts is under it; nothing is written outside it.
+        host: the address to bind; loopback unless told otherwise.
+        port: the TCP port; 0 takes a free one.
+        region: for requests whose signature names none.
+        account_id: the account of every access key that is not itself a 12-digit account.
+        durability: `os` acknowledges what the operating system holds (survives kill -9),
+            `fsync` what the disk holds (survives a power cut).
+        ephemeral: the data directory is a temporary one, removed when the cloud stops.
+        strict: refuse properties that would be ignored.
+    """
+
+    data_dir: Path
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    region: str = DEFAULT_REGION
+    account_id: str = DEFAULT_ACCOUNT_ID
+    durability: Durability = "os"
+    ephemeral: bool = False
+    strict: bool = False
+
+    @property
+    def endpoint_url(self) -> str:
+        """The URL that clients are given as AWS_ENDPOINT_URL."""
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104
+        return f"http://{host}:{self.port}"

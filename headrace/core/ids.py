@@ -1,0 +1,41 @@
+"""Identifiers, from one seedable source, so that a test can have the same ids twice."""
+
+from __future__ import annotations
+
+import random
+import string
+import threading
+import uuid
+
+_UPPER_ALNUM = string.ascii_uppercase + string.digits
+
+
+class Ids:
+    """Makes random identifiers. Thread-safe. With a seed, the same calls give the same ids."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._random = random.SystemRandom() if seed is None else random.Random(seed)
+        self._lock = threading.Lock()
+
+    def uuid(self) -> str:
+        """Return a version-4 UUID in its 36-character form."""
+        return str(uuid.UUID(bytes=self.bytes(16), version=4))
+
+    def bytes(self, count: int) -> bytes:
+        """Return `count` random bytes."""
+        with self._lock:
+            return self._random.getrandbits(count * 8).to_bytes(count, "big")
+
+    def hex(self, length: int) -> str:
+        """Return `length` lower-case hexadecimal characters."""
+        return self.bytes((length + 1) // 2).hex()[:length]
+
+    def alnum_upper(self, length: int) -> str:
+        """Return `length` characters of A-Z and 0-9, as in EMR's `j-...` ids."""
+        with self._lock:
+            return "".join(self._random.choice(_UPPER_ALNUM) for _ in range(length))
+
+    def random(self) -> float:
+        """Return a number in [0, 1)."""
+        with self._lock:
+            return self._random.random()

@@ -1,0 +1,312 @@
+"""The protocols through which services meet. Data crosses here; control crosses `ControlPlane`.
+
+A service declares what it needs as one of these and is handed an implementation by `headrace.cloud`;
+no service imports another. All implementations are thread-safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+# --- streams ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TrimHorizon:
+    """The oldest record that retention has left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """Just after the newest record at the time of asking. Pin it with `StreamReader.pin`."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimestamp:
+    """The first record that arrived at or after `timestamp_ms`."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtSequence:
+    """The record with this sequence number, or the first after it."""
+
+    sequence_number: str
+
+
+@dataclass(frozen=True, slots=True)
+class AfterSequence:
+    """The first record after this sequence number."""
+
+    sequence_number: str
+
+
+Position = TrimHorizon | Latest | AtTimestamp | AtSequence | AfterSequence
+
+
+class StreamNotFound(Exception):  # noqa: N818
+    """No such stream."""
+
+
+class ShardNotFound(Exception):  # noqa: N818
+    """No such shard, or retention has removed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRecord:
+    """One record as a consumer sees it."""
+
+    sequence_number: str
+    partition_key: str
+    data: bytes
+    approximate_arrival_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardInfo:
+    """A shard and its place in the stream's lineage. `closed` shards take no more records."""
+
+    shard_id: str
+    parent_ids: tuple[str, ...]
+    starting_hash_key: int
+    ending_hash_key: int
+    starting_sequence_number: str
+    ending_sequence_number: str | None
+
+    @property
+    def closed(self) -> bool:
+        """Whether a split or a merge has ended this shard."""
+        return self.ending_sequence_number is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """Records, oldest first, and where to go on: `next_position` is None at a closed shard's end."""
+
+    records: list[StreamRecord]
+    next_position: AtSequence | AfterSequence | TrimHorizon | None
+    millis_behind_latest: int
+
+
+class StreamReader(Protocol):
+    """Reads shards of Kinesis streams without the wire. Streams are named by ARN."""
+
+    def shards(self, stream_arn: str) -> list[ShardInfo]:
+        """Return all shards that retention has left, open and closed. Raises StreamNotFound."""
+        ...
+
+    def pin(
+        self, stream_arn: str, shard_id: str, position: Position
+    ) -> AtSequence | AfterSequence | TrimHorizon:
+        """Turn `Latest` and `AtTimestamp` into a position that means the same for ever."""
+        ...
+
+    def read(
+        self, stream_arn: str, shard_id: str, position: Position, *, max_records: int, max_bytes: int
+    ) -> ReadResult:
+        """Return up to `max_records` and about `max_bytes` of data (at least one record if any).
+
+        Never waits. Raises StreamNotFound, ShardNotFound.
+        """
+        ...
+
+    def subscribe(self, stream_arn: str, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` (quick, from any thread) after each append or reshard; returns the undo."""
+        ...
+
+
+# --- functions -------------------------------------------------------------------------------
+
+
+class FunctionNotFound(Exception):  # noqa: N818
+    """No such function, version or alias."""
+
+
+class FunctionThrottled(Exception):  # noqa: N818
+    """The function's concurrency is used up; try again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class InvokeResult:
+    """What a function answered. `function_error` is None, `Handled` or `Unhandled`."""
+
+    payload: bytes
+    function_error: str | None
+    executed_version: str
+    request_id: str
+    log_tail: bytes = b""
+
+
+class FunctionInvoker(Protocol):
+    """Invokes Lambda functions synchronously."""
+
+    def invoke(self, function_arn: str, payload: bytes) -> InvokeResult:
+        """Run the function and wait. Raises FunctionNotFound, FunctionThrottled."""
+        ...
+
+
+# --- objects ---------------------------------------------------------------------------------
+
+
+class BucketNotFound(Exception):  # noqa: N818
+    """No such bucket."""
+
+
+class ObjectNotFound(Exception):  # noqa: N818
+    """No such object."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """One object in a listing."""
+
+    key: str
+    size_bytes: int
+    etag: str
+    last_modified_ms: int
+
+
+class ObjectStore(Protocol):
+    """S3 without the wire. An object that `put` returned from is durable as the cloud is set."""
+
+    def put(
+        self,
+        bucket: str,
+        key: str,
+        body: bytes | Path,
+        *,
+        content_type: str = "binary/octet-stream",
+        content_encoding: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> str:
+        """Write an object whole or not at all; return its ETag. A `Path` body is copied."""
+        ...
+
+    def get(self, bucket: str, key: str) -> bytes:
+        """Return an object's bytes. Raises BucketNotFound, ObjectNotFound."""
+        ...
+
+    def delete(self, bucket: str, key: str) -> None:
+        """Remove an object; a missing one is no error."""
+        ...
+
+    def list(self, bucket: str, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Yield the objects whose keys start with `prefix`, in key order."""
+        ...
+
+    def file(self, bucket: str, key: str) -> Path:
+        """Return the plain file that holds the object, for reading only."""
+        ...
+
+    def buckets(self) -> Mapping[str, Path]:
+        """Return every bucket with the directory that holds its objects as plain files."""
+        ...
+
+
+# --- queues, topics, metrics, logs, schemas --------------------------------------------------
+
+
+class QueueSender(Protocol):
+    """Sends to SQS queues named by ARN."""
+
+    def send(self, queue_arn: str, body: str) -> str:
+        """Send one message; return its message id. Raises LookupError when there is no queue."""
+        ...
+
+
+class TopicPublisher(Protocol):
+    """Publishes to SNS topics named by ARN."""
+
+    def publish(self, topic_arn: str, message: str) -> str:
+        """Publish one message; return its message id. Raises LookupError when there is no topic."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One CloudWatch datum."""
+
+    namespace: str
+    name: str
+    value: float
+    unit: str
+    dimensions: tuple[tuple[str, str], ...]
+    timestamp_ms: int
+
+
+class MetricSink(Protocol):
+    """Takes metrics. Never raises and never blocks: metrics must not harm what they measure."""
+
+    def put(self, metrics: Sequence[Metric], *, account: str, region: str) -> None:
+        """Queue metrics for CloudWatch."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One log event."""
+
+    timestamp_ms: int
+    message: str
+
+
+class LogSink(Protocol):
+    """Takes log lines for CloudWatch Logs; makes group and stream. Never raises, never blocks."""
+
+    def put(
+        self, group: str, stream: str, lines: Sequence[LogLine], *, account: str, region: str
+    ) -> None:
+        """Queue lines for a log stream."""
+        ...
+
+
+class SchemaNotFound(Exception):  # noqa: N818
+    """No such database or table."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """A Glue table: column name and Hive type, in order; partition keys apart."""
+
+    columns: tuple[tuple[str, str], ...]
+    partition_keys: tuple[tuple[str, str], ...] = ()
+    parameters: Mapping[str, str] = field(default_factory=dict[str, str])
+    serde_parameters: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class SchemaCatalog(Protocol):
+    """Looks tables up in the Glue Data Catalog."""
+
+    def table(self, database: str, table: str, *, account: str, region: str) -> TableSchema:
+        """Return a table's schema. Raises SchemaNotFound."""
+        ...
+
+
+# --- control ---------------------------------------------------------------------------------
+
+
+class ControlPlane(Protocol):
+    """Any AWS operation of any service in this cloud, by name, in process."""
+
+    def call(
+        self,
+        service: str,
+        operation: str,
+        params: Mapping[str, Any],
+        *,
+        account: str | None = None,
+        region: str | None = None,
+    ) -> dict[str, Any]:
+        """Run an operation as boto3 would name it (`"lambda"`, `"CreateFunction"`).
+
+        Blobs are bytes (a streaming body comes back as bytes), timestamps aware datetimes.
+        Raises headrace.aws.errors.AwsError.
+        """
+        ...
+
+
+FidelityLevel = Literal["enforced", "stored", "ignored"]

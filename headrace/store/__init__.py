@@ -1,0 +1,1 @@
+"""What lasts: the shard log and the state database. Bytes, sequence numbers, milliseconds; no AWS."""

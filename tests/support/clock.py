@@ -1,0 +1,32 @@
+"""A clock that moves only when told."""
+
+from __future__ import annotations
+
+import threading
+
+
+class FakeClock:
+    """A `Clock` for tests: `advance` moves it, and `wait` returns at once having moved it."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self._now_ms = float(now_ms)
+        self._lock = threading.Lock()
+
+    def advance(self, seconds: float) -> None:
+        """Move time forward."""
+        with self._lock:
+            self._now_ms += seconds * 1000
+
+    def now_ms(self) -> int:
+        """See Clock."""
+        return int(self._now_ms)
+
+    def monotonic_s(self) -> float:
+        """See Clock."""
+        return self._now_ms / 1000
+
+    def wait(self, event: threading.Event, timeout_s: float | None) -> bool:
+        """Move to the end of the wait, unless the event is set already."""
+        if not event.is_set() and timeout_s is not None:
+            self.advance(timeout_s)
+        return event.is_set()
