@@ -1,0 +1,312 @@
+"""The JSON 1.0/1.1 and CBOR protocols: bodies to typed inputs and back, driven by botocore's model.
+
+Decoding gives values as operations take them: blobs are bytes, timestamps aware datetimes; members that the
+model does not know are dropped, as AWS does; a member of the wrong type is AWS's SerializationException.
+Functions are compiled once per shape and are thread-safe.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import cbor2
+import msgspec
+from botocore.model import ListShape, MapShape, Shape, StructureShape
+
+from headrace.aws.errors import AwsError, serialization_error
+from headrace.aws.model import operation_model
+
+JSON_1_0 = "application/x-amz-json-1.0"
+JSON_1_1 = "application/x-amz-json-1.1"
+CBOR_1_1 = "application/x-amz-cbor-1.1"
+
+Convert = Callable[[Any], Any]
+
+_LONG_MAX = 2**63
+
+
+def is_cbor(content_type: str) -> bool:
+    """Whether a request with this Content-Type carries CBOR."""
+    return content_type.startswith("application/x-amz-cbor")
+
+
+# --- decoding ---------------------------------------------------------------------------------
+
+
+def decode_body(body: bytes, content_type: str) -> dict[str, Any]:
+    """Return the request's top-level structure. Raises AwsError SerializationException."""
+    if not body:
+        return {}
+    try:
+        value = cbor2.loads(body) if is_cbor(content_type) else msgspec.json.decode(body)
+    except (msgspec.DecodeError, cbor2.CBORDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise serialization_error() from error
+    if not isinstance(value, dict):
+        raise serialization_error("Unexpected value type in payload")
+    return cast("dict[str, Any]", value)
+
+
+def decode_input(service: str, operation: str, body: bytes, content_type: str) -> dict[str, Any]:
+    """Return the operation's input. Raises AwsError SerializationException."""
+    raw = decode_body(body, content_type)
+    shape = operation_model(service, operation).input_shape
+    if shape is None:
+        return {}
+    return cast("dict[str, Any]", _decoder(service, operation)(raw))
+
+
+def decode_rest_json(service: str, operation: str, body: bytes) -> dict[str, Any]:
+    """Return the members of a rest-json input that its body holds. Raises SerializationException.
+
+    A raw payload (a blob, such as Invoke's) is returned as bytes under its member's name.
+    """
+    shape = operation_model(service, operation).input_shape
+    if shape is None:
+        return {}
+    payload = shape.serialization.get("payload")
+    if payload is not None and shape.members[payload].type_name in ("blob", "string"):
+        return {payload: body} if body else {}
+    if not body:
+        return {}
+    value = decode_body(body, JSON_1_1)
+    decoded = cast("dict[str, Any]", _decoder(service, operation)({payload: value} if payload else value))
+    return {
+        name: item
+        for name, item in decoded.items()
+        if "location" not in shape.members[name].serialization
+    }
+
+
+@functools.cache
+def _decoder(service: str, operation: str) -> Convert:
+    shape = operation_model(service, operation).input_shape
+    assert shape is not None
+    return _ShapeCompiler(_decode_leaf).compile(shape)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "TRUE_VALUE" if value else "FALSE_VALUE"
+    return "STRING_VALUE" if isinstance(value, str) else "NUMBER_VALUE"
+
+
+def _refuse(value: Any, wanted: str) -> AwsError:
+    if isinstance(value, dict):
+        return serialization_error("Start of structure or map found where not expected.")
+    if isinstance(value, list):
+        return serialization_error("Start of list found where not expected")
+    return serialization_error(f"{_kind(value)} can not be converted to {wanted}")
+
+
+def _decode_string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _refuse(value, "a String")
+    return value
+
+
+def _decode_integer(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _refuse(value, "an Integer")
+    if not -_LONG_MAX <= value < _LONG_MAX:
+        raise serialization_error("NUMBER_VALUE out of range for an Integer")
+    return int(value)
+
+
+def _decode_float(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _refuse(value, "a Double")
+    return float(value)
+
+
+def _decode_boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _refuse(value, "a Boolean")
+    return value
+
+
+def _decode_blob(value: Any) -> bytes:
+    if isinstance(value, bytes):  # CBOR
+        return value
+    if not isinstance(value, str):
+        raise _refuse(value, "a Blob")
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise serialization_error("Unable to decode the Base64 value") from error
+
+
+def _decode_timestamp(value: Any) -> datetime:
+    if isinstance(value, datetime):  # CBOR, tag 1
+        return value if value.tzinfo else value.replace(tzinfo=UTC)
+    if isinstance(value, str):
+        try:
+            return datetime.fromisoformat(value).astimezone(UTC)
+        except ValueError as error:
+            raise _refuse(value, "a Timestamp") from error
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _refuse(value, "a Timestamp")
+    try:
+        return _from_epoch_s(value)
+    except (OverflowError, ValueError, OSError) as error:
+        raise serialization_error("NUMBER_VALUE out of range for a Timestamp") from error
+
+
+def _from_epoch_s(value: float) -> datetime:
+    # Rounded to the millisecond: AWS's timestamps have no finer grain, and 1.1 is not 1.0999999.
+    milliseconds = round(value * 1000)
+    whole = datetime.fromtimestamp(milliseconds // 1000, UTC)
+    return whole.replace(microsecond=milliseconds % 1000 * 1000)
+
+
+_DECODE: dict[str, Convert] = {
+    "string": _decode_string,
+    "character": _decode_string,
+    "integer": _decode_integer,
+    "long": _decode_integer,
+    "float": _decode_float,
+    "double": _decode_float,
+    "boolean": _decode_boolean,
+    "blob": _decode_blob,
+    "timestamp": _decode_timestamp,
+}
+
+
+def _decode_leaf(shape: Shape) -> Convert:
+    return _DECODE[shape.type_name]
+
+
+# --- encoding ---------------------------------------------------------------------------------
+
+
+def encode_output(
+    service: str, operation: str, output: Mapping[str, Any] | None, content_type: str
+) -> bytes:
+    """Return the response body; empty for an operation without output."""
+    shape = operation_model(service, operation).output_shape
+    if shape is None:
+        return b""
+    cbor = is_cbor(content_type)
+    value = _encoder(service, operation, cbor=cbor)(output or {})
+    return _dump(value, cbor=cbor)
+
+
+def encode_error(error: AwsError, content_type: str) -> bytes:
+    """Return an error's body."""
+    value = {"__type": error.code, "message": error.message, **error.members}
+    return _dump(value, cbor=is_cbor(content_type))
+
+
+def _dump(value: Any, *, cbor: bool) -> bytes:
+    return cbor2.dumps(value) if cbor else msgspec.json.encode(value)
+
+
+@functools.cache
+def _encoder(service: str, operation: str, *, cbor: bool) -> Convert:
+    shape = operation_model(service, operation).output_shape
+    assert shape is not None
+    return _ShapeCompiler(_encode_leaf_cbor if cbor else _encode_leaf_json).compile(shape)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _encode_blob_json(value: Any) -> str:
+    data = value.encode() if isinstance(value, str) else value
+    return base64.b64encode(data).decode("ascii")
+
+
+def _encode_timestamp_json(value: Any) -> Any:
+    if not isinstance(value, datetime):
+        return value
+    return round(value.timestamp() * 1000) / 1000
+
+
+def _encode_timestamp_cbor(value: Any) -> Any:
+    # AWS's SDKs read tag 1 with milliseconds for Kinesis; cbor2 writes a datetime as text.
+    seconds = _encode_timestamp_json(value)
+    return cbor2.CBORTag(1, seconds)
+
+
+def _encode_leaf_json(shape: Shape) -> Convert:
+    return {"blob": _encode_blob_json, "timestamp": _encode_timestamp_json}.get(
+        shape.type_name, _same
+    )
+
+
+def _encode_leaf_cbor(shape: Shape) -> Convert:
+    return {"timestamp": _encode_timestamp_cbor}.get(shape.type_name, _same)
+
+
+# --- shapes to functions ----------------------------------------------------------------------
+
+
+class _ShapeCompiler:
+    """Turns a shape into one function, recursive shapes included; `leaf` gives those of scalars."""
+
+    def __init__(self, leaf: Callable[[Shape], Convert]) -> None:
+        self._leaf = leaf
+        self._structures: dict[str, Convert] = {}
+
+    def compile(self, shape: Shape) -> Convert:
+        if isinstance(shape, StructureShape):
+            return self._structure(shape)
+        if isinstance(shape, ListShape):
+            return self._list(shape)
+        if isinstance(shape, MapShape):
+            return self._map(shape)
+        return self._leaf(shape)
+
+    def _structure(self, shape: StructureShape) -> Convert:
+        known = self._structures.get(shape.name)
+        if known is not None:
+            return known
+        members: dict[str, Convert] = {}
+
+        def convert(value: Any) -> Any:
+            if not isinstance(value, Mapping):
+                raise _refuse(value, "a Structure")
+            given = cast("Mapping[str, Any]", value)
+            return {
+                name: function(item)
+                for name, item in given.items()
+                if item is not None and (function := members.get(name)) is not None
+            }
+
+        # Registered before its members are compiled, so that a recursive shape finds itself.
+        self._structures[shape.name] = convert
+        for name, member in shape.members.items():
+            members[name] = self.compile(member)
+        return convert
+
+    def _list(self, shape: ListShape) -> Convert:
+        item = self.compile(shape.member)
+
+        def convert(value: Any) -> Any:
+            if not isinstance(value, list | tuple):
+                if isinstance(value, dict):
+                    raise serialization_error(
+                        "Start of structure or map found where not expected."
+                    )
+                raise serialization_error("Expected list or null")
+            return [item(element) for element in cast("list[Any]", value)]
+
+        return convert
+
+    def _map(self, shape: MapShape) -> Convert:
+        item = self.compile(shape.value)
+
+        def convert(value: Any) -> Any:
+            if not isinstance(value, Mapping):
+                if isinstance(value, list):
+                    raise serialization_error("Start of list found where not expected")
+                raise serialization_error("Expected map or null")
+            given = cast("Mapping[str, Any]", value)
+            return {key: item(element) for key, element in given.items()}
+
+        return convert

@@ -1,0 +1,142 @@
+"""The rest-json, rest-xml and query protocols, by moto's botocore-driven parsers and serializers.
+
+One of moto's two doors (the other is `headrace.fallback`); pinned, and held against botocore's own client
+codecs by tests/unit/test_codec_oracle.py. Raw bodies (Lambda Invoke, S3 objects) are the services' own.
+Imports moto when first used, so that a cloud is healthy before moto is loaded. Thread-safe.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.aws.codec_json import decode_rest_json
+from headrace.aws.errors import AwsError, unknown_operation
+from headrace.aws.http import HttpRequest, HttpResponse
+
+
+@functools.cache
+def _model(service: str) -> Any:
+    from moto.core.utils import get_service_model
+
+    return get_service_model(service)
+
+
+def _moto_request(request: HttpRequest) -> Any:
+    from moto.core.request import Request
+
+    query = f"?{request.query}" if request.query else ""
+    url = f"http://localhost{request.path}{query}"
+    return Request.from_primitives(request.method, url, request.headers, request.body)
+
+
+def parse_request(service: str, request: HttpRequest) -> tuple[str, dict[str, Any]]:
+    """Return the operation and its input. Raises AwsError when there is no such operation."""
+    from werkzeug.exceptions import HTTPException
+
+    model = _model(service)
+    moto_request = _moto_request(request)
+    url_params: Mapping[str, Any] = {}
+    if model.protocol == "query":
+        name = moto_request.values.get("Action", "")
+        if name not in model.operation_names:
+            raise AwsError(
+                "InvalidAction",
+                f"Could not find operation {name} for version {model.api_version}",
+            )
+        operation = model.operation_model(name)
+    else:
+        from moto.core.routing import get_service_router
+
+        try:
+            operation, url_params = get_service_router(service).match(moto_request)
+        except (HTTPException, NotImplementedError) as error:
+            where = f"{request.method} {request.path}"
+            raise unknown_operation(where, service) from error
+    if model.protocol != "rest-json":
+        return operation.name, _parse(operation, moto_request, url_params, moto_request.data)
+    # moto's JSON parser takes any type for any member and bad JSON for none: the body is ours.
+    params = _parse(operation, moto_request, url_params, b"")
+    params.update(decode_rest_json(service, operation.name, request.body))
+    return operation.name, params
+
+
+def _parse(
+    operation: Any, moto_request: Any, url_params: Mapping[str, Any], body: bytes
+) -> dict[str, Any]:
+    from moto.core.parse import PROTOCOL_PARSERS, RequestParserError
+
+    parser = PROTOCOL_PARSERS[operation.service_model.protocol](operation)
+    try:
+        parsed = parser.parse(
+            {
+                "method": moto_request.method,
+                "values": moto_request.values,
+                "headers": moto_request.headers,
+                "body": body,
+                "url_path": moto_request.path,
+                "url_params": url_params,
+            }
+        )
+    except (RequestParserError, ValueError, TypeError, AttributeError, KeyError) as error:
+        # moto's parsers trust the body; whatever they trip over is a body of the wrong shape.
+        raise AwsError("SerializationException", "Could not parse the request") from error
+    return {name: value for name, value in parsed.items() if value is not None}
+
+
+def serialize_output(
+    service: str, operation: str, output: Mapping[str, Any] | None, request_id: str
+) -> HttpResponse:
+    """Return the response of a successful operation."""
+    return _response(_serializer(service, operation, request_id).serialize(dict(output or {})))
+
+
+def serialize_error(
+    service: str, operation: str | None, error: AwsError, request_id: str
+) -> HttpResponse:
+    """Return the response of a failed operation; `operation` is None when it is unknown."""
+    name = operation if operation is not None else next(iter(_model(service).operation_names))
+    response = _response(_serializer(service, name, request_id).serialize(_carrier(error)))
+    response.status = error.status
+    if _model(service).protocol == "rest-json":
+        response.headers = [h for h in response.headers if h[0].lower() != "x-amzn-errortype"]
+        response.headers.append(("x-amzn-ErrorType", error.code))
+    return response
+
+
+class _Carried(Exception):  # noqa: N818
+    """An AwsError as moto's serializers read one: attributes named as the error shape's members."""
+
+    code = ""
+    message = ""
+
+
+def _carrier(error: AwsError) -> Exception:
+    carried = _Carried(error.message)
+    carried.code = error.code
+    carried.message = error.message
+    carried.Message = error.message  # type: ignore[attr-defined]
+    for name, value in error.members.items():
+        setattr(carried, name, value)
+    return carried
+
+
+def _serializer(service: str, operation: str, request_id: str) -> Any:
+    from moto.core.serialize import SerializationContext, get_serializer_class
+
+    model = _model(service)
+    serializer_class = get_serializer_class(service, model.protocol)
+    return serializer_class(
+        model.operation_model(operation), context=SerializationContext(request_id)
+    )
+
+
+def _response(parts: Any) -> HttpResponse:
+    body = parts["body"]
+    return HttpResponse(
+        status=int(parts["status_code"]),
+        headers=[(str(name), str(value)) for name, value in parts["headers"].items()],
+        body=body.encode() if isinstance(body, str) else bytes(body),
+    )

@@ -1,0 +1,377 @@
+"""From a request to a service's operation and back.
+
+One `Gateway` serves the socket (`handle`), tests (the same, in process) and services calling each other's
+control plane (`call`). Which service: the signature's scope, then `X-Amz-Target`, then path and host.
+A service is owned whole or not at all: what an owned service has not built answers UnknownOperationException
+and never falls through to moto. Thread-safe.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+from botocore.exceptions import UnknownServiceError
+from botocore.model import OperationNotFoundError
+
+from headrace.aws import codec_json, codec_moto
+from headrace.aws.errors import AwsError, internal_failure, unknown_operation
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.model import operation_model, service_model
+from headrace.aws.operation import Action, Call
+from headrace.aws.service import RawAnswer, ServiceApi
+from headrace.aws.validate import validate
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+
+log = logging.getLogger(__name__)
+
+# Where the name in the signature's scope is not botocore's name of the service.
+SCOPE_TO_SERVICE = {
+    "elasticmapreduce": "emr",
+    "monitoring": "cloudwatch",
+    "states": "stepfunctions",
+    "email": "ses",
+    "s3express": "s3",
+    "cloudcontrolapi": "cloudcontrol",
+}
+TARGET_TO_SERVICE = {
+    "Kinesis_20131202": "kinesis",
+    "Firehose_20150804": "firehose",
+    "ElasticMapReduce": "emr",
+}
+
+
+class Fallback(Protocol):
+    """The services that headrace does not own."""
+
+    def handle(self, request: HttpRequest, service: str) -> HttpResponse:
+        """Answer a request to `service` (the signature scope's name)."""
+        ...
+
+    def call(
+        self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
+    ) -> dict[str, Any]:
+        """Run an operation in process. Raises AwsError."""
+        ...
+
+    def account_of(self, access_key: str) -> str | None:
+        """Return the account that a temporary or user key belongs to, when known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Who signed: the parts of a request's credential scope, empty where there is none."""
+
+    access_key: str = ""
+    region: str = ""
+    service: str = ""
+
+
+@functools.lru_cache(maxsize=1024)
+def _parse_scope(credential: str) -> Scope:
+    parts = credential.split("/")
+    if len(parts) != 5:
+        return Scope()
+    return Scope(parts[0], parts[2], parts[3])
+
+
+def scope_of(request: HttpRequest) -> Scope:
+    """Return the credential scope from the Authorization header or a presigned query."""
+    authorization = request.headers.get("authorization", "")
+    _, found, rest = authorization.partition("Credential=")
+    if found:
+        return _parse_scope(rest.partition(",")[0].strip())
+    if "X-Amz-Credential=" in request.query:
+        return _parse_scope(unquote(request.query_params().get("X-Amz-Credential", "")))
+    if authorization.startswith("AWS ") or "AWSAccessKeyId=" in request.query:
+        return Scope(service="s3")
+    return Scope()
+
+
+class Gateway:
+    """Routes requests to owned services and to the fallback."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        ids: Ids,
+        account: str,
+        region: str,
+        fallback: Fallback,
+    ) -> None:
+        self._clock = clock
+        self._ids = ids
+        self._account = account
+        self._region = region
+        self._fallback = fallback
+        self._services: dict[str, _Owned] = {}
+        self._accounts: dict[str, str] = {}
+        # Request ids need to be unlike, not unguessable: a random start and a counter cost nothing.
+        self._request_prefix = ids.hex(20)
+        self._request_count = 0
+
+    def register(self, api: ServiceApi) -> None:
+        """Add an owned service. Raises ValueError when its actions do not fit botocore's model."""
+        known = set(service_model(api.name).operation_names)
+        unknown = set(api.by_name()) - known
+        if unknown:
+            raise ValueError(f"{api.name} declares operations AWS does not have: {sorted(unknown)}")
+        self._services[api.name] = _Owned(api)
+
+    @property
+    def owned(self) -> dict[str, ServiceApi]:
+        """The owned services by botocore's name."""
+        return {name: owned.api for name, owned in self._services.items()}
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def service_of(self, request: HttpRequest, scope: Scope) -> str:
+        """Return botocore's name of the service that `request` is for."""
+        if scope.service:
+            return SCOPE_TO_SERVICE.get(scope.service, scope.service)
+        target = request.headers.get("x-amz-target", "")
+        if target:
+            prefix = target.partition(".")[0]
+            return TARGET_TO_SERVICE.get(prefix, prefix.partition("_")[0].lower())
+        if request.path.startswith(("/2015-03-31/", "/2018-10-31/", "/2017-03-31/")):
+            return "lambda"
+        if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+            return _query_service(request.body)
+        return "s3"
+
+    def is_inline(self, request: HttpRequest) -> bool:
+        """Whether the request never blocks and may run on the event loop's thread."""
+        target = request.headers.get("x-amz-target")
+        if target is None:
+            return False
+        prefix, _, operation = target.rpartition(".")
+        owned = self._services.get(TARGET_TO_SERVICE.get(prefix, ""))
+        return owned is not None and operation in owned.api.inline
+
+    def handle(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
+        """Answer a request; never raises. A Future is an answer that waits for the disk."""
+        scope = scope_of(request)
+        service = self.service_of(request, scope)
+        call = self._call(scope, service, request.headers)
+        request.call = call
+        owned = self._services.get(service)
+        if owned is None:
+            return self._handle_fallback(request, service)
+        answer = owned.answer(request, call)
+        if isinstance(answer, HttpResponse):
+            answer.headers.append(("x-amzn-RequestId", call.request_id))
+        return answer
+
+    def _handle_fallback(self, request: HttpRequest, service: str) -> HttpResponse:
+        assert request.call is not None
+        try:
+            return self._fallback.handle(request, service)
+        except AwsError as error:
+            return HttpResponse(
+                error.status,
+                [("Content-Type", codec_json.JSON_1_1)],
+                codec_json.encode_error(error, codec_json.JSON_1_1),
+            )
+        except Exception:
+            log.exception("%s failed in moto", service)
+            error = internal_failure()
+            return HttpResponse(
+                error.status,
+                [("Content-Type", codec_json.JSON_1_1)],
+                codec_json.encode_error(error, codec_json.JSON_1_1),
+            )
+
+    def _call(
+        self, scope: Scope, service: str, headers: Mapping[str, str], operation: str = ""
+    ) -> Call:
+        self._request_count += 1
+        prefix = self._request_prefix
+        request_id = (
+            f"{prefix[:8]}-{prefix[8:12]}-{prefix[12:16]}-{prefix[16:20]}-{self._request_count:012x}"
+        )
+        return Call(
+            account=self.account_of(scope.access_key),
+            region=scope.region or self._region,
+            request_id=request_id,
+            now_ms=self._clock.now_ms(),
+            service=service,
+            operation=operation,
+            access_key=scope.access_key,
+            headers=headers,
+        )
+
+    def account_of(self, access_key: str) -> str:
+        """Return the account of an access key: itself when it is 12 digits, else as STS knows it."""
+        if not access_key:
+            return self._account
+        known = self._accounts.get(access_key)
+        if known is not None:
+            return known
+        if len(access_key) == 12 and access_key.isdigit():
+            account = access_key
+        else:
+            account = self._fallback.account_of(access_key)
+        if account is None:
+            return self._account  # not kept: STS may come to know it
+        self._accounts[access_key] = account
+        return account
+
+    # --- calls in process ---------------------------------------------------------------------
+
+    def call(
+        self,
+        service: str,
+        operation: str,
+        params: Mapping[str, Any],
+        *,
+        account: str | None = None,
+        region: str | None = None,
+    ) -> dict[str, Any]:
+        """See `headrace.core.ports.ControlPlane.call`."""
+        owned = self._services.get(service)
+        if owned is None:
+            return self._fallback.call(
+                service,
+                operation,
+                params,
+                account=account or self._account,
+                region=region or self._region,
+            )
+        scope = Scope(account or self._account, region or self._region, service)
+        return owned.run(operation, params, self._call(scope, service, {}, operation))
+
+
+def _query_service(body: bytes) -> str:
+    version = {
+        b"Version=2010-05-15": "cloudformation",
+        b"Version=2011-06-15": "sts",
+        b"Version=2010-05-08": "iam",
+        b"Version=2012-11-05": "sqs",
+        b"Version=2010-03-31": "sns",
+    }
+    return next((name for marker, name in version.items() if marker in body), "s3")
+
+
+class _Owned:
+    """An owned service behind the generic path: parse, validate, run, serialise."""
+
+    def __init__(self, api: ServiceApi) -> None:
+        self.api = api
+        self._actions: dict[str, Action] = api.by_name()
+        self._answer_protocol: Callable[[HttpRequest, Call], HttpResponse] | None = None
+
+    @functools.cached_property
+    def _protocol(self) -> str:
+        return str(service_model(self.api.name).metadata["protocol"])
+
+    def answer(self, request: HttpRequest, call: Call) -> HttpResponse | Future[HttpResponse]:
+        if self.api.raw is not None:
+            answer = self._raw(request)
+            if answer is not None:
+                return answer
+        if self._protocol == "json":
+            return self._answer_json(request, call)
+        return self._answer_moto_codec(request, call)
+
+    def _raw(self, request: HttpRequest) -> RawAnswer:
+        assert self.api.raw is not None
+        try:
+            return self.api.raw(request)
+        except Exception as error:  # noqa: BLE001 - the one place where errors become answers
+            aws_error = self._aws_error(error, "raw request")
+            if self._protocol == "json":
+                return self._json_error(aws_error, request)
+            assert request.call is not None
+            return codec_moto.serialize_error(
+                self.api.name, None, aws_error, request.call.request_id
+            )
+
+    def run(self, operation: str, params: Mapping[str, Any], call: Call) -> dict[str, Any]:
+        """Validate and run. Raises AwsError only."""
+        action = self._actions.get(operation)
+        if action is None:
+            log.warning("%s:%s is not built", self.api.name, operation)
+            raise unknown_operation(operation, self.api.name)
+        try:
+            if self._protocol != "rest-xml":
+                validate(self.api.name, operation, params, code=self._validation_code)
+            output = action(self.api.backend, call, params)
+        except Exception as error:  # noqa: BLE001 - the one place where errors become answers
+            raise self._aws_error(error, operation) from error
+        return dict(output) if output else {}
+
+    @property
+    def _validation_code(self) -> str:
+        return "ValidationError" if self._protocol == "query" else "ValidationException"
+
+    def _aws_error(self, error: Exception, operation: str) -> AwsError:
+        if isinstance(error, AwsError):
+            return error
+        translated = self.api.translate(error)
+        if translated is not None:
+            return translated
+        log.error("%s:%s failed", self.api.name, operation, exc_info=error)
+        return internal_failure()
+
+    def _answer_json(self, request: HttpRequest, call: Call) -> HttpResponse:
+        content_type = request.headers.get("content-type", codec_json.JSON_1_1)
+        operation = request.headers.get("x-amz-target", "").rpartition(".")[2]
+        try:
+            try:
+                operation_model(self.api.name, operation)
+            except OperationNotFoundError:
+                raise unknown_operation(operation, self.api.name) from None
+            if request.body_file is not None:
+                raise AwsError("RequestEntityTooLargeException", "Request is too large", 413)
+            params = codec_json.decode_input(
+                self.api.name, operation, request.body, content_type
+            )
+            output = self.run(operation, params, call)
+        except AwsError as error:
+            return self._json_error(error, request)
+        body = codec_json.encode_output(self.api.name, operation, output, content_type)
+        return HttpResponse(200, [("Content-Type", _answer_type(content_type))], body)
+
+    def _json_error(self, error: AwsError, request: HttpRequest) -> HttpResponse:
+        content_type = request.headers.get("content-type", codec_json.JSON_1_1)
+        return HttpResponse(
+            error.status,
+            [("Content-Type", _answer_type(content_type)), ("x-amzn-ErrorType", error.code)],
+            codec_json.encode_error(error, content_type),
+        )
+
+    def _answer_moto_codec(self, request: HttpRequest, call: Call) -> HttpResponse:
+        operation: str | None = None
+        try:
+            if request.body_file is not None:
+                raise AwsError("RequestEntityTooLargeException", "Request is too large", 413)
+            operation, params = codec_moto.parse_request(self.api.name, request)
+            output = self.run(operation, params, call)
+            return codec_moto.serialize_output(
+                self.api.name, operation, output, call.request_id
+            )
+        except AwsError as error:
+            return codec_moto.serialize_error(self.api.name, operation, error, call.request_id)
+
+
+def _answer_type(content_type: str) -> str:
+    if codec_json.is_cbor(content_type):
+        return codec_json.CBOR_1_1
+    return content_type if content_type.startswith("application/x-amz-json") else codec_json.JSON_1_1
+
+
+def is_known_service(name: str) -> bool:
+    """Whether botocore has a service of this name."""
+    try:
+        service_model(name)
+    except UnknownServiceError:
+        return False
+    return True
