@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -56,14 +57,13 @@ class Server:
         self._server: asyncio.Server | None = None
         self._connections: set[_Connection] = set()
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; return the port. Raises OSError when the address is taken."""
+    async def start(self, bound: socket.socket) -> None:
+        """Listen on a bound socket, which is the server's from then on."""
         self._temp_dir.mkdir(parents=True, exist_ok=True)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: _Connection(self), host, port, backlog=1024, reuse_address=True
+            lambda: _Connection(self), sock=bound, backlog=1024
         )
-        return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
         """Stop listening and close every connection."""

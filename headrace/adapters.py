@@ -1,0 +1,214 @@
+"""Ports that are served by other services' control plane: queues, topics, metrics, logs, Glue tables.
+
+Each is a thin translation from `headrace.core.ports` to `gateway.call`. Thread-safe.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from headrace.aws.errors import AwsError
+from headrace.core.arn import Arn
+from headrace.core.ports import ControlPlane, LogLine, Metric, SchemaNotFound, TableSchema
+
+log = logging.getLogger(__name__)
+
+FLUSH_LOGS_EVERY_S = 0.5
+FLUSH_METRICS_EVERY_S = 5.0
+METRICS_PER_CALL = 1000
+LOG_EVENTS_PER_CALL = 10_000
+MOST_QUEUED = 100_000
+
+
+class Queues:
+    """Sends to SQS. Implements `QueueSender`."""
+
+    def __init__(self, control: ControlPlane) -> None:
+        self._control = control
+
+    def send(self, queue_arn: str, body: str) -> str:
+        """See `QueueSender.send`."""
+        arn = Arn.parse(queue_arn)
+        where = {"account": arn.account, "region": arn.region}
+        try:
+            url = self._control.call("sqs", "GetQueueUrl", {"QueueName": arn.name}, **where)
+            sent = self._control.call(
+                "sqs", "SendMessage", {"QueueUrl": url["QueueUrl"], "MessageBody": body}, **where
+            )
+        except AwsError as error:
+            if "NonExistentQueue" in error.code or "QueueDoesNotExist" in error.code:
+                raise LookupError(queue_arn) from error
+            raise
+        return str(sent["MessageId"])
+
+
+class Topics:
+    """Publishes to SNS. Implements `TopicPublisher`."""
+
+    def __init__(self, control: ControlPlane) -> None:
+        self._control = control
+
+    def publish(self, topic_arn: str, message: str) -> str:
+        """See `TopicPublisher.publish`."""
+        arn = Arn.parse(topic_arn)
+        try:
+            sent = self._control.call(
+                "sns",
+                "Publish",
+                {"TopicArn": topic_arn, "Message": message},
+                account=arn.account,
+                region=arn.region,
+            )
+        except AwsError as error:
+            if error.code.startswith("NotFound"):
+                raise LookupError(topic_arn) from error
+            raise
+        return str(sent["MessageId"])
+
+
+class Schemas:
+    """Reads the Glue Data Catalog. Implements `SchemaCatalog`."""
+
+    def __init__(self, control: ControlPlane) -> None:
+        self._control = control
+
+    def table(self, database: str, table: str, *, account: str, region: str) -> TableSchema:
+        """See `SchemaCatalog.table`."""
+        try:
+            found = self._control.call(
+                "glue",
+                "GetTable",
+                {"DatabaseName": database, "Name": table},
+                account=account,
+                region=region,
+            )["Table"]
+        except AwsError as error:
+            if error.code == "EntityNotFoundException":
+                raise SchemaNotFound(f"{database}.{table}") from error
+            raise
+        storage = found.get("StorageDescriptor", {})
+        return TableSchema(
+            columns=_columns(storage.get("Columns", [])),
+            partition_keys=_columns(found.get("PartitionKeys", [])),
+            parameters=found.get("Parameters", {}),
+            serde_parameters=storage.get("SerdeInfo", {}).get("Parameters", {}),
+        )
+
+
+def _columns(columns: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
+    return tuple((str(column["Name"]), str(column.get("Type", "string"))) for column in columns)
+
+
+class MetricQueue:
+    """Takes metrics at once and sends them to CloudWatch later: a `MetricSink` and a `Worker`."""
+
+    name = "metrics"
+
+    def __init__(self, control: ControlPlane) -> None:
+        self._control = control
+        self._lock = threading.Lock()
+        self._queued: dict[tuple[str, str, str], list[Metric]] = defaultdict(list)
+
+    def put(self, metrics: Sequence[Metric], *, account: str, region: str) -> None:
+        """See `MetricSink.put`."""
+        with self._lock:
+            for metric in metrics:
+                queue = self._queued[(account, region, metric.namespace)]
+                if len(queue) < MOST_QUEUED:
+                    queue.append(metric)
+
+    def step(self) -> float:
+        """Send what is queued."""
+        with self._lock:
+            queued, self._queued = self._queued, defaultdict(list)
+        for (account, region, namespace), metrics in queued.items():
+            for start in range(0, len(metrics), METRICS_PER_CALL):
+                data = [_datum(metric) for metric in metrics[start : start + METRICS_PER_CALL]]
+                self._control.call(
+                    "cloudwatch",
+                    "PutMetricData",
+                    {"Namespace": namespace, "MetricData": data},
+                    account=account,
+                    region=region,
+                )
+        return FLUSH_METRICS_EVERY_S
+
+
+def _datum(metric: Metric) -> dict[str, Any]:
+    return {
+        "MetricName": metric.name,
+        "Value": metric.value,
+        "Unit": metric.unit,
+        "Timestamp": datetime.fromtimestamp(metric.timestamp_ms / 1000, UTC),
+        "Dimensions": [{"Name": name, "Value": value} for name, value in metric.dimensions],
+    }
+
+
+class LogQueue:
+    """Takes log lines at once and sends them to CloudWatch Logs later: a `LogSink` and a `Worker`."""
+
+    name = "logs"
+
+    def __init__(self, control: ControlPlane) -> None:
+        self._control = control
+        self._lock = threading.Lock()
+        self._queued: dict[tuple[str, str, str, str], list[LogLine]] = defaultdict(list)
+        self._known: set[tuple[str, ...]] = set()
+
+    def put(
+        self, group: str, stream: str, lines: Sequence[LogLine], *, account: str, region: str
+    ) -> None:
+        """See `LogSink.put`."""
+        with self._lock:
+            queue = self._queued[(account, region, group, stream)]
+            if len(queue) < MOST_QUEUED:
+                queue.extend(lines)
+
+    def step(self) -> float:
+        """Send what is queued."""
+        with self._lock:
+            queued, self._queued = self._queued, defaultdict(list)
+        for (account, region, group, stream), lines in queued.items():
+            self._make(account, region, group, stream)
+            lines.sort(key=lambda line: line.timestamp_ms)
+            for start in range(0, len(lines), LOG_EVENTS_PER_CALL):
+                events = [
+                    {"timestamp": line.timestamp_ms, "message": line.message}
+                    for line in lines[start : start + LOG_EVENTS_PER_CALL]
+                ]
+                self._send(account, region, group, stream, events)
+        return FLUSH_LOGS_EVERY_S
+
+    def _send(
+        self, account: str, region: str, group: str, stream: str, events: list[dict[str, Any]]
+    ) -> None:
+        params = {"logGroupName": group, "logStreamName": stream, "logEvents": events}
+        try:
+            self._control.call("logs", "PutLogEvents", params, account=account, region=region)
+        except AwsError as error:
+            if error.code != "ResourceNotFoundException":
+                raise
+            # The group was deleted behind our back, as `cdk destroy` does: AWS makes it again too.
+            self._known.clear()
+            self._make(account, region, group, stream)
+            self._control.call("logs", "PutLogEvents", params, account=account, region=region)
+
+    def _make(self, account: str, region: str, group: str, stream: str) -> None:
+        for operation, params in (
+            ("CreateLogGroup", {"logGroupName": group}),
+            ("CreateLogStream", {"logGroupName": group, "logStreamName": stream}),
+        ):
+            key = (account, region, operation, *cast("tuple[str, ...]", tuple(params.values())))
+            if key in self._known:
+                continue
+            try:
+                self._control.call("logs", operation, params, account=account, region=region)
+            except AwsError as error:
+                if error.code != "ResourceAlreadyExistsException":
+                    raise
+            self._known.add(key)

@@ -1,0 +1,78 @@
+"""Options that several commands share, and how configuration is put together: defaults < HEADRACE_* < flags."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def data_dir_option(function: _F) -> _F:
+    """Add --data-dir."""
+    return click.option(
+        "--data-dir",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=Path(".headrace"),
+        envvar="HEADRACE_DATA_DIR",
+        show_default=True,
+        help="Where the cloud keeps everything.",
+    )(function)
+
+
+def endpoint_option(function: _F) -> _F:
+    """Add --endpoint-url, --region and --aws."""
+    for option in (
+        click.option(
+            "--endpoint-url",
+            envvar="AWS_ENDPOINT_URL",
+            default=f"http://127.0.0.1:{DEFAULT_PORT}",
+            show_default=True,
+            help="The cloud to talk to.",
+        ),
+        click.option("--region", envvar=["AWS_REGION", "AWS_DEFAULT_REGION"], default=DEFAULT_REGION),
+        click.option("--aws", is_flag=True, help="Talk to AWS itself, with your own credentials."),
+    ):
+        function = option(function)
+    return function
+
+
+def client(service: str, *, endpoint_url: str, region: str, aws: bool) -> Any:
+    """Return a boto3 client of the local cloud, or of AWS with `aws`."""
+    import boto3
+    from botocore.config import Config
+
+    config = Config(max_pool_connections=32, retries={"mode": "standard"})
+    if aws:
+        return boto3.client(service, region_name=region, config=config)  # type: ignore[call-overload]
+    return boto3.client(  # type: ignore[call-overload]
+        service,
+        region_name=region,
+        endpoint_url=endpoint_url,
+        aws_access_key_id=os.environ.get("AWS_ACCESS_KEY_ID", "test"),
+        aws_secret_access_key=os.environ.get("AWS_SECRET_ACCESS_KEY", "test"),
+        config=config,
+    )
+
+
+def fail(message: str) -> click.ClickException:
+    """Return the exception that ends a command with one sentence and exit code 1."""
+    return click.ClickException(message)
+
+
+def explain(error: Exception) -> click.ClickException:
+    """Turn a botocore error into one sentence."""
+    from botocore.exceptions import ClientError, EndpointConnectionError
+
+    if isinstance(error, ClientError):
+        details: Any = error.response.get("Error", {})
+        return fail(f"{details.get('Code', 'error')}: {details.get('Message', error)}")
+    if isinstance(error, EndpointConnectionError):
+        return fail(f"No cloud answers at {error.kwargs.get('endpoint_url')}; start one: headrace up")  # type: ignore[attr-defined]
+    return fail(str(error))

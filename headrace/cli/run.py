@@ -1,0 +1,245 @@
+"""`headrace up`, `down` and `status`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import urllib.error
+import urllib.request
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from headrace.cli.options import data_dir_option, fail
+from headrace.core.clock import SystemClock
+from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION, Config, Durability
+
+RUN_FILE = "headrace.json"
+LOG_FILE = "headrace.log"
+START_WITHIN_S = 20.0
+STOP_WITHIN_S = 20.0
+LOOK_EVERY_S = 0.02
+
+
+@click.command()
+@data_dir_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind.")
+@click.option(
+    "--port",
+    default=DEFAULT_PORT,
+    type=click.IntRange(0, 65535),
+    envvar="HEADRACE_PORT",
+    show_default=True,
+    help="0 takes a free port.",
+)
+@click.option("--region", default=DEFAULT_REGION, show_default=True)
+@click.option("--account", default="000000000000", show_default=True, help="12 digits.")
+@click.option(
+    "--durability",
+    type=click.Choice(["os", "fsync"]),
+    default="os",
+    show_default=True,
+    help="os: survives kill -9; fsync: survives a power cut.",
+)
+@click.option("--ephemeral", is_flag=True, help="Keep nothing: a data directory for this run only.")
+@click.option("--strict", is_flag=True, help="Refuse properties that would be ignored.")
+@click.option("--detach", is_flag=True, help="Run in the background.")
+@click.option("--verbose", "-v", is_flag=True, help="Log every worker's doings.")
+def up(
+    data_dir: Path,
+    host: str,
+    port: int,
+    region: str,
+    account: str,
+    durability: Durability,
+    *,
+    ephemeral: bool,
+    strict: bool,
+    detach: bool,
+    verbose: bool,
+) -> None:
+    """Start the local cloud."""
+    if len(account) != 12 or not account.isdigit():
+        raise fail(f"An account is 12 digits, not {account!r}.")
+    if detach:
+        _detach(data_dir, ephemeral=ephemeral)
+        return
+    if ephemeral:
+        data_dir = Path(tempfile.mkdtemp(prefix="headrace-"))
+    config = Config(
+        data_dir=data_dir.absolute(),
+        host=host,
+        port=port,
+        region=region,
+        account_id=account,
+        durability=durability,
+        ephemeral=ephemeral,
+        strict=strict,
+    )
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    for noisy in ("botocore", "urllib3", "werkzeug", "asyncio"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        _serve(config)
+    finally:
+        if ephemeral:
+            shutil.rmtree(data_dir, ignore_errors=True)
+
+
+def _serve(config: Config) -> None:
+    # Imported here: `headrace down` and `--help` need none of it.
+    from headrace.cloud import Cloud, DataDirInUse, bind, server_for
+
+    try:
+        bound = bind(config.host, config.port)
+    except OSError as error:
+        raise fail(f"Cannot listen on {config.host}:{config.port}: {error.strerror}.") from error
+    config = replace(config, port=int(bound.getsockname()[1]))
+    try:
+        cloud = Cloud(config)
+    except DataDirInUse as error:
+        bound.close()
+        raise fail(f"{error}; stop it first: headrace down --data-dir {config.data_dir}") from error
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(name, stop.set)
+        server = server_for(cloud)
+        cloud.start()
+        await server.start(bound)
+        _write_run_file(config)
+        click.echo(f"headrace is listening on {config.endpoint_url} (data in {config.data_dir})")
+        await stop.wait()
+        await server.stop()
+
+    try:
+        asyncio.run(run())
+    finally:
+        cloud.stop()
+        (config.data_dir / RUN_FILE).unlink(missing_ok=True)
+
+
+def _write_run_file(config: Config) -> None:
+    record = {"pid": os.getpid(), "port": config.port, "endpoint_url": config.endpoint_url}
+    path = config.data_dir / RUN_FILE
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(record))
+    partial.replace(path)
+
+
+def _detach(data_dir: Path, *, ephemeral: bool) -> None:
+    """Start this very command again without --detach, and wait until it is healthy."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
+    if ephemeral:
+        # The parent must know where the child is, so the parent makes the directory.
+        data_dir = Path(tempfile.mkdtemp(prefix="headrace-"))
+        arguments = [a for a in arguments if a != "--ephemeral"] + ["--data-dir", str(data_dir)]
+    data_dir.mkdir(parents=True, exist_ok=True)
+    running = health(data_dir)
+    if running is not None:
+        click.echo(f"headrace is already running on {running['endpoint_url']}")
+        return
+    (data_dir / RUN_FILE).unlink(missing_ok=True)
+    log_path = data_dir / LOG_FILE
+    with log_path.open("ab") as log:
+        child = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "headrace.cli.main", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    clock, never = SystemClock(), threading.Event()
+    deadline_s = clock.monotonic_s() + START_WITHIN_S
+    while clock.monotonic_s() < deadline_s:
+        found = health(data_dir)
+        if found is not None and found["status"] == "ok":
+            click.echo(f"headrace is listening on {found['endpoint_url']} (pid {found['pid']})")
+            return
+        if child.poll() is not None:
+            lines = log_path.read_text(errors="replace").strip().splitlines()
+            raise fail((lines[-1] if lines else "it ended at once").removeprefix("Error: "))
+        clock.wait(never, LOOK_EVERY_S)
+    raise fail(f"headrace is not healthy after {START_WITHIN_S:.0f} s; see {log_path}")
+
+
+def _run_record(data_dir: Path) -> dict[str, Any] | None:
+    try:
+        return json.loads((data_dir / RUN_FILE).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def health(data_dir: Path) -> dict[str, Any] | None:
+    """Return the health page of the cloud that runs on `data_dir`, or None."""
+    record = _run_record(data_dir)
+    if record is None:
+        return None
+    try:
+        with urllib.request.urlopen(  # noqa: S310 - our own loopback address
+            f"{record['endpoint_url']}/_headrace/health", timeout=2
+        ) as response:
+            page = json.load(response)
+    except (OSError, ValueError, urllib.error.URLError):
+        return None
+    # Another cloud may have taken the port since.
+    return page if page.get("pid") == record["pid"] else None
+
+
+@click.command()
+@data_dir_option
+def down(data_dir: Path) -> None:
+    """Stop the cloud that runs on the data directory."""
+    running = health(data_dir)
+    if running is None:
+        raise fail(f"No headrace runs on {data_dir}.")
+    pid = int(running["pid"])
+    os.kill(pid, signal.SIGTERM)
+    clock, never = SystemClock(), threading.Event()
+    deadline_s = clock.monotonic_s() + STOP_WITHIN_S
+    while clock.monotonic_s() < deadline_s:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            click.echo("headrace is stopped")
+            return
+        clock.wait(never, LOOK_EVERY_S)
+    raise fail(f"headrace (pid {pid}) did not stop within {STOP_WITHIN_S:.0f} s.")
+
+
+@click.command()
+@data_dir_option
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+def status(data_dir: Path, *, as_json: bool) -> None:
+    """Say what runs on the data directory; exit 1 when nothing does."""
+    running = health(data_dir)
+    if running is None:
+        raise fail(f"No headrace runs on {data_dir}; start one: headrace up")
+    if as_json:
+        click.echo(json.dumps(running))
+        return
+    table = Table(show_header=False, box=None)
+    for name in ("endpoint_url", "status", "pid", "data_dir", "version", "moto"):
+        table.add_row(name.replace("_", " "), str(running[name]))
+    table.add_row("services", ", ".join(running["services"]) + " (others: moto)")
+    Console().print(table)

@@ -1,0 +1,292 @@
+"""The composition root: builds every service, wires the ports, starts and stops the workers.
+
+Nothing below this file knows which services there are. Used by the CLI (with a socket), and by tests and the
+pytest plug-in (in process).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import msgspec
+
+from headrace import __version__
+from headrace.adapters import LogQueue, MetricQueue, Queues, Schemas, Topics
+from headrace.aws.gateway import Gateway
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.server import Server
+from headrace.aws.service import ServiceApi
+from headrace.core.clock import Clock, SystemClock
+from headrace.core.config import Config
+from headrace.core.ids import Ids
+from headrace.core.workers import Supervisor
+from headrace.fallback import MotoServices
+from headrace.fallback.journal import Journal
+from headrace.services.cloudformation.service import CloudFormation, cloudformation_api
+from headrace.services.emr.service import Emr, emr_api
+from headrace.services.firehose.service import Firehose, firehose_api
+from headrace.services.kinesis.service import Kinesis, kinesis_api
+from headrace.services.lambda_.service import Lambda, lambda_api
+from headrace.services.s3.service import S3, s3_api
+from headrace.store.database import Database
+
+log = logging.getLogger(__name__)
+
+STATE_FILE = "state.sqlite"
+LOCK_FILE = "lock"
+
+
+class DataDirInUse(RuntimeError):  # noqa: N818
+    """Another cloud is running on this data directory."""
+
+
+class _Lifecycle(Protocol):
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Cloud:
+    """One local cloud on one data directory.
+
+    Thread-safe once started. `handle` serves sockets and tests; `gateway.call` is the control plane.
+    """
+
+    def __init__(
+        self, config: Config, *, clock: Clock | None = None, ids: Ids | None = None
+    ) -> None:
+        self.config = config
+        self.clock = clock or SystemClock()
+        self.ids = ids or Ids()
+        config.data_dir.mkdir(parents=True, exist_ok=True)
+        self._lock_file = _lock(config.data_dir)
+        self.database = Database(
+            config.data_dir / STATE_FILE, fsync=config.durability == "fsync"
+        )
+        self.supervisor = Supervisor(self.clock)
+        self.moto = MotoServices(
+            journal=Journal(self.database), clock=self.clock, ids=self.ids
+        )
+        self.gateway = Gateway(
+            clock=self.clock,
+            ids=self.ids,
+            account=config.account_id,
+            region=config.region,
+            fallback=self.moto,
+        )
+        self._metrics = MetricQueue(self.gateway)
+        self._logs = LogQueue(self.gateway)
+        self._build_services()
+        self._admin: dict[tuple[str, str], Callable[[HttpRequest], HttpResponse]] = {
+            ("GET", "/_headrace/health"): self._health,
+            ("GET", "/_localstack/health"): self._localstack_health,
+            ("GET", "/_headrace/firehose"): self._firehose_status,
+            ("GET", "/_headrace/fidelity"): self._fidelity,
+        }
+        self._started = False
+
+    def endpoint_url(self) -> str:
+        """The URL of this cloud; right once the port is known."""
+        return self.config.endpoint_url
+
+    def _build_services(self) -> None:
+        config = self.config
+        shared: dict[str, Any] = {
+            "clock": self.clock,
+            "ids": self.ids,
+            "database": self.database,
+        }
+        self.s3 = S3(data_dir=config.data_dir, durability=config.durability, **shared)
+        self.kinesis = Kinesis(
+            data_dir=config.data_dir,
+            supervisor=self.supervisor,
+            durability=config.durability,
+            metrics=self._metrics,
+            **shared,
+        )
+        self.lambda_ = Lambda(
+            data_dir=config.data_dir,
+            supervisor=self.supervisor,
+            config=config,
+            objects=self.s3.objects,
+            streams=self.kinesis.reader,
+            queues=Queues(self.gateway),
+            topics=Topics(self.gateway),
+            logs=self._logs,
+            metrics=self._metrics,
+            endpoint_url=self.endpoint_url,
+            **shared,
+        )
+        self.firehose = Firehose(
+            data_dir=config.data_dir,
+            supervisor=self.supervisor,
+            durability=config.durability,
+            objects=self.s3.objects,
+            streams=self.kinesis.reader,
+            schemas=Schemas(self.gateway),
+            functions=self.lambda_.invoker,
+            logs=self._logs,
+            metrics=self._metrics,
+            **shared,
+        )
+        self.emr = Emr(
+            data_dir=config.data_dir,
+            supervisor=self.supervisor,
+            objects=self.s3.objects,
+            endpoint_url=self.endpoint_url,
+            logs=self._logs,
+            metrics=self._metrics,
+            **shared,
+        )
+        self.cloudformation = CloudFormation(
+            supervisor=self.supervisor,
+            control=self.gateway,
+            objects=self.s3.objects,
+            endpoint_url=self.endpoint_url,
+            strict=config.strict,
+            **shared,
+        )
+        for api in self._apis():
+            self.gateway.register(api)
+
+    def _apis(self) -> list[ServiceApi]:
+        return [
+            s3_api(self.s3),
+            kinesis_api(self.kinesis),
+            lambda_api(self.lambda_),
+            firehose_api(self.firehose),
+            emr_api(self.emr),
+            cloudformation_api(self.cloudformation),
+        ]
+
+    @property
+    def _services(self) -> list[_Lifecycle]:
+        """In the order of starting: what reads others comes after them."""
+        return [
+            self.s3,
+            self.kinesis,
+            self.lambda_,
+            self.firehose,
+            self.emr,
+            self.cloudformation,
+        ]
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self, port: int | None = None) -> None:
+        """Recover state from the data directory and start the workers."""
+        if port is not None:
+            self.config = replace(self.config, port=port)
+        self.moto.endpoint_host = self.config.endpoint_url.removeprefix("http://")
+        for service in self._services:
+            service.start()
+        self.supervisor.start(self._metrics)
+        self.supervisor.start(self._logs)
+        # Not waited for: a request that needs moto before it is ready waits by itself.
+        threading.Thread(target=self._warm_up, name="moto", daemon=True).start()
+        self._started = True
+
+    def _warm_up(self) -> None:
+        try:
+            self.moto.warm_up()
+        except Exception:
+            log.exception("moto did not start")
+
+    def stop(self) -> None:
+        """Stop the workers and close the files. What was acknowledged stays."""
+        for service in reversed(self._services):
+            service.stop()
+        self.supervisor.stop_all()
+        self.database.close()
+        self._lock_file.close()
+        self._started = False
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def handle(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
+        """Answer a request: the cloud's own pages under `/_headrace/`, AWS's operations elsewhere."""
+        if request.path.startswith(("/_headrace/", "/_localstack/")):
+            return self._handle_admin(request)
+        return self.gateway.handle(request)
+
+    def _handle_admin(self, request: HttpRequest) -> HttpResponse:
+        prefix = "/_headrace/cfn-response/"
+        if request.method == "PUT" and request.path.startswith(prefix):
+            token = request.path.removeprefix(prefix)
+            known = self.cloudformation.receive_response(token, request.body)
+            return HttpResponse(200 if known else 404)
+        page = self._admin.get((request.method, request.path))
+        if page is None:
+            return _json({"message": f"no page {request.path}"}, 404)
+        return page(request)
+
+    def _health(self, _: HttpRequest) -> HttpResponse:
+        return _json(
+            {
+                "status": "ok" if self._started else "starting",
+                "version": __version__,
+                "pid": os.getpid(),
+                "data_dir": str(self.config.data_dir),
+                "endpoint_url": self.endpoint_url(),
+                "services": sorted(self.gateway.owned),
+                "moto": "ready" if self.moto.ready else "loading",
+            }
+        )
+
+    def _localstack_health(self, _: HttpRequest) -> HttpResponse:
+        services = dict.fromkeys(sorted(self.gateway.owned), "running")
+        return _json({"services": services, "edition": "headrace", "version": __version__})
+
+    def _firehose_status(self, _: HttpRequest) -> HttpResponse:
+        return _json(self.firehose.statuses())
+
+    def _fidelity(self, request: HttpRequest) -> HttpResponse:
+        stack = request.query_params().get("stack", "")
+        return _json(self.cloudformation.fidelity(stack))
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a bound socket, not yet listening; port 0 takes a free one. Raises OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+def server_for(cloud: Cloud) -> Server:
+    """Return the server that puts `cloud` on a socket."""
+    return Server(
+        cloud.handle,
+        is_inline=cloud.gateway.is_inline,
+        temp_dir=cloud.config.data_dir / "tmp",
+    )
+
+
+def _lock(data_dir: Path) -> IO[bytes]:
+    """Take the directory's lock, which the kernel drops however this process ends."""
+    file = (data_dir / LOCK_FILE).open("ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise DataDirInUse(f"another headrace is running on {data_dir}") from error
+    return file
+
+
+def _json(value: Any, status: int = 200) -> HttpResponse:
+    return HttpResponse(
+        status, [("Content-Type", "application/json")], msgspec.json.encode(value)
+    )

@@ -1,0 +1,98 @@
+"""A cloud in process, and boto3 clients that reach it without a socket."""
+
+from __future__ import annotations
+
+import functools
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Self
+
+import boto3
+from botocore.awsrequest import AWSResponse
+from botocore.config import Config as BotocoreConfig
+
+from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
+from headrace.cloud import Cloud
+from headrace.core.clock import Clock
+from headrace.core.config import Config
+from headrace.core.ids import Ids
+from headrace.fallback.moto_services import aws_response, http_request_of
+
+ACCOUNT = "000000000000"
+REGION = "us-east-1"
+ENDPOINT_URL = "http://127.0.0.1:4566"
+
+
+class InProcessCloud:
+    """A started `Cloud` on `data_dir`; a context manager that stops it.
+
+    Functions and Spark steps cannot call back into it (there is no socket): use `ServerProcess` for those.
+    """
+
+    def __init__(
+        self, data_dir: Path, *, clock: Clock | None = None, ids: Ids | None = None, **config: Any
+    ) -> None:
+        self.cloud = Cloud(
+            Config(data_dir=data_dir, account_id=ACCOUNT, region=REGION, **config),
+            clock=clock,
+            ids=ids,
+        )
+        self.cloud.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop the cloud."""
+        self.cloud.stop()
+
+    def client(self, service: str, *, account: str = ACCOUNT, region: str = REGION) -> Any:
+        """Return a boto3 client; it validates nothing itself and never retries."""
+        client = boto3.client(
+            service,
+            region_name=region,
+            aws_access_key_id=account,
+            aws_secret_access_key="test",
+            endpoint_url=ENDPOINT_URL,
+            config=BotocoreConfig(
+                retries={"total_max_attempts": 1},
+                parameter_validation=False,
+                s3={"addressing_style": "path"},
+            ),
+        )
+        client.meta.events.register_first("before-send.*", self._send)
+        return client
+
+    def _send(self, request: Any, **_: Any) -> AWSResponse:
+        return aws_response(request.url, self.handle(http_request_of(request)))
+
+    def handle(self, request: HttpRequest) -> HttpResponse:
+        """Answer a raw request; the body comes back as bytes."""
+        answer = self.cloud.handle(request)
+        response = answer.result(30) if isinstance(answer, Future) else answer
+        if isinstance(response.body, FileSlice):
+            part = response.body
+            data = part.path.read_bytes()
+            response.body = data[part.offset_bytes : part.offset_bytes + part.length_bytes]
+        elif not isinstance(response.body, bytes):
+            response.body = b"".join(response.body)
+        if request.method == "HEAD":
+            response.headers.append(("Content-Length", str(len(response.body))))
+            response.body = b""
+        return response
+
+    def json_request(
+        self, target: str, body: bytes, *, content_type: str = "application/x-amz-json-1.1"
+    ) -> HttpResponse:
+        """Send a raw JSON or CBOR body to an operation such as `Kinesis_20131202.PutRecord`."""
+        headers = {"x-amz-target": target, "content-type": content_type}
+        return self.handle(HttpRequest("POST", "/", "", headers, body))
+
+
+@functools.cache
+def session() -> boto3.Session:
+    """Return one boto3 session for all tests; loading models is slow."""
+    return boto3.Session(region_name=REGION)
