@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -45,7 +45,7 @@ STATE_FILE = "state.sqlite"
 LOCK_FILE = "lock"
 
 
-class DataDirInUse(RuntimeError):  # noqa: N818
+class DataDirInUse(RuntimeError):
     """Another cloud is running on this data directory."""
 
 
@@ -68,13 +68,9 @@ class Cloud:
         self.ids = ids or Ids()
         config.data_dir.mkdir(parents=True, exist_ok=True)
         self._lock_file = _lock(config.data_dir)
-        self.database = Database(
-            config.data_dir / STATE_FILE, fsync=config.durability == "fsync"
-        )
+        self.database = Database(config.data_dir / STATE_FILE, fsync=config.durability == "fsync")
         self.supervisor = Supervisor(self.clock)
-        self.moto = MotoServices(
-            journal=Journal(self.database), clock=self.clock, ids=self.ids
-        )
+        self.moto = MotoServices(journal=Journal(self.database), clock=self.clock, ids=self.ids)
         self.gateway = Gateway(
             clock=self.clock,
             ids=self.ids,
@@ -287,6 +283,4 @@ def _lock(data_dir: Path) -> IO[bytes]:
 
 
 def _json(value: Any, status: int = 200) -> HttpResponse:
-    return HttpResponse(
-        status, [("Content-Type", "application/json")], msgspec.json.encode(value)
-    )
+    return HttpResponse(status, [("Content-Type", "application/json")], msgspec.json.encode(value))

@@ -1,0 +1,1 @@
+"""The commands of CONTRIBUTING, and the tools behind them."""

@@ -58,7 +58,11 @@ def typed_dict(name: str, shape: StructureShape) -> str:
     if any(keyword.iskeyword(member) for member in shape.members):
         raise SystemExit(f"{name} has a member that is a Python keyword")
     body = "\n".join(rows)
-    return f'{name} = TypedDict(\n    "{name}",\n    {{\n{body}\n    }},\n)\n' if rows else f'{name} = TypedDict("{name}", {{}})\n'
+    return (
+        f'{name} = TypedDict(\n    "{name}",\n    {{\n{body}\n    }},\n)\n'
+        if rows
+        else f'{name} = TypedDict("{name}", {{}})\n'
+    )
 
 
 def structures(model: ServiceModel) -> dict[str, StructureShape]:
@@ -83,7 +87,10 @@ def source(service: str) -> str:
         "# ruff: noqa: UP013, E501, UP037\n# pyright: reportUnusedImport=false\n",
         "from datetime import datetime\nfrom typing import Any, NotRequired, TypedDict\n",
     ]
-    parts += [typed_dict(name, shape) for name, shape in sorted(structures(service_model(service)).items())]
+    parts += [
+        typed_dict(name, shape)
+        for name, shape in sorted(structures(service_model(service)).items())
+    ]
     return "\n".join(parts)
 
 

@@ -44,7 +44,12 @@ def decode_body(body: bytes, content_type: str) -> dict[str, Any]:
         return {}
     try:
         value = cbor2.loads(body) if is_cbor(content_type) else msgspec.json.decode(body)
-    except (msgspec.DecodeError, cbor2.CBORDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (
+        msgspec.DecodeError,
+        cbor2.CBORDecodeError,
+        UnicodeDecodeError,
+        RecursionError,
+    ) as error:
         raise serialization_error() from error
     if not isinstance(value, dict):
         raise serialization_error("Unexpected value type in payload")
@@ -74,7 +79,9 @@ def decode_rest_json(service: str, operation: str, body: bytes) -> dict[str, Any
     if not body:
         return {}
     value = decode_body(body, JSON_1_1)
-    decoded = cast("dict[str, Any]", _decoder(service, operation)({payload: value} if payload else value))
+    decoded = cast(
+        "dict[str, Any]", _decoder(service, operation)({payload: value} if payload else value)
+    )
     return {
         name: item
         for name, item in decoded.items()
@@ -290,9 +297,7 @@ class _ShapeCompiler:
         def convert(value: Any) -> Any:
             if not isinstance(value, list | tuple):
                 if isinstance(value, dict):
-                    raise serialization_error(
-                        "Start of structure or map found where not expected."
-                    )
+                    raise serialization_error("Start of structure or map found where not expected.")
                 raise serialization_error("Expected list or null")
             return [item(element) for element in cast("list[Any]", value)]
 

@@ -106,7 +106,7 @@ def serialize_error(
     return response
 
 
-class _Carried(Exception):  # noqa: N818
+class _Carried(Exception):
     """An AwsError as moto's serializers read one: attributes named as the error shape's members."""
 
     code = ""

@@ -51,4 +51,6 @@ def unknown_operation(operation: str, service: str) -> AwsError:
 
 def internal_failure() -> AwsError:
     """A defect of headrace; the log has the traceback."""
-    return AwsError("InternalFailure", "The request processing has failed because of an unknown error", 500)
+    return AwsError(
+        "InternalFailure", "The request processing has failed because of an unknown error", 500
+    )

@@ -168,6 +168,9 @@ class Gateway:
         answer = owned.answer(request, call)
         if isinstance(answer, HttpResponse):
             answer.headers.append(("x-amzn-RequestId", call.request_id))
+        else:
+            # Runs before whoever waits for the Future is told.
+            answer.add_done_callback(functools.partial(_add_request_id, call.request_id))
         return answer
 
     def _handle_fallback(self, request: HttpRequest, service: str) -> HttpResponse:
@@ -194,9 +197,7 @@ class Gateway:
     ) -> Call:
         self._request_count += 1
         prefix = self._request_prefix
-        request_id = (
-            f"{prefix[:8]}-{prefix[8:12]}-{prefix[12:16]}-{prefix[16:20]}-{self._request_count:012x}"
-        )
+        request_id = f"{prefix[:8]}-{prefix[8:12]}-{prefix[12:16]}-{prefix[16:20]}-{self._request_count:012x}"
         return Call(
             account=self.account_of(scope.access_key),
             region=scope.region or self._region,
@@ -247,6 +248,11 @@ class Gateway:
             )
         scope = Scope(account or self._account, region or self._region, service)
         return owned.run(operation, params, self._call(scope, service, {}, operation))
+
+
+def _add_request_id(request_id: str, answer: Future[HttpResponse]) -> None:
+    if answer.exception() is None:
+        answer.result().headers.append(("x-amzn-RequestId", request_id))
 
 
 def _query_service(body: bytes) -> str:
@@ -304,7 +310,7 @@ class _Owned:
             if self._protocol != "rest-xml":
                 validate(self.api.name, operation, params, code=self._validation_code)
             output = action(self.api.backend, call, params)
-        except Exception as error:  # noqa: BLE001 - the one place where errors become answers
+        except Exception as error:
             raise self._aws_error(error, operation) from error
         return dict(output) if output else {}
 
@@ -331,9 +337,7 @@ class _Owned:
                 raise unknown_operation(operation, self.api.name) from None
             if request.body_file is not None:
                 raise AwsError("RequestEntityTooLargeException", "Request is too large", 413)
-            params = codec_json.decode_input(
-                self.api.name, operation, request.body, content_type
-            )
+            params = codec_json.decode_input(self.api.name, operation, request.body, content_type)
             output = self.run(operation, params, call)
         except AwsError as error:
             return self._json_error(error, request)
@@ -355,9 +359,7 @@ class _Owned:
                 raise AwsError("RequestEntityTooLargeException", "Request is too large", 413)
             operation, params = codec_moto.parse_request(self.api.name, request)
             output = self.run(operation, params, call)
-            return codec_moto.serialize_output(
-                self.api.name, operation, output, call.request_id
-            )
+            return codec_moto.serialize_output(self.api.name, operation, output, call.request_id)
         except AwsError as error:
             return codec_moto.serialize_error(self.api.name, operation, error, call.request_id)
 
@@ -365,7 +367,9 @@ class _Owned:
 def _answer_type(content_type: str) -> str:
     if codec_json.is_cbor(content_type):
         return codec_json.CBOR_1_1
-    return content_type if content_type.startswith("application/x-amz-json") else codec_json.JSON_1_1
+    return (
+        content_type if content_type.startswith("application/x-amz-json") else codec_json.JSON_1_1
+    )
 
 
 def is_known_service(name: str) -> bool:

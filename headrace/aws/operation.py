@@ -1,7 +1,7 @@
 """How an action is declared.
 
-    @operation("PutRecord")
-    def put_record(kinesis: Kinesis, call: Call, request: PutRecordInput) -> PutRecordOutput: ...
+@operation("PutRecord")
+def put_record(kinesis: Kinesis, call: Call, request: PutRecordInput) -> PutRecordOutput: ...
 """
 
 from __future__ import annotations

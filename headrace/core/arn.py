@@ -33,9 +33,7 @@ class Arn:
         return self.resource.rsplit("/", 1)[-1].rsplit(":", 1)[-1]
 
     def __str__(self) -> str:
-        return (
-            f"arn:{self.partition}:{self.service}:{self.region}:{self.account}:{self.resource}"
-        )
+        return f"arn:{self.partition}:{self.service}:{self.region}:{self.account}:{self.resource}"
 
 
 def make_arn(service: str, region: str, account: str, resource: str) -> str:

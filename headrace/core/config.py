@@ -41,5 +41,5 @@ class Config:
     @property
     def endpoint_url(self) -> str:
         """The URL that clients are given as AWS_ENDPOINT_URL."""
-        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
         return f"http://{host}:{self.port}"

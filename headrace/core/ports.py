@@ -48,11 +48,11 @@ class AfterSequence:
 Position = TrimHorizon | Latest | AtTimestamp | AtSequence | AfterSequence
 
 
-class StreamNotFound(Exception):  # noqa: N818
+class StreamNotFound(Exception):
     """No such stream."""
 
 
-class ShardNotFound(Exception):  # noqa: N818
+class ShardNotFound(Exception):
     """No such shard, or retention has removed it."""
 
 
@@ -106,7 +106,13 @@ class StreamReader(Protocol):
         ...
 
     def read(
-        self, stream_arn: str, shard_id: str, position: Position, *, max_records: int, max_bytes: int
+        self,
+        stream_arn: str,
+        shard_id: str,
+        position: Position,
+        *,
+        max_records: int,
+        max_bytes: int,
     ) -> ReadResult:
         """Return up to `max_records` and about `max_bytes` of data (at least one record if any).
 
@@ -122,11 +128,11 @@ class StreamReader(Protocol):
 # --- functions -------------------------------------------------------------------------------
 
 
-class FunctionNotFound(Exception):  # noqa: N818
+class FunctionNotFound(Exception):
     """No such function, version or alias."""
 
 
-class FunctionThrottled(Exception):  # noqa: N818
+class FunctionThrottled(Exception):
     """The function's concurrency is used up; try again later."""
 
 
@@ -152,11 +158,11 @@ class FunctionInvoker(Protocol):
 # --- objects ---------------------------------------------------------------------------------
 
 
-class BucketNotFound(Exception):  # noqa: N818
+class BucketNotFound(Exception):
     """No such bucket."""
 
 
-class ObjectNotFound(Exception):  # noqa: N818
+class ObjectNotFound(Exception):
     """No such object."""
 
 
@@ -264,7 +270,7 @@ class LogSink(Protocol):
         ...
 
 
-class SchemaNotFound(Exception):  # noqa: N818
+class SchemaNotFound(Exception):
     """No such database or table."""
 
 

@@ -18,7 +18,7 @@ FIRST_BACKOFF_S = 0.1
 LONGEST_BACKOFF_S = 30.0
 
 
-class WorkerDone(Exception):  # noqa: N818 - a signal, not an error
+class WorkerDone(Exception):
     """Raised by `Worker.step` when there will never be more work; its thread ends."""
 
 
@@ -80,7 +80,7 @@ class WorkerHandle:
                 backoff_s = FIRST_BACKOFF_S
             except WorkerDone:
                 return
-            except Exception:  # noqa: BLE001 - the supervisor's job is to outlive any failure
+            except Exception:
                 log.exception("worker %s failed; next try in %.1f s", self.name, backoff_s)
                 delay_s = backoff_s
                 backoff_s = min(backoff_s * 2, LONGEST_BACKOFF_S)

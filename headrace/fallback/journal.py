@@ -32,8 +32,8 @@ class Journal:
         database.migrate(
             "fallback_journal",
             [
-                "CREATE TABLE fallback_journal (id INTEGER PRIMARY KEY AUTOINCREMENT,"
-                " method TEXT, url TEXT, headers TEXT, body BLOB, seed INTEGER)"
+                """CREATE TABLE fallback_journal (id INTEGER PRIMARY KEY AUTOINCREMENT,
+                   method TEXT, url TEXT, headers TEXT, body BLOB, seed INTEGER)"""
             ],
         )
 

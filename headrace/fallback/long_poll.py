@@ -52,7 +52,7 @@ def wait_for_messages(
         response = run(at_once)
         left_s = deadline_s - clock.monotonic_s()
         body = cast("bytes", response.body)
-        if response.status >= 400 or b"ReceiptHandle" in body or left_s <= 0:  # noqa: PLR2004
+        if response.status >= 400 or b"ReceiptHandle" in body or left_s <= 0:
             return response
         with arrived:
             arrived.wait(min(left_s, LOOK_AGAIN_S))

@@ -81,7 +81,7 @@ class MotoServices:
             failed = 0
             for entry in self._journal:
                 status = self._run_entry(entry).status
-                failed += status >= 500  # noqa: PLR2004
+                failed += status >= 500
             if failed:
                 log.error("%d journalled requests failed when replayed", failed)
             self._ready.set()
@@ -91,7 +91,7 @@ class MotoServices:
         """Empty moto: it is global in a process, and this cloud may not be the first in it."""
         from moto.core.base_backend import BackendDict
 
-        for backend in list(BackendDict._instances):
+        for backend in list(BackendDict._instances):  # noqa: SLF001 - as moto's own mock_aws does
             backend.reset()
 
     # --- requests -----------------------------------------------------------------------------
@@ -126,9 +126,9 @@ class MotoServices:
             return self._run_entry(entry)
         with self._lock:
             response = self._run_entry(entry)
-            if response.status < 400:  # noqa: PLR2004
+            if response.status < 400:
                 self._journal.append(entry)
-        if operation.startswith("SendMessage") or operation.startswith("Publish"):
+        if operation.startswith(("SendMessage", "Publish")):
             with self._message_arrived:
                 self._message_arrived.notify_all()
         return response
@@ -137,7 +137,7 @@ class MotoServices:
         """Receive messages: what was handed out changes state, an empty answer does not."""
         with self._lock:
             response = self._run_entry(entry)
-            if response.status < 400 and b"ReceiptHandle" in cast("bytes", response.body):  # noqa: PLR2004
+            if response.status < 400 and b"ReceiptHandle" in cast("bytes", response.body):
                 self._journal.append(entry)
             return response
 
@@ -213,7 +213,7 @@ class MotoServices:
                     service,
                     region_name=region,
                     aws_access_key_id=account,
-                    aws_secret_access_key="headrace",  # noqa: S106 - nothing checks it
+                    aws_secret_access_key="headrace",
                     endpoint_url=f"http://{self.endpoint_host}",
                     config=BotocoreConfig(
                         retries={"total_max_attempts": 1}, parameter_validation=False
@@ -225,9 +225,7 @@ class MotoServices:
                 )
             return client
 
-    def _send(
-        self, request: Any, service: str, account: str, region: str, **_: Any
-    ) -> AWSResponse:
+    def _send(self, request: Any, service: str, account: str, region: str, **_: Any) -> AWSResponse:
         from headrace.aws.operation import Call
 
         http_request = http_request_of(request)
@@ -301,7 +299,9 @@ def aws_response(url: str, response: HttpResponse) -> AWSResponse:
     headers = HTTPHeaders()
     for name, value in response.headers:
         headers[name] = value
-    return AWSResponse(url, response.status, headers, cast("Any", _Raw(cast("bytes", response.body))))
+    return AWSResponse(
+        url, response.status, headers, cast("Any", _Raw(cast("bytes", response.body)))
+    )
 
 
 def _operation(request: HttpRequest) -> str:
@@ -310,7 +310,10 @@ def _operation(request: HttpRequest) -> str:
         return target.rpartition(".")[2]
     if request.path.startswith("/service/"):  # Smithy RPC v2: /service/<Name>/operation/<Operation>
         return request.path.rsplit("/", 1)[-1]
-    for text in (request.query, request.body.decode("latin-1") if len(request.body) < 1 << 20 else ""):
+    for text in (
+        request.query,
+        request.body.decode("latin-1") if len(request.body) < 1 << 20 else "",
+    ):
         action = parse_qs(text).get("Action") if "Action=" in text else None
         if action:
             return action[0]

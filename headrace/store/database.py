@@ -107,7 +107,7 @@ class Documents:
     def put(self, key: str, value: Any) -> None:
         """Store `value` (anything that json can dump) under `key`, replacing what was there."""
         self._database.execute(
-            f"INSERT INTO {self._table} VALUES (?, ?)"  # noqa: S608 - the name is checked above
+            f"INSERT INTO {self._table} VALUES (?, ?)"
             " ON CONFLICT(key) DO UPDATE SET value = excluded.value",
             (key, json.dumps(value, separators=(",", ":"))),
         )
@@ -115,21 +115,19 @@ class Documents:
     def get(self, key: str) -> Any | None:
         """Return the value under `key`, or None."""
         rows = self._database.query(
-            f"SELECT value FROM {self._table} WHERE key = ?",  # noqa: S608
+            f"SELECT value FROM {self._table} WHERE key = ?",
             (key,),
         )
         return json.loads(rows[0][0]) if rows else None
 
     def delete(self, key: str) -> bool:
         """Remove `key`; return whether it was there."""
-        return (
-            self._database.execute(f"DELETE FROM {self._table} WHERE key = ?", (key,)) > 0  # noqa: S608
-        )
+        return self._database.execute(f"DELETE FROM {self._table} WHERE key = ?", (key,)) > 0
 
     def items(self, prefix: str = "") -> list[tuple[str, Any]]:
         """Return (key, value) of every key that starts with `prefix`, in key order."""
         rows = self._database.query(
-            f"SELECT key, value FROM {self._table} WHERE key >= ? AND substr(key, 1, ?) = ? ORDER BY key",  # noqa: S608
+            f"SELECT key, value FROM {self._table} WHERE key >= ? AND substr(key, 1, ?) = ? ORDER BY key",
             (prefix, len(prefix), prefix),
         )
         return [(key, json.loads(value)) for key, value in rows]

@@ -78,7 +78,9 @@ class ServerProcess:
         try:
             record = json.loads(run_file.read_text())
             self.port = int(record["port"])
-            with urllib.request.urlopen(f"{record['endpoint_url']}/_headrace/health", timeout=2) as page:
+            with urllib.request.urlopen(
+                f"{record['endpoint_url']}/_headrace/health", timeout=2
+            ) as page:
                 return bool(json.load(page)["status"] == "ok")
         except (OSError, ValueError, urllib.error.URLError):
             return False

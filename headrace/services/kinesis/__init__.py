@@ -1,0 +1,1 @@
+"""Kinesis Data Streams on the shard log."""

@@ -1,0 +1,69 @@
+"""Kinesis's actions, listed one by one. What is not here answers UnknownOperationException."""
+
+from headrace.services.kinesis.actions.create_stream import create_stream
+from headrace.services.kinesis.actions.delete_stream import delete_stream
+from headrace.services.kinesis.actions.describe_limits import describe_limits
+from headrace.services.kinesis.actions.describe_stream import (
+    describe_stream,
+    describe_stream_summary,
+)
+from headrace.services.kinesis.actions.encryption import (
+    start_stream_encryption,
+    stop_stream_encryption,
+)
+from headrace.services.kinesis.actions.get_records import get_records
+from headrace.services.kinesis.actions.get_shard_iterator import get_shard_iterator
+from headrace.services.kinesis.actions.list_shards import list_shards
+from headrace.services.kinesis.actions.list_streams import list_streams
+from headrace.services.kinesis.actions.merge_shards import merge_shards
+from headrace.services.kinesis.actions.monitoring import (
+    disable_enhanced_monitoring,
+    enable_enhanced_monitoring,
+)
+from headrace.services.kinesis.actions.put_record import put_record
+from headrace.services.kinesis.actions.put_records import put_records
+from headrace.services.kinesis.actions.retention import (
+    decrease_stream_retention_period,
+    increase_stream_retention_period,
+)
+from headrace.services.kinesis.actions.split_shard import split_shard
+from headrace.services.kinesis.actions.stream_mode import update_stream_mode
+from headrace.services.kinesis.actions.tags import (
+    add_tags_to_stream,
+    list_tags_for_resource,
+    list_tags_for_stream,
+    remove_tags_from_stream,
+    tag_resource,
+    untag_resource,
+)
+from headrace.services.kinesis.actions.update_shard_count import update_shard_count
+
+ALL = [
+    add_tags_to_stream,
+    create_stream,
+    decrease_stream_retention_period,
+    delete_stream,
+    describe_limits,
+    describe_stream,
+    describe_stream_summary,
+    disable_enhanced_monitoring,
+    enable_enhanced_monitoring,
+    get_records,
+    get_shard_iterator,
+    increase_stream_retention_period,
+    list_shards,
+    list_streams,
+    list_tags_for_resource,
+    list_tags_for_stream,
+    merge_shards,
+    put_record,
+    put_records,
+    remove_tags_from_stream,
+    split_shard,
+    start_stream_encryption,
+    stop_stream_encryption,
+    tag_resource,
+    untag_resource,
+    update_shard_count,
+    update_stream_mode,
+]

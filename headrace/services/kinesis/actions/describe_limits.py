@@ -1,0 +1,24 @@
+"""DescribeLimits."""
+
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.kinesis import DescribeLimitsInput, DescribeLimitsOutput
+from headrace.services.kinesis.limits import ON_DEMAND_STREAM_QUOTA, SHARD_QUOTA
+from headrace.services.kinesis.service import Kinesis
+
+
+@operation("DescribeLimits")
+def describe_limits(
+    kinesis: Kinesis, call: Call, request: DescribeLimitsInput
+) -> DescribeLimitsOutput:
+    """Return the account's quotas and use. Source: API_DescribeLimits."""
+    streams = [
+        stream
+        for (account, region, _), stream in list(kinesis.streams.items())
+        if (account, region) == (call.account, call.region)
+    ]
+    return {
+        "ShardLimit": SHARD_QUOTA,
+        "OpenShardCount": sum(len(s.open_shards) for s in streams if s.mode == "PROVISIONED"),
+        "OnDemandStreamCount": sum(s.mode == "ON_DEMAND" for s in streams),
+        "OnDemandStreamCountLimit": ON_DEMAND_STREAM_QUOTA,
+    }

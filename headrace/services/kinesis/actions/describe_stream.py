@@ -1,0 +1,83 @@
+"""DescribeStream and DescribeStreamSummary."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.kinesis import (
+    DescribeStreamInput,
+    DescribeStreamOutput,
+    DescribeStreamSummaryInput,
+    DescribeStreamSummaryOutput,
+)
+from headrace.services.kinesis.limits import DESCRIBE_STREAM_DEFAULT
+from headrace.services.kinesis.service import Kinesis
+from headrace.services.kinesis.state import Shard, Stream
+
+
+def shard_description(shard: Shard) -> Any:
+    """Return AWS's Shard structure."""
+    value: dict[str, Any] = {"ShardId": shard.shard_id}
+    if shard.parent:
+        value["ParentShardId"] = shard.parent
+    if shard.adjacent_parent:
+        value["AdjacentParentShardId"] = shard.adjacent_parent
+    value["HashKeyRange"] = {
+        "StartingHashKey": str(shard.starting_hash_key),
+        "EndingHashKey": str(shard.ending_hash_key),
+    }
+    numbers = {"StartingSequenceNumber": shard.starting_sequence_number}
+    ending = shard.ending_sequence_number
+    if ending is not None:
+        numbers["EndingSequenceNumber"] = ending
+    value["SequenceNumberRange"] = numbers
+    return value
+
+
+def created(stream: Stream) -> datetime:
+    """Return the stream's creation time, to the second as AWS gives it."""
+    return datetime.fromtimestamp(stream.created_ms // 1000, UTC)
+
+
+def _common(stream: Stream) -> dict[str, Any]:
+    value: dict[str, Any] = {
+        "StreamName": stream.name,
+        "StreamARN": stream.arn,
+        "StreamStatus": "ACTIVE",
+        "StreamModeDetails": {"StreamMode": stream.mode},
+        "RetentionPeriodHours": stream.retention_hours,
+        "StreamCreationTimestamp": created(stream),
+        "EnhancedMonitoring": [{"ShardLevelMetrics": list(stream.enhanced_metrics)}],
+        "EncryptionType": stream.encryption_type,
+    }
+    if stream.key_id:
+        value["KeyId"] = stream.key_id
+    return value
+
+
+@operation("DescribeStream")
+def describe_stream(
+    kinesis: Kinesis, call: Call, request: DescribeStreamInput
+) -> DescribeStreamOutput:
+    """Return a stream with a page of its shards. Source: API_DescribeStream."""
+    stream = kinesis.find(call.account, call.region, request)
+    limit = min(request.get("Limit", DESCRIBE_STREAM_DEFAULT), DESCRIBE_STREAM_DEFAULT)
+    after = request.get("ExclusiveStartShardId", "")
+    shards = [shard for shard in stream.shards if shard.shard_id > after]
+    description: Any = _common(stream)
+    description["Shards"] = [shard_description(shard) for shard in shards[:limit]]
+    description["HasMoreShards"] = len(shards) > limit
+    return {"StreamDescription": description}
+
+
+@operation("DescribeStreamSummary")
+def describe_stream_summary(
+    kinesis: Kinesis, call: Call, request: DescribeStreamSummaryInput
+) -> DescribeStreamSummaryOutput:
+    """Return a stream without its shards. Source: API_DescribeStreamSummary."""
+    stream = kinesis.find(call.account, call.region, request)
+    summary: Any = _common(stream)
+    summary["OpenShardCount"] = len(stream.open_shards)
+    summary["ConsumerCount"] = 0
+    summary["MaxRecordSizeInKiB"] = stream.max_record_bytes // 1024
+    return {"StreamDescriptionSummary": summary}

@@ -1,0 +1,40 @@
+"""GetRecords, the long way; see `headrace.services.kinesis.hot` for the short one."""
+
+import base64
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.kinesis import GetRecordsInput, GetRecordsOutput
+from headrace.services.kinesis import gets
+from headrace.services.kinesis.limits import GET_RECORDS_COUNT
+from headrace.services.kinesis.service import Kinesis
+
+
+@operation("GetRecords")
+def get_records(kinesis: Kinesis, call: Call, request: GetRecordsInput) -> GetRecordsOutput:
+    """Read on from an iterator. Source: API_GetRecords."""
+    limit = request.get("Limit", GET_RECORDS_COUNT)
+    got = gets.get(kinesis, request["ShardIterator"], limit, call)
+    answer: Any = {
+        "Records": [record for payload in got.payloads for record in _records(payload)],
+        "MillisBehindLatest": got.behind_ms,
+    }
+    if got.next_iterator is not None:
+        answer["NextShardIterator"] = got.next_iterator
+    if got.children:
+        answer["ChildShards"] = got.children
+    return answer
+
+
+def _records(payload: bytes) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = msgspec.json.decode(b"[" + payload + b"]")
+    for record in records:
+        milliseconds = round(record["ApproximateArrivalTimestamp"] * 1000)
+        record["ApproximateArrivalTimestamp"] = datetime.fromtimestamp(
+            milliseconds // 1000, UTC
+        ).replace(microsecond=milliseconds % 1000 * 1000)
+        record["Data"] = base64.b64decode(record["Data"])
+    return records

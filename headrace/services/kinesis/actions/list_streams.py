@@ -1,0 +1,40 @@
+"""ListStreams."""
+
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.kinesis import ListStreamsInput, ListStreamsOutput
+from headrace.services.kinesis.actions.describe_stream import created
+from headrace.services.kinesis.limits import LIST_STREAMS_DEFAULT
+from headrace.services.kinesis.service import Kinesis
+
+
+@operation("ListStreams")
+def list_streams(kinesis: Kinesis, call: Call, request: ListStreamsInput) -> ListStreamsOutput:
+    """Return a page of the account's streams, by name. Source: API_ListStreams."""
+    after = request.get("ExclusiveStartStreamName") or request.get("NextToken") or ""
+    limit = request.get("Limit", LIST_STREAMS_DEFAULT)
+    streams = sorted(
+        (
+            stream
+            for (account, region, name), stream in list(kinesis.streams.items())
+            if (account, region) == (call.account, call.region) and name > after
+        ),
+        key=lambda stream: stream.name,
+    )
+    page = streams[:limit]
+    answer: ListStreamsOutput = {
+        "StreamNames": [stream.name for stream in page],
+        "HasMoreStreams": len(streams) > limit,
+        "StreamSummaries": [
+            {
+                "StreamName": stream.name,
+                "StreamARN": stream.arn,
+                "StreamStatus": "ACTIVE",
+                "StreamModeDetails": {"StreamMode": stream.mode},
+                "StreamCreationTimestamp": created(stream),
+            }
+            for stream in page
+        ],
+    }
+    if len(streams) > limit:
+        answer["NextToken"] = page[-1].name
+    return answer

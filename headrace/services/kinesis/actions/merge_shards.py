@@ -1,0 +1,24 @@
+"""MergeShards."""
+
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.kinesis import MergeShardsInput
+from headrace.services.kinesis.actions.split_shard import open_shard
+from headrace.services.kinesis.errors import invalid_argument
+from headrace.services.kinesis.service import Kinesis
+
+
+@operation("MergeShards")
+def merge_shards(kinesis: Kinesis, call: Call, request: MergeShardsInput) -> None:
+    """Close two adjacent shards and open one. Source: API_MergeShards."""
+    with kinesis.lock:
+        stream = kinesis.find(call.account, call.region, request)
+        first = open_shard(stream, request["ShardToMerge"])
+        second = open_shard(stream, request["AdjacentShardToMerge"])
+        low, high = sorted((first, second), key=lambda shard: shard.starting_hash_key)
+        if low.ending_hash_key + 1 != high.starting_hash_key:
+            raise invalid_argument(
+                f"Shards {first.shard_id} and {second.shard_id} in stream {stream.name} under account"
+                f" {stream.account} are not an adjacent pair of shards eligible for merging."
+            )
+        whole = (low.starting_hash_key, high.ending_hash_key)
+        kinesis.reshard(stream, [([first, second], [whole])], call.now_ms)

@@ -1,0 +1,57 @@
+"""PutRecord, the long way; see `headrace.services.kinesis.hot` for the short one."""
+
+import base64
+
+from headrace.aws.errors import AwsError
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.kinesis import PutRecordInput, PutRecordOutput
+from headrace.services.kinesis import puts
+from headrace.services.kinesis.actions.put_records import check_size, entry_of
+from headrace.services.kinesis.errors import invalid_argument
+from headrace.services.kinesis.service import Kinesis
+from headrace.services.kinesis.state import Stream
+from headrace.store import sequence
+
+
+@operation("PutRecord")
+def put_record(kinesis: Kinesis, call: Call, request: PutRecordInput) -> PutRecordOutput:
+    """Store one record. Source: API_PutRecord."""
+    stream = kinesis.find(call.account, call.region, request)
+    check_size(request["Data"], stream, "data")
+    ordering = request.get("SequenceNumberForOrdering")
+    if ordering is not None:
+        _check_ordering(ordering, stream, call.now_ms)
+    entry = entry_of(
+        base64.b64encode(request["Data"]).decode(),
+        len(request["Data"]),
+        request.get("PartitionKey"),
+        request.get("ExplicitHashKey"),
+        "partitionKey",
+    )
+    if request.get("DryRun"):
+        raise AwsError("DryRunOperationException", "Request would have succeeded, but DryRun is set.")
+    results, waits = puts.put(kinesis, stream, (entry,), call.now_ms)
+    for wait in waits:
+        wait.result()
+    placed = results[0]
+    if isinstance(placed, puts.Refused):
+        raise AwsError(placed.code, placed.message, 500)
+    answer: PutRecordOutput = {
+        "ShardId": placed.shard_id,
+        "SequenceNumber": placed.sequence_number,
+    }
+    if stream.key_id:
+        answer["EncryptionType"] = stream.encryption_type
+    return answer
+
+
+def _check_ordering(text: str, stream: Stream, now_ms: int) -> None:
+    try:
+        number = sequence.parse(text)
+    except sequence.InvalidSequence:
+        number = None
+    if number is None or number.seconds > now_ms // 1000:
+        raise invalid_argument(
+            f"ExclusiveMinimumSequenceNumber {text} used in PutRecord on stream {stream.name}"
+            f" under account {stream.account} is invalid."
+        )

@@ -1,0 +1,76 @@
+"""PutRecords, the long way; see `headrace.services.kinesis.hot` for the short one."""
+
+import base64
+
+from headrace.aws.errors import AwsError, validation_error
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.kinesis import (
+    PutRecordsInput,
+    PutRecordsOutput,
+    PutRecordsResultEntry,
+)
+from headrace.services.kinesis import puts
+from headrace.services.kinesis.errors import invalid_argument
+from headrace.services.kinesis.limits import PUT_RECORDS_BYTES
+from headrace.services.kinesis.puts import Entry, Placed
+from headrace.services.kinesis.service import Kinesis
+from headrace.services.kinesis.state import Stream
+
+
+@operation("PutRecords")
+def put_records(kinesis: Kinesis, call: Call, request: PutRecordsInput) -> PutRecordsOutput:
+    """Store up to 500 records; each shard's in their order. Source: API_PutRecords."""
+    stream = kinesis.find(call.account, call.region, request)
+    entries: list[Entry] = []
+    for number, record in enumerate(request["Records"], 1):
+        check_size(record["Data"], stream, f"records.{number}.member.data")
+        entries.append(
+            entry_of(
+                base64.b64encode(record["Data"]).decode(),
+                len(record["Data"]),
+                record.get("PartitionKey"),
+                record.get("ExplicitHashKey"),
+                f"records.{number}.member.partitionKey",
+            )
+        )
+    if sum(entry.size_bytes for entry in entries) > PUT_RECORDS_BYTES:
+        raise invalid_argument(f"Records size exceeds {PUT_RECORDS_BYTES // 1024**2} MB limit")
+    if request.get("DryRun"):
+        raise AwsError("DryRunOperationException", "Request would have succeeded, but DryRun is set.")
+    results, waits = puts.put(kinesis, stream, entries, call.now_ms)
+    for wait in waits:
+        wait.result()
+    records: list[PutRecordsResultEntry] = [
+        {"SequenceNumber": result.sequence_number, "ShardId": result.shard_id}
+        if isinstance(result, Placed)
+        else {"ErrorCode": result.code, "ErrorMessage": result.message}
+        for result in results
+    ]
+    answer: PutRecordsOutput = {
+        "FailedRecordCount": sum("ErrorCode" in record for record in records),
+        "Records": records,
+    }
+    if stream.key_id:
+        answer["EncryptionType"] = stream.encryption_type
+    return answer
+
+
+def check_size(data: bytes, stream: Stream, path: str) -> None:
+    """Raise AWS's validation error when a record is larger than its stream takes."""
+    if len(data) > stream.max_record_bytes:
+        raise validation_error(
+            f"1 validation error detected: Value at '{path}' failed to satisfy constraint:"
+            f" Member must have length less than or equal to {stream.max_record_bytes}"
+        )
+
+
+def entry_of(
+    data: str, data_bytes: int, key: str | None, explicit_hash_key: str | None, key_path: str
+) -> Entry:
+    """Return the entry of one record. Raises AwsError when it has no partition key."""
+    if key is None:
+        raise validation_error(
+            f"1 validation error detected: Value null at '{key_path}' failed to satisfy constraint:"
+            " Member must not be null"
+        )
+    return Entry(data, key, explicit_hash_key, data_bytes + len(key.encode()))

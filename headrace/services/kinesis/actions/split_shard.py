@@ -1,0 +1,39 @@
+"""SplitShard."""
+
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.kinesis import SplitShardInput
+from headrace.services.kinesis.actions.create_stream import check_shard_quota
+from headrace.services.kinesis.errors import in_use, invalid_argument, shard_not_found
+from headrace.services.kinesis.service import Kinesis
+from headrace.services.kinesis.state import Shard, Stream
+
+
+@operation("SplitShard")
+def split_shard(kinesis: Kinesis, call: Call, request: SplitShardInput) -> None:
+    """Close a shard and open two. Source: API_SplitShard."""
+    with kinesis.lock:
+        stream = kinesis.find(call.account, call.region, request)
+        shard = open_shard(stream, request["ShardToSplit"])
+        middle = int(request["NewStartingHashKey"])
+        start, end = shard.starting_hash_key, shard.ending_hash_key
+        if middle <= start + 1 or middle >= end:
+            raise invalid_argument(
+                f"NewStartingHashKey {middle} used in SplitShard() on shard {shard.shard_id} in stream"
+                f" {stream.name} under account {stream.account} is not both greater than one plus the shard's"
+                f" StartingHashKey {start} and less than the shard's EndingHashKey {end}."
+            )
+        check_shard_quota(kinesis, call, 1)
+        kinesis.reshard(stream, [([shard], [(start, middle - 1), (middle, end)])], call.now_ms)
+
+
+def open_shard(stream: Stream, shard_id: str) -> Shard:
+    """Return a shard that takes records. Raises AwsError."""
+    shard = stream.shard(shard_id)
+    if shard is None:
+        raise shard_not_found(shard_id, stream.name, stream.account)
+    if shard.closed_ms is not None:
+        raise in_use(
+            f"Shard {shard.shard_id} in stream {stream.name} under account {stream.account} has already been merged"
+            " or split, and thus is not eligible for merging or splitting."
+        )
+    return shard

@@ -1,0 +1,46 @@
+"""Kinesis's errors in AWS's words, and the one place where the store's become them."""
+
+from __future__ import annotations
+
+from headrace.aws.errors import AwsError
+from headrace.store.shard_log import LogClosed, LogFull
+
+
+def stream_not_found(name: str, account: str) -> AwsError:
+    """No stream of that name."""
+    return AwsError(
+        "ResourceNotFoundException", f"Stream {name} under account {account} not found."
+    )
+
+
+def shard_not_found(shard_id: str, name: str, account: str) -> AwsError:
+    """No such shard in the stream."""
+    return AwsError(
+        "ResourceNotFoundException",
+        f"Could not find shard {shard_id} in stream {name} under account {account}.",
+    )
+
+
+def invalid_argument(message: str) -> AwsError:
+    """An argument that the model allows and the service does not."""
+    return AwsError("InvalidArgumentException", message)
+
+
+def in_use(message: str) -> AwsError:
+    """The stream is not in the state that the request needs, or exists."""
+    return AwsError("ResourceInUseException", message)
+
+
+def limit_exceeded(message: str) -> AwsError:
+    """A quota."""
+    return AwsError("LimitExceededException", message)
+
+
+def translate(error: Exception) -> AwsError | None:
+    """Turn a domain error into AWS's."""
+    if isinstance(error, LogFull):
+        return AwsError("InternalFailure", f"The record could not be stored: {error}", 500)
+    if isinstance(error, LogClosed):
+        # The shard was split while the request was on its way: the client tries again.
+        return AwsError("InternalFailure", "The shard was closed; try again", 500)
+    return None

@@ -1,0 +1,23 @@
+"""Quotas of Kinesis Data Streams.
+
+Source: docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html (documented, read 2026).
+"""
+
+DEFAULT_RECORD_BYTES = 1024 * 1024
+PUT_RECORDS_COUNT = 500
+# 5 MiB classically; 10 MiB since records may be as large. Data and partition keys together.
+PUT_RECORDS_BYTES = 10 * 1024 * 1024
+PARTITION_KEY_CHARS = 256
+GET_RECORDS_COUNT = 10_000
+GET_RECORDS_BYTES = 10 * 1024 * 1024
+ITERATOR_LIFE_MS = 300_000
+MIN_RETENTION_HOURS = 24
+MAX_RETENTION_HOURS = 8760
+TAGS_PER_STREAM = 50
+LIST_STREAMS_DEFAULT = 100
+DESCRIBE_STREAM_DEFAULT = 100
+LIST_SHARDS_DEFAULT = 1000
+ON_DEMAND_SHARDS = 4
+SHARD_QUOTA = 500
+ON_DEMAND_STREAM_QUOTA = 50
+HASH_KEYS = 1 << 128

@@ -1,0 +1,261 @@
+"""Kinesis Data Streams: the backend that actions work on, and the list of the actions."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from headrace.aws.service import ServiceApi
+from headrace.core.arn import Arn, InvalidArn
+from headrace.core.clock import Clock
+from headrace.core.config import Durability
+from headrace.core.ids import Ids
+from headrace.core.ports import MetricSink
+from headrace.core.workers import Supervisor
+from headrace.services.kinesis.errors import invalid_argument, stream_not_found, translate
+from headrace.services.kinesis.hot import HotPath
+from headrace.services.kinesis.iterators import IteratorCodec
+from headrace.services.kinesis.reader import KinesisReader
+from headrace.services.kinesis.retention import Retention
+from headrace.services.kinesis.state import Shard, Stream
+from headrace.store.check import STREAMS_FOLDER
+from headrace.store.database import Database
+from headrace.store.flusher import Flusher
+from headrace.store.shard_log import ShardLog, identity_of
+
+log = logging.getLogger(__name__)
+
+Wake = Callable[[], None]
+ReshardStep = tuple[Sequence[Shard | tuple[int, int]], Sequence[tuple[int, int]]]
+
+
+class Kinesis:
+    """All streams of all accounts and regions.
+
+    Thread-safe. Control-plane changes hold `lock` and are in the database before they show; appends go
+    to shard logs under each log's own lock.
+    """
+
+    def __init__(
+        self,
+        *,
+        data_dir: Path,
+        clock: Clock,
+        ids: Ids,
+        database: Database,
+        supervisor: Supervisor,
+        durability: Durability = "os",
+        metrics: MetricSink | None = None,
+    ) -> None:
+        self.clock = clock
+        self.ids = ids
+        self.lock = threading.RLock()
+        self.streams: dict[tuple[str, str, str], Stream] = {}
+        self.by_id: dict[str, Stream] = {}
+        self.flusher: Flusher | None = Flusher() if durability == "fsync" else None
+        self.metrics = metrics
+        self._folder = data_dir / STREAMS_FOLDER
+        self._database = database
+        self._documents = database.documents("kinesis_streams")
+        self._settings = database.documents("kinesis_settings")
+        self._supervisor = supervisor
+        self._subscribers: dict[str, list[Wake]] = {}
+        self.iterators = IteratorCodec(self._iterator_key())
+        self.reader = KinesisReader(self)
+
+    def _iterator_key(self) -> bytes:
+        stored = self._settings.get("iterator_key")
+        if stored is None:
+            stored = self.ids.bytes(32).hex()
+            self._settings.put("iterator_key", stored)
+        return bytes.fromhex(stored)
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Open every stream's logs and start retention."""
+        for _, document in self._documents.items():
+            stream = Stream.from_document(document)
+            for shard in stream.shards:
+                self._open_log(stream, shard)
+            self._add(stream)
+        self._remove_orphans()
+        self._supervisor.start(Retention(self))
+
+    def stop(self) -> None:
+        """Close the logs."""
+        if self.flusher is not None:
+            self.flusher.stop()
+        for stream in self.streams.values():
+            for shard in stream.shards:
+                if shard.log is not None:
+                    shard.log.close_files()
+
+    def _remove_orphans(self) -> None:
+        """Remove folders of streams whose deletion, or creation, a kill cut short."""
+        for folder in self._folder.glob("*"):
+            if folder.name not in self.by_id:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    # --- streams ------------------------------------------------------------------------------
+
+    def find(self, account: str, region: str, request: Any) -> Stream:
+        """Return the stream that a request names by StreamName or StreamARN. Raises AwsError."""
+        name = request.get("StreamName")
+        arn = request.get("StreamARN")
+        if arn is not None:
+            try:
+                parsed = Arn.parse(arn)
+            except InvalidArn as error:
+                raise invalid_argument(f"StreamARN {arn} is not a valid ARN.") from error
+            if name is not None and parsed.name != name:
+                raise invalid_argument("StreamName and StreamARN do not name the same stream.")
+            name, account, region = parsed.name, parsed.account, parsed.region
+        if name is None:
+            raise invalid_argument("Either StreamName or StreamARN should be specified.")
+        stream = self.streams.get((account, region, name))
+        if stream is None:
+            raise stream_not_found(name, account)
+        return stream
+
+    def find_arn(self, arn: str) -> Stream | None:
+        """Return the stream of an ARN, or None."""
+        try:
+            parsed = Arn.parse(arn)
+        except InvalidArn:
+            return None
+        return self.streams.get((parsed.account, parsed.region, parsed.name))
+
+    def add(self, stream: Stream) -> None:
+        """Make a new stream: its logs, then its document, then it shows."""
+        for shard in stream.shards:
+            self._open_log(stream, shard)
+        self._documents.put(stream.stream_id, stream.document())
+        self._add(stream)
+
+    def _add(self, stream: Stream) -> None:
+        stream.index_routes()
+        self.streams[(stream.account, stream.region, stream.name)] = stream
+        self.by_id[stream.stream_id] = stream
+
+    def save(self, stream: Stream) -> None:
+        """Store a changed stream; durable when this returns."""
+        self._documents.put(stream.stream_id, stream.document())
+
+    def remove(self, stream: Stream) -> None:
+        """Delete a stream and its records."""
+        with self.lock:
+            self._documents.delete(stream.stream_id)
+            self.streams.pop((stream.account, stream.region, stream.name), None)
+            self.by_id.pop(stream.stream_id, None)
+            for shard in stream.shards:
+                if shard.log is not None:
+                    with shard.log.lock:
+                        shard.log.closed = True
+        self.wake(stream)
+        shutil.rmtree(self._folder / stream.stream_id, ignore_errors=True)
+
+    # --- shards -------------------------------------------------------------------------------
+
+    def _open_log(self, stream: Stream, shard: Shard) -> None:
+        folder = self._folder / stream.stream_id / shard.shard_id
+        identity = identity_of(stream.stream_id, shard.shard_id)
+        shard.log = ShardLog(folder, shard.base, identity)
+        shard.log.closed = shard.closed_ms is not None
+
+    def reshard(self, stream: Stream, steps: Sequence[ReshardStep], now_ms: int) -> None:
+        """Close shards and open their children: wholly, or, after a kill, not at all.
+
+        Each step names open shards (by shard or by range, children of earlier steps included) and the
+        ranges that replace them. The caller holds `lock`.
+        """
+        opened = {(s.starting_hash_key, s.ending_hash_key): s for s in stream.open_shards}
+        children: list[Shard] = []
+        closing: list[Shard] = []
+        number = max(shard.number for shard in stream.shards) + 1
+        for parents_given, ranges in steps:
+            parents = [p if isinstance(p, Shard) else opened[p] for p in parents_given]
+            parents.sort(key=lambda p: p.starting_hash_key)
+            for parent in parents:
+                del opened[(parent.starting_hash_key, parent.ending_hash_key)]
+            closing.extend(parents)
+            for start, end in ranges:
+                child = Shard(
+                    number=number,
+                    starting_hash_key=start,
+                    ending_hash_key=end,
+                    created_ms=now_ms,
+                    # Later than every parent's second: children's sequence numbers are above theirs.
+                    created_s=max(now_ms // 1000, *(p.created_s + 1 for p in parents)),
+                    parent=parents[0].shard_id,
+                    adjacent_parent=parents[1].shard_id if len(parents) > 1 else None,
+                )
+                number += 1
+                self._open_log(stream, child)
+                opened[(start, end)] = child
+                children.append(child)
+        self._replace(stream, closing, children, now_ms)
+
+    def _replace(
+        self, stream: Stream, closing: list[Shard], children: list[Shard], now_ms: int
+    ) -> None:
+        """Store a reshard in one write while no append can pass, then let it show."""
+        with contextlib.ExitStack() as held:
+            for shard in closing:
+                assert shard.log is not None
+                held.enter_context(shard.log.lock)
+                shard.closed_ms = now_ms
+            before = stream.shards
+            stream.shards = [*before, *children]
+            try:
+                self.save(stream)
+            except BaseException:
+                stream.shards = before
+                for shard in closing:
+                    shard.closed_ms = None
+                raise
+            stream.index_routes()
+            for shard in closing:
+                assert shard.log is not None
+                shard.log.closed = True
+        self.wake(stream)
+
+    # --- waking readers -----------------------------------------------------------------------
+
+    def subscribe(self, stream_arn: str, wake: Wake) -> Callable[[], None]:
+        """See `StreamReader.subscribe`."""
+        with self.lock:
+            self._subscribers[stream_arn] = [*self._subscribers.get(stream_arn, []), wake]
+
+        def undo() -> None:
+            with self.lock:
+                left = [w for w in self._subscribers.get(stream_arn, []) if w is not wake]
+                self._subscribers[stream_arn] = left
+
+        return undo
+
+    def wake(self, stream: Stream) -> None:
+        """Tell whoever reads the stream that there is something new."""
+        if self._subscribers:
+            for wake in self._subscribers.get(stream.arn, ()):
+                wake()
+
+
+def kinesis_api(kinesis: Kinesis) -> ServiceApi:
+    """Return the service for the gateway."""
+    from headrace.services.kinesis import actions
+
+    return ServiceApi(
+        name="kinesis",
+        backend=kinesis,
+        actions=actions.ALL,
+        translate=translate,
+        raw=HotPath(kinesis).handle,
+        # With fsync they return Futures; without, they are a write to the page cache.
+        inline=frozenset({"PutRecord", "PutRecords", "GetRecords"}),
+    )

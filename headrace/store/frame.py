@@ -1,0 +1,119 @@
+"""How a batch of records lies in a segment file: a header with length and checksum, then the records.
+
+The records are the JSON objects that GetRecords sends, joined by SEPARATOR. The separator's newline never
+occurs inside one (base64 has none, JSON escapes them), so a batch can be cut between records without parsing.
+
+    frame   = magic u32 | crc32 u32 | payload length u32 | count u32 | data bytes u32 | first index u64
+              | arrival ms u64 | payload
+    segment = magic 8 bytes | crc32 u32 | first index u64 | shard's identity 32 bytes | frames
+
+All integers little-endian; checksums cover everything after themselves.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+SEPARATOR = b",\n"
+
+_FRAME = struct.Struct("<IIIIIQQ")
+_FRAME_REST = struct.Struct("<IIIQQ")
+FRAME_HEADER_BYTES = _FRAME.size
+_FRAME_MAGIC = 0x31425248  # "HRB1"
+
+_SEGMENT = struct.Struct("<8sIQ32s")
+_SEGMENT_REST = struct.Struct("<Q32s")
+SEGMENT_HEADER_BYTES = _SEGMENT.size
+_SEGMENT_MAGIC = b"HRSEG\x00\x00\x01"
+
+# A request is at most 10 MiB of data; base64 and keys make it half as much again.
+MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
+
+
+class CorruptFrame(ValueError):  # noqa: N818
+    """The bytes are not a whole, unharmed frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameHeader:
+    """What a frame says of itself. `data_bytes` counts the records' data and keys, decoded."""
+
+    payload_bytes: int
+    count: int
+    data_bytes: int
+    first_index: int
+    arrival_ms: int
+    crc: int
+
+    @property
+    def frame_bytes(self) -> int:
+        """The frame's size, header included."""
+        return FRAME_HEADER_BYTES + self.payload_bytes
+
+    @property
+    def end_index(self) -> int:
+        """One past the last record's index."""
+        return self.first_index + self.count
+
+
+def encode(payload: bytes, count: int, data_bytes: int, first_index: int, arrival_ms: int) -> bytes:
+    """Return a frame."""
+    rest = _FRAME_REST.pack(len(payload), count, data_bytes, first_index, arrival_ms)
+    crc = zlib.crc32(payload, zlib.crc32(rest))
+    return b"".join((struct.pack("<II", _FRAME_MAGIC, crc), rest, payload))
+
+
+def join(records: Sequence[bytes]) -> bytes:
+    """Return the payload of a batch."""
+    return SEPARATOR.join(records)
+
+
+def split(payload: bytes) -> list[bytes]:
+    """Return a batch's records."""
+    return payload.split(SEPARATOR)
+
+
+def decode_header(buffer: bytes | memoryview, offset: int = 0) -> FrameHeader:
+    """Return the header at `offset`. Raises CorruptFrame when there is none, or not enough bytes."""
+    if len(buffer) - offset < FRAME_HEADER_BYTES:
+        raise CorruptFrame("the header is cut off")
+    magic, crc, length, count, data_bytes, first, arrival = _FRAME.unpack_from(buffer, offset)
+    if magic != _FRAME_MAGIC:
+        raise CorruptFrame("no frame starts here")
+    if length > MAX_PAYLOAD_BYTES or count == 0:
+        raise CorruptFrame("the header is damaged")
+    return FrameHeader(length, count, data_bytes, first, arrival, crc)
+
+
+def verify(header: FrameHeader, payload: bytes | memoryview) -> None:
+    """Raise CorruptFrame when the payload is cut off or does not match the header's checksum."""
+    if len(payload) != header.payload_bytes:
+        raise CorruptFrame("the payload is cut off")
+    rest = _FRAME_REST.pack(
+        header.payload_bytes,
+        header.count,
+        header.data_bytes,
+        header.first_index,
+        header.arrival_ms,
+    )
+    if zlib.crc32(payload, zlib.crc32(rest)) != header.crc:
+        raise CorruptFrame("the checksum does not match")
+
+
+def encode_segment_header(first_index: int, identity: bytes) -> bytes:
+    """Return the start of a segment file; `identity` is 32 bytes that name the shard."""
+    rest = _SEGMENT_REST.pack(first_index, identity)
+    return _SEGMENT.pack(_SEGMENT_MAGIC, zlib.crc32(rest), first_index, identity)
+
+
+def decode_segment_header(buffer: bytes) -> tuple[int, bytes]:
+    """Return (first index, identity). Raises CorruptFrame."""
+    if len(buffer) < SEGMENT_HEADER_BYTES:
+        raise CorruptFrame("the segment's header is cut off")
+    magic, crc, first_index, identity = _SEGMENT.unpack_from(buffer)
+    if magic != _SEGMENT_MAGIC or zlib.crc32(_SEGMENT_REST.pack(first_index, identity)) != crc:
+        raise CorruptFrame("the segment's header is damaged")
+    return first_index, identity

@@ -1,0 +1,291 @@
+"""The log of one shard: segments in a folder, one appender, any number of readers.
+
+An append is in the operating system's hands when `append` returns (it survives kill -9); `sync` puts it on
+the disk. A torn end is cut off when the log is opened, and reported. Time comes from the caller.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.store import frame
+from headrace.store.frame import FrameHeader
+from headrace.store.segment import SUFFIX, Segment
+from headrace.store.sequence import STEP, SequenceBase
+
+log = logging.getLogger(__name__)
+
+ROLL_AT_BYTES = 128 * 1024 * 1024
+# Retention deletes whole segments: one that spans more time keeps old records longer.
+ROLL_AFTER_MS = 3_600_000
+READ_CHUNK_BYTES = 1024 * 1024
+FIRST_INDEX = 1
+
+
+class LogClosed(Exception):  # noqa: N818
+    """The shard was split or merged: it takes no more records."""
+
+
+class LogFull(Exception):  # noqa: N818
+    """The disk took none of the batch; nothing of it is in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a read found.
+
+    Attributes:
+        payloads: JSON objects joined by `frame.SEPARATOR`, in order.
+        count: records in all.
+        data_bytes: their decoded size (of whole frames; of a part, in proportion).
+        next_index: where to go on.
+        last_arrival_ms: of the last record; None when there is none.
+    """
+
+    payloads: list[bytes]
+    count: int
+    data_bytes: int
+    next_index: int
+    last_arrival_ms: int | None
+
+
+def identity_of(stream_id: str, shard_id: str) -> bytes:
+    """Return the 32 bytes that tell one shard's segments from another's."""
+    return hashlib.sha256(f"{stream_id}/{shard_id}".encode()).digest()
+
+
+class ShardLog:
+    """Thread-safe: appends take a lock; reads do not."""
+
+    def __init__(
+        self,
+        folder: Path,
+        base: SequenceBase,
+        identity: bytes,
+        *,
+        roll_at_bytes: int = ROLL_AT_BYTES,
+    ) -> None:
+        self.folder = folder
+        self.base = base
+        self.lock = threading.Lock()
+        self.closed = False
+        self.dropped_bytes = 0
+        self._identity = identity
+        self._roll_at_bytes = roll_at_bytes
+        self._segments: list[Segment] = []
+        self._open()
+
+    def _open(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        paths = sorted(self.folder.glob(f"*{SUFFIX}"))
+        self._segments = [Segment.open_sealed(path, self._identity) for path in paths[:-1]]
+        if not paths:
+            self._segments.append(Segment.create(self.folder, FIRST_INDEX, self._identity))
+            return
+        tail, self.dropped_bytes = Segment.open_tail(paths[-1], self._identity)
+        self._segments.append(tail)
+        if self.dropped_bytes:
+            log.warning(
+                "%s: cut %d bytes of a write that was never acknowledged",
+                tail.path,
+                self.dropped_bytes,
+            )
+
+    @property
+    def first_index(self) -> int:
+        """The oldest record's index, or that of the next when there is none."""
+        return self._segments[0].first_index
+
+    @property
+    def next_index(self) -> int:
+        """The index that the next record will have."""
+        return self._segments[-1].end_index
+
+    @property
+    def last_arrival_ms(self) -> int:
+        """When the last record arrived; 0 when there never was one (or retention took it)."""
+        for segment in reversed(self._segments):
+            if segment.last_arrival_ms:
+                return segment.last_arrival_ms
+        return 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes on disk."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    # --- appending ----------------------------------------------------------------------------
+
+    def append(
+        self, records: Sequence[tuple[str, str]], data_bytes: int, now_ms: int, tail: str = ""
+    ) -> list[str]:
+        """Append records and return their sequence numbers, in order.
+
+        Args:
+            records: (base64 data, partition key as a JSON string with its quotes).
+            data_bytes: the decoded size of data and keys, for metrics and read limits.
+            now_ms: the time; never goes back within a shard, whatever is given.
+            tail: JSON that follows in each record, such as `,"EncryptionType":"KMS"`.
+
+        Raises LogClosed, LogFull: then none is in the log.
+        """
+        with self.lock:
+            if self.closed:
+                raise LogClosed
+            segment = self._segments[-1]
+            arrival_ms = max(now_ms, self.last_arrival_ms)
+            index = segment.end_index
+            value = self.base.first_of(index, arrival_ms)
+            numbers = [str(value + STEP * i) for i in range(len(records))]
+            at = f'","ApproximateArrivalTimestamp":{arrival_ms / 1000:.3f},"Data":"'
+            end = f"{tail}}}"
+            payload = ",\n".join(
+                [
+                    f'{{"SequenceNumber":"{number}{at}{data}","PartitionKey":{key}{end}'
+                    for number, (data, key) in zip(numbers, records, strict=True)
+                ]
+            ).encode()
+            header = FrameHeader(len(payload), len(records), data_bytes, index, arrival_ms, 0)
+            encoded = frame.encode(payload, len(records), data_bytes, index, arrival_ms)
+            try:
+                if self._is_due_to_roll(segment, len(encoded), arrival_ms):
+                    segment = self._roll(segment)
+                segment.append(encoded, header)
+            except OSError as error:
+                raise LogFull(os.strerror(error.errno or 0)) from error
+        return numbers
+
+    def _is_due_to_roll(self, segment: Segment, more_bytes: int, arrival_ms: int) -> bool:
+        if segment.end_index == segment.first_index:
+            return False
+        return (
+            segment.size_bytes + more_bytes > self._roll_at_bytes
+            or arrival_ms - segment.first_arrival_ms >= ROLL_AFTER_MS
+        )
+
+    def _roll(self, full: Segment) -> Segment:
+        following = Segment.create(self.folder, full.end_index, self._identity)
+        full.save_index()
+        # A new list: readers go over the old one undisturbed.
+        self._segments = [*self._segments, following]
+        return following
+
+    def sync(self) -> None:
+        """Put every append that has returned on the disk."""
+        self._segments[-1].sync()
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def read(self, index: int, max_records: int, max_data_bytes: int) -> Batch:
+        """Return records from `index` on (from the oldest, when retention took it).
+
+        At least one record when there is one, however large.
+        """
+        segments = self._segments
+        index = max(index, segments[0].first_index)
+        at = bisect_right(segments, index, key=_first_index) - 1
+        payloads: list[bytes] = []
+        count = data_bytes = 0
+        last_arrival: int | None = None
+        for segment in segments[at:]:
+            end_index = segment.end_index
+            if index >= end_index:
+                continue
+            for header, payload in _frames(segment, segment.offset_near_index(index), index):
+                skip = max(0, index - header.first_index)
+                take = min(header.count - skip, max_records - count)
+                bytes_each = header.data_bytes / header.count
+                room = int((max_data_bytes - data_bytes) // max(bytes_each, 1))
+                if room < take:
+                    take = max(room, 0 if count else 1)
+                if take <= 0:
+                    return Batch(payloads, count, data_bytes, index, last_arrival)
+                whole = take == header.count
+                payloads.append(
+                    payload if whole else frame.join(frame.split(payload)[skip : skip + take])
+                )
+                count += take
+                data_bytes += header.data_bytes if whole else int(bytes_each * take)
+                index = header.first_index + skip + take
+                last_arrival = header.arrival_ms
+                if count >= max_records or data_bytes >= max_data_bytes:
+                    return Batch(payloads, count, data_bytes, index, last_arrival)
+        return Batch(payloads, count, data_bytes, index, last_arrival)
+
+    def index_at(self, timestamp_ms: int) -> int:
+        """Return the index of the first record that arrived at or after `timestamp_ms`."""
+        for segment in self._segments:
+            if segment.last_arrival_ms < timestamp_ms:
+                continue
+            offset = segment.offset_near_arrival(timestamp_ms)
+            for header, _ in _frames(segment, offset, segment.first_index):
+                if header.arrival_ms >= timestamp_ms:
+                    return header.first_index
+        return self.next_index
+
+    def arrival_of(self, index: int) -> int | None:
+        """Return when the record `index` arrived, or None when there is no such record."""
+        batch = self.read(index, 1, 1)
+        return batch.last_arrival_ms
+
+    # --- the end of things --------------------------------------------------------------------
+
+    def trim(self, horizon_ms: int) -> int:
+        """Delete whole segments whose every record arrived before `horizon_ms`; return how many."""
+        with self.lock:
+            old = 0
+            for segment in self._segments[:-1]:
+                if segment.last_arrival_ms >= horizon_ms:
+                    break
+                old += 1
+            tail = self._segments[-1]
+            if (
+                old == len(self._segments) - 1
+                and tail.end_index > tail.first_index
+                and tail.last_arrival_ms < horizon_ms
+            ):
+                self._roll(tail)
+                old += 1
+            gone, self._segments = self._segments[:old], self._segments[old:]
+        for segment in gone:
+            segment.delete()
+        return len(gone)
+
+    def close_files(self) -> None:
+        """Close the files; the log is not used after."""
+        for segment in self._segments:
+            segment.close()
+
+
+def _first_index(segment: Segment) -> int:
+    return segment.first_index
+
+
+def _frames(
+    segment: Segment, offset: int, from_index: int
+) -> Iterator[tuple[FrameHeader, bytes]]:
+    """Yield (header, payload) of the frames that hold `from_index` and what follows."""
+    end = segment.size_bytes
+    chunk, start = b"", offset
+    while offset < end:
+        at = offset - start
+        if len(chunk) - at < frame.FRAME_HEADER_BYTES:
+            start, at = offset, 0
+            chunk = segment.read(offset, READ_CHUNK_BYTES)
+        header = frame.decode_header(chunk, at)
+        if header.end_index <= from_index:
+            offset += header.frame_bytes
+            continue
+        payload_at = at + frame.FRAME_HEADER_BYTES
+        if len(chunk) - payload_at < header.payload_bytes:
+            start, payload_at = offset, frame.FRAME_HEADER_BYTES
+            chunk = segment.read(offset, max(READ_CHUNK_BYTES, header.frame_bytes))
+        yield header, chunk[payload_at : payload_at + header.payload_bytes]
+        offset += header.frame_bytes

@@ -1,0 +1,65 @@
+# Sourced by run, test, check and bench: finds the tools, makes .venv and node_modules, or says what to install.
+# Installs only when pyproject.toml or a lock file has changed since the last time.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+die() { printf 'headrace: %s\n' "$1" >&2; exit 1; }
+
+find_python() {
+  local candidate
+  for candidate in "${PYTHON:-python3}" python3.13 python3.12 python3.11; do
+    if command -v "$candidate" >/dev/null 2>&1 &&
+       "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      command -v "$candidate"; return
+    fi
+  done
+  die "Python 3.11 or newer is needed; install it (Debian: apt-get install python3 python3-venv) or set PYTHON."
+}
+
+need_java() {
+  local java="${JAVA_HOME:+$JAVA_HOME/bin/}java" version
+  command -v "$java" >/dev/null 2>&1 ||
+    die "Java 17 or newer is needed for Spark; install it (Debian: apt-get install openjdk-17-jre-headless)."
+  version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
+  [ "${version:-0}" -ge 17 ] ||
+    die "Java 17 or newer is needed for Spark, not Java ${version:-of an unknown version}; install it (Debian: apt-get install openjdk-17-jre-headless)."
+}
+
+need_node() {
+  command -v node >/dev/null 2>&1 && command -v npm >/dev/null 2>&1 ||
+    die "Node.js 20 or newer with npm is needed for the CDK CLI; install it from your system's packages."
+  local major
+  major=$(node -p 'process.versions.node.split(".")[0]')
+  [ "$major" -ge 20 ] ||
+    die "Node.js 20 or newer is needed for the CDK CLI, not Node.js $major; install a newer one."
+}
+
+# install STAMP SOURCES... -- COMMAND...: runs COMMAND unless it ran before with the same SOURCES.
+install() {
+  local stamp="$1" sum; shift
+  local sources=()
+  while [ "$1" != "--" ]; do sources+=("$1"); shift; done
+  shift
+  sum=$(cat "${sources[@]}" | cksum)
+  if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$sum" ]; then return; fi
+  "$@" || die "installing failed: $*"
+  printf '%s\n' "$sum" > "$stamp"
+}
+
+setup_python() {
+  local python
+  if [ ! -x .venv/bin/python ]; then
+    python=$(find_python)
+    "$python" -m venv .venv || die "Python's venv module is needed; install it (Debian: apt-get install python3-venv)."
+  fi
+  install .venv/.headrace-installed pyproject.toml -- \
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[spark,pipeline,dev,bench]"
+  export PATH="$PWD/.venv/bin:$PATH"
+}
+
+setup_node() {
+  install cdk/.headrace-installed cdk/package-lock.json -- \
+    npm ci --prefix cdk --no-audit --no-fund --loglevel=error
+}
+
+setup() { need_java; need_node; setup_python; setup_node; }
