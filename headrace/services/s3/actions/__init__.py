@@ -1,0 +1,72 @@
+"""S3's actions, listed one by one. What is not here answers that headrace does not implement it."""
+
+from headrace.services.s3.actions.buckets import (
+    create_bucket,
+    delete_bucket,
+    get_bucket_acl,
+    get_bucket_location,
+    head_bucket,
+    list_buckets,
+    put_bucket_acl,
+)
+from headrace.services.s3.actions.configurations import CONFIGURATIONS
+from headrace.services.s3.actions.copy_object import copy_object
+from headrace.services.s3.actions.delete_objects import delete_object, delete_objects
+from headrace.services.s3.actions.listings import (
+    list_object_versions,
+    list_objects,
+    list_objects_v2,
+)
+from headrace.services.s3.actions.multipart import (
+    abort_multipart_upload,
+    complete_multipart_upload,
+    create_multipart_upload,
+    list_multipart_uploads,
+    list_parts,
+    upload_part,
+    upload_part_copy,
+)
+from headrace.services.s3.actions.objects import (
+    delete_object_tagging,
+    get_object,
+    get_object_acl,
+    get_object_attributes,
+    get_object_tagging,
+    head_object,
+    put_object,
+    put_object_acl,
+    put_object_tagging,
+)
+
+ALL = [
+    abort_multipart_upload,
+    complete_multipart_upload,
+    copy_object,
+    create_bucket,
+    create_multipart_upload,
+    delete_bucket,
+    delete_object,
+    delete_object_tagging,
+    delete_objects,
+    get_bucket_acl,
+    get_bucket_location,
+    get_object,
+    get_object_acl,
+    get_object_attributes,
+    get_object_tagging,
+    head_bucket,
+    head_object,
+    list_buckets,
+    list_multipart_uploads,
+    list_object_versions,
+    list_objects,
+    list_objects_v2,
+    list_parts,
+    put_bucket_acl,
+    put_object,
+    put_object_acl,
+    put_object_tagging,
+    upload_part,
+    upload_part_copy,
+    *CONFIGURATIONS,
+]

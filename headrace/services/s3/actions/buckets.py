@@ -1,0 +1,136 @@
+"""Buckets: create, look at, list, delete."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.aws.errors import AwsError
+from headrace.aws.operation import Call, operation
+from headrace.services.s3.errors import invalid_bucket_name
+from headrace.services.s3.names import is_bucket_name
+from headrace.services.s3.service import S3
+
+_OWNER = {"DisplayName": "headrace", "ID": "0" * 64}
+_EVERYTHING = {
+    "Owner": _OWNER,
+    "Grants": [{"Grantee": {"Type": "CanonicalUser", **_OWNER}, "Permission": "FULL_CONTROL"}],
+}
+
+
+@operation("CreateBucket")
+def create_bucket(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Make a bucket. Source: API_CreateBucket."""
+    name = request["Bucket"]
+    if not is_bucket_name(name):
+        raise invalid_bucket_name(name)
+    wanted = request.get("CreateBucketConfiguration", {}).get("LocationConstraint")
+    if wanted == "us-east-1":
+        raise AwsError("InvalidLocationConstraint", "The specified location-constraint is not valid")
+    if wanted is None and call.region != "us-east-1":
+        raise AwsError(
+            "IllegalLocationConstraintException",
+            "The unspecified location constraint is incompatible for the region specific endpoint this request was"
+            " sent to.",
+        )
+    with s3.lock:
+        if s3.has_bucket(name):
+            present = s3.bucket(name)
+            if present["account"] != call.account:
+                raise AwsError(
+                    "BucketAlreadyExists",
+                    "The requested bucket name is not available. The bucket namespace is shared by all users of the"
+                    " system. Please select a different name and try again.",
+                    409,
+                    {"BucketName": name},
+                )
+            # AWS's old rule: making one's own bucket again is no error in us-east-1 only.
+            if call.region != "us-east-1" or present["region"] != "us-east-1":
+                raise AwsError(
+                    "BucketAlreadyOwnedByYou",
+                    "Your previous request to create the named bucket succeeded and you already own it.",
+                    409,
+                    {"BucketName": name},
+                )
+        else:
+            region = wanted or "us-east-1"
+            document = {
+                "account": call.account,
+                "region": "eu-west-1" if region == "EU" else region,
+                "created_ms": call.now_ms,
+                "configurations": {},
+            }
+            s3.save_bucket(name, document)
+    return {"Location": f"/{name}"}
+
+
+@operation("HeadBucket")
+def head_bucket(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Say whether there is a bucket. Source: API_HeadBucket."""
+    return {"BucketRegion": s3.bucket(request["Bucket"])["region"], "AccessPointAlias": False}
+
+
+@operation("DeleteBucket")
+def delete_bucket(s3: S3, call: Call, request: dict[str, Any]) -> None:
+    """Delete an empty bucket. Source: API_DeleteBucket."""
+    name = request["Bucket"]
+    with s3.lock:
+        s3.bucket(name)
+        if s3.files.list(name):
+            raise AwsError(
+                "BucketNotEmpty",
+                "The bucket you tried to delete is not empty",
+                409,
+                {"BucketName": name},
+            )
+        s3.delete_bucket(name)
+
+
+@operation("ListBuckets")
+def list_buckets(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the account's buckets by name. Source: API_ListBuckets."""
+    prefix = request.get("Prefix") or ""
+    after = request.get("ContinuationToken") or ""
+    limit = request.get("MaxBuckets") or 10_000
+    names = sorted(
+        name
+        for name, bucket in s3.buckets().items()
+        if bucket["account"] == call.account
+        and name.startswith(prefix)
+        and name > after
+        and request.get("BucketRegion") in (None, bucket["region"])
+    )
+    answer: dict[str, Any] = {
+        "Owner": _OWNER,
+        "Buckets": [
+            {
+                "Name": name,
+                "CreationDate": datetime.fromtimestamp(s3.bucket(name)["created_ms"] // 1000, UTC),
+                "BucketRegion": s3.bucket(name)["region"],
+            }
+            for name in names[:limit]
+        ],
+    }
+    if len(names) > limit:
+        answer["ContinuationToken"] = names[limit - 1]
+    return answer
+
+
+@operation("GetBucketLocation")
+def get_bucket_location(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return a bucket's region, nothing for us-east-1. Source: API_GetBucketLocation."""
+    region = s3.bucket(request["Bucket"])["region"]
+    return {} if region == "us-east-1" else {"LocationConstraint": region}
+
+
+@operation("GetBucketAcl")
+def get_bucket_acl(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the owner's full control: ACLs are off, as in every new bucket on AWS."""
+    s3.bucket(request["Bucket"])
+    return _EVERYTHING
+
+
+@operation("PutBucketAcl")
+def put_bucket_acl(s3: S3, call: Call, request: dict[str, Any]) -> None:
+    """Take `private`; refuse the rest, as a bucket with ACLs off does. Source: API_PutBucketAcl."""
+    s3.bucket(request["Bucket"])
+    if request.get("ACL") not in (None, "private") or request.get("AccessControlPolicy"):
+        raise AwsError("AccessControlListNotSupported", "The bucket does not allow ACLs")

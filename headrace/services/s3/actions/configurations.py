@@ -1,0 +1,164 @@
+"""The sub-resources of a bucket that are put, got and deleted: one table, three generated actions a row."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.aws.errors import AwsError
+from headrace.aws.operation import Action, Call, operation
+from headrace.services.s3.service import S3
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A sub-resource.
+
+    Attributes:
+        name: as in Put<name>, Get<name>, Delete<name>.
+        member: of the Put's input.
+        flat: the Get's output is the member's members, not the member.
+        missing: the error code when there is none; "" answers an empty output.
+        deletable: there is a Delete<name>, of `delete_name` when that is called otherwise.
+    """
+
+    name: str
+    member: str
+    flat: bool = False
+    missing: str = ""
+    sentence: str = ""
+    deletable: bool = True
+    delete_name: str = ""
+    default: str = ""
+
+
+_TABLE = [
+    Configuration("BucketVersioning", "VersioningConfiguration", flat=True, deletable=False),
+    Configuration(
+        "BucketEncryption",
+        "ServerSideEncryptionConfiguration",
+        # Every bucket on AWS is encrypted since 2023.
+        default='{"Rules":[{"ApplyServerSideEncryptionByDefault":{"SSEAlgorithm":"AES256"},"BucketKeyEnabled":false}]}',
+    ),
+    Configuration(
+        "PublicAccessBlock",
+        "PublicAccessBlockConfiguration",
+        missing="NoSuchPublicAccessBlockConfiguration",
+        sentence="The public access block configuration was not found",
+    ),
+    Configuration(
+        "BucketPolicy", "Policy", missing="NoSuchBucketPolicy", sentence="The bucket policy does not exist"
+    ),
+    Configuration(
+        "BucketTagging", "Tagging", flat=True, missing="NoSuchTagSet", sentence="The TagSet does not exist"
+    ),
+    Configuration(
+        "BucketLifecycleConfiguration",
+        "LifecycleConfiguration",
+        flat=True,
+        missing="NoSuchLifecycleConfiguration",
+        sentence="The lifecycle configuration does not exist",
+        delete_name="DeleteBucketLifecycle",
+    ),
+    Configuration(
+        "BucketCors",
+        "CORSConfiguration",
+        flat=True,
+        missing="NoSuchCORSConfiguration",
+        sentence="The CORS configuration does not exist",
+    ),
+    Configuration(
+        "BucketOwnershipControls",
+        "OwnershipControls",
+        missing="OwnershipControlsNotFoundError",
+        sentence="The bucket ownership controls were not found",
+    ),
+    Configuration(
+        "BucketWebsite",
+        "WebsiteConfiguration",
+        flat=True,
+        missing="NoSuchWebsiteConfiguration",
+        sentence="The specified bucket does not have a website configuration",
+    ),
+    Configuration(
+        "BucketReplication",
+        "ReplicationConfiguration",
+        missing="ReplicationConfigurationNotFoundError",
+        sentence="The replication configuration was not found",
+    ),
+    Configuration(
+        "ObjectLockConfiguration",
+        "ObjectLockConfiguration",
+        missing="ObjectLockConfigurationNotFoundError",
+        sentence="Object Lock configuration does not exist for this bucket",
+        deletable=False,
+    ),
+    Configuration("BucketLogging", "BucketLoggingStatus", flat=True, deletable=False),
+    Configuration(
+        "BucketNotificationConfiguration", "NotificationConfiguration", flat=True, deletable=False
+    ),
+    Configuration(
+        "BucketAccelerateConfiguration", "AccelerateConfiguration", flat=True, deletable=False
+    ),
+    Configuration(
+        "BucketRequestPayment", "RequestPaymentConfiguration", flat=True, deletable=False
+    ),
+]
+
+
+def _putter(row: Configuration) -> Action:
+    def put(s3: S3, call: Call, request: dict[str, Any]) -> None:
+        with s3.lock:
+            bucket = s3.bucket(request["Bucket"])
+            value = request.get(row.member, {})
+            if row.member == "Policy":
+                _check_policy(value)
+            # Dates of lifecycle rules become text.
+            bucket["configurations"][row.name] = json.loads(json.dumps(value, default=str))
+            s3.save_bucket(request["Bucket"], bucket)
+
+    return operation(f"Put{row.name}")(put)
+
+
+def _getter(row: Configuration) -> Action:
+    def get(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+        bucket = s3.bucket(request["Bucket"])
+        value = bucket["configurations"].get(row.name)
+        if value is None and row.default:
+            value = json.loads(row.default)
+        if value is None and row.missing:
+            raise AwsError(row.missing, row.sentence, 404, {"BucketName": request["Bucket"]})
+        return dict(value or {}) if row.flat else {row.member: value}
+
+    return operation(f"Get{row.name}")(get)
+
+
+def _deleter(row: Configuration) -> Action:
+    def delete(s3: S3, call: Call, request: dict[str, Any]) -> None:
+        with s3.lock:
+            bucket = s3.bucket(request["Bucket"])
+            if bucket["configurations"].pop(row.name, None) is not None:
+                s3.save_bucket(request["Bucket"], bucket)
+
+    return operation(row.delete_name or f"Delete{row.name}")(delete)
+
+
+def _check_policy(text: str) -> None:
+    try:
+        statement = json.loads(text)["Statement"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise AwsError(
+            "MalformedPolicy", "Policies must be valid JSON and the first byte must be '{'"
+        ) from error
+    if not isinstance(statement, list | dict):
+        raise AwsError("MalformedPolicy", "Policy has invalid statement")
+
+
+def _actions(row: Configuration) -> list[Action]:
+    makers: list[Callable[[Configuration], Action]] = [_putter, _getter]
+    if row.deletable:
+        makers.append(_deleter)
+    return [make(row) for make in makers]
+
+
+CONFIGURATIONS: list[Action] = [action for row in _TABLE for action in _actions(row)]

@@ -1,0 +1,160 @@
+"""ListObjects, ListObjectsV2 and ListObjectVersions: pages of keys, rolled up at a delimiter."""
+
+import base64
+import binascii
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from headrace.aws.operation import Call, operation
+from headrace.services.s3.errors import invalid_argument
+from headrace.services.s3.files import StoredObject
+from headrace.services.s3.service import S3
+
+MOST_KEYS = 1000
+_OWNER = {"DisplayName": "headrace", "ID": "0" * 64}
+
+
+@dataclass(slots=True)
+class Page:
+    """One page: objects and common prefixes, and the last of them when there are more."""
+
+    objects: list[StoredObject]
+    prefixes: list[str]
+    more_after: str | None
+
+
+def page_of(
+    objects: list[StoredObject], prefix: str, delimiter: str, after: str, limit: int
+) -> Page:
+    """Return the page of `objects` (in key order) that follows `after`, a key or a common prefix."""
+    page = Page([], [], None)
+    last = ""
+    for stored in objects:
+        key = stored.key
+        rolled = ""
+        if delimiter:
+            head, found, _ = key[len(prefix) :].partition(delimiter)
+            rolled = prefix + head + delimiter if found else ""
+        name = rolled or key
+        # A page that ended in a common prefix goes on behind all that it stands for.
+        if key <= after or (rolled and rolled <= after) or name == last:
+            continue
+        if len(page.objects) + len(page.prefixes) >= limit:
+            page.more_after = last
+            return page
+        if rolled:
+            page.prefixes.append(rolled)
+        else:
+            page.objects.append(stored)
+        last = name
+    return page
+
+
+def _limit(request: dict[str, Any]) -> int:
+    limit = request.get("MaxKeys")
+    if limit is None:
+        return MOST_KEYS
+    if limit < 0:
+        raise invalid_argument("Argument maxKeys must be an integer between 0 and 2147483647")
+    return min(limit, MOST_KEYS)
+
+
+def _content(stored: StoredObject, encode: Any, *, owner: bool) -> dict[str, Any]:
+    value: dict[str, Any] = {
+        "Key": encode(stored.key),
+        "LastModified": datetime.fromtimestamp(stored.last_modified_ms / 1000, UTC),
+        "ETag": f'"{stored.etag}"',
+        "Size": stored.size_bytes,
+        "StorageClass": "STANDARD",
+    }
+    if owner:
+        value["Owner"] = _OWNER
+    return value
+
+
+def _encoder(request: dict[str, Any]) -> Any:
+    if request.get("EncodingType") == "url":
+        return lambda text: quote(text, safe="/")  # type: ignore[return-value]
+    return lambda text: text  # type: ignore[return-value]
+
+
+def _common(request: dict[str, Any], page: Page, encode: Any) -> dict[str, Any]:
+    value: dict[str, Any] = {
+        "Name": request["Bucket"],
+        "Prefix": encode(request.get("Prefix") or ""),
+        "MaxKeys": _limit(request),
+        "IsTruncated": page.more_after is not None,
+    }
+    if page.prefixes:
+        value["CommonPrefixes"] = [{"Prefix": encode(prefix)} for prefix in page.prefixes]
+    if request.get("Delimiter"):
+        value["Delimiter"] = encode(request["Delimiter"])
+    if request.get("EncodingType"):
+        value["EncodingType"] = request["EncodingType"]
+    return value
+
+
+def _page(s3: S3, request: dict[str, Any], after: str) -> Page:
+    s3.bucket(request["Bucket"])
+    prefix = request.get("Prefix") or ""
+    objects = s3.files.list(request["Bucket"], prefix)
+    return page_of(objects, prefix, request.get("Delimiter") or "", after, _limit(request))
+
+
+@operation("ListObjectsV2")
+def list_objects_v2(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return a page of keys. Source: API_ListObjectsV2."""
+    token = request.get("ContinuationToken")
+    after = request.get("StartAfter") or ""
+    if token is not None:
+        try:
+            after = base64.urlsafe_b64decode(token).decode()
+        except (binascii.Error, ValueError) as error:
+            raise invalid_argument(
+                "The continuation token provided is incorrect", "continuation-token", token
+            ) from error
+    page = _page(s3, request, after)
+    encode = _encoder(request)
+    answer = _common(request, page, encode)
+    owner = bool(request.get("FetchOwner"))
+    answer["Contents"] = [_content(stored, encode, owner=owner) for stored in page.objects]
+    answer["KeyCount"] = len(page.objects) + len(page.prefixes)
+    if token is not None:
+        answer["ContinuationToken"] = token
+    if request.get("StartAfter"):
+        answer["StartAfter"] = encode(request["StartAfter"])
+    if page.more_after is not None:
+        answer["NextContinuationToken"] = base64.urlsafe_b64encode(page.more_after.encode()).decode()
+    return answer
+
+
+@operation("ListObjects")
+def list_objects(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return a page of keys, the old way. Source: API_ListObjects."""
+    page = _page(s3, request, request.get("Marker") or "")
+    encode = _encoder(request)
+    answer = _common(request, page, encode)
+    answer["Marker"] = encode(request.get("Marker") or "")
+    answer["Contents"] = [_content(stored, encode, owner=True) for stored in page.objects]
+    if page.more_after is not None and request.get("Delimiter"):
+        answer["NextMarker"] = encode(page.more_after)
+    return answer
+
+
+@operation("ListObjectVersions")
+def list_object_versions(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return a page of keys; each has the one version `null`. Source: API_ListObjectVersions."""
+    page = _page(s3, request, request.get("KeyMarker") or "")
+    encode = _encoder(request)
+    answer = _common(request, page, encode)
+    answer["KeyMarker"] = encode(request.get("KeyMarker") or "")
+    answer["Versions"] = [
+        {**_content(stored, encode, owner=True), "VersionId": "null", "IsLatest": True}
+        for stored in page.objects
+    ]
+    if page.more_after is not None:
+        answer["NextKeyMarker"] = encode(page.more_after)
+        answer["NextVersionIdMarker"] = "null"
+    return answer

@@ -1,0 +1,110 @@
+"""Objects in process (over HTTP see `raw`), their tags and attributes."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.aws.errors import AwsError
+from headrace.aws.operation import Call, operation
+from headrace.services.s3.files import StoredObject
+from headrace.services.s3.service import S3
+from headrace.services.s3.writes import Body, write_object
+
+_OWNER = {"DisplayName": "headrace", "ID": "0" * 64}
+MOST_TAGS = 10
+
+
+@operation("PutObject")
+def put_object(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Write an object from bytes. Source: API_PutObject."""
+    body = request.get("Body", b"")
+    data = body.encode() if isinstance(body, str) else bytes(body)
+    stored = write_object(s3, request["Bucket"], request["Key"], Body(data=data), request)
+    return {"ETag": f'"{stored.etag}"', "ServerSideEncryption": "AES256", **stored.checksums}
+
+
+def _description(stored: StoredObject) -> dict[str, Any]:
+    return {
+        "ContentLength": stored.size_bytes,
+        "ContentType": stored.content_type,
+        "ETag": f'"{stored.etag}"',
+        "LastModified": datetime.fromtimestamp(stored.last_modified_ms // 1000, UTC),
+        "Metadata": stored.metadata,
+        "AcceptRanges": "bytes",
+        **stored.headers,
+    }
+
+
+@operation("GetObject")
+def get_object(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with its bytes. Source: API_GetObject."""
+    stored = s3.object(request["Bucket"], request["Key"])
+    return {**_description(stored), "Body": stored.path.read_bytes()}
+
+
+@operation("HeadObject")
+def head_object(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return an object without its bytes. Source: API_HeadObject."""
+    return _description(s3.object(request["Bucket"], request["Key"]))
+
+
+@operation("GetObjectTagging")
+def get_object_tagging(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return an object's tags. Source: API_GetObjectTagging."""
+    stored = s3.object(request["Bucket"], request["Key"])
+    return {"TagSet": [{"Key": key, "Value": value} for key, value in stored.tags.items()]}
+
+
+@operation("PutObjectTagging")
+def put_object_tagging(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Replace an object's tags. Source: API_PutObjectTagging."""
+    tags = {tag["Key"]: tag["Value"] for tag in request["Tagging"].get("TagSet") or []}
+    if len(tags) > MOST_TAGS:
+        raise AwsError("BadRequest", "Object tags cannot be greater than 10")
+    with s3.files.lock:
+        stored = s3.object(request["Bucket"], request["Key"])
+        s3.files.update(replace(stored, tags=tags))
+    return {}
+
+
+@operation("DeleteObjectTagging")
+def delete_object_tagging(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Remove an object's tags. Source: API_DeleteObjectTagging."""
+    with s3.files.lock:
+        stored = s3.object(request["Bucket"], request["Key"])
+        s3.files.update(replace(stored, tags={}))
+    return {}
+
+
+@operation("GetObjectAttributes")
+def get_object_attributes(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes that are asked for. Source: API_GetObjectAttributes."""
+    stored = s3.object(request["Bucket"], request["Key"])
+    known: dict[str, Any] = {
+        "ETag": stored.etag,
+        "ObjectSize": stored.size_bytes,
+        "StorageClass": "STANDARD",
+        "Checksum": stored.checksums or None,
+        "ObjectParts": {"TotalPartsCount": stored.parts} if stored.parts else None,
+    }
+    wanted = request.get("ObjectAttributes") or []
+    answer = {name: known[name] for name in wanted if known.get(name) is not None}
+    answer["LastModified"] = datetime.fromtimestamp(stored.last_modified_ms // 1000, UTC)
+    return answer
+
+
+@operation("GetObjectAcl")
+def get_object_acl(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the owner's full control: ACLs are off. Source: API_GetObjectAcl."""
+    s3.object(request["Bucket"], request["Key"])
+    grantee = {"Type": "CanonicalUser", **_OWNER}
+    return {"Owner": _OWNER, "Grants": [{"Grantee": grantee, "Permission": "FULL_CONTROL"}]}
+
+
+@operation("PutObjectAcl")
+def put_object_acl(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Take `private` and `bucket-owner-full-control`; refuse the rest, as a bucket with ACLs off does."""
+    s3.object(request["Bucket"], request["Key"])
+    if request.get("ACL") not in (None, "private", "bucket-owner-full-control"):
+        raise AwsError("AccessControlListNotSupported", "The bucket does not allow ACLs")
+    return {}

@@ -1,0 +1,78 @@
+"""S3's errors in AWS's words."""
+
+from __future__ import annotations
+
+from headrace.aws.errors import AwsError
+from headrace.core.ports import BucketNotFound, ObjectNotFound
+
+
+def no_such_bucket(name: str) -> AwsError:
+    """No bucket of that name."""
+    return AwsError(
+        "NoSuchBucket", "The specified bucket does not exist", 404, {"BucketName": name}
+    )
+
+
+def no_such_key(key: str) -> AwsError:
+    """No object under that key."""
+    return AwsError("NoSuchKey", "The specified key does not exist.", 404, {"Key": key})
+
+
+def no_such_upload(upload_id: str) -> AwsError:
+    """No multipart upload of that id."""
+    return AwsError(
+        "NoSuchUpload",
+        "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or"
+        " completed.",
+        404,
+        {"UploadId": upload_id},
+    )
+
+
+def precondition_failed(condition: str) -> AwsError:
+    """An If-* header was not met."""
+    return AwsError(
+        "PreconditionFailed",
+        "At least one of the pre-conditions you specified did not hold",
+        412,
+        {"Condition": condition},
+    )
+
+
+def invalid_argument(message: str, name: str = "", value: str = "") -> AwsError:
+    """An argument that S3 refuses."""
+    members = {"ArgumentName": name, "ArgumentValue": value} if name else {}
+    return AwsError("InvalidArgument", message, 400, members)
+
+
+def bad_digest(what: str) -> AwsError:
+    """The body is not what its checksum says."""
+    return AwsError("BadDigest", f"The {what} you specified did not match the calculated checksum.")
+
+
+def invalid_bucket_name(name: str) -> AwsError:
+    """The name breaks S3's rules."""
+    return AwsError(
+        "InvalidBucketName", "The specified bucket is not valid.", 400, {"BucketName": name}
+    )
+
+
+def key_too_long(key: str) -> AwsError:
+    """The key is over 1,024 bytes."""
+    return AwsError(
+        "KeyTooLongError",
+        "Your key is too long",
+        400,
+        {"Size": str(len(key.encode())), "MaxSizeAllowed": "1024"},
+    )
+
+
+def translate(error: Exception) -> AwsError | None:
+    """Turn a domain error into AWS's."""
+    if isinstance(error, BucketNotFound):
+        return no_such_bucket(str(error))
+    if isinstance(error, ObjectNotFound):
+        return no_such_key(str(error))
+    if isinstance(error, OSError):
+        return AwsError("InternalError", f"We encountered an internal error: {error.strerror}", 500)
+    return None

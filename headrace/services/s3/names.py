@@ -1,0 +1,52 @@
+"""Bucket names and keys, and which file on disk is an object. Pure functions.
+
+A key that can be a relative path is that path, so that Spark reads and writes it as a file. Any other legal
+key (`..`, `a//b`, `a/`, a component over 255 bytes, ...) is kept under a digest, out of Spark's sight: nothing
+is ever written outside the data directory, and no legal key is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+MAX_KEY_BYTES = 1024
+MAX_COMPONENT_BYTES = 255
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_IP_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
+
+
+def is_bucket_name(name: str) -> bool:
+    """Whether S3 takes `name` for a general-purpose bucket. Source: S3's bucket naming rules."""
+    return (
+        _BUCKET.fullmatch(name) is not None
+        and ".." not in name
+        and ".-" not in name
+        and "-." not in name
+        and _IP_ADDRESS.fullmatch(name) is None
+        and not name.startswith(("xn--", "sthree-", "amzn-s3-demo-"))
+        and not name.endswith(("-s3alias", "--ol-s3"))
+    )
+
+
+def is_hidden(file_name: str) -> bool:
+    """Whether a file beside objects is not one: Hadoop's checksums."""
+    return file_name.startswith(".") and file_name.endswith(".crc")
+
+
+def is_plain(key: str) -> bool:
+    """Whether `key` can be a file of that relative path."""
+    if "\0" in key or not key:
+        return False
+    return all(
+        component not in ("", ".", "..")
+        and len(component.encode()) <= MAX_COMPONENT_BYTES
+        and not is_hidden(component)
+        for component in key.split("/")
+    )
+
+
+def escaped_name(key: str) -> str:
+    """Return the file name of a key that cannot be a path."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()

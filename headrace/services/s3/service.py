@@ -1,0 +1,152 @@
+"""S3: the backend that actions work on, its `ObjectStore`, and the service for the gateway."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from headrace.aws.service import ServiceApi
+from headrace.core.clock import Clock
+from headrace.core.config import Durability
+from headrace.core.ids import Ids
+from headrace.core.ports import BucketNotFound, ObjectInfo, ObjectNotFound
+from headrace.services.s3.errors import translate
+from headrace.services.s3.files import ObjectFiles, StoredObject
+from headrace.services.s3.uploads import Uploads
+from headrace.services.s3.writes import Body, write_object
+from headrace.store.database import Database
+
+Bucket = dict[str, Any]
+
+
+class S3:
+    """All buckets. Bucket names are global, as on AWS. Thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        data_dir: Path,
+        clock: Clock,
+        ids: Ids,
+        database: Database,
+        durability: Durability = "os",
+    ) -> None:
+        self.clock = clock
+        self.ids = ids
+        self.lock = threading.RLock()
+        self.files = ObjectFiles(
+            data_dir, clock=clock, ids=ids, database=database, durability=durability
+        )
+        self.uploads = Uploads(data_dir, clock=clock, ids=ids, database=database)
+        self._documents = database.documents("s_three_buckets")
+        self._buckets: dict[str, Bucket] = {}
+        self.objects = Objects(self)
+
+    def start(self) -> None:
+        """Recover the buckets."""
+        self.files.prepare()
+        self._buckets = dict(self._documents.items())
+        for name in self._buckets:
+            self.files.add_bucket(name)
+
+    def stop(self) -> None:
+        """Nothing to do: every change is on its way to the disk already."""
+
+    # --- buckets ------------------------------------------------------------------------------
+
+    def bucket(self, name: str) -> Bucket:
+        """Return a bucket's document. Raises BucketNotFound."""
+        found = self._buckets.get(name)
+        if found is None:
+            raise BucketNotFound(name)
+        return found
+
+    def buckets(self) -> dict[str, Bucket]:
+        """Return all buckets by name."""
+        return dict(self._buckets)
+
+    def has_bucket(self, name: str) -> bool:
+        """Whether there is a bucket of that name."""
+        return name in self._buckets
+
+    def save_bucket(self, name: str, bucket: Bucket) -> None:
+        """Store a new or changed bucket."""
+        with self.lock:
+            self.files.add_bucket(name)
+            self._documents.put(name, bucket)
+            self._buckets[name] = bucket
+
+    def delete_bucket(self, name: str) -> None:
+        """Remove an empty bucket."""
+        with self.lock:
+            self._documents.delete(name)
+            self._buckets.pop(name, None)
+            self.files.remove_bucket(name)
+
+    def object(self, bucket: str, key: str) -> StoredObject:
+        """Return an object. Raises BucketNotFound, ObjectNotFound."""
+        self.bucket(bucket)
+        found = self.files.find(bucket, key)
+        if found is None:
+            raise ObjectNotFound(key)
+        return found
+
+
+class Objects:
+    """Implements `headrace.core.ports.ObjectStore`."""
+
+    def __init__(self, s3: S3) -> None:
+        self._s3 = s3
+
+    def put(
+        self,
+        bucket: str,
+        key: str,
+        body: bytes | Path,
+        *,
+        content_type: str = "binary/octet-stream",
+        content_encoding: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> str:
+        """See `ObjectStore.put`."""
+        params: dict[str, Any] = {"ContentType": content_type, "Metadata": dict(metadata or {})}
+        if content_encoding:
+            params["ContentEncoding"] = content_encoding
+        data = body if isinstance(body, bytes) else body.read_bytes()
+        return write_object(self._s3, bucket, key, Body(data=data), params).etag
+
+    def get(self, bucket: str, key: str) -> bytes:
+        """See `ObjectStore.get`."""
+        return self._s3.object(bucket, key).path.read_bytes()
+
+    def delete(self, bucket: str, key: str) -> None:
+        """See `ObjectStore.delete`."""
+        self._s3.bucket(bucket)
+        self._s3.files.remove(bucket, key)
+
+    def list(self, bucket: str, prefix: str = "") -> Iterator[ObjectInfo]:
+        """See `ObjectStore.list`."""
+        self._s3.bucket(bucket)
+        for stored in self._s3.files.list(bucket, prefix):
+            yield ObjectInfo(stored.key, stored.size_bytes, stored.etag, stored.last_modified_ms)
+
+    def file(self, bucket: str, key: str) -> Path:
+        """See `ObjectStore.file`."""
+        return self._s3.object(bucket, key).path
+
+    def buckets(self) -> Mapping[str, Path]:
+        """See `ObjectStore.buckets`."""
+        return {name: self._s3.files.bucket_folder(name) for name in self._s3.buckets()}
+
+
+def s3_api(s3: S3) -> ServiceApi:
+    """Return the service for the gateway."""
+    from headrace.services.s3 import actions
+    from headrace.services.s3.raw import RawBodies
+
+    raw: Callable[[Any], Any] = RawBodies(s3).handle
+    return ServiceApi(
+        name="s3", backend=s3, actions=actions.ALL, translate=translate, raw=raw
+    )

@@ -1,0 +1,128 @@
+"""Multipart uploads: parts are files until they become an object. They survive a restart."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.services.s3.errors import no_such_upload
+from headrace.services.s3.files import S3_FOLDER
+from headrace.store.database import Database
+
+_UPLOADS = ".headrace-uploads"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One uploaded part."""
+
+    number: int
+    etag: str
+    size_bytes: int
+    uploaded_ms: int
+    path: Path
+    checksums: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """An upload that has neither been completed nor aborted."""
+
+    upload_id: str
+    bucket: str
+    key: str
+    initiated_ms: int
+    params: dict[str, Any]
+
+
+class Uploads:
+    """All uploads of all buckets. Thread-safe."""
+
+    def __init__(self, data_dir: Path, *, clock: Clock, ids: Ids, database: Database) -> None:
+        self._folder = data_dir / S3_FOLDER / _UPLOADS
+        self._clock = clock
+        self._ids = ids
+        self._database = database
+        database.migrate(
+            "s3_uploads",
+            [
+                """CREATE TABLE s3_uploads (id TEXT PRIMARY KEY, bucket TEXT, key TEXT,
+                   initiated_ms INTEGER, params TEXT)""",
+                """CREATE TABLE s3_parts (upload TEXT, number INTEGER, etag TEXT, size INTEGER,
+                   uploaded_ms INTEGER, checksums TEXT, PRIMARY KEY (upload, number))""",
+            ],
+        )
+
+    def create(self, bucket: str, key: str, params: dict[str, Any]) -> Upload:
+        """Begin an upload."""
+        upload = Upload(self._ids.hex(64), bucket, key, self._clock.now_ms(), params)
+        (self._folder / upload.upload_id).mkdir(parents=True)
+        self._database.execute(
+            "INSERT INTO s3_uploads VALUES (?, ?, ?, ?, ?)",
+            (upload.upload_id, bucket, key, upload.initiated_ms, json.dumps(params, default=str)),
+        )
+        return upload
+
+    def find(self, bucket: str, key: str, upload_id: str) -> Upload:
+        """Return an upload. Raises AwsError NoSuchUpload."""
+        rows = self._database.query(
+            "SELECT id, bucket, key, initiated_ms, params FROM s3_uploads"
+            " WHERE id = ? AND bucket = ? AND key = ?",
+            (upload_id, bucket, key),
+        )
+        if not rows:
+            raise no_such_upload(upload_id)
+        return Upload(*rows[0][:4], json.loads(rows[0][4]))
+
+    def list(self, bucket: str, prefix: str = "") -> list[Upload]:
+        """Return a bucket's uploads by key, then by time."""
+        rows = self._database.query(
+            "SELECT id, bucket, key, initiated_ms, params FROM s3_uploads"
+            " WHERE bucket = ? AND substr(key, 1, ?) = ? ORDER BY key, initiated_ms",
+            (bucket, len(prefix), prefix),
+        )
+        return [Upload(*row[:4], json.loads(row[4])) for row in rows]
+
+    def part_path(self, upload: Upload, number: int) -> Path:
+        """Return the file of a part."""
+        return self._folder / upload.upload_id / str(number)
+
+    def add_part(
+        self, upload: Upload, number: int, temporary: Path, etag: str, checksums: dict[str, str]
+    ) -> Part:
+        """Take a temporary file over as a part; an earlier one of the number is replaced."""
+        path = self.part_path(upload, number)
+        size_bytes = temporary.stat().st_size
+        temporary.replace(path)
+        part = Part(number, etag, size_bytes, self._clock.now_ms(), path, checksums)
+        self._database.execute(
+            "INSERT OR REPLACE INTO s3_parts VALUES (?, ?, ?, ?, ?, ?)",
+            (upload.upload_id, number, etag, size_bytes, part.uploaded_ms, json.dumps(checksums)),
+        )
+        return part
+
+    def parts(self, upload: Upload) -> dict[int, Part]:
+        """Return the parts by number, in order."""
+        rows = self._database.query(
+            "SELECT number, etag, size, uploaded_ms, checksums FROM s3_parts"
+            " WHERE upload = ? ORDER BY number",
+            (upload.upload_id,),
+        )
+        return {
+            row[0]: Part(
+                *row[:4], self.part_path(upload, row[0]), json.loads(row[4])
+            )
+            for row in rows
+        }
+
+    def remove(self, upload: Upload) -> None:
+        """Forget an upload and its parts."""
+        with self._database.transaction():
+            self._database.execute("DELETE FROM s3_uploads WHERE id = ?", (upload.upload_id,))
+            self._database.execute("DELETE FROM s3_parts WHERE upload = ?", (upload.upload_id,))
+        shutil.rmtree(self._folder / upload.upload_id, ignore_errors=True)
