@@ -1,0 +1,65 @@
+"""Picks the stacks. `cd cdk && npx cdk synth`, or `npm --prefix cdk run cdk -- synth` from the repository's root.
+
+Context (`-c name=value`): `emr_subnet_id`, the subnet of the Spark cluster; without it EMR takes the default VPC.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+_HERE = Path(__file__).resolve().parent
+if __name__ == "__main__":
+    # Run as a script, Python looks in this folder first, where our `constructs` hides the library of that name.
+    sys.path = [str(_HERE.parent), *(p for p in sys.path if p and Path(p).resolve() != _HERE)]
+# jsii greets Node 20, with which it works, with a box of exclamation marks.
+os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
+
+import aws_cdk as cdk  # noqa: E402 - the path and the environment come first
+
+# Our roles are ours to read: statements that say the same are merged, and only this partition's names appear.
+CONTEXT: dict[str, Any] = {
+    "@aws-cdk/aws-iam:minimizePolicies": True,
+    "@aws-cdk/core:checkSecretUsage": True,
+    # Exports: a stream that another stack reads cannot be deleted under it.
+    "@aws-cdk/core:defaultCrossStackReferences": "strong",
+    "@aws-cdk/core:target-partitions": ["aws"],
+    "@aws-cdk/aws-s3:createDefaultLoggingPolicy": True,
+    "@aws-cdk/aws-lambda:useCdkManagedLogGroup": True,
+}
+
+
+def build(app: cdk.App) -> list[cdk.Stack]:
+    """Add the four stacks to `app`, upstream first, and return them."""
+    from cdk.stacks.analytics import AnalyticsStack
+    from cdk.stacks.delivery import DeliveryStack
+    from cdk.stacks.ingest import IngestStack
+    from cdk.stacks.processing import ProcessingStack
+
+    ingest = IngestStack(app, "headrace-ingest")
+    return [
+        ingest,
+        ProcessingStack(
+            app, "headrace-processing", flights=ingest.flights, enriched=ingest.enriched
+        ),
+        DeliveryStack(app, "headrace-delivery", enriched=ingest.enriched),
+        AnalyticsStack(
+            app,
+            "headrace-analytics",
+            enriched=ingest.enriched,
+            subnet_id=app.node.try_get_context("emr_subnet_id"),
+        ),
+    ]
+
+
+def new_app(outdir: str | None = None) -> cdk.App:
+    """Return an app with this repository's settings, still without stacks."""
+    return cdk.App(outdir=outdir, post_cli_context=CONTEXT, analytics_reporting=False)
+
+
+if __name__ == "__main__":
+    the_app = new_app()
+    build(the_app)
+    the_app.synth()

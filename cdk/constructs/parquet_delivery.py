@@ -1,0 +1,208 @@
+"""A Firehose delivery stream from a Kinesis stream to Parquet in S3, with its Glue table."""
+
+from __future__ import annotations
+
+from aws_cdk import Aws, RemovalPolicy, Stack
+from aws_cdk import aws_glue as glue
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kinesis as kinesis
+from aws_cdk import aws_kinesisfirehose as firehose
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from cdk.constructs.delivery_config import DeliveryConfig
+
+FORMATS = "org.apache.hadoop.hive.ql.io.parquet"
+
+
+class ParquetDelivery(Construct):
+    """What `config` says, from `source` into `bucket`; a record that is no row goes to the error prefix.
+
+    Attributes:
+        delivery: the delivery stream.
+        database, table: the catalogue's entries.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        config: DeliveryConfig,
+        source: kinesis.IStream,
+        bucket: s3.IBucket,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._config, self._source, self._bucket = config, source, bucket
+        self._log_group = logs.LogGroup(
+            self,
+            "Logs",
+            log_group_name=f"/aws/kinesisfirehose/{config.name}",
+            retention=logs.RetentionDays.ONE_WEEK,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        self._log_stream = logs.LogStream(
+            self,
+            "LogStream",
+            log_group=self._log_group,
+            log_stream_name="DestinationDelivery",
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        self.database = glue.CfnDatabase(
+            self,
+            "Database",
+            catalog_id=Aws.ACCOUNT_ID,
+            database_input=glue.CfnDatabase.DatabaseInputProperty(name=config.database),
+        )
+        self.table = self._table()
+        self.table.add_resource_dependency(self.database)
+        role, policy = self._role()
+        self.delivery = self._delivery(role)
+        # Firehose looks whether it may read the table and the stream when it is created.
+        self.delivery.node.add_dependency(policy, self.table)
+
+    def _table(self) -> glue.CfnTable:
+        config = self._config
+        location = f"s3://{self._bucket.bucket_name}/{config.table_location}"
+        partition = config.partition_name
+        return glue.CfnTable(
+            self,
+            "Table",
+            catalog_id=Aws.ACCOUNT_ID,
+            database_name=config.database,
+            table_input=glue.CfnTable.TableInputProperty(
+                name=config.table,
+                table_type="EXTERNAL_TABLE",
+                parameters={
+                    "classification": "parquet",
+                    "EXTERNAL": "TRUE",
+                    "projection.enabled": "true",
+                    "storage.location.template": f"{location}{partition}=${{{partition}}}/",
+                    **{f"projection.{partition}.{k}": v for k, v in config.projection.items()},
+                },
+                partition_keys=[glue.CfnTable.ColumnProperty(name=partition, type="string")],
+                storage_descriptor=glue.CfnTable.StorageDescriptorProperty(
+                    columns=[
+                        glue.CfnTable.ColumnProperty(name=c.name, type=c.type, comment=c.comment)
+                        for c in config.columns
+                    ],
+                    location=location,
+                    input_format=f"{FORMATS}.MapredParquetInputFormat",
+                    output_format=f"{FORMATS}.MapredParquetOutputFormat",
+                    serde_info=glue.CfnTable.SerdeInfoProperty(
+                        serialization_library=f"{FORMATS}.serde.ParquetHiveSerDe"
+                    ),
+                ),
+            ),
+        )
+
+    def _role(self) -> tuple[iam.Role, iam.Policy]:
+        stack = Stack.of(self)
+        role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("firehose.amazonaws.com").with_conditions(
+                {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
+            ),
+        )
+        config = self._config
+        policy = iam.Policy(
+            self,
+            "Policy",
+            roles=[role],
+            statements=[
+                iam.PolicyStatement(
+                    actions=[
+                        "kinesis:DescribeStream",
+                        "kinesis:GetShardIterator",
+                        "kinesis:GetRecords",
+                        "kinesis:ListShards",
+                    ],
+                    resources=[self._source.stream_arn],
+                ),
+                iam.PolicyStatement(
+                    actions=[
+                        "s3:GetBucketLocation",
+                        "s3:ListBucket",
+                        "s3:ListBucketMultipartUploads",
+                    ],
+                    resources=[self._bucket.bucket_arn],
+                ),
+                iam.PolicyStatement(
+                    actions=["s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"],
+                    resources=[
+                        self._bucket.arn_for_objects(f"{prefix.partition('!')[0]}*")
+                        for prefix in (config.prefix, config.error_prefix)
+                    ],
+                ),
+                iam.PolicyStatement(
+                    actions=["glue:GetTable", "glue:GetTableVersion", "glue:GetTableVersions"],
+                    resources=[
+                        stack.format_arn(service="glue", resource=resource)
+                        for resource in (
+                            "catalog",
+                            f"database/{config.database}",
+                            f"table/{config.database}/{config.table}",
+                        )
+                    ],
+                ),
+                iam.PolicyStatement(
+                    actions=["logs:PutLogEvents"], resources=[self._log_group.log_group_arn]
+                ),
+            ],
+        )
+        return role, policy
+
+    def _delivery(self, role: iam.Role) -> firehose.CfnDeliveryStream:
+        config, stream = self._config, firehose.CfnDeliveryStream
+        return stream(
+            self,
+            "Delivery",
+            delivery_stream_name=config.name,
+            delivery_stream_type="KinesisStreamAsSource",
+            kinesis_stream_source_configuration=stream.KinesisStreamSourceConfigurationProperty(
+                kinesis_stream_arn=self._source.stream_arn, role_arn=role.role_arn
+            ),
+            extended_s3_destination_configuration=stream.ExtendedS3DestinationConfigurationProperty(
+                bucket_arn=self._bucket.bucket_arn,
+                role_arn=role.role_arn,
+                prefix=config.prefix,
+                error_output_prefix=config.error_prefix,
+                buffering_hints=stream.BufferingHintsProperty(
+                    size_in_m_bs=config.size_mib, interval_in_seconds=config.interval_s
+                ),
+                # Parquet compresses inside; the object as a whole must not be compressed again.
+                compression_format="UNCOMPRESSED",
+                cloud_watch_logging_options=stream.CloudWatchLoggingOptionsProperty(
+                    enabled=True,
+                    log_group_name=self._log_group.log_group_name,
+                    log_stream_name=self._log_stream.log_stream_name,
+                ),
+                data_format_conversion_configuration=(
+                    stream.DataFormatConversionConfigurationProperty(
+                        enabled=True,
+                        input_format_configuration=stream.InputFormatConfigurationProperty(
+                            deserializer=stream.DeserializerProperty(
+                                open_x_json_ser_de=stream.OpenXJsonSerDeProperty()
+                            )
+                        ),
+                        output_format_configuration=stream.OutputFormatConfigurationProperty(
+                            serializer=stream.SerializerProperty(
+                                parquet_ser_de=stream.ParquetSerDeProperty(
+                                    compression=config.parquet_compression
+                                )
+                            )
+                        ),
+                        schema_configuration=stream.SchemaConfigurationProperty(
+                            role_arn=role.role_arn,
+                            catalog_id=Aws.ACCOUNT_ID,
+                            region=Aws.REGION,
+                            database_name=config.database,
+                            table_name=config.table,
+                            version_id="LATEST",
+                        ),
+                    )
+                ),
+            ),
+        )

@@ -1,0 +1,114 @@
+"""A Lambda function that processes a Kinesis stream, with a queue for what it cannot process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kinesis as kinesis
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_lambda_event_sources as sources
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from cdk.constructs.checks import check_between, check_name
+
+# Source: API_CreateFunction and API_CreateEventSourceMapping.
+NAME_PATTERN = r"[a-zA-Z0-9_-]{1,64}"
+MAX_BATCH = 10_000
+MAX_WINDOW_S = 300
+MAX_RETRIES = 10_000
+MEMORY_MIB = (128, 10_240)
+TIMEOUT_S = (1, 900)
+MAX_PARALLEL = 10
+FAILURES_KEPT_DAYS = 14
+
+
+class StreamFunction(Construct):
+    """A Python function on a stream: `handler.handler` in the folder `code`, packed as it is.
+
+    A failing batch is split, retried and in the end named in the failure queue; the function may report the
+    records that failed (`batchItemFailures`). The role holds the function's own log group, reading `source`
+    and sending to the queue; grant the rest.
+
+    Attributes:
+        function: the function.
+        role: its role.
+        failures: the queue.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        name: str,
+        code: Path,
+        source: kinesis.IStream,
+        environment: dict[str, str],
+        batch_size: int,
+        batching_window_s: int = 0,
+        retry_attempts: int,
+        parallel_batches_per_shard: int = 1,
+        memory_mib: int = 256,
+        timeout_s: int = 60,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        check_name("A function's name", name, NAME_PATTERN)
+        check_between("A batch", batch_size, 1, MAX_BATCH, "records")
+        check_between("A batching window", batching_window_s, 0, MAX_WINDOW_S, "seconds")
+        # -1, for ever, is AWS's default: with it one bad record stops its shard until it expires.
+        check_between("The retries of a batch", retry_attempts, 0, MAX_RETRIES)
+        check_between(
+            "The parallel batches of a shard", parallel_batches_per_shard, 1, MAX_PARALLEL
+        )
+        check_between("A function's memory", memory_mib, *MEMORY_MIB, "MiB")
+        check_between("A function's timeout", timeout_s, *TIMEOUT_S, "seconds")
+        if not (code / "handler.py").is_file():
+            raise ValueError(f"A function's folder must hold handler.py, and {code} does not.")
+
+        log_group = logs.LogGroup(
+            self,
+            "Logs",
+            log_group_name=f"/aws/lambda/{name}",
+            retention=logs.RetentionDays.ONE_WEEK,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        self.role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        log_group.grant_write(self.role)
+        self.failures = sqs.Queue(
+            self,
+            "Failures",
+            retention_period=Duration.days(FAILURES_KEPT_DAYS),
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        self.function = lambda_.Function(
+            self,
+            "Function",
+            function_name=name,
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            handler="handler.handler",
+            code=lambda_.Code.from_asset(str(code), exclude=["**/__pycache__", "**/*.pyc"]),
+            environment=environment,
+            memory_size=memory_mib,
+            timeout=Duration.seconds(timeout_s),
+            role=self.role,
+            log_group=log_group,
+        )
+        self.function.add_event_source(
+            sources.KinesisEventSource(
+                source,
+                starting_position=lambda_.StartingPosition.TRIM_HORIZON,
+                batch_size=batch_size,
+                max_batching_window=Duration.seconds(batching_window_s),
+                retry_attempts=retry_attempts,
+                parallelization_factor=parallel_batches_per_shard,
+                bisect_batch_on_error=True,
+                report_batch_item_failures=True,
+                on_failure=sources.SqsDlq(self.failures),
+            )
+        )

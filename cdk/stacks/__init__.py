@@ -1,0 +1,1 @@
+"""One stack a stage of the pipeline."""

@@ -1,0 +1,63 @@
+"""The Spark cluster, the job's file, and the bucket for its results, checkpoints and logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from aws_cdk import CfnOutput, Stack
+from aws_cdk import aws_kinesis as kinesis
+from aws_cdk import aws_s3_assets as assets
+from constructs import Construct
+
+from cdk.constructs.spark_cluster import SparkCluster
+from cdk.constructs.workspace_bucket import WorkspaceBucket
+
+JOB = Path(__file__).resolve().parents[2] / "spark_jobs" / "departures.py"
+# Spark 4 on EMR; 7.x is Spark 3.5.
+RELEASE = "emr-spark-8.0.0"
+RESULTS_PREFIX = "departures/"
+CHECKPOINT_PREFIX = "checkpoints/departures/"
+
+
+class AnalyticsStack(Stack):
+    """Where `spark_jobs/departures.py` runs, as a step.
+
+    Outputs: ClusterId, JobUri, ResultsUri, CheckpointUri, ResultsBucketName, ResultsPrefix.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        enriched: kinesis.IStream,
+        subnet_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(scope, construct_id, **kwargs)
+        bucket = WorkspaceBucket(self, "Results").bucket
+        spark = SparkCluster(
+            self,
+            "Spark",
+            name="headrace",
+            bucket=bucket,
+            prefixes=[RESULTS_PREFIX, CHECKPOINT_PREFIX],
+            release=RELEASE,
+            subnet_id=subnet_id,
+        )
+        enriched.grant(
+            spark.role,
+            "kinesis:DescribeStreamSummary",
+            "kinesis:GetRecords",
+            "kinesis:GetShardIterator",
+            "kinesis:ListShards",
+        )
+        job = assets.Asset(self, "DeparturesJob", path=str(JOB))
+        job.grant_read(spark.role)
+        CfnOutput(self, "ClusterId", value=spark.cluster.ref)
+        CfnOutput(self, "JobUri", value=job.s3_object_url, description="the step's script")
+        CfnOutput(self, "ResultsUri", value=f"s3://{bucket.bucket_name}/{RESULTS_PREFIX}")
+        CfnOutput(self, "CheckpointUri", value=f"s3://{bucket.bucket_name}/{CHECKPOINT_PREFIX}")
+        CfnOutput(self, "ResultsBucketName", value=bucket.bucket_name)
+        CfnOutput(self, "ResultsPrefix", value=RESULTS_PREFIX)
