@@ -9,8 +9,10 @@ Imports moto when first used, so that a cloud is healthy before moto is loaded. 
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping
 from typing import Any
+from xml.sax.saxutils import escape
 
 from headrace.aws.codec_json import decode_rest_json
 from headrace.aws.errors import AwsError, unknown_operation
@@ -96,31 +98,37 @@ def serialize_output(
 def serialize_error(
     service: str, operation: str | None, error: AwsError, request_id: str
 ) -> HttpResponse:
-    """Return the response of a failed operation; `operation` is None when it is unknown."""
-    name = operation if operation is not None else next(iter(_model(service).operation_names))
-    response = _response(_serializer(service, name, request_id).serialize(_carrier(error)))
-    response.status = error.status
-    if _model(service).protocol == "rest-json":
-        response.headers = [h for h in response.headers if h[0].lower() != "x-amzn-errortype"]
-        response.headers.append(("x-amzn-ErrorType", error.code))
-    return response
+    """Return the response of a failed operation; `operation` is None when it is unknown.
+
+    By hand: moto's way looks the code up in the model, and most of AWS's codes are in no model.
+    """
+    protocol = _model(service).protocol
+    if protocol == "rest-json":
+        members = {"Type": "User" if error.status < 500 else "Server", "Message": error.message}  # noqa: PLR2004
+        body = json.dumps({**members, **error.members}).encode()
+        headers = [("Content-Type", "application/json"), ("x-amzn-ErrorType", error.code)]
+        return HttpResponse(error.status, headers, body)
+    fields = {"Code": error.code, "Message": error.message, **error.members}
+    if protocol == "rest-xml":
+        fields |= {"RequestId": request_id, "HostId": "headrace"}
+        text = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error>{_elements(fields)}</Error>'
+    else:
+        kind = "Sender" if error.status < 500 else "Receiver"  # noqa: PLR2004
+        namespace = _model(service).metadata.get("xmlNamespace", "")
+        text = (
+            f'<ErrorResponse xmlns="{namespace}"><Error><Type>{kind}</Type>{_elements(fields)}</Error>'
+            f"<RequestId>{request_id}</RequestId></ErrorResponse>"
+        )
+    return HttpResponse(error.status, [("Content-Type", "application/xml")], text.encode())
 
 
-class _Carried(Exception):
-    """An AwsError as moto's serializers read one: attributes named as the error shape's members."""
-
-    code = ""
-    message = ""
+def _elements(fields: Mapping[str, Any]) -> str:
+    return "".join(f"<{name}>{_xml_text(str(value))}</{name}>" for name, value in fields.items())
 
 
-def _carrier(error: AwsError) -> Exception:
-    carried = _Carried(error.message)
-    carried.code = error.code
-    carried.message = error.message
-    carried.Message = error.message  # type: ignore[attr-defined]
-    for name, value in error.members.items():
-        setattr(carried, name, value)
-    return carried
+def _xml_text(text: str) -> str:
+    # Control characters cannot be in XML at all, escaped or not.
+    return escape("".join(c if c >= " " or c in "\t\n\r" else "?" for c in text))
 
 
 def _serializer(service: str, operation: str, request_id: str) -> Any:

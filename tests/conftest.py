@@ -1,0 +1,31 @@
+"""Fixtures that all tests share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.clock import FakeClock
+
+# No test may reach AWS, whatever the machine is configured for.
+os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+os.environ["AWS_ACCESS_KEY_ID"] = "test"
+os.environ["AWS_SECRET_ACCESS_KEY"] = "test"
+os.environ["AWS_DEFAULT_REGION"] = "us-east-1"
+for _name in ("AWS_ENDPOINT_URL", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
+    os.environ.pop(_name, None)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """A clock that moves only when told."""
+    return FakeClock()
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Iterator[Path]:
+    """An empty data directory."""
+    yield tmp_path / "data"
