@@ -46,14 +46,14 @@ def _check_shard(folder: Path, identity: bytes) -> Iterator[Problem]:
     for path in paths:
         first = int(path.stem)
         if expected is not None and first != expected:
-            yield Problem(path, 0, f"records {expected} to {first - 1} are missing before this segment")
+            yield Problem(
+                path, 0, f"records {expected} to {first - 1} are missing before this segment"
+            )
         end = yield from _check_segment(path, first, identity)
         expected = end
 
 
-def _check_segment(
-    path: Path, first: int, identity: bytes
-) -> Generator[Problem, None, int]:
+def _check_segment(path: Path, first: int, identity: bytes) -> Generator[Problem, None, int]:
     data = memoryview(path.read_bytes())
     try:
         found_first, found_identity = frame.decode_segment_header(bytes(data[:64]))

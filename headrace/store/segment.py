@@ -139,9 +139,7 @@ class Segment:
                 except CorruptFrame:
                     return
                 # A frame larger than a chunk: read it whole.
-                payload = os.pread(
-                    self._fd, header.payload_bytes, start + frame.FRAME_HEADER_BYTES
-                )
+                payload = os.pread(self._fd, header.payload_bytes, start + frame.FRAME_HEADER_BYTES)
                 try:
                     frame.verify(header, payload)
                 except CorruptFrame:

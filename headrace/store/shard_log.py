@@ -268,9 +268,7 @@ def _first_index(segment: Segment) -> int:
     return segment.first_index
 
 
-def _frames(
-    segment: Segment, offset: int, from_index: int
-) -> Iterator[tuple[FrameHeader, bytes]]:
+def _frames(segment: Segment, offset: int, from_index: int) -> Iterator[tuple[FrameHeader, bytes]]:
     """Yield (header, payload) of the frames that hold `from_index` and what follows."""
     end = segment.size_bytes
     chunk, start = b"", offset

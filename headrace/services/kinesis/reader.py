@@ -69,7 +69,13 @@ class KinesisReader:
         return AtSequence(shard.base.text(self._index(log, position), shard.created_s * 1000))
 
     def read(
-        self, stream_arn: str, shard_id: str, position: Position, *, max_records: int, max_bytes: int
+        self,
+        stream_arn: str,
+        shard_id: str,
+        position: Position,
+        *,
+        max_records: int,
+        max_bytes: int,
     ) -> ReadResult:
         """See `StreamReader.read`."""
         shard, log = self._log(stream_arn, shard_id)
@@ -133,5 +139,3 @@ def _records(payload: bytes) -> list[StreamRecord]:
         )
         for stored in _decode(b"[" + payload + b"]")
     ]
-
-

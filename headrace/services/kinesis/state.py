@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -105,9 +105,8 @@ class Stream:
     tags: dict[str, str] = field(default_factory=dict[str, str])
     enhanced_metrics: list[str] = field(default_factory=list[str])
     shards: list[Shard] = field(default_factory=list[Shard])
-    # Derived: open shards by the start of their range, for routing.
-    _starts: list[bytes] = field(default_factory=list[bytes])
-    _open: list[Shard] = field(default_factory=list[Shard])
+    # Derived: one value, so that whoever routes meanwhile sees the old or the new, never halves.
+    _routes: tuple[list[Shard], list[bytes]] = field(default_factory=lambda: ([], []))
 
     @property
     def arn(self) -> str:
@@ -117,7 +116,7 @@ class Stream:
     @property
     def open_shards(self) -> list[Shard]:
         """The shards that take records, by the start of their range."""
-        return self._open
+        return self._routes[0]
 
     def index_routes(self) -> None:
         """Make `shard_for` see the present shards."""
@@ -126,11 +125,12 @@ class Stream:
             key=lambda shard: shard.starting_hash_key,
         )
         starts = [shard.starting_hash_key.to_bytes(16, "big") for shard in opened]
-        self._open, self._starts = opened, starts
+        self._routes = (opened, starts)
 
-    def shard_for(self, hash_key: bytes) -> Shard:
-        """Return the open shard whose range holds a 16-byte hash key."""
-        return self._open[bisect_right(self._starts, hash_key) - 1]
+    @property
+    def routes(self) -> tuple[list[Shard], list[bytes]]:
+        """The open shards, and the first hash key of each (16 bytes); both replaced whole by a reshard."""
+        return self._routes
 
     def shard(self, shard_id: str) -> Shard | None:
         """Return a shard by id, open or closed."""
@@ -175,8 +175,6 @@ _STREAM_FIELDS = (
 )
 
 
-
-
 def shard_id_of(number: int) -> str:
     """Return `shardId-000000000007` for 7."""
     return f"shardId-{number:012d}"
@@ -196,6 +194,7 @@ def even_ranges(count: int) -> list[tuple[int, int]]:
     ]
 
 
+@functools.lru_cache(maxsize=65_536)
 def hash_key_of(partition_key: str) -> bytes:
-    """Return a partition key's 128-bit hash key: its MD5."""
+    """Return a partition key's 128-bit hash key: its MD5. Cached: keys come again and again."""
     return hashlib.md5(partition_key.encode(), usedforsecurity=False).digest()

@@ -254,16 +254,12 @@ class ObjectFiles:
 
     def _known(self, bucket: str, row: tuple[Any, ...]) -> StoredObject:
         key, escaped, size, etag, last_modified_ms, mtime_ns, details = row
-        path = (
-            self._escape_path(bucket, key) if escaped else self.bucket_folder(bucket) / key
-        )
+        path = self._escape_path(bucket, key) if escaped else self.bucket_folder(bucket) / key
         return StoredObject(
             bucket, key, path, size, etag, last_modified_ms, mtime_ns, **json.loads(details)
         )
 
-    def _reconcile(
-        self, bucket: str, key: str, row: tuple[Any, ...] | None
-    ) -> StoredObject | None:
+    def _reconcile(self, bucket: str, key: str, row: tuple[Any, ...] | None) -> StoredObject | None:
         """Return the object that the file of `key` is, taking it in when the index is behind."""
         path = self.bucket_folder(bucket) / key
         try:

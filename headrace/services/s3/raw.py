@@ -119,13 +119,13 @@ class RawBodies:
                 wrapped.unlink(missing_ok=True)
             headers.update(trailers)
             encodings = [e.strip() for e in headers.get("content-encoding", "").split(",")]
-            headers["content-encoding"] = ",".join(
-                e for e in encodings if e and e != "aws-chunked"
-            )
+            headers["content-encoding"] = ",".join(e for e in encodings if e and e != "aws-chunked")
         else:
             _check_content_sha256(headers.get("x-amz-content-sha256", ""), body)
         params: dict[str, Any] = {
-            name: headers[header] for header, name in _PARAM_OF_HEADER.items() if headers.get(header)
+            name: headers[header]
+            for header, name in _PARAM_OF_HEADER.items()
+            if headers.get(header)
         }
         prefix = "x-amz-meta-"
         params["Metadata"] = {

@@ -147,6 +147,4 @@ def s3_api(s3: S3) -> ServiceApi:
     from headrace.services.s3.raw import RawBodies
 
     raw: Callable[[Any], Any] = RawBodies(s3).handle
-    return ServiceApi(
-        name="s3", backend=s3, actions=actions.ALL, translate=translate, raw=raw
-    )
+    return ServiceApi(name="s3", backend=s3, actions=actions.ALL, translate=translate, raw=raw)

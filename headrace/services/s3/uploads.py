@@ -114,9 +114,7 @@ class Uploads:
             (upload.upload_id,),
         )
         return {
-            row[0]: Part(
-                *row[:4], self.part_path(upload, row[0]), json.loads(row[4])
-            )
+            row[0]: Part(*row[:4], self.part_path(upload, row[0]), json.loads(row[4]))
             for row in rows
         }
 

@@ -19,9 +19,7 @@ def get_shard_iterator(
         raise shard_not_found(request["ShardId"], stream.name, stream.account)
     index = _index(stream, shard, request, call.now_ms)
     return {
-        "ShardIterator": kinesis.iterators.seal(
-            stream.stream_id, shard.number, index, call.now_ms
-        )
+        "ShardIterator": kinesis.iterators.seal(stream.stream_id, shard.number, index, call.now_ms)
     }
 
 

@@ -31,15 +31,11 @@ def list_shards(kinesis: Kinesis, call: Call, request: ListShardsInput) -> ListS
         shard_filter = _filter(request)
     limit = request.get("MaxResults", LIST_SHARDS_DEFAULT)
     shards = [
-        shard
-        for shard in _selected(stream, shard_filter, call.now_ms)
-        if shard.shard_id > after
+        shard for shard in _selected(stream, shard_filter, call.now_ms) if shard.shard_id > after
     ]
     answer: ListShardsOutput = {"Shards": [shard_description(shard) for shard in shards[:limit]]}
     if len(shards) > limit:
-        answer["NextToken"] = _token(
-            stream, shards[limit - 1].shard_id, shard_filter, call.now_ms
-        )
+        answer["NextToken"] = _token(stream, shards[limit - 1].shard_id, shard_filter, call.now_ms)
     return answer
 
 
@@ -51,7 +47,9 @@ def _filter(request: ListShardsInput) -> dict[str, Any]:
     value: dict[str, Any] = {"Type": kind}
     if kind == "AFTER_SHARD_ID":
         if "ShardId" not in given:
-            raise invalid_argument("ShardId must be provided when ShardFilter type is AFTER_SHARD_ID.")
+            raise invalid_argument(
+                "ShardId must be provided when ShardFilter type is AFTER_SHARD_ID."
+            )
         value["ShardId"] = given["ShardId"]
     elif kind in ("AT_TIMESTAMP", "FROM_TIMESTAMP"):
         if "Timestamp" not in given:

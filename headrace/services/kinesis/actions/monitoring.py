@@ -27,7 +27,9 @@ def enable_enhanced_monitoring(
     """Record the wish for shard-level metrics. Source: API_EnableEnhancedMonitoring."""
     with kinesis.lock:
         stream = kinesis.find(call.account, call.region, request)
-        return _change(kinesis, stream, {*stream.enhanced_metrics, *_named(request["ShardLevelMetrics"])})
+        return _change(
+            kinesis, stream, {*stream.enhanced_metrics, *_named(request["ShardLevelMetrics"])}
+        )
 
 
 @operation("DisableEnhancedMonitoring")
@@ -37,7 +39,9 @@ def disable_enhanced_monitoring(
     """Record the end of that wish. Source: API_DisableEnhancedMonitoring."""
     with kinesis.lock:
         stream = kinesis.find(call.account, call.region, request)
-        return _change(kinesis, stream, set(stream.enhanced_metrics) - _named(request["ShardLevelMetrics"]))
+        return _change(
+            kinesis, stream, set(stream.enhanced_metrics) - _named(request["ShardLevelMetrics"])
+        )
 
 
 def _named(metrics: list[str]) -> set[str]:

@@ -1,12 +1,10 @@
 """PutRecord, the long way; see `headrace.services.kinesis.hot` for the short one."""
 
-import base64
-
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import PutRecordInput, PutRecordOutput
 from headrace.services.kinesis import puts
-from headrace.services.kinesis.actions.put_records import check_size, entry_of
+from headrace.services.kinesis.actions.put_records import check_key, check_size, entries_of
 from headrace.services.kinesis.errors import invalid_argument
 from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Stream
@@ -21,16 +19,12 @@ def put_record(kinesis: Kinesis, call: Call, request: PutRecordInput) -> PutReco
     ordering = request.get("SequenceNumberForOrdering")
     if ordering is not None:
         _check_ordering(ordering, stream, call.now_ms)
-    entry = entry_of(
-        base64.b64encode(request["Data"]).decode(),
-        len(request["Data"]),
-        request.get("PartitionKey"),
-        request.get("ExplicitHashKey"),
-        "partitionKey",
-    )
+    check_key(request.get("PartitionKey"), "partitionKey")
     if request.get("DryRun"):
-        raise AwsError("DryRunOperationException", "Request would have succeeded, but DryRun is set.")
-    results, waits = puts.put(kinesis, stream, (entry,), call.now_ms)
+        raise AwsError(
+            "DryRunOperationException", "Request would have succeeded, but DryRun is set."
+        )
+    results, waits = puts.put(kinesis, stream, entries_of([request]), call.now_ms)
     for wait in waits:
         wait.result()
     placed = results[0]

@@ -1,6 +1,8 @@
 """PutRecords, the long way; see `headrace.services.kinesis.hot` for the short one."""
 
 import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from headrace.aws.errors import AwsError, validation_error
 from headrace.aws.operation import Call, operation
@@ -12,7 +14,7 @@ from headrace.aws.shapes.kinesis import (
 from headrace.services.kinesis import puts
 from headrace.services.kinesis.errors import invalid_argument
 from headrace.services.kinesis.limits import PUT_RECORDS_BYTES
-from headrace.services.kinesis.puts import Entry, Placed
+from headrace.services.kinesis.puts import Entries, Placed
 from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Stream
 
@@ -21,22 +23,16 @@ from headrace.services.kinesis.state import Stream
 def put_records(kinesis: Kinesis, call: Call, request: PutRecordsInput) -> PutRecordsOutput:
     """Store up to 500 records; each shard's in their order. Source: API_PutRecords."""
     stream = kinesis.find(call.account, call.region, request)
-    entries: list[Entry] = []
     for number, record in enumerate(request["Records"], 1):
         check_size(record["Data"], stream, f"records.{number}.member.data")
-        entries.append(
-            entry_of(
-                base64.b64encode(record["Data"]).decode(),
-                len(record["Data"]),
-                record.get("PartitionKey"),
-                record.get("ExplicitHashKey"),
-                f"records.{number}.member.partitionKey",
-            )
-        )
-    if sum(entry.size_bytes for entry in entries) > PUT_RECORDS_BYTES:
+        check_key(record.get("PartitionKey"), f"records.{number}.member.partitionKey")
+    entries = entries_of(request["Records"])
+    if sum(entries.sizes) > PUT_RECORDS_BYTES:
         raise invalid_argument(f"Records size exceeds {PUT_RECORDS_BYTES // 1024**2} MB limit")
     if request.get("DryRun"):
-        raise AwsError("DryRunOperationException", "Request would have succeeded, but DryRun is set.")
+        raise AwsError(
+            "DryRunOperationException", "Request would have succeeded, but DryRun is set."
+        )
     results, waits = puts.put(kinesis, stream, entries, call.now_ms)
     for wait in waits:
         wait.result()
@@ -64,13 +60,21 @@ def check_size(data: bytes, stream: Stream, path: str) -> None:
         )
 
 
-def entry_of(
-    data: str, data_bytes: int, key: str | None, explicit_hash_key: str | None, key_path: str
-) -> Entry:
-    """Return the entry of one record. Raises AwsError when it has no partition key."""
+def check_key(key: str | None, path: str) -> None:
+    """Raise AWS's validation error when a record has no partition key."""
     if key is None:
         raise validation_error(
-            f"1 validation error detected: Value null at '{key_path}' failed to satisfy constraint:"
+            f"1 validation error detected: Value null at '{path}' failed to satisfy constraint:"
             " Member must not be null"
         )
-    return Entry(data, key, explicit_hash_key, data_bytes + len(key.encode()))
+
+
+def entries_of(records: Sequence[Mapping[str, Any]]) -> Entries:
+    """Return the columns of checked records (Data as bytes, PartitionKey, ExplicitHashKey)."""
+    explicit = [record.get("ExplicitHashKey") for record in records]
+    return Entries(
+        data=[base64.b64encode(record["Data"]).decode() for record in records],
+        keys=[record["PartitionKey"] for record in records],
+        sizes=[len(record["Data"]) + len(record["PartitionKey"].encode()) for record in records],
+        explicit_hash_keys=explicit if any(explicit) else None,
+    )

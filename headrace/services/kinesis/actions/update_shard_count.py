@@ -38,9 +38,7 @@ def update_shard_count(
                 f" Current open shard count: {current} Target shard count: {target}"
             )
         check_shard_quota(kinesis, call, max(0, target - current))
-        ranges = [
-            (shard.starting_hash_key, shard.ending_hash_key) for shard in stream.open_shards
-        ]
+        ranges = [(shard.starting_hash_key, shard.ending_hash_key) for shard in stream.open_shards]
         kinesis.reshard(stream, plan(ranges, target), call.now_ms)
     return {
         "StreamName": stream.name,

@@ -24,7 +24,9 @@ def create_bucket(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]
         raise invalid_bucket_name(name)
     wanted = request.get("CreateBucketConfiguration", {}).get("LocationConstraint")
     if wanted == "us-east-1":
-        raise AwsError("InvalidLocationConstraint", "The specified location-constraint is not valid")
+        raise AwsError(
+            "InvalidLocationConstraint", "The specified location-constraint is not valid"
+        )
     if wanted is None and call.region != "us-east-1":
         raise AwsError(
             "IllegalLocationConstraintException",

@@ -47,10 +47,17 @@ _TABLE = [
         sentence="The public access block configuration was not found",
     ),
     Configuration(
-        "BucketPolicy", "Policy", missing="NoSuchBucketPolicy", sentence="The bucket policy does not exist"
+        "BucketPolicy",
+        "Policy",
+        missing="NoSuchBucketPolicy",
+        sentence="The bucket policy does not exist",
     ),
     Configuration(
-        "BucketTagging", "Tagging", flat=True, missing="NoSuchTagSet", sentence="The TagSet does not exist"
+        "BucketTagging",
+        "Tagging",
+        flat=True,
+        missing="NoSuchTagSet",
+        sentence="The TagSet does not exist",
     ),
     Configuration(
         "BucketLifecycleConfiguration",

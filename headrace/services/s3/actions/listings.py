@@ -126,7 +126,9 @@ def list_objects_v2(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, An
     if request.get("StartAfter"):
         answer["StartAfter"] = encode(request["StartAfter"])
     if page.more_after is not None:
-        answer["NextContinuationToken"] = base64.urlsafe_b64encode(page.more_after.encode()).decode()
+        answer["NextContinuationToken"] = base64.urlsafe_b64encode(
+            page.more_after.encode()
+        ).decode()
     return answer
 
 

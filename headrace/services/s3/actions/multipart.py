@@ -139,9 +139,7 @@ def _chosen(s3: S3, upload: Upload, wanted: list[dict[str, Any]]) -> list[Part]:
 def abort_multipart_upload(s3: S3, call: Call, request: dict[str, Any]) -> None:
     """Throw an upload away. Source: API_AbortMultipartUpload."""
     s3.bucket(request["Bucket"])
-    s3.uploads.remove(
-        s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
-    )
+    s3.uploads.remove(s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"]))
 
 
 @operation("ListParts")
