@@ -1,0 +1,1 @@
+"""Lambda: functions as warm local processes, and the Kinesis trigger."""

@@ -1,0 +1,125 @@
+"""CreateAlias, UpdateAlias, GetAlias, DeleteAlias, ListAliases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.aws.operation import Call, operation
+from headrace.services.lambda_.actions.common import page, reference, unqualified
+from headrace.services.lambda_.errors import (
+    conflict,
+    invalid_parameter,
+    not_found,
+    precondition_failed,
+)
+from headrace.services.lambda_.functions import Alias, Function
+from headrace.services.lambda_.members import section
+from headrace.services.lambda_.names import LATEST
+
+if TYPE_CHECKING:
+    from headrace.services.lambda_.service import Lambda
+
+
+def _output(function: Function, alias: Alias) -> dict[str, Any]:
+    output: dict[str, Any] = {
+        "AliasArn": f"{function.ref.arn}:{alias.name}",
+        "Name": alias.name,
+        "FunctionVersion": alias.version,
+        "Description": alias.description,
+        "RevisionId": alias.revision_id,
+    }
+    if alias.weights:
+        output["RoutingConfig"] = {"AdditionalVersionWeights": dict(alias.weights)}
+    return output
+
+
+def _find(function: Function, name: str) -> Alias:
+    alias = function.aliases.get(name)
+    if alias is None:
+        raise not_found(f"Cannot find alias arn: {function.ref.arn}:{name}")
+    return alias
+
+
+def _weights(function: Function, version: str, request: Mapping[str, Any]) -> dict[str, float]:
+    weights: dict[str, float] = dict(section(request, "RoutingConfig", "AdditionalVersionWeights"))
+    if len(weights) > 1:
+        raise invalid_parameter(
+            "Number of items in AdditionalVersionWeights cannot be greater than 1"
+        )
+    if weights and (version == LATEST or LATEST in weights):
+        raise invalid_parameter(
+            "$LATEST is not supported for an alias pointing to more than 1 version"
+        )
+    for other in (version, *weights):
+        if other not in function.versions:
+            raise not_found(f"Function not found: {function.ref.arn}:{other}")
+    if version in weights:
+        raise invalid_parameter(
+            f"Invalid function version {version}. Function version {version} is already included in routing configuration."
+        )
+    return weights
+
+
+@operation("CreateAlias")
+def create_alias(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Name a version."""
+    name, version = request["Name"], request["FunctionVersion"]
+    with lambda_.functions.changing(unqualified(reference(call, request))) as function:
+        if name in function.aliases:
+            raise conflict(f"Alias already exists: {function.ref.arn}:{name}")
+        alias = Alias(
+            name=name,
+            version=version,
+            description=request.get("Description", ""),
+            revision_id=lambda_.ids.uuid(),
+            weights=_weights(function, version, request),
+        )
+        function.aliases[name] = alias
+        return _output(function, alias)
+
+
+@operation("UpdateAlias")
+def update_alias(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Point an alias elsewhere."""
+    with lambda_.functions.changing(unqualified(reference(call, request))) as function:
+        alias = _find(function, request["Name"])
+        if request.get("RevisionId") not in (None, alias.revision_id):
+            raise precondition_failed()
+        version = request.get("FunctionVersion", alias.version)
+        if "RoutingConfig" in request or "FunctionVersion" in request:
+            kept = {"RoutingConfig": {"AdditionalVersionWeights": alias.weights}}
+            source = request if "RoutingConfig" in request else kept
+            alias.weights = _weights(function, version, source)
+        alias.version = version
+        alias.description = request.get("Description", alias.description)
+        alias.revision_id = lambda_.ids.uuid()
+        return _output(function, alias)
+
+
+@operation("GetAlias")
+def get_alias(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return one alias."""
+    function = lambda_.functions.get(unqualified(reference(call, request)))
+    return _output(function, _find(function, request["Name"]))
+
+
+@operation("DeleteAlias")
+def delete_alias(lambda_: Lambda, call: Call, request: dict[str, Any]) -> None:
+    """Remove an alias; a missing one is no error, as on AWS."""
+    with lambda_.functions.changing(unqualified(reference(call, request))) as function:
+        function.aliases.pop(request["Name"], None)
+        function.policies.pop(request["Name"], None)
+
+
+@operation("ListAliases")
+def list_aliases(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return a function's aliases by name, or those of one version."""
+    function = lambda_.functions.get(unqualified(reference(call, request)))
+    version = request.get("FunctionVersion")
+    aliases = [
+        _output(function, function.aliases[name])
+        for name in sorted(function.aliases)
+        if version in (None, function.aliases[name].version)
+    ]
+    return page(aliases, request, "Aliases")

@@ -1,0 +1,49 @@
+"""PutFunctionConcurrency, GetFunctionConcurrency, DeleteFunctionConcurrency."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.aws.operation import Call, operation
+from headrace.services.lambda_.actions.common import reference, unqualified
+from headrace.services.lambda_.errors import invalid_parameter
+from headrace.services.lambda_.limits import ACCOUNT_CONCURRENCY, UNRESERVED_CONCURRENCY_LEFT
+
+if TYPE_CHECKING:
+    from headrace.services.lambda_.service import Lambda
+
+
+@operation("PutFunctionConcurrency")
+def put_function_concurrency(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Reserve concurrency for a function; it also limits it. Zero stops the function."""
+    ref = unqualified(reference(call, request))
+    wanted: int = request["ReservedConcurrentExecutions"]
+    with lambda_.functions.changing(ref) as function:
+        others = lambda_.functions.all(ref.account, ref.region)
+        reserved = sum(f.reserved_concurrency or 0 for f in others if f is not function)
+        if ACCOUNT_CONCURRENCY - reserved - wanted < UNRESERVED_CONCURRENCY_LEFT:
+            raise invalid_parameter(
+                "Specified ReservedConcurrentExecutions for function decreases account's "
+                f"UnreservedConcurrentExecution below its minimum value of [{UNRESERVED_CONCURRENCY_LEFT}]."
+            )
+        function.reserved_concurrency = wanted
+    return {"ReservedConcurrentExecutions": wanted}
+
+
+@operation("GetFunctionConcurrency")
+def get_function_concurrency(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the reservation, when there is one."""
+    function = lambda_.functions.get(unqualified(reference(call, request)))
+    reserved = function.reserved_concurrency
+    return {} if reserved is None else {"ReservedConcurrentExecutions": reserved}
+
+
+@operation("DeleteFunctionConcurrency")
+def delete_function_concurrency(lambda_: Lambda, call: Call, request: dict[str, Any]) -> None:
+    """Give the reservation back."""
+    with lambda_.functions.changing(unqualified(reference(call, request))) as function:
+        function.reserved_concurrency = None

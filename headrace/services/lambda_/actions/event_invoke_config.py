@@ -1,0 +1,96 @@
+"""Put-, Get-, Update-, Delete- and ListFunctionEventInvokeConfig(s): how asynchronous invocations are retried."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from headrace.aws.operation import Call, operation
+from headrace.services.lambda_.actions.common import page, reference
+from headrace.services.lambda_.errors import not_found
+from headrace.services.lambda_.functions import Function
+from headrace.services.lambda_.names import LATEST, FunctionRef
+
+if TYPE_CHECKING:
+    from headrace.services.lambda_.service import Lambda
+
+_MEMBERS = ("MaximumRetryAttempts", "MaximumEventAgeInSeconds", "DestinationConfig")
+
+
+def _arn(ref: FunctionRef) -> str:
+    return f"{ref.arn}:{ref.qualifier or LATEST}"
+
+
+def _find(function: Function, ref: FunctionRef) -> dict[str, Any]:
+    found = function.event_invoke.get(ref.qualifier or LATEST)
+    if found is None:
+        raise not_found(f"The function {_arn(ref)} doesn't have an EventInvokeConfig")
+    return found
+
+
+def _output(ref: FunctionRef, config: dict[str, Any]) -> dict[str, Any]:
+    modified = datetime.fromtimestamp(config["last_modified_ms"] / 1000, UTC)
+    members = {name: config[name] for name in _MEMBERS if name in config}
+    members.setdefault("DestinationConfig", {"OnSuccess": {}, "OnFailure": {}})
+    return {"FunctionArn": _arn(ref), "LastModified": modified, **members}
+
+
+def _store(lambda_: Lambda, call: Call, request: dict[str, Any], *, keep: bool) -> dict[str, Any]:
+    ref = reference(call, request)
+    with lambda_.functions.changing(ref) as function:
+        function.resolve(ref.qualifier)
+        kept = _find(function, ref) if keep else {}
+        config = {**kept, **{name: request[name] for name in _MEMBERS if name in request}}
+        config["last_modified_ms"] = call.now_ms
+        function.event_invoke[ref.qualifier or LATEST] = config
+        return _output(ref, config)
+
+
+@operation("PutFunctionEventInvokeConfig")
+def put_function_event_invoke_config(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Replace the configuration of a version or alias."""
+    return _store(lambda_, call, request, keep=False)
+
+
+@operation("UpdateFunctionEventInvokeConfig")
+def update_function_event_invoke_config(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Change some members of the configuration."""
+    return _store(lambda_, call, request, keep=True)
+
+
+@operation("GetFunctionEventInvokeConfig")
+def get_function_event_invoke_config(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the configuration."""
+    ref = reference(call, request)
+    return _output(ref, _find(lambda_.functions.get(ref), ref))
+
+
+@operation("DeleteFunctionEventInvokeConfig")
+def delete_function_event_invoke_config(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> None:
+    """Remove the configuration."""
+    ref = reference(call, request)
+    with lambda_.functions.changing(ref) as function:
+        _find(function, ref)
+        del function.event_invoke[ref.qualifier or LATEST]
+
+
+@operation("ListFunctionEventInvokeConfigs")
+def list_function_event_invoke_configs(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the configurations of a function."""
+    ref = reference(call, request)
+    function = lambda_.functions.get(ref)
+    configs = [
+        _output(FunctionRef(ref.account, ref.region, ref.name, qualifier), config)
+        for qualifier, config in sorted(function.event_invoke.items())
+    ]
+    return page(configs, request, "FunctionEventInvokeConfigs")

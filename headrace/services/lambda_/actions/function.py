@@ -1,0 +1,103 @@
+"""CreateFunction, UpdateFunctionCode, UpdateFunctionConfiguration, DeleteFunction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.aws.operation import Call, operation
+from headrace.services.lambda_ import configuration
+from headrace.services.lambda_.actions.common import (
+    check_revision,
+    publish,
+    reference,
+    unqualified,
+)
+from headrace.services.lambda_.errors import conflict, invalid_parameter
+from headrace.services.lambda_.functions import Function
+from headrace.services.lambda_.names import LATEST
+
+if TYPE_CHECKING:
+    from headrace.services.lambda_.service import Lambda
+
+
+@operation("CreateFunction")
+def create_function(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Store a function; it can be invoked when this returns."""
+    ref = unqualified(reference(call, request))
+    if lambda_.functions.find(ref) is not None:
+        raise conflict(f"Function already exist: {ref.name}")
+    configuration.check(request)
+    package = lambda_.code.add(request["Code"])
+    version = configuration.new_version(ref, request, package=package, layers=lambda_.layers)
+    configuration.touch(version, now_ms=call.now_ms, revision_id=lambda_.ids.uuid())
+    function = Function(
+        account=ref.account,
+        region=ref.region,
+        name=ref.name,
+        versions={LATEST: version},
+        tags=dict(request.get("Tags") or {}),
+    )
+    if not lambda_.functions.add(function):
+        raise conflict(f"Function already exist: {ref.name}")
+    if request.get("Publish"):
+        with lambda_.functions.changing(ref) as created:
+            return publish(created, revision_id=lambda_.ids.uuid()).config
+    return version.config
+
+
+@operation("UpdateFunctionCode")
+def update_function_code(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Replace `$LATEST`'s code; processes that run the old one end after what they are doing."""
+    ref = unqualified(reference(call, request))
+    check_revision(lambda_.functions.get(ref).latest, request)
+    package = lambda_.code.add(request)
+    if request.get("DryRun"):
+        return lambda_.functions.get(ref).latest.config
+    with lambda_.functions.changing(ref) as function:
+        configuration.set_code(function.latest, package)
+        if request.get("Architectures"):
+            function.latest.config["Architectures"] = request["Architectures"]
+        configuration.touch(function.latest, now_ms=call.now_ms, revision_id=lambda_.ids.uuid())
+        answer = dict(function.latest.config)
+        if request.get("Publish"):
+            answer = publish(function, revision_id=lambda_.ids.uuid()).config
+    lambda_.dispatcher.drain(ref, LATEST)
+    return answer
+
+
+@operation("UpdateFunctionConfiguration")
+def update_function_configuration(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Change `$LATEST`'s configuration; processes with the old one end after what they are doing."""
+    ref = unqualified(reference(call, request))
+    with lambda_.functions.changing(ref) as function:
+        check_revision(function.latest, request)
+        configuration.apply(function.latest, request, layers=lambda_.layers)
+        configuration.touch(function.latest, now_ms=call.now_ms, revision_id=lambda_.ids.uuid())
+        answer = dict(function.latest.config)
+    lambda_.dispatcher.drain(ref, LATEST)
+    return answer
+
+
+@operation("DeleteFunction")
+def delete_function(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Remove a function, or one of its published versions."""
+    ref = reference(call, request)
+    if ref.qualifier is None:
+        lambda_.functions.remove(ref)
+        lambda_.dispatcher.drain(ref)
+        return {"StatusCode": 204}
+    if ref.qualifier == LATEST:
+        raise invalid_parameter("$LATEST version cannot be deleted without deleting the function.")
+    with lambda_.functions.changing(ref) as function:
+        used = [
+            a.name for a in function.aliases.values() if ref.qualifier in (a.version, *a.weights)
+        ]
+        if used:
+            raise conflict(
+                f"Version {ref.qualifier} is used by alias {used[0]}; delete the alias first."
+            )
+        function.versions.pop(ref.qualifier, None)
+    lambda_.dispatcher.drain(ref, ref.qualifier)
+    return {"StatusCode": 204}

@@ -1,0 +1,113 @@
+"""GetFunction, GetFunctionConfiguration, ListFunctions, and the small reads that SDKs and tools make."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.aws.operation import Call, operation
+from headrace.services.lambda_.actions.common import page, qualified_config, reference
+from headrace.services.lambda_.limits import (
+    ACCOUNT_CONCURRENCY,
+    DIRECT_ZIP_BYTES,
+    UNZIPPED_BYTES,
+)
+
+if TYPE_CHECKING:
+    from headrace.services.lambda_.service import Lambda
+
+CODE_PATH = "/2015-03-31/headrace/code/"
+
+
+@operation("GetFunction")
+def get_function(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return a version's configuration and where its package can be downloaded."""
+    ref = reference(call, request)
+    function = lambda_.functions.get(ref)
+    digest = function.resolve(ref.qualifier).digest
+    answer: dict[str, Any] = {
+        "Configuration": qualified_config(function, ref),
+        "Code": {
+            "RepositoryType": "S3",
+            "Location": f"{lambda_.endpoint_url()}{CODE_PATH}{digest}.zip",
+        },
+    }
+    if function.tags:
+        answer["Tags"] = dict(function.tags)
+    if function.reserved_concurrency is not None:
+        answer["Concurrency"] = {"ReservedConcurrentExecutions": function.reserved_concurrency}
+    return answer
+
+
+@operation("GetFunctionConfiguration")
+def get_function_configuration(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Return a version's configuration."""
+    ref = reference(call, request)
+    return qualified_config(lambda_.functions.get(ref), ref)
+
+
+@operation("ListFunctions")
+def list_functions(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the functions by name, or with FunctionVersion=ALL every version of each."""
+    functions = lambda_.functions.all(call.account, call.region)
+    if request.get("FunctionVersion") == "ALL":
+        configs = [v.config for f in functions for v in (f.latest, *f.published())]
+        configs = [{**c, "FunctionArn": _versioned(c)} for c in configs]
+    else:
+        configs = [f.latest.config for f in functions]
+    return page(configs, request, "Functions")
+
+
+def _versioned(config: dict[str, Any]) -> str:
+    arn, version = str(config["FunctionArn"]), str(config["Version"])
+    return arn if arn.endswith(f":{version}") else f"{arn}:{version}"
+
+
+@operation("GetAccountSettings")
+def get_account_settings(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return AWS's default limits and what is used of them."""
+    functions = lambda_.functions.all(call.account, call.region)
+    reserved = sum(f.reserved_concurrency or 0 for f in functions)
+    return {
+        "AccountLimit": {
+            "TotalCodeSize": 80_530_636_800,
+            "CodeSizeUnzipped": UNZIPPED_BYTES,
+            "CodeSizeZipped": DIRECT_ZIP_BYTES,
+            "ConcurrentExecutions": ACCOUNT_CONCURRENCY,
+            "UnreservedConcurrentExecutions": ACCOUNT_CONCURRENCY - reserved,
+        },
+        "AccountUsage": {
+            "TotalCodeSize": sum(f.latest.config["CodeSize"] for f in functions),
+            "FunctionCount": len(functions),
+        },
+    }
+
+
+@operation("GetFunctionCodeSigningConfig")
+def get_function_code_signing_config(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Answer that no code signing is configured, as for every function here."""
+    ref = reference(call, request)
+    lambda_.functions.get(ref)
+    return {"CodeSigningConfigArn": "", "FunctionName": ref.name}
+
+
+@operation("GetFunctionRecursionConfig")
+def get_function_recursion_config(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Answer that loops are allowed: this cloud does not detect them."""
+    lambda_.functions.get(reference(call, request))
+    return {"RecursiveLoop": "Allow"}
+
+
+@operation("GetRuntimeManagementConfig")
+def get_runtime_management_config(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Answer with AWS's default."""
+    ref = reference(call, request)
+    lambda_.functions.get(ref)
+    return {"UpdateRuntimeOn": "Auto", "FunctionArn": ref.arn}

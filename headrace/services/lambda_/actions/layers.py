@@ -1,0 +1,116 @@
+"""PublishLayerVersion, GetLayerVersion, GetLayerVersionByArn, DeleteLayerVersion, ListLayers, ListLayerVersions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.aws.operation import Call, operation
+from headrace.core.arn import Arn, InvalidArn
+from headrace.services.lambda_.actions.common import page
+from headrace.services.lambda_.actions.get_function import CODE_PATH
+from headrace.services.lambda_.errors import invalid_parameter, not_found
+from headrace.services.lambda_.names import layer_arn
+
+if TYPE_CHECKING:
+    from headrace.services.lambda_.service import Lambda
+
+_PRIVATE = ("digest", "size_bytes")
+_LISTED = (
+    "LayerVersionArn",
+    "Version",
+    "Description",
+    "CreatedDate",
+    "CompatibleRuntimes",
+    "LicenseInfo",
+    "CompatibleArchitectures",
+)
+
+
+def _arn(call: Call, name: str) -> str:
+    if not name.startswith("arn:"):
+        return layer_arn(call.region, call.account, name)
+    try:
+        Arn.parse(name)
+    except InvalidArn:
+        raise invalid_parameter(f"Invalid Layer name: {name}") from None
+    return name
+
+
+def _output(lambda_: Lambda, version: dict[str, Any]) -> dict[str, Any]:
+    output = {name: value for name, value in version.items() if name not in _PRIVATE}
+    digest: str = version["digest"]
+    output["Content"] = {
+        "Location": f"{lambda_.endpoint_url()}{CODE_PATH}{digest}.zip",
+        "CodeSha256": lambda_.code.sha256_of(digest),
+        "CodeSize": version["size_bytes"],
+    }
+    return output
+
+
+def _listed(version: dict[str, Any]) -> dict[str, Any]:
+    return {name: version[name] for name in _LISTED if name in version}
+
+
+@operation("PublishLayerVersion")
+def publish_layer_version(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Store a new version of a layer."""
+    package = lambda_.code.add(request["Content"])
+    members = ("Description", "CompatibleRuntimes", "LicenseInfo", "CompatibleArchitectures")
+    arn = _arn(call, request["LayerName"])
+    version = lambda_.layers.publish(
+        account=call.account,
+        region=call.region,
+        name=arn.rpartition(":")[2],
+        package=package,
+        now_ms=call.now_ms,
+        members={"Description": "", **{m: request[m] for m in members if m in request}},
+    )
+    return _output(lambda_, version)
+
+
+@operation("GetLayerVersion")
+def get_layer_version(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return one version of a layer."""
+    return _get(lambda_, f"{_arn(call, request['LayerName'])}:{request['VersionNumber']}")
+
+
+@operation("GetLayerVersionByArn")
+def get_layer_version_by_arn(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Return one version of a layer."""
+    return _get(lambda_, request["Arn"])
+
+
+def _get(lambda_: Lambda, arn: str) -> dict[str, Any]:
+    version = lambda_.layers.find(arn)
+    if version is None:
+        raise not_found("The resource you requested does not exist.")
+    return _output(lambda_, version)
+
+
+@operation("DeleteLayerVersion")
+def delete_layer_version(lambda_: Lambda, call: Call, request: dict[str, Any]) -> None:
+    """Remove one version; a missing one is no error."""
+    lambda_.layers.delete(f"{_arn(call, request['LayerName'])}:{request['VersionNumber']}")
+
+
+@operation("ListLayers")
+def list_layers(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return every layer with its newest version."""
+    layers = [
+        {
+            "LayerName": version["LayerArn"].rpartition(":")[2],
+            "LayerArn": version["LayerArn"],
+            "LatestMatchingVersion": _listed(version),
+        }
+        for version in lambda_.layers.latest(call.account, call.region)
+    ]
+    return page(layers, request, "Layers")
+
+
+@operation("ListLayerVersions")
+def list_layer_versions(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return a layer's versions, newest first."""
+    versions = lambda_.layers.versions(_arn(call, request["LayerName"]))
+    return page([_listed(version) for version in versions], request, "LayerVersions")

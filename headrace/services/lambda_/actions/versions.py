@@ -1,0 +1,45 @@
+"""PublishVersion and ListVersionsByFunction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.aws.operation import Call, operation
+from headrace.services.lambda_.actions.common import (
+    check_revision,
+    page,
+    publish,
+    reference,
+    unqualified,
+)
+from headrace.services.lambda_.errors import invalid_parameter
+
+if TYPE_CHECKING:
+    from headrace.services.lambda_.service import Lambda
+
+
+@operation("PublishVersion")
+def publish_version(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Freeze `$LATEST` as a numbered version; nothing new when nothing changed since the last."""
+    with lambda_.functions.changing(unqualified(reference(call, request))) as function:
+        check_revision(function.latest, request)
+        expected = request.get("CodeSha256")
+        actual = function.latest.config["CodeSha256"]
+        if expected and expected != actual:
+            raise invalid_parameter(
+                f"CodeSHA256 ({expected}) is different from current CodeSHA256 in $LATEST ({actual}). "
+                "Please try again with the CodeSHA256 in $LATEST."
+            )
+        return publish(
+            function, revision_id=lambda_.ids.uuid(), description=request.get("Description")
+        ).config
+
+
+@operation("ListVersionsByFunction")
+def list_versions_by_function(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Return `$LATEST` and the published versions, oldest first."""
+    function = lambda_.functions.get(reference(call, request))
+    latest = {**function.latest.config, "FunctionArn": f"{function.ref.arn}:$LATEST"}
+    return page([latest, *(v.config for v in function.published())], request, "Versions")

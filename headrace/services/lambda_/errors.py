@@ -1,0 +1,81 @@
+"""Lambda's errors in AWS's words, and the one place where domain errors become them."""
+
+from __future__ import annotations
+
+from headrace.aws.errors import AwsError
+from headrace.core.ports import FunctionNotFound, FunctionThrottled, StreamNotFound
+from headrace.services.lambda_.unzip import UnsafeArchive, UnzippedTooLarge
+
+UNZIP_FAILED = "Could not unzip uploaded file. Please check your file, then try to upload again."
+
+
+def _user_error(code: str, message: str, status: int) -> AwsError:
+    return AwsError(code, message, status, {"Type": "User"})
+
+
+def not_found(message: str) -> AwsError:
+    """A function, version, alias, layer, mapping or policy that is not there."""
+    return _user_error("ResourceNotFoundException", message, 404)
+
+
+def invalid_parameter(message: str) -> AwsError:
+    """A parameter that the model allows and the service does not."""
+    return _user_error("InvalidParameterValueException", message, 400)
+
+
+def validation(message: str) -> AwsError:
+    """A constraint that the service checks beyond its model, in the validator's form."""
+    return AwsError("ValidationException", f"1 validation error detected: {message}", 400)
+
+
+def conflict(message: str) -> AwsError:
+    """The resource exists already, or is used."""
+    return _user_error("ResourceConflictException", message, 409)
+
+
+def precondition_failed() -> AwsError:
+    """The caller's RevisionId is not the latest."""
+    return _user_error(
+        "PreconditionFailedException",
+        "The Revision Id provided does not match the latest Revision Id. "
+        "Call the GetFunction/GetAlias API to retrieve the latest Revision Id",
+        412,
+    )
+
+
+def too_large(sent_bytes: int, most_bytes: int, operation: str) -> AwsError:
+    """An invocation's payload over its limit."""
+    message = (
+        f"Request must be smaller than {most_bytes} bytes for the {operation} operation"
+        if sent_bytes < 0
+        else f"{sent_bytes} byte payload is too large for the {operation} invocation type "
+        f"(limit {most_bytes} bytes)"
+    )
+    return _user_error("RequestTooLargeException", message, 413)
+
+
+def throttled(reason: str = "ReservedFunctionConcurrentInvocationLimitExceeded") -> AwsError:
+    """The function's concurrency is used up."""
+    return AwsError(
+        "TooManyRequestsException", "Rate Exceeded.", 429, {"Type": "User", "Reason": reason}
+    )
+
+
+def invalid_request_content(message: str) -> AwsError:
+    """An invocation's payload is not JSON."""
+    return _user_error("InvalidRequestContentException", message, 400)
+
+
+def translate(error: Exception) -> AwsError | None:
+    """Turn a domain error into AWS's."""
+    if isinstance(error, FunctionNotFound):
+        return not_found(f"Function not found: {error}")
+    if isinstance(error, FunctionThrottled):
+        return throttled()
+    if isinstance(error, StreamNotFound):
+        return invalid_parameter(f"Stream not found: {error}")
+    if isinstance(error, UnzippedTooLarge):
+        return invalid_parameter(str(error))
+    if isinstance(error, UnsafeArchive):
+        return invalid_parameter(UNZIP_FAILED)
+    return None

@@ -1,0 +1,177 @@
+"""One event-source mapping: what it is, and how it lies in the state database."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.core.arn import make_arn
+from headrace.core.ports import (
+    AfterSequence,
+    AtSequence,
+    AtTimestamp,
+    Latest,
+    Position,
+    TrimHorizon,
+)
+from headrace.services.lambda_.event_source.batch import FOREVER, FailureRules
+from headrace.services.lambda_.limits import KINESIS_BATCH_SIZE
+from headrace.services.lambda_.members import section
+from headrace.store.database import Database, Documents
+
+NOTHING_YET = "No records processed"
+
+Pinned = AtSequence | AfterSequence | TrimHorizon
+
+
+@dataclass(slots=True)
+class Mapping:
+    """A mapping between a stream and a function.
+
+    Attributes:
+        function_arn: with the qualifier that the mapping was made with, if any.
+        members: the rest of AWS's EventSourceMappingConfiguration that can be set.
+        starting_timestamp_ms: for AT_TIMESTAMP.
+        last_result: what the pollers last met; not kept over a restart.
+    """
+
+    uuid: str
+    account: str
+    region: str
+    function_arn: str
+    stream_arn: str
+    starting_position: str
+    starting_timestamp_ms: int | None
+    enabled: bool
+    last_modified_ms: int
+    members: dict[str, Any] = field(default_factory=dict[str, Any])
+    tags: dict[str, str] = field(default_factory=dict[str, str])
+    last_result: str = NOTHING_YET
+
+    @property
+    def arn(self) -> str:
+        """The mapping's own ARN."""
+        return make_arn("lambda", self.region, self.account, f"event-source-mapping:{self.uuid}")
+
+    @property
+    def batch_size(self) -> int:
+        """The most records in an invocation."""
+        return int(self.members.get("BatchSize", KINESIS_BATCH_SIZE))
+
+    @property
+    def window_s(self) -> float:
+        """How long to gather records before an invocation with fewer."""
+        return float(self.members.get("MaximumBatchingWindowInSeconds", 0))
+
+    @property
+    def rules(self) -> FailureRules:
+        """How failures are treated."""
+        members = self.members
+        return FailureRules(
+            maximum_retries=members.get("MaximumRetryAttempts", FOREVER),
+            maximum_age_s=members.get("MaximumRecordAgeInSeconds", FOREVER),
+            bisect=members.get("BisectBatchOnFunctionError", False),
+            report_item_failures="ReportBatchItemFailures"
+            in members.get("FunctionResponseTypes", ()),
+        )
+
+    @property
+    def failure_destination(self) -> str | None:
+        """The ARN of the failure destination, when there is one."""
+        return section(self.members, "DestinationConfig", "OnFailure").get("Destination")
+
+    def start(self) -> Position:
+        """Return where a shard that existed when the mapping was made is read from."""
+        if self.starting_position == "LATEST":
+            return Latest()
+        if self.starting_position == "AT_TIMESTAMP" and self.starting_timestamp_ms is not None:
+            return AtTimestamp(self.starting_timestamp_ms)
+        return TrimHorizon()
+
+    def output(self, state: str | None = None) -> dict[str, Any]:
+        """Return AWS's EventSourceMappingConfiguration; `state` overrides the lasting one."""
+        output: dict[str, Any] = {
+            "UUID": self.uuid,
+            "EventSourceMappingArn": self.arn,
+            "EventSourceArn": self.stream_arn,
+            "FunctionArn": self.function_arn,
+            "StartingPosition": self.starting_position,
+            "LastModified": datetime.fromtimestamp(self.last_modified_ms / 1000, UTC),
+            "LastProcessingResult": self.last_result,
+            "State": state or ("Enabled" if self.enabled else "Disabled"),
+            "StateTransitionReason": "User action",
+            "BatchSize": self.batch_size,
+            "MaximumBatchingWindowInSeconds": 0,
+            "ParallelizationFactor": 1,
+            "MaximumRecordAgeInSeconds": FOREVER,
+            "MaximumRetryAttempts": FOREVER,
+            "BisectBatchOnFunctionError": False,
+            "TumblingWindowInSeconds": 0,
+            "FunctionResponseTypes": [],
+            "DestinationConfig": {"OnFailure": {}},
+            **self.members,
+        }
+        if self.starting_timestamp_ms is not None:
+            output["StartingPositionTimestamp"] = datetime.fromtimestamp(
+                self.starting_timestamp_ms / 1000, UTC
+            )
+        return output
+
+
+class MappingStore:
+    """Mappings and their checkpoints in the state database. Thread-safe."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._mappings: Documents = database.documents("lambda_mappings")
+        self._checkpoints: Documents = database.documents("lambda_checkpoints")
+
+    def load(self) -> list[Mapping]:
+        """Return every mapping."""
+        return [Mapping(**value) for _, value in self._mappings.items()]
+
+    def put(self, mapping: Mapping, pinned: dict[str, Pinned] | None = None) -> None:
+        """Store a mapping, and with a new one the places where its shards are read from."""
+        value = {**asdict(mapping), "last_result": NOTHING_YET}
+        with self._database.transaction():
+            self._mappings.put(mapping.uuid, value)
+            for shard_id, position in (pinned or {}).items():
+                self.checkpoint(mapping.uuid, shard_id, position)
+
+    def delete(self, uuid: str) -> None:
+        """Remove a mapping and its checkpoints."""
+        with self._database.transaction():
+            self._mappings.delete(uuid)
+            for key, _ in self._checkpoints.items(f"{uuid}/"):
+                self._checkpoints.delete(key)
+
+    def checkpoint(self, uuid: str, shard_id: str, position: Pinned | None) -> None:
+        """Note where a shard is read from next; None when it is closed and read to its end."""
+        value: dict[str, str]
+        match position:
+            case None:
+                value = {"kind": "done"}
+            case TrimHorizon():
+                value = {"kind": "trim"}
+            case AtSequence(number):
+                value = {"kind": "at", "sequence": number}
+            case AfterSequence(number):
+                value = {"kind": "after", "sequence": number}
+        self._checkpoints.put(f"{uuid}/{shard_id}", value)
+
+    def position(self, uuid: str, shard_id: str) -> Pinned | None:
+        """Return where a shard is read from next, None when it is done.
+
+        A shard that has no checkpoint was born after the mapping: it is read from its start.
+        """
+        value = self._checkpoints.get(f"{uuid}/{shard_id}") or {"kind": "trim"}
+        match value["kind"]:
+            case "done":
+                return None
+            case "at":
+                return AtSequence(value["sequence"])
+            case "after":
+                return AfterSequence(value["sequence"])
+            case _:
+                return TrimHorizon()

@@ -1,0 +1,191 @@
+"""All event-source mappings: kept, run, changed, removed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.core.ports import StreamNotFound
+from headrace.core.workers import Supervisor, WorkerDone, WorkerHandle
+from headrace.services.lambda_.errors import not_found
+from headrace.services.lambda_.event_source.mapping import Mapping, Pinned
+from headrace.services.lambda_.event_source.poller import PollerPorts, ShardPoller
+
+log = logging.getLogger(__name__)
+
+# A reshard is seen at once, when a parent's poller meets its end; this is for streams that come late.
+_LOOK_AGAIN_S = 1.0
+_JOIN_S = 5.0
+
+
+@dataclass(slots=True)
+class _Running:
+    poller: ShardPoller
+    handle: WorkerHandle
+
+
+class MappingRunner:
+    """Runs one mapping: a poller for each shard whose parents are drained. Thread-safe."""
+
+    def __init__(self, mapping: Mapping, ports: PollerPorts, supervisor: Supervisor) -> None:
+        self.name = f"lambda-mapping-{mapping.uuid[:8]}"
+        self._mapping = mapping
+        self._ports = ports
+        self._supervisor = supervisor
+        self._lock = threading.Lock()
+        self._pollers: dict[str, _Running] = {}
+        self._stopped = False
+        self._unsubscribe: Callable[[], None] | None = None
+        self._handle = supervisor.start(self)
+
+    def step(self) -> float:
+        """Start pollers for the shards that may be read now."""
+        if self._stopped:
+            raise WorkerDone
+        arn, store = self._mapping.stream_arn, self._ports.store
+        try:
+            shards = self._ports.streams.shards(arn)
+            if self._unsubscribe is None:
+                self._unsubscribe = self._ports.streams.subscribe(arn, self._wake_pollers)
+        except StreamNotFound:
+            self._mapping.last_result = "PROBLEM: Stream not found"
+            return _LOOK_AGAIN_S
+        open_ids = {
+            shard.shard_id
+            for shard in shards
+            if store.position(self._mapping.uuid, shard.shard_id) is not None
+        }
+        for shard in shards:
+            # Parents first, so that the order within a partition key survives a reshard.
+            if shard.shard_id in open_ids and not open_ids.intersection(shard.parent_ids):
+                self._start_poller(shard.shard_id)
+        return _LOOK_AGAIN_S
+
+    def _start_poller(self, shard_id: str) -> None:
+        with self._lock:
+            running = self._pollers.get(shard_id)
+            if self._stopped or (running is not None and running.handle.alive):
+                return
+            poller = ShardPoller(self._mapping, shard_id, self._ports, self._handle_drained)
+            self._pollers[shard_id] = _Running(poller, self._supervisor.start(poller))
+
+    def _handle_drained(self) -> None:
+        self._handle.wake()
+
+    def _wake_pollers(self) -> None:
+        for running in list(self._pollers.values()):
+            running.handle.wake()
+
+    def wake(self) -> None:
+        """Have changed settings looked at now."""
+        self._handle.wake()
+        self._wake_pollers()
+
+    def stop(self) -> None:
+        """Begin no more batches. Does not wait for the one that is running."""
+        with self._lock:
+            self._stopped = True
+            running = list(self._pollers.values())
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        self._handle.stop()
+        for one in running:
+            one.poller.stop()
+            one.handle.stop()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for running batches to end."""
+        for running in list(self._pollers.values()):
+            running.handle.join(timeout_s)
+
+
+class Mappings:
+    """The mappings of all accounts and regions. Thread-safe."""
+
+    def __init__(self, *, ports: PollerPorts, supervisor: Supervisor) -> None:
+        self._ports = ports
+        self._supervisor = supervisor
+        self._lock = threading.RLock()
+        self._mappings: dict[str, Mapping] = {}
+        self._runners: dict[str, MappingRunner] = {}
+
+    def start(self) -> None:
+        """Take up every mapping where its checkpoints are."""
+        for mapping in self._ports.store.load():
+            self._mappings[mapping.uuid] = mapping
+            self._run(mapping)
+
+    def stop(self) -> None:
+        """Begin no more batches, and let what fails from now on be tried again by the next run."""
+        with self._lock:
+            runners, self._runners = list(self._runners.values()), {}
+        for runner in runners:
+            runner.stop()
+
+    def _run(self, mapping: Mapping) -> None:
+        """Make the runner be there, or not, as the mapping says."""
+        with self._lock:
+            runner = self._runners.get(mapping.uuid)
+            if mapping.enabled and runner is None:
+                self._runners[mapping.uuid] = MappingRunner(mapping, self._ports, self._supervisor)
+            elif mapping.enabled and runner is not None:
+                runner.wake()
+            elif runner is not None:
+                del self._runners[mapping.uuid]
+                runner.stop()
+                runner.join(_JOIN_S)
+
+    def create(self, mapping: Mapping) -> None:
+        """Store and run a mapping. Raises StreamNotFound.
+
+        Its shards are pinned here: a record put after this returns is seen, LATEST or not.
+        """
+        streams = self._ports.streams
+        pinned: dict[str, Pinned] = {
+            shard.shard_id: streams.pin(mapping.stream_arn, shard.shard_id, mapping.start())
+            for shard in streams.shards(mapping.stream_arn)
+        }
+        with self._lock:
+            self._ports.store.put(mapping, pinned)
+            self._mappings[mapping.uuid] = mapping
+        self._run(mapping)
+
+    def change(self, mapping: Mapping) -> None:
+        """Keep a mapping that was changed in place, and follow the change."""
+        self._ports.store.put(mapping)
+        self._run(mapping)
+
+    def delete(self, mapping: Mapping) -> None:
+        """Stop a mapping and forget it with its checkpoints."""
+        with self._lock:
+            mapping.enabled = False
+            self._run(mapping)
+            self._mappings.pop(mapping.uuid, None)
+            self._ports.store.delete(mapping.uuid)
+
+    def get(self, account: str, region: str, uuid: str) -> Mapping:
+        """Return a mapping. Raises AwsError."""
+        mapping = self._mappings.get(uuid)
+        if mapping is None or (mapping.account, mapping.region) != (account, region):
+            raise not_found("The resource you requested does not exist.")
+        return mapping
+
+    def all(self, account: str, region: str) -> list[Mapping]:
+        """Return the mappings of an account and region, by UUID."""
+        with self._lock:
+            found = [
+                m for m in self._mappings.values() if (m.account, m.region) == (account, region)
+            ]
+        return sorted(found, key=lambda mapping: mapping.uuid)
+
+    def change_tags(
+        self, account: str, region: str, uuid: str, change: Callable[[dict[str, str]], None]
+    ) -> dict[str, str]:
+        """Run `change` on a mapping's tags, keep and return them. Raises AwsError."""
+        mapping = self.get(account, region, uuid)
+        with self._lock:
+            change(mapping.tags)
+            self._ports.store.put(mapping)
+            return dict(mapping.tags)

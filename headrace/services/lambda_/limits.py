@@ -1,0 +1,38 @@
+"""Lambda's quotas.
+
+Sources: https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html (documented) and the API
+reference's parameter ranges. Those marked "local" are this cloud's own.
+"""
+
+from __future__ import annotations
+
+SYNC_PAYLOAD_BYTES = 6 * 1024 * 1024
+ASYNC_PAYLOAD_BYTES = 1024 * 1024
+# Six megabytes and the hundred bytes that AWS's own error message counts.
+RESPONSE_PAYLOAD_BYTES = 6_291_556
+DIRECT_ZIP_BYTES = 50 * 1024 * 1024
+UNZIPPED_BYTES = 262_144_000
+# Local: an archive of more entries than this is taken for a bomb.
+ZIP_ENTRIES = 100_000
+ENVIRONMENT_BYTES = 4096
+LAYERS_PER_FUNCTION = 5
+POLICY_BYTES = 20 * 1024
+TIMEOUT_SECONDS = 900
+LOG_TAIL_BYTES = 4096
+# CloudWatch Logs' largest event, less its 26 bytes of overhead.
+LOG_EVENT_BYTES = 262_118
+INIT_SECONDS = 10
+ACCOUNT_CONCURRENCY = 1000
+UNRESERVED_CONCURRENCY_LEFT = 100
+ASYNC_MAXIMUM_AGE_SECONDS = 21_600
+ASYNC_RETRIES = 2
+ASYNC_RETRY_DELAYS_SECONDS = (60, 120)
+
+# Local: processes of one function at a time; further synchronous calls wait for one of them.
+SANDBOXES_PER_FUNCTION = 10
+SANDBOX_WAIT_SECONDS = 60
+SANDBOX_IDLE_SECONDS = 300
+
+KINESIS_BATCH_SIZE = 100
+KINESIS_BATCH_SIZE_MAXIMUM = 10_000
+KINESIS_PARALLELIZATION_MAXIMUM = 10

@@ -1,0 +1,1 @@
+"""Function processes: their environment, AWS's Runtime API on a socket, and pools of warm ones."""

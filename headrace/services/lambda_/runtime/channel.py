@@ -1,0 +1,301 @@
+"""AWS's Lambda Runtime API towards one function process, without a thread of its own.
+
+The thread that invokes the function also serves its HTTP requests and reads its output: it has nothing else to
+do meanwhile, and a warm invocation costs two socket writes and no hand-over between threads. Between
+invocations nobody reads: the process waits in `GET .../next`, as a frozen AWS environment does.
+
+Protocol: https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html (documented).
+Not thread-safe: one thread at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+import httptools
+
+from headrace.services.lambda_.limits import RESPONSE_PAYLOAD_BYTES
+
+_PREFIX = "/2018-06-01/runtime/"
+_READ_BYTES = 256 * 1024
+_SEND_TIMEOUT_S = 30.0
+_ACCEPTED = b'{"status":"OK"}'
+
+
+@dataclass(slots=True)
+class NextAsked:
+    """The process is ready for an invocation."""
+
+
+@dataclass(slots=True)
+class Answered:
+    """The process answered an invocation; `too_large_bytes` when its body was over the limit."""
+
+    request_id: str
+    body: bytes
+    too_large_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Failed:
+    """The process reported an error: of an invocation, or of its initialisation."""
+
+    request_id: str | None
+    error_type: str
+    body: bytes
+
+
+@dataclass(slots=True)
+class Exited:
+    """The process ended."""
+
+
+Message = NextAsked | Answered | Failed | Exited
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One invocation as the Runtime API hands it over. `deadline_ms` is a wall time."""
+
+    request_id: str
+    function_arn: str
+    deadline_ms: int
+    payload: bytes
+    trace_id: str
+    client_context: str = ""
+
+
+class RuntimeChannel:
+    """The socket on which one function process speaks, its output pipe, and its death."""
+
+    def __init__(self, on_output: Callable[[bytes], None]) -> None:
+        self._on_output = on_output
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._connections: set[_Connection] = set()
+        self._waiting: _Connection | None = None
+        self._messages: list[Message] = []
+        self._output: int | None = None
+        self._pidfd: int | None = None
+
+    @property
+    def address(self) -> str:
+        """The value of AWS_LAMBDA_RUNTIME_API."""
+        return f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    @property
+    def ready(self) -> bool:
+        """Whether the process is known to wait for an invocation."""
+        return self._waiting is not None
+
+    def attach(self, *, pid: int, output: int) -> None:
+        """Watch a process and read its output from the descriptor `output`, which is closed here."""
+        os.set_blocking(output, False)
+        self._output = output
+        self._selector.register(output, selectors.EVENT_READ, self.drain_output)
+        # Elsewhere than on Linux a death shows as the caller's next tick.
+        if hasattr(os, "pidfd_open"):
+            with contextlib.suppress(ProcessLookupError):
+                self._pidfd = os.pidfd_open(pid)
+                self._selector.register(self._pidfd, selectors.EVENT_READ, self._exited)
+
+    def close(self) -> None:
+        """Close every descriptor. The process, if it lives, loses its connection and ends."""
+        for connection in list(self._connections):
+            self._drop(connection)
+        for descriptor in (self._output, self._pidfd):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._output = self._pidfd = None
+        self._listener.close()
+        self._selector.close()
+
+    def poll(self, timeout_s: float) -> list[Message]:
+        """Serve the process for up to `timeout_s` and return what it said, as soon as it says it."""
+        for key, _ in self._selector.select(timeout_s):
+            cast("Callable[[], None]", key.data)()
+        messages, self._messages = self._messages, []
+        return messages
+
+    def send(self, invocation: Invocation) -> bool:
+        """Hand an invocation to the process, which must be waiting; False when it is gone."""
+        connection, self._waiting = self._waiting, None
+        assert connection is not None
+        headers = [
+            "Content-Type: application/json",
+            f"Lambda-Runtime-Aws-Request-Id: {invocation.request_id}",
+            f"Lambda-Runtime-Deadline-Ms: {invocation.deadline_ms}",
+            f"Lambda-Runtime-Invoked-Function-Arn: {invocation.function_arn}",
+            f"Lambda-Runtime-Trace-Id: {invocation.trace_id}",
+        ]
+        if invocation.client_context:
+            headers.append(f"Lambda-Runtime-Client-Context: {invocation.client_context}")
+        return connection.reply("200 OK", headers, invocation.payload)
+
+    def drain_output(self) -> None:
+        """Read what the process has written so far."""
+        while self._output is not None:
+            try:
+                data = os.read(self._output, _READ_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                self._selector.unregister(self._output)
+                os.close(self._output)
+                self._output = None
+                return
+            self._on_output(data)
+
+    # --- the socket ---------------------------------------------------------------------------
+
+    def _exited(self) -> None:
+        assert self._pidfd is not None
+        self._selector.unregister(self._pidfd)
+        # What it said last may still lie in the sockets: read before its end is told.
+        for connection in list(self._connections):
+            self._read(connection)
+        self._messages.append(Exited())
+
+    def _accept(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            peer, _ = self._listener.accept()
+            # Header and body in two segments would wait for a delayed acknowledgement.
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            peer.setblocking(False)
+            connection = _Connection(peer)
+            self._connections.add(connection)
+            self._selector.register(peer, selectors.EVENT_READ, lambda: self._read(connection))
+
+    def _drop(self, connection: _Connection) -> None:
+        self._connections.discard(connection)
+        if self._waiting is connection:
+            self._waiting = None
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(connection.socket)
+        connection.socket.close()
+
+    def _read(self, connection: _Connection) -> None:
+        open_still = connection.receive()
+        for request in connection.take():
+            self._serve(connection, request)
+        if not open_still:
+            self._drop(connection)
+
+    def _serve(self, connection: _Connection, request: _Request) -> None:
+        path = request.path.partition("?")[0]
+        route = path.removeprefix(_PREFIX) if path.startswith(_PREFIX) else ""
+        parts = route.split("/")
+        match (request.method, parts):
+            case ("GET", ["invocation", "next"]):
+                self._waiting = connection
+                self._messages.append(NextAsked())
+                return
+            case ("POST", ["invocation", request_id, "response"]):
+                over = request.length_bytes > RESPONSE_PAYLOAD_BYTES
+                size = request.length_bytes if over else 0
+                self._messages.append(Answered(request_id, request.body, size))
+            case ("POST", ["invocation", request_id, "error"]):
+                self._messages.append(Failed(request_id, request.error_type, request.body))
+            case ("POST", ["init", "error"]):
+                self._messages.append(Failed(None, request.error_type, request.body))
+            case _:
+                connection.reply("404 Not Found", [], b'{"errorType":"InvalidPath"}')
+                return
+        connection.reply("202 Accepted", ["Content-Type: application/json"], _ACCEPTED)
+
+
+@dataclass(slots=True)
+class _Request:
+    method: str
+    path: str
+    body: bytes
+    length_bytes: int
+    error_type: str
+
+
+class _Connection:
+    """One HTTP/1.1 connection from the process: parses requests, writes replies."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self.socket = peer
+        self._parser = httptools.HttpRequestParser(self)
+        self._done: list[_Request] = []
+        self._reset()
+
+    def _reset(self) -> None:
+        self._path = b""
+        self._body = bytearray()
+        self._length_bytes = 0
+        self._error_type = ""
+
+    def receive(self) -> bool:
+        """Read what has arrived; False when the peer has closed or speaks no HTTP."""
+        while True:
+            try:
+                data = self.socket.recv(_READ_BYTES)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            if not data:
+                return False
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserError:
+                return False
+            if len(data) < _READ_BYTES:
+                return True
+
+    def take(self) -> list[_Request]:
+        """Return the requests that are complete."""
+        done, self._done = self._done, []
+        return done
+
+    def reply(self, status: str, headers: list[str], body: bytes) -> bool:
+        """Write a response; False when the peer is gone or does not read."""
+        lines = "\r\n".join([f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}"])
+        try:
+            self.socket.settimeout(_SEND_TIMEOUT_S)
+            self.socket.sendall(lines.encode("latin-1", "replace") + b"\r\n\r\n" + body)
+            self.socket.setblocking(False)
+        except OSError:
+            return False
+        return True
+
+    # What httptools calls while it is fed.
+
+    def on_message_begin(self) -> None:
+        self._reset()
+
+    def on_url(self, url: bytes) -> None:
+        self._path += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        lowered = name.lower()
+        if lowered == b"lambda-runtime-function-error-type":
+            self._error_type = value.decode("latin-1")
+        elif lowered == b"expect":
+            with contextlib.suppress(OSError):
+                self.socket.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, data: bytes) -> None:
+        self._length_bytes += len(data)
+        # An answer over the limit is counted to its end, not kept.
+        if self._length_bytes <= RESPONSE_PAYLOAD_BYTES:
+            self._body += data
+
+    def on_message_complete(self) -> None:
+        method = self._parser.get_method().decode()
+        self._done.append(
+            _Request(
+                method, self._path.decode(), bytes(self._body), self._length_bytes, self._error_type
+            )
+        )

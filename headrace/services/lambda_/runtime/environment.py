@@ -1,0 +1,179 @@
+"""What a function process is started with: command, environment variables, directories.
+
+The variables are those of https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html (documented).
+`/opt` and `/var/task` cannot be made without root: layers are reached through PYTHONPATH, NODE_PATH and PATH, and
+LAMBDA_TASK_ROOT names the real directory.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.services.lambda_.errors import invalid_parameter
+
+HERE = Path(__file__).parent
+NODE_CLIENT = HERE / "node_client.cjs"
+NODE_SHIM = HERE / "node_shim.cjs"
+NODE_PATH_VARIABLE = "HEADRACE_NODE_PATH"
+
+# A function may not set these. Source: the page above, "Reserved environment variables".
+RESERVED_VARIABLES = frozenset(
+    [
+        "_HANDLER",
+        "_X_AMZN_TRACE_ID",
+        "AWS_DEFAULT_REGION",
+        "AWS_REGION",
+        "AWS_EXECUTION_ENV",
+        "AWS_LAMBDA_FUNCTION_NAME",
+        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE",
+        "AWS_LAMBDA_FUNCTION_VERSION",
+        "AWS_LAMBDA_INITIALIZATION_TYPE",
+        "AWS_LAMBDA_LOG_GROUP_NAME",
+        "AWS_LAMBDA_LOG_STREAM_NAME",
+        "AWS_ACCESS_KEY",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_LAMBDA_RUNTIME_API",
+        "LAMBDA_TASK_ROOT",
+        "LAMBDA_RUNTIME_DIR",
+    ]
+)
+
+
+class RuntimeMissing(Exception):
+    """This machine lacks what a runtime needs; the text says what to install."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSpec:
+    """Everything that one function version's processes are made from.
+
+    Attributes:
+        layer_dirs: unpacked layers, the first of the function's list first.
+        environment: the function's own variables.
+    """
+
+    account: str
+    region: str
+    name: str
+    version: str
+    runtime: str
+    handler: str
+    code_dir: Path
+    layer_dirs: tuple[Path, ...]
+    environment: tuple[tuple[str, str], ...]
+    timeout_s: float
+    memory_mib: int
+    log_group: str
+    log_format: str
+    endpoint_url: str
+
+
+def check_runtime(runtime: str) -> None:
+    """Refuse, at creation, what could never run here. Raises AwsError."""
+    if not runtime.startswith(("python3", "nodejs", "provided")):
+        raise invalid_parameter(
+            f"headrace cannot run the runtime {runtime}; it runs python3.*, nodejs* and provided*"
+        )
+
+
+def command(spec: SandboxSpec) -> list[str]:
+    """Return the process's arguments. Raises RuntimeMissing."""
+    if spec.runtime.startswith("python"):
+        return [sys.executable, "-m", "awslambdaric", spec.handler]
+    if spec.runtime.startswith("nodejs"):
+        node = shutil.which("node")
+        if node is None:
+            raise RuntimeMissing(
+                f"The runtime {spec.runtime} needs Node.js 20 or newer on this machine's PATH; install it."
+            )
+        return [node, "--require", str(NODE_SHIM), str(NODE_CLIENT), spec.handler]
+    bootstrap = spec.code_dir / "bootstrap"
+    for directory in spec.layer_dirs:
+        if not bootstrap.exists():
+            bootstrap = directory / "bootstrap"
+    if not bootstrap.exists():
+        raise RuntimeMissing(
+            "Couldn't find valid bootstrap(s): [/var/task/bootstrap /opt/bootstrap]"
+        )
+    return [str(bootstrap)]
+
+
+def node_path() -> list[str]:
+    """Return the folders in which Node.js functions find the AWS SDK that Lambda's runtime brings.
+
+    HEADRACE_NODE_PATH (separated as PATH is) or, in a checkout, the folders where its scripts install.
+    """
+    configured = os.environ.get(NODE_PATH_VARIABLE)
+    if configured:
+        return configured.split(os.pathsep)
+    checkout = HERE.parents[3]
+    candidates = (checkout / "node_modules", checkout / "cdk" / "node_modules")
+    return [str(path) for path in candidates if path.is_dir()]
+
+
+def build_environment(
+    spec: SandboxSpec, *, runtime_api: str, log_stream: str, temp_dir: Path
+) -> dict[str, str]:
+    """Return the process's whole environment; nothing of the cloud's own leaks in but PATH."""
+    layers = spec.layer_dirs
+    paths = [*(str(d / "bin") for d in layers), os.environ.get("PATH", os.defpath)]
+    environment = {
+        "LANG": "en_US.UTF-8",
+        "TZ": ":UTC",
+        "HOME": str(temp_dir),
+        "TMPDIR": str(temp_dir),
+        "PATH": os.pathsep.join(paths),
+        "LAMBDA_TASK_ROOT": str(spec.code_dir),
+        "LAMBDA_RUNTIME_DIR": str(HERE),
+        "AWS_REGION": spec.region,
+        "AWS_DEFAULT_REGION": spec.region,
+        # A 12-digit access key is its own account to this cloud.
+        "AWS_ACCESS_KEY_ID": spec.account,
+        "AWS_SECRET_ACCESS_KEY": "headrace",
+        "AWS_SESSION_TOKEN": "headrace",
+        "AWS_ENDPOINT_URL": spec.endpoint_url,
+        "AWS_EXECUTION_ENV": f"AWS_Lambda_{spec.runtime}",
+        "AWS_LAMBDA_FUNCTION_NAME": spec.name,
+        "AWS_LAMBDA_FUNCTION_VERSION": spec.version,
+        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(spec.memory_mib),
+        "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+        "AWS_LAMBDA_LOG_GROUP_NAME": spec.log_group,
+        "AWS_LAMBDA_LOG_STREAM_NAME": log_stream,
+        "AWS_LAMBDA_LOG_FORMAT": spec.log_format,
+        # The user's own profile must not reach into a function.
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        **dict(spec.environment),
+        "_HANDLER": spec.handler,
+        "AWS_LAMBDA_RUNTIME_API": runtime_api,
+    }
+    python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    _extend(
+        environment,
+        "PYTHONPATH",
+        [
+            str(d / part)
+            for d in layers
+            for part in ("python", f"python/lib/{python}/site-packages")
+        ],
+    )
+    _extend(
+        environment,
+        "NODE_PATH",
+        [*(str(d / "nodejs" / "node_modules") for d in layers), *node_path()],
+    )
+    return environment
+
+
+def _extend(environment: dict[str, str], name: str, more: list[str]) -> None:
+    own = environment.get(name)
+    folders = [*([own] if own else []), *more]
+    if folders:
+        environment[name] = os.pathsep.join(folders)

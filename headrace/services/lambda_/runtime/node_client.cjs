@@ -1,0 +1,171 @@
+// A Lambda Runtime API client for Node.js: asks for an invocation, runs the handler, answers, again.
+// Handlers may be CommonJS or ES modules, async or with a callback.
+// Protocol: https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html
+'use strict';
+const fs = require('node:fs');
+const http = require('node:http');
+const path = require('node:path');
+const { pathToFileURL } = require('node:url');
+
+const [host, port] = process.env.AWS_LAMBDA_RUNTIME_API.split(':');
+const agent = new http.Agent({ keepAlive: true, maxSockets: 1, noDelay: true });
+const PREFIX = '/2018-06-01/runtime';
+
+function call(method, route, body, headers = {}) {
+  return new Promise((resolve, reject) => {
+    const length = body === undefined ? {} : { 'Content-Length': Buffer.byteLength(body) };
+    const options = { host, port, agent, method, path: PREFIX + route, headers: { ...headers, ...length } };
+    const request = http.request(options, (response) => {
+      const chunks = [];
+      response.on('data', (chunk) => chunks.push(chunk));
+      response.on('end', () => resolve({ headers: response.headers, body: Buffer.concat(chunks).toString('utf8') }));
+      response.on('error', reject);
+    });
+    request.on('error', reject);
+    request.end(body);
+  });
+}
+
+function describe(error) {
+  if (error instanceof Error) {
+    return { errorType: error.name, errorMessage: error.message, trace: (error.stack || '').split('\n') };
+  }
+  return { errorType: typeof error, errorMessage: String(error), trace: [] };
+}
+
+function report(route, error) {
+  const described = describe(error);
+  return call('POST', route, JSON.stringify(described), {
+    'Content-Type': 'application/json',
+    'Lambda-Runtime-Function-Error-Type': described.errorType,
+  });
+}
+
+function runtimeError(name, message) {
+  const error = new Error(message);
+  error.name = name;
+  return error;
+}
+
+async function loadModule(base) {
+  for (const extension of ['', '.js', '.mjs', '.cjs']) {
+    const file = base + extension;
+    if (!fs.existsSync(file) || fs.statSync(file).isDirectory()) continue;
+    if (extension === '.mjs') return import(pathToFileURL(file).href);
+    try {
+      return require(file);
+    } catch (error) {
+      const isModule = error.code === 'ERR_REQUIRE_ESM' || /import statement|'export'/.test(error.message);
+      if (!isModule) throw error;
+      return import(pathToFileURL(file).href);
+    }
+  }
+  return undefined;
+}
+
+async function loadHandler(handler) {
+  const folder = path.dirname(handler);
+  const [moduleName, ...names] = path.basename(handler).split('.');
+  const base = path.resolve(process.env.LAMBDA_TASK_ROOT, folder, moduleName);
+  let loaded;
+  try {
+    loaded = await loadModule(base);
+  } catch (error) {
+    if (error instanceof SyntaxError) error.name = 'Runtime.UserCodeSyntaxError';
+    if (error.code === 'MODULE_NOT_FOUND') error.name = 'Runtime.ImportModuleError';
+    throw error;
+  }
+  if (loaded === undefined) {
+    throw runtimeError('Runtime.ImportModuleError', `Error: Cannot find module '${moduleName}'`);
+  }
+  let found = loaded;
+  for (const name of names) found = found?.[name] ?? found?.default?.[name];
+  if (typeof found !== 'function') {
+    throw runtimeError('Runtime.HandlerNotFound', `${handler} is undefined or not exported`);
+  }
+  return found;
+}
+
+function contextOf(headers, callback) {
+  const deadlineMs = Number(headers['lambda-runtime-deadline-ms']);
+  const clientContext = headers['lambda-runtime-client-context'];
+  return {
+    awsRequestId: headers['lambda-runtime-aws-request-id'],
+    invokedFunctionArn: headers['lambda-runtime-invoked-function-arn'],
+    functionName: process.env.AWS_LAMBDA_FUNCTION_NAME,
+    functionVersion: process.env.AWS_LAMBDA_FUNCTION_VERSION,
+    memoryLimitInMB: process.env.AWS_LAMBDA_FUNCTION_MEMORY_SIZE,
+    logGroupName: process.env.AWS_LAMBDA_LOG_GROUP_NAME,
+    logStreamName: process.env.AWS_LAMBDA_LOG_STREAM_NAME,
+    clientContext: clientContext ? JSON.parse(clientContext) : undefined,
+    callbackWaitsForEmptyEventLoop: true,
+    getRemainingTimeInMillis: () => deadlineMs - Date.now(),
+    succeed: (result) => callback(null, result),
+    fail: (error) => callback(error),
+    done: callback,
+  };
+}
+
+function run(handler, event, headers) {
+  return new Promise((resolve, reject) => {
+    const callback = (error, result) => (error ? reject(error) : resolve(result));
+    const answer = handler(event, contextOf(headers, callback), callback);
+    if (typeof answer?.then === 'function') answer.then(resolve, reject);
+    // A plain function of fewer than three arguments that returns a value has nothing else to say.
+    else if (answer !== undefined && handler.length < 3) resolve(answer);
+  });
+}
+
+async function serve(handler) {
+  const { headers, body } = await call('GET', '/invocation/next');
+  const requestId = headers['lambda-runtime-aws-request-id'];
+  process.env._X_AMZN_TRACE_ID = headers['lambda-runtime-trace-id'] ?? '';
+  current = requestId;
+  let answer;
+  try {
+    const result = await run(handler, JSON.parse(body), headers);
+    answer = JSON.stringify(result === undefined ? null : result);
+  } catch (error) {
+    console.error(`${requestId}\tERROR\tInvoke Error\t${JSON.stringify(describe(error))}`);
+    await report(`/invocation/${requestId}/error`, error);
+    return;
+  }
+  await call('POST', `/invocation/${requestId}/response`, answer, { 'Content-Type': 'application/json' });
+}
+
+let current;
+
+async function die(error) {
+  console.error(`${current ?? 'undefined'}\tERROR\tUncaught Exception\t${JSON.stringify(describe(error))}`);
+  const route = current === undefined ? '/init/error' : `/invocation/${current}/error`;
+  try {
+    await report(route, error);
+  } finally {
+    process.exit(129);
+  }
+}
+
+async function main() {
+  process.on('uncaughtException', die);
+  process.on('unhandledRejection', (error) => {
+    if (error instanceof Error) error.name = 'Runtime.UnhandledPromiseRejection';
+    die(error);
+  });
+  let handler;
+  try {
+    handler = await loadHandler(process.argv[2]);
+  } catch (error) {
+    console.error(`undefined\tERROR\tUncaught Exception\t${JSON.stringify(describe(error))}`);
+    await report('/init/error', error);
+    process.exit(1);
+  }
+  for (;;) {
+    try {
+      await serve(handler);
+    } catch {
+      process.exit(1); // The Runtime API is gone, and with it the reason to live.
+    }
+  }
+}
+
+main();

@@ -1,0 +1,56 @@
+"""What a function writes, as log events: one a line, with a tail kept for the caller."""
+
+from __future__ import annotations
+
+from headrace.core.clock import Clock
+from headrace.core.ports import LogLine
+from headrace.services.lambda_.limits import LOG_EVENT_BYTES, LOG_TAIL_BYTES
+
+
+class OutputLog:
+    """Collects one sandbox's log lines. Not thread-safe."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._partial = b""
+        self._lines: list[LogLine] = []
+        self._tail = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Take what the process wrote."""
+        *whole, self._partial = (self._partial + data).split(b"\n")
+        for line in whole:
+            self._add(line)
+        while len(self._partial) > LOG_EVENT_BYTES:
+            self._add(self._partial[:LOG_EVENT_BYTES])
+            self._partial = self._partial[LOG_EVENT_BYTES:]
+
+    def platform(self, line: str) -> None:
+        """Add a line of Lambda's own, such as START."""
+        self.flush()
+        self._add(line.encode())
+
+    def flush(self) -> None:
+        """End a line that the process left open."""
+        if self._partial:
+            self._add(self._partial)
+            self._partial = b""
+
+    def _add(self, line: bytes) -> None:
+        self._tail += line + b"\n"
+        if len(self._tail) > 4 * LOG_TAIL_BYTES:
+            del self._tail[:-LOG_TAIL_BYTES]
+        now_ms = self._clock.now_ms()
+        for start in range(0, len(line), LOG_EVENT_BYTES):
+            part = line[start : start + LOG_EVENT_BYTES]
+            # The Python runtime client ends an error's inner lines with a carriage return, to
+            # keep them one event.
+            text = part.decode("utf-8", "replace").replace("\r", "\n")
+            self._lines.append(LogLine(now_ms, text))
+
+    def take(self) -> tuple[list[LogLine], bytes]:
+        """Return and forget the lines, and the last 4 KB of them."""
+        lines, self._lines = self._lines, []
+        tail = bytes(self._tail[-LOG_TAIL_BYTES:])
+        self._tail.clear()
+        return lines, tail

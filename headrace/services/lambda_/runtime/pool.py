@@ -1,0 +1,84 @@
+"""Warm processes of one function version."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from headrace.core.clock import Clock
+from headrace.core.ports import FunctionThrottled
+from headrace.services.lambda_.limits import SANDBOX_WAIT_SECONDS
+from headrace.services.lambda_.runtime.sandbox import Sandbox
+
+
+class SandboxPool:
+    """Lends sandboxes to invoking threads and keeps them warm between. Thread-safe."""
+
+    def __init__(self, make: Callable[[], Sandbox], *, most: int, clock: Clock) -> None:
+        self._make = make
+        self._most = most
+        self._clock = clock
+        self._changed = threading.Condition()
+        # The last used is lent first, so that surplus ones grow idle and expire.
+        self._idle: list[Sandbox] = []
+        self._lent: set[Sandbox] = set()
+        self._draining = False
+
+    def acquire(self) -> Sandbox:
+        """Return a warm sandbox, or a new one, or wait for one.
+
+        Raises FunctionThrottled when none came free for a long time.
+        """
+        deadline_s = self._clock.monotonic_s() + SANDBOX_WAIT_SECONDS
+        with self._changed:
+            while True:
+                while self._idle:
+                    sandbox = self._idle.pop()
+                    if sandbox.usable:
+                        self._lent.add(sandbox)
+                        return sandbox
+                    sandbox.close()
+                if len(self._lent) < self._most:
+                    sandbox = self._make()
+                    self._lent.add(sandbox)
+                    return sandbox
+                left_s = deadline_s - self._clock.monotonic_s()
+                if left_s <= 0:
+                    raise FunctionThrottled
+                self._changed.wait(left_s)
+
+    def release(self, sandbox: Sandbox) -> None:
+        """Take a sandbox back; it is kept when it is usable and the pool is not draining."""
+        with self._changed:
+            self._lent.discard(sandbox)
+            keep = sandbox.usable and not self._draining
+            if keep:
+                self._idle.append(sandbox)
+            self._changed.notify()
+        if not keep:
+            sandbox.close()
+
+    def expire(self, idle_s: float) -> None:
+        """Close sandboxes that nobody has used for `idle_s`, and those that died."""
+        now_s = self._clock.monotonic_s()
+        with self._changed:
+            old = [s for s in self._idle if now_s - s.idle_since_s >= idle_s or not s.usable]
+            self._idle = [s for s in self._idle if s not in old]
+        for sandbox in old:
+            sandbox.close()
+
+    def drain(self) -> None:
+        """Close idle sandboxes now, and lent ones when they come back."""
+        with self._changed:
+            self._draining = True
+            idle, self._idle = self._idle, []
+        for sandbox in idle:
+            sandbox.close()
+
+    def kill(self) -> None:
+        """Drain, and kill what is running: its invocations fail."""
+        self.drain()
+        with self._changed:
+            lent = list(self._lent)
+        for sandbox in lent:
+            sandbox.kill()

@@ -1,0 +1,309 @@
+"""One function process: started, initialised, invoked again and again, killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import LogLine
+from headrace.services.lambda_.limits import INIT_SECONDS, RESPONSE_PAYLOAD_BYTES
+from headrace.services.lambda_.runtime.channel import (
+    Answered,
+    Exited,
+    Failed,
+    Invocation,
+    Message,
+    NextAsked,
+    RuntimeChannel,
+)
+from headrace.services.lambda_.runtime.environment import (
+    RuntimeMissing,
+    SandboxSpec,
+    build_environment,
+    command,
+)
+from headrace.services.lambda_.runtime.guard import Guard
+from headrace.services.lambda_.runtime.output import OutputLog
+
+log = logging.getLogger(__name__)
+
+# How often a running process's memory is looked at.
+_TICK_S = 0.1
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an invocation ended. `function_error` is None, or `Unhandled`."""
+
+    payload: bytes
+    function_error: str | None
+    duration_ms: float
+    lines: list[LogLine] = field(default_factory=list[LogLine])
+    tail: bytes = b""
+
+
+class _Broken(Exception):
+    """The process cannot be used any more; carries what the caller is told."""
+
+    def __init__(self, payload: bytes, *log_lines: str) -> None:
+        super().__init__(payload)
+        self.payload = payload
+        self.log_lines = log_lines
+
+
+class Sandbox:
+    """A function process and the channel to it.
+
+    Used by one thread at a time; only `kill` may be called from another.
+    """
+
+    def __init__(
+        self, spec: SandboxSpec, *, root: Path, clock: Clock, ids: Ids, guard: Guard
+    ) -> None:
+        self.spec = spec
+        self._clock = clock
+        self._guard = guard
+        now = datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
+        self.log_stream = f"{now:%Y/%m/%d}/[{spec.version}]{ids.hex(32)}"
+        self._temp_dir = root / ids.hex(12)
+        self._output = OutputLog(clock)
+        self._channel = RuntimeChannel(self._output.feed)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._killed = False
+        self._most_memory_bytes = 0
+        self.idle_since_s = clock.monotonic_s()
+
+    @property
+    def usable(self) -> bool:
+        """Whether another invocation may be sent."""
+        return not self._killed and (self._process is None or self._process.poll() is None)
+
+    # --- invoking -----------------------------------------------------------------------------
+
+    def invoke(self, make: Callable[[int], Invocation], request_id: str) -> Outcome:
+        """Run one invocation to its end, starting the process when it is not running yet.
+
+        Args:
+            make: gives the invocation for its deadline (a wall time in milliseconds).
+            request_id: of the invocation, for the log.
+        """
+        init_ms: float | None = None
+        started_s = self._clock.monotonic_s()
+        function_error: str | None = "Unhandled"
+        log_lines: tuple[str, ...] = ()
+        try:
+            if self._process is None:
+                self._start()
+                self._await_ready(request_id)
+                init_ms = (self._clock.monotonic_s() - started_s) * 1000
+            self._output.platform(f"START RequestId: {request_id} Version: {self.spec.version}")
+            if not self._channel.ready:
+                self._await_ready(request_id)
+            started_s = self._clock.monotonic_s()
+            payload, function_error = self._run(make, request_id)
+        except _Broken as broken:
+            payload, log_lines = broken.payload, broken.log_lines
+            self.kill()
+        duration_ms = (self._clock.monotonic_s() - started_s) * 1000
+        self._channel.drain_output()
+        for line in log_lines:
+            self._output.platform(line)
+        self._report(request_id, duration_ms, init_ms)
+        if self._killed:
+            self._close()
+        lines, tail = self._output.take()
+        self.idle_since_s = self._clock.monotonic_s()
+        return Outcome(payload, function_error, duration_ms, lines, tail)
+
+    def _run(self, make: Callable[[int], Invocation], request_id: str) -> tuple[bytes, str | None]:
+        timeout_s = self.spec.timeout_s
+        invocation = make(self._clock.now_ms() + int(timeout_s * 1000))
+        if not self._channel.send(invocation):
+            raise self._exit_error(request_id)
+        for message in self._messages(timeout_s, request_id):
+            match message:
+                case Answered(answered_id, body, too_large_bytes) if answered_id == request_id:
+                    if too_large_bytes:
+                        return _too_large(too_large_bytes), "Unhandled"
+                    return body, None
+                case Failed(failed_id, _, body) if failed_id == request_id:
+                    return body, "Unhandled"
+                case _:
+                    # NextAsked of a process that failed in reporting, or an answer to nothing.
+                    log.debug("%s: ignored %s", self.spec.name, type(message).__name__)
+        raise self._timeout_error(request_id, timeout_s)
+
+    def _await_ready(self, request_id: str) -> None:
+        limit_s = max(INIT_SECONDS, self.spec.timeout_s)
+        for message in self._messages(limit_s, request_id):
+            match message:
+                case NextAsked():
+                    return
+                case Failed(None, _, body):
+                    raise _Broken(body)
+                case _:
+                    log.debug("%s: ignored %s", self.spec.name, type(message).__name__)
+        raise self._timeout_error(request_id, limit_s)
+
+    def _messages(self, limit_s: float, request_id: str) -> Iterator[Message]:
+        """Yield what the process says, for at most `limit_s`."""
+        deadline_s = self._clock.monotonic_s() + limit_s
+        while (left_s := deadline_s - self._clock.monotonic_s()) > 0:
+            yield from self._poll(left_s, request_id)
+
+    def _poll(self, timeout_s: float, request_id: str) -> list[Message]:
+        """Serve the process for a moment. Raises _Broken when it died or used too much memory."""
+        messages = self._channel.poll(min(timeout_s, _TICK_S))
+        if messages:
+            if len(messages) == 1 and isinstance(messages[0], Exited):
+                raise self._exit_error(request_id)
+            return messages
+        if self._killed or (self._process is not None and self._process.poll() is not None):
+            raise self._exit_error(request_id)
+        if self._memory_bytes() > self.spec.memory_mib * _MIB:
+            raise self._memory_error(request_id)
+        return messages
+
+    # --- the process --------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        spec = self.spec
+        try:
+            arguments = command(spec)
+        except RuntimeMissing as missing:
+            error = {"errorType": "Runtime.InvalidEntrypoint", "errorMessage": str(missing)}
+            raise _Broken(json.dumps(error).encode(), str(missing)) from missing
+        self._temp_dir.mkdir(parents=True)
+        environment = build_environment(
+            spec,
+            runtime_api=self._channel.address,
+            log_stream=self.log_stream,
+            temp_dir=self._temp_dir,
+        )
+        self._output.platform(f"INIT_START Runtime Version: {spec.runtime}.headrace")
+        read_end, write_end = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                arguments,
+                cwd=spec.code_dir,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=write_end,
+                stderr=write_end,
+                # A group of its own, so that a kill takes the function's children along.
+                start_new_session=True,
+            )
+        except OSError as error:
+            os.close(read_end)
+            message = f"RequestId: unknown Error: fork/exec: {error.strerror}"
+            body = {"errorType": "Runtime.InvalidEntrypoint", "errorMessage": message}
+            raise _Broken(json.dumps(body).encode(), message) from error
+        finally:
+            os.close(write_end)
+        self._guard.add(self._process.pid)
+        self._channel.attach(pid=self._process.pid, output=read_end)
+
+    def kill(self) -> None:
+        """Kill the process and its children. Thread-safe; the thread that is invoking learns of it."""
+        self._killed = True
+        process = self._process
+        if process is not None and process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Kill the process and give everything back. Not while an invocation runs."""
+        self.kill()
+        self._close()
+
+    def _close(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.wait()
+            # Children may outlive a process that ended by itself.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            self._guard.remove(process.pid)
+        with contextlib.suppress(RuntimeError, ValueError):
+            self._channel.close()
+        shutil.rmtree(self._temp_dir, ignore_errors=True)
+
+    def _memory_bytes(self) -> int:
+        """Return the process's own memory, files mapped into it not counted; 0 where unknown."""
+        if self._process is None:
+            return 0
+        try:
+            fields = Path(f"/proc/{self._process.pid}/statm").read_text().split()
+        except OSError:
+            return 0
+        used = (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
+        self._most_memory_bytes = max(self._most_memory_bytes, used)
+        return used
+
+    # --- what the log and the caller are told -------------------------------------------------
+
+    def _report(self, request_id: str, duration_ms: float, init_ms: float | None) -> None:
+        self._memory_bytes()
+        used_mib = math.ceil(self._most_memory_bytes / _MIB)
+        init = "" if init_ms is None else f"Init Duration: {init_ms:.2f} ms\t"
+        billed_ms = math.ceil(duration_ms)
+        self._output.platform(f"END RequestId: {request_id}")
+        self._output.platform(
+            f"REPORT RequestId: {request_id}\tDuration: {duration_ms:.2f} ms\t"
+            f"Billed Duration: {billed_ms} ms\tMemory Size: {self.spec.memory_mib} MB\t"
+            f"Max Memory Used: {min(used_mib, self.spec.memory_mib)} MB\t{init}"
+        )
+
+    def _timeout_error(self, request_id: str, limit_s: float) -> _Broken:
+        now_ms = self._clock.now_ms()
+        now = datetime.fromtimestamp(now_ms / 1000, UTC)
+        text = f"Task timed out after {limit_s:.2f} seconds"
+        error = {
+            "errorType": "Sandbox.Timedout",
+            "errorMessage": f"RequestId: {request_id} Error: {text}",
+        }
+        stamp = f"{now:%Y-%m-%dT%H:%M:%S}.{now_ms % 1000:03d}Z"
+        return _Broken(json.dumps(error).encode(), f"{stamp} {request_id} {text}")
+
+    def _exit_error(self, request_id: str) -> _Broken:
+        status = self._process.wait() if self._process is not None else 0
+        if status < 0:
+            why = f"Runtime exited with error: signal: {signal.Signals(-status).name.lower()[3:]}"
+            why = why.replace("kill", "killed") if status == -signal.SIGKILL else why
+        elif status > 0:
+            why = f"Runtime exited with error: exit status {status}"
+        else:
+            why = "Runtime exited without providing a reason"
+        return _exit(request_id, why)
+
+    def _memory_error(self, request_id: str) -> _Broken:
+        return _exit(request_id, "Runtime exited with error: signal: killed", "Runtime.OutOfMemory")
+
+
+def _exit(request_id: str, why: str, kind: str = "Runtime.ExitError") -> _Broken:
+    message = f"RequestId: {request_id} Error: {why}"
+    error = {"errorType": kind, "errorMessage": message}
+    return _Broken(json.dumps(error).encode(), message, kind)
+
+
+def _too_large(size_bytes: int) -> bytes:
+    message = (
+        f"Response payload size ({size_bytes} bytes) exceeded maximum allowed payload size "
+        f"({RESPONSE_PAYLOAD_BYTES} bytes)."
+    )
+    error = {"errorType": "Function.ResponseSizeTooLarge", "errorMessage": message}
+    return json.dumps(error).encode()

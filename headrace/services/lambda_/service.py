@@ -1,0 +1,152 @@
+"""The Lambda service: builds its parts, starts and stops them."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.aws.service import ServiceApi
+from headrace.core.clock import Clock
+from headrace.core.config import Config
+from headrace.core.ids import Ids
+from headrace.core.ports import (
+    FunctionInvoker,
+    InvokeResult,
+    LogSink,
+    MetricSink,
+    ObjectStore,
+    QueueSender,
+    StreamReader,
+    TopicPublisher,
+)
+from headrace.core.workers import Supervisor
+from headrace.services.lambda_.actions import ACTIONS
+from headrace.services.lambda_.async_queue import AsyncQueue
+from headrace.services.lambda_.code import CodeStore
+from headrace.services.lambda_.destinations import Destinations
+from headrace.services.lambda_.dispatcher import Dispatcher
+from headrace.services.lambda_.errors import translate
+from headrace.services.lambda_.event_source.mapping import MappingStore
+from headrace.services.lambda_.event_source.mappings import Mappings
+from headrace.services.lambda_.event_source.poller import PollerPorts
+from headrace.services.lambda_.functions import FunctionStore
+from headrace.services.lambda_.invocation import answer_raw
+from headrace.services.lambda_.layers import LayerStore
+from headrace.services.lambda_.names import parse_function
+from headrace.store.database import Database
+
+
+class Lambda:
+    """Functions and event-source mappings of one cloud. Thread-safe once started.
+
+    Functions, versions, layers, queued asynchronous events, mappings and their checkpoints last; processes,
+    retry counts and LastProcessingResult do not.
+    """
+
+    def __init__(
+        self,
+        *,
+        data_dir: Path,
+        clock: Clock,
+        ids: Ids,
+        database: Database,
+        supervisor: Supervisor,
+        config: Config,
+        objects: ObjectStore,
+        streams: StreamReader,
+        queues: QueueSender,
+        topics: TopicPublisher,
+        logs: LogSink,
+        metrics: MetricSink,
+        endpoint_url: Callable[[], str] | None = None,
+    ) -> None:
+        self.ids = ids
+        self.endpoint_url = endpoint_url or (lambda: config.endpoint_url)
+        self._supervisor = supervisor
+        self._temp_dir = data_dir / "lambda" / "tmp"
+        self._config = config
+        self.functions = FunctionStore(database)
+        self.layers = LayerStore(database)
+        self.code = CodeStore(data_dir, objects, ids)
+        self.dispatcher = Dispatcher(
+            data_dir=data_dir,
+            clock=clock,
+            ids=ids,
+            functions=self.functions,
+            code=self.code,
+            logs=logs,
+            metrics=metrics,
+            endpoint_url=self.endpoint_url,
+        )
+        destinations = Destinations(queues, topics)
+        self.events = AsyncQueue(
+            clock=clock,
+            ids=ids,
+            database=database,
+            functions=self.functions,
+            dispatcher=self.dispatcher,
+            destinations=destinations,
+        )
+        self.invoker: FunctionInvoker = Invoker(self.dispatcher, config)
+        self.mappings = Mappings(
+            ports=PollerPorts(
+                clock=clock,
+                streams=streams,
+                invoker=self.invoker,
+                destinations=destinations,
+                metrics=metrics,
+                store=MappingStore(database),
+                role_of=self._role_of,
+            ),
+            supervisor=supervisor,
+        )
+
+    def _role_of(self, function_arn: str) -> str:
+        config = self._config
+        ref = parse_function(function_arn, account=config.account_id, region=config.region)
+        function = self.functions.find(ref)
+        return "" if function is None else str(function.latest.config.get("Role", ""))
+
+    def start(self) -> None:
+        """Recover state from disk and start the workers."""
+        self.functions.load()
+        self.code.prune(self.functions.digests() | self.layers.digests())
+        # Left by processes of a cloud that was killed.
+        shutil.rmtree(self._temp_dir, ignore_errors=True)
+        self._supervisor.start(self.dispatcher)
+        self.events.start(self._supervisor)
+        self.mappings.start()
+
+    def stop(self) -> None:
+        """Stop polling, then kill every function process."""
+        self.mappings.stop()
+        self.events.stop()
+        self.dispatcher.stop()
+
+
+class Invoker:
+    """Implements `headrace.core.ports.FunctionInvoker`. Thread-safe."""
+
+    def __init__(self, dispatcher: Dispatcher, config: Config) -> None:
+        self._dispatcher = dispatcher
+        self._config = config
+
+    def invoke(self, function_arn: str, payload: bytes) -> InvokeResult:
+        """See `FunctionInvoker.invoke`."""
+        ref = parse_function(
+            function_arn, account=self._config.account_id, region=self._config.region
+        )
+        return self._dispatcher.invoke(ref, payload)
+
+
+def lambda_api(lambda_: Lambda) -> ServiceApi:
+    """Return what the gateway serves."""
+    return ServiceApi(
+        name="lambda",
+        backend=lambda_,
+        actions=ACTIONS,
+        translate=translate,
+        raw=functools.partial(answer_raw, lambda_),
+    )
