@@ -1,0 +1,31 @@
+"""One synthesis for all tests: it takes seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from aws_cdk.assertions import Template
+
+from cdk.app import build, new_app
+
+
+@pytest.fixture(scope="session")
+def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cloud assembly of the whole app."""
+    outdir = tmp_path_factory.mktemp("cdk.out")
+    app = new_app(str(outdir))
+    build(app)
+    app.synth()
+    return outdir
+
+
+@pytest.fixture(scope="session")
+def templates(assembly: Path) -> dict[str, Template]:
+    """The template of each stage: ingest, processing, delivery, analytics."""
+    return {
+        path.name.removesuffix(".template.json").removeprefix("headrace-"): Template.from_string(
+            path.read_text()
+        )
+        for path in assembly.glob("*.template.json")
+    }
