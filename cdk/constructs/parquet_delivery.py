@@ -1,5 +1,8 @@
 """A Firehose delivery stream from a Kinesis stream to Parquet in S3, with its Glue table."""
 
+# jsii names the parameters of its interfaces unlike those of its classes, so that no class fits its interface.
+# pyright: reportArgumentType=false
+
 from __future__ import annotations
 
 from aws_cdk import Aws, RemovalPolicy, Stack

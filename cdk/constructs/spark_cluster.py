@@ -1,5 +1,8 @@
 """A small EMR cluster that waits for Spark steps."""
 
+# jsii names the parameters of its interfaces unlike those of its classes, so that no class fits its interface.
+# pyright: reportArgumentType=false
+
 from __future__ import annotations
 
 from aws_cdk import Aws, CfnTag

@@ -1,5 +1,8 @@
 """A Lambda function that processes a Kinesis stream, with a queue for what it cannot process."""
 
+# jsii names the parameters of its interfaces unlike those of its classes, so that no class fits its interface.
+# pyright: reportArgumentType=false
+
 from __future__ import annotations
 
 from pathlib import Path

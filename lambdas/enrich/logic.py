@@ -113,7 +113,9 @@ def enrich(event: dict[str, Any], reference: Reference) -> dict[str, Any]:
     None when the flight did not arrive where it should.
     """
     departure_delay, arrival_delay = event.get("dep_delay"), event.get("arr_delay")
-    flown = departure_delay is not None and arrival_delay is not None
+    gained_minutes = None
+    if departure_delay is not None and arrival_delay is not None:
+        gained_minutes = departure_delay - arrival_delay
     plane = reference.planes.get(event.get("tailnum") or "")
     return {
         **event,
@@ -123,6 +125,6 @@ def enrich(event: dict[str, Any], reference: Reference) -> dict[str, Any]:
         "plane_model": plane.model if plane else None,
         "plane_seats": plane.seats if plane else None,
         "plane_engine": plane.engine if plane else None,
-        "gained_minutes": departure_delay - arrival_delay if flown else None,
+        "gained_minutes": gained_minutes,
         "cancelled": event.get("dep_time") is None,
     }

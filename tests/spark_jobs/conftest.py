@@ -1,0 +1,30 @@
+"""One Spark session for all tests of jobs: a JVM takes seconds to start."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+# Of pyspark, about pandas 3, which the jobs do not use.
+warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+
+from pyspark.sql import SparkSession  # noqa: E402 - the warning comes with the import
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.default.parallelism", "2")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.session.timeZone", "America/New_York")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

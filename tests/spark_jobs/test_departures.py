@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from scripts.flights import event_frame, iter_events
+from scripts.reference import WINDOW_COLUMNS, differing_windows, windows
+from spark_jobs import departures
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
+
+SCHEMA = "data BINARY"
+
+
+def record(event: dict[str, Any]) -> bytes:
+    return json.dumps(event | {"cancelled": event["dep_time"] is None, "airline": "x"}).encode()
+
+
+@pytest.fixture(scope="module")
+def flights() -> list[bytes]:
+    """A month's first flights, enriched as far as the job looks."""
+    return [record(event) for event, _ in zip(iter_events(1), range(900), strict=False)]
+
+
+@pytest.fixture(scope="module")
+def expected() -> Callable[[int], pd.DataFrame]:
+    frame = event_frame(1)
+    return lambda flights: windows(frame.head(flights))
+
+
+def table(path: Path) -> pd.DataFrame:
+    return pq.read_table(path).to_pandas()
+
+
+class Source:
+    """A stream that grows: each `put` is a micro-batch of its own. And the job on it."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.input, self.output = folder / "input", folder / "output"
+        self.input.mkdir()
+        self._spark, self._numbers = spark, count()
+        self.arguments: argparse.Namespace = departures.parse_arguments(
+            [
+                *("--stream", "s", "--region", "r", "--output", self.output.as_uri()),
+                *("--checkpoint", (folder / "checkpoint").as_uri()),
+            ]
+        )
+
+    def put(self, records: list[bytes]) -> None:
+        rows = pa.table({"data": pa.array(records, pa.binary())})
+        pq.write_table(rows, self.input / f"{next(self._numbers):04}.parquet")
+
+    def run(self) -> dict[str, int]:
+        reader = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        return departures.run(self._spark, reader.parquet(str(self.input)), self.arguments)
+
+    @property
+    def windows(self) -> pd.DataFrame:
+        return table(self.output / "windows")
+
+
+@pytest.fixture
+def source(spark: SparkSession, tmp_path: Path) -> Source:
+    return Source(spark, tmp_path)
+
+
+def batch(spark: SparkSession, records: list[bytes]) -> DataFrame:
+    return spark.createDataFrame([(bytearray(data),) for data in records], SCHEMA)
+
+
+def test_transform_gives_the_windows_of_a_plain_computation(
+    spark: SparkSession,
+    flights: list[bytes],
+    expected: Callable[[int], pd.DataFrame],
+    tmp_path: Path,
+) -> None:
+    departures.transform(batch(spark, flights), "2 days").write.parquet(str(tmp_path / "w"))
+
+    assert differing_windows(expected(len(flights)), table(tmp_path / "w")).empty
+
+
+def test_transform_counts_a_flight_once(
+    spark: SparkSession,
+    flights: list[bytes],
+    expected: Callable[[int], pd.DataFrame],
+    tmp_path: Path,
+) -> None:
+    departures.transform(batch(spark, flights * 2), "2 days").write.parquet(str(tmp_path / "w"))
+
+    assert differing_windows(expected(len(flights)), table(tmp_path / "w")).empty
+
+
+def test_a_window_is_an_hour_of_utc_with_its_end(spark: SparkSession, flights: list[bytes]) -> None:
+    row = departures.transform(batch(spark, flights[:1]), "2 days").selectExpr(
+        "unix_seconds(window_start) AS start", "unix_seconds(window_end) AS end"
+    )
+
+    assert [tuple(r) for r in row.collect()] == [(1357034400, 1357038000)]
+
+
+def test_what_is_no_event_is_left_out(spark: SparkSession, flights: list[bytes]) -> None:
+    junk = [
+        b"",
+        b"\xff",
+        b"[]",
+        b"{}",
+        b'{"event_id": "a", "event_time": "never", "origin": "JFK"}',
+    ]
+
+    rows = departures.transform(batch(spark, [*junk, flights[0]]), "2 days").collect()
+
+    assert [row["departures"] for row in rows] == [1]
+
+
+def test_a_drained_run_accounts_for_every_flight(
+    source: Source, flights: list[bytes], expected: Callable[[int], pd.DataFrame]
+) -> None:
+    source.put([*flights, b"junk"])
+
+    assert source.run() == {"read": 901, "unreadable": 1, "dropped as late": 0}
+    assert differing_windows(expected(900), source.windows).empty
+    assert source.windows.columns.tolist() == [
+        *WINDOW_COLUMNS[:1],
+        "window_end",
+        *WINDOW_COLUMNS[1:],
+    ]
+
+
+def test_runs_correct_the_windows_of_those_before(
+    source: Source, flights: list[bytes], expected: Callable[[int], pd.DataFrame]
+) -> None:
+    # Cut inside an hour, out of order across the cut, and 50 flights in both.
+    source.put(flights[300:] + flights[:100])
+    assert source.run()["read"] == 700
+    source.put(flights[50:300])
+
+    assert source.run() == {"read": 250, "unreadable": 0, "dropped as late": 0}
+    assert differing_windows(expected(900), source.windows).empty
+
+
+def test_micro_batches_of_one_run_correct_each_other(
+    source: Source, flights: list[bytes], expected: Callable[[int], pd.DataFrame]
+) -> None:
+    source.put(flights[:333])
+    source.put(flights[300:])
+
+    source.run()
+
+    assert differing_windows(expected(900), source.windows).empty
+
+
+def test_a_run_with_nothing_new_changes_nothing(
+    source: Source, flights: list[bytes], expected: Callable[[int], pd.DataFrame]
+) -> None:
+    source.put(flights)
+    source.run()
+
+    assert source.run()["read"] == 0
+    assert differing_windows(expected(900), source.windows).empty
+
+
+def test_a_run_before_the_first_flight_publishes_nothing(source: Source) -> None:
+    source.put([])
+
+    assert source.run()["read"] == 0
+
+
+def test_a_flight_later_than_the_watermark_is_dropped_and_said_so(
+    source: Source, flights: list[bytes]
+) -> None:
+    last = json.loads(flights[-1])
+    source.put([record(last | {"event_time": "2013-01-31T00:00:00Z", "event_id": "new"})])
+    source.run()
+    source.put(flights[:5])
+
+    assert source.run() == {"read": 5, "unreadable": 0, "dropped as late": 5}
+    assert source.windows["departures"].sum() == 1
+
+
+def test_windows_that_a_dead_run_left_unpublished_are_published_by_the_next(
+    source: Source, flights: list[bytes], expected: Callable[[int], pd.DataFrame]
+) -> None:
+    source.put(flights)
+    source.run()
+    for path in (source.output / "windows").iterdir():
+        path.unlink()
+
+    source.run()
+
+    assert differing_windows(expected(900), source.windows).empty
+
+
+def test_a_micro_batch_done_again_replaces_what_it_wrote(
+    spark: SparkSession,
+    source: Source,
+    flights: list[bytes],
+    expected: Callable[[int], pd.DataFrame],
+) -> None:
+    write = departures.write_updates(source.arguments.output)
+    half, whole = (
+        departures.transform(batch(spark, records), "2 days")
+        for records in (flights[:450], flights)
+    )
+
+    write(half, 7)
+    write(whole, 7)
+    departures.publish(spark, source.arguments.output)
+
+    assert differing_windows(expected(900), source.windows).empty
+
+
+REQUIRED = ["--stream", "s", "--region", "r", "--output", "s3://b/o", "--checkpoint", "s3://b/c/"]
+
+
+def test_uris_get_their_slash_and_the_source_its_default() -> None:
+    arguments = departures.parse_arguments(REQUIRED)
+
+    assert (arguments.output, arguments.checkpoint) == ("s3://b/o/", "s3://b/c/")
+    assert (arguments.source_format, arguments.endpoint_url) == ("kinesis", None)
+
+
+def test_a_format_that_is_not_known_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        departures.parse_arguments([*REQUIRED, "--source-format", "x"])
+    assert "invalid choice: 'x'" in capsys.readouterr().err
