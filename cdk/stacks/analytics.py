@@ -57,7 +57,17 @@ class AnalyticsStack(Stack):
         job.grant_read(spark.role)
         CfnOutput(self, "ClusterId", value=spark.cluster.ref)
         CfnOutput(self, "JobUri", value=job.s3_object_url, description="the step's script")
-        CfnOutput(self, "ResultsUri", value=f"s3://{bucket.bucket_name}/{RESULTS_PREFIX}")
+        CfnOutput(
+            self,
+            "ResultsUri",
+            value=f"s3://{bucket.bucket_name}/{RESULTS_PREFIX}",
+            description="the step's --output",
+        )
         CfnOutput(self, "CheckpointUri", value=f"s3://{bucket.bucket_name}/{CHECKPOINT_PREFIX}")
         CfnOutput(self, "ResultsBucketName", value=bucket.bucket_name)
-        CfnOutput(self, "ResultsPrefix", value=RESULTS_PREFIX)
+        CfnOutput(
+            self,
+            "ResultsPrefix",
+            value=f"{RESULTS_PREFIX}windows/",
+            description="where the step leaves its table",
+        )

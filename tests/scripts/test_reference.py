@@ -1,10 +1,20 @@
 from __future__ import annotations
 
+from itertools import islice
+
 import pandas as pd
 import pytest
 
-from scripts.flights import event_frame
-from scripts.reference import counts, differing_flights, differing_windows, enriched, windows
+from scripts.flights import event_frame, iter_events
+from scripts.reference import (
+    cancellations,
+    differences,
+    differing_flights,
+    differing_windows,
+    enriched,
+    hourly_departures,
+    sort_windows,
+)
 
 
 @pytest.fixture(scope="module")
@@ -14,24 +24,29 @@ def january() -> pd.DataFrame:
 
 @pytest.fixture
 def table(january: pd.DataFrame) -> pd.DataFrame:
-    return windows(january.head(500))
+    return hourly_departures(january.head(500))
 
 
 def lake(rows: pd.DataFrame) -> pd.DataFrame:
     return enriched(rows).reset_index()
 
 
-def test_january_counts() -> None:
-    found = counts(1)
+def test_january_has_521_cancellations_as_a_frame_and_as_events(january: pd.DataFrame) -> None:
+    assert cancellations(january) == 521
+    assert cancellations(list(iter_events(1))) == 521
 
-    assert (found.flights, found.cancellations) == (27_004, 521)
+
+def test_events_and_their_frame_give_the_same_tables(january: pd.DataFrame) -> None:
+    events = list(islice(iter_events(1), 500))
+
+    assert differences(hourly_departures(january.head(500)), hourly_departures(events)) == 0
+    assert differing_flights(enriched(events), lake(january.head(500))).empty
 
 
 def test_the_windows_account_for_every_flight(january: pd.DataFrame) -> None:
-    table = windows(january)
+    table = hourly_departures(january)
 
     assert table["departures"].sum() + table["cancellations"].sum() == 27_004
-    assert len(table) == counts(1).windows
     assert not table.duplicated(["window_start", "origin"]).any()
 
 
@@ -50,7 +65,7 @@ def test_a_window_by_hand() -> None:
         }
     )
 
-    table = windows(events)
+    table = hourly_departures(events)
 
     assert table["window_start"].dt.hour.tolist() == [10, 11]
     assert table["departures"].tolist() == [2, 0]
@@ -64,9 +79,15 @@ def test_equal_windows_do_not_differ_whatever_their_order(table: pd.DataFrame) -
     assert differing_windows(table, table.sample(frac=1, random_state=1)).empty
 
 
+def test_sorting_restores_the_order(table: pd.DataFrame) -> None:
+    shuffled = table.assign(window_end=0).sample(frac=1, random_state=1)
+
+    pd.testing.assert_frame_equal(sort_windows(shuffled), table)
+
+
 def test_windows_without_a_departure_are_equal_when_both_have_no_delay() -> None:
     events = event_frame(1)
-    cancelled = windows(events[events["dep_time"].isna()].head(5))
+    cancelled = hourly_departures(events[events["dep_time"].isna()].head(5))
 
     assert cancelled["mean_delay"].isna().all()
     assert differing_windows(cancelled, cancelled).empty

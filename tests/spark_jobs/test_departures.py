@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from scripts.flights import event_frame, iter_events
-from scripts.reference import WINDOW_COLUMNS, differing_windows, windows
+from scripts.reference import WINDOW_COLUMNS, differing_windows, hourly_departures
 from spark_jobs import departures
 
 pytestmark = [
@@ -38,7 +38,7 @@ def flights() -> list[bytes]:
 @pytest.fixture(scope="module")
 def expected() -> Callable[[int], pd.DataFrame]:
     frame = event_frame(1)
-    return lambda flights: windows(frame.head(flights))
+    return lambda flights: hourly_departures(frame.head(flights))
 
 
 def table(path: Path) -> pd.DataFrame:
