@@ -4,7 +4,8 @@
         --stream flights-enriched --region us-east-1
         --output s3://bucket/departures/ --checkpoint s3://bucket/checkpoints/departures/
 
-Each run takes up where the last one stopped. Two tables are under `--output`:
+On EMR, the connector that EMR carries is taken with `--source-format aws-kinesis` (and `--jars` its jar); the options
+are the same. Each run takes up where the last one stopped. Two tables are under `--output`:
 
 - `updates/batch=N/`: the windows that micro-batch N changed, each as it stood then. Writing replaces the
   folder, so a batch that is done again after a crash leaves what it would have left the first time.
