@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headrace.store import frame
 from headrace.store.frame import CorruptFrame
-from headrace.store.segment import SUFFIX
+from headrace.store.segment import INDEX_SUFFIX, SUFFIX
 from headrace.store.shard_log import identity_of
 
 STREAMS_FOLDER = "streams"
@@ -33,7 +33,8 @@ def check(data_dir: Path) -> Iterator[Problem]:
     """Yield what is wrong with the shard logs under `data_dir`.
 
     Finds flipped bits, truncated, missing and swapped segments. A torn write at the very end of a log is
-    found too, although opening the log mends it.
+    found too, although opening the log mends it. Not found: whole shards that are gone, and a last segment
+    truncated exactly between two writes.
     """
     for stream in sorted((data_dir / STREAMS_FOLDER).glob("*")):
         for shard in sorted(path for path in stream.glob("*") if path.is_dir()):
@@ -42,6 +43,9 @@ def check(data_dir: Path) -> Iterator[Problem]:
 
 def _check_shard(folder: Path, identity: bytes) -> Iterator[Problem]:
     paths = sorted(folder.glob(f"*{SUFFIX}"))
+    if not paths:
+        yield Problem(folder, 0, "the shard has no segment")
+    yield from _check_indexes(folder, paths)
     expected: int | None = None
     for path in paths:
         first = int(path.stem)
@@ -51,6 +55,16 @@ def _check_shard(folder: Path, identity: bytes) -> Iterator[Problem]:
             )
         end = yield from _check_segment(path, first, identity)
         expected = end
+
+
+def _check_indexes(folder: Path, paths: list[Path]) -> Iterator[Problem]:
+    """An index is kept of sealed segments only, so each has its segment, and another after that."""
+    for index in sorted(folder.glob(f"*{INDEX_SUFFIX}")):
+        segment = index.with_suffix(SUFFIX)
+        if segment not in paths:
+            yield Problem(segment, 0, "the segment is missing")
+        elif segment == paths[-1]:
+            yield Problem(segment, 0, "the segment after this one is missing")
 
 
 def _check_segment(path: Path, first: int, identity: bytes) -> Generator[Problem, None, int]:

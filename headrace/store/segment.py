@@ -24,12 +24,35 @@ log = logging.getLogger(__name__)
 INDEX_STEP_BYTES = 16 * 1024
 SCAN_CHUNK_BYTES = 4 * 1024 * 1024
 SUFFIX = ".log"
-_INDEX_SUFFIX = ".index"
+INDEX_SUFFIX = ".index"
+CUT_SUFFIX = ".cut"
 _SUMMARY = struct.Struct("<QQQQI")
+
+
+class SegmentDeleted(Exception):
+    """Retention deleted the segment while it was to be read."""
+
+
+class _File:
+    """A descriptor that closes when the last reader lets go of it, so that none reads a reused number."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self.fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+
+    def __del__(self) -> None:
+        # Absent when opening failed.
+        fd = getattr(self, "fd", None)
+        if fd is not None:
+            os.close(fd)
 
 
 class Segment:
     """One segment. One writer at a time (the log's lock); readers need no lock.
+
+    Only the segment that takes records keeps its file open: a year of sealed ones would use up the
+    process's descriptors.
 
     Attributes:
         first_index: of the first record it may hold; the file's name.
@@ -50,7 +73,7 @@ class Segment:
         self._offsets = array.array("Q")
         self._arrivals = array.array("Q")
         self._next_mark = 0
-        self._fd = -1
+        self._file: _File | None = None
 
     # --- opening ------------------------------------------------------------------------------
 
@@ -61,22 +84,29 @@ class Segment:
 
     @classmethod
     def create(cls, folder: Path, first_index: int, identity: bytes) -> Segment:
-        """Make an empty segment."""
+        """Make an empty segment. Raises OSError, with no file left."""
         path = folder / cls.file_name(first_index)
         segment = cls(path, first_index, identity)
-        segment._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
-        header = frame.encode_segment_header(first_index, identity)
-        os.pwrite(segment._fd, header, 0)
-        segment.size_bytes = len(header)
+        try:
+            segment._file = _File(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            segment._write_header()
+        except OSError:
+            # Left behind, it would be taken for the log's end at the next start.
+            path.unlink(missing_ok=True)
+            raise
         return segment
 
     @classmethod
     def open_sealed(cls, path: Path, identity: bytes) -> Segment:
-        """Open a segment that takes no more records; scans it only when its index file is no good."""
+        """Open a segment that takes no more records; scans it only when its index file is no good.
+
+        Raises CorruptFrame when it is another shard's, or its header is damaged.
+        """
         segment = cls(path, int(path.stem), identity)
-        segment._fd = os.open(path, os.O_RDONLY)
-        if not segment._load_index():
-            dropped = segment._scan()
+        file = _File(path, os.O_RDONLY)
+        segment._check_header(file)
+        if not segment._load_index(file):
+            dropped = segment._scan(file)
             if dropped:
                 log.error("%s: %d bytes at its end are damaged and not served", path, dropped)
             segment.save_index()
@@ -84,88 +114,95 @@ class Segment:
 
     @classmethod
     def open_tail(cls, path: Path, identity: bytes) -> tuple[Segment, int]:
-        """Open the segment that takes new records; returns it and the bytes of a torn end cut off."""
+        """Open the segment that takes new records; returns it and the bytes of a torn end cut off.
+
+        What is cut is kept beside the segment (`.cut`): it may be more than a torn write when the disk
+        is at fault. Raises CorruptFrame when it is another shard's, or its header is damaged.
+        """
         segment = cls(path, int(path.stem), identity)
-        segment._fd = os.open(path, os.O_RDWR)
-        file_bytes = os.fstat(segment._fd).st_size
-        if file_bytes < frame.SEGMENT_HEADER_BYTES:
+        segment._file = file = _File(path, os.O_RDWR)
+        if os.fstat(file.fd).st_size < frame.SEGMENT_HEADER_BYTES:
             # Killed while making it: nothing in it was acknowledged.
-            os.ftruncate(segment._fd, 0)
-            os.pwrite(segment._fd, frame.encode_segment_header(segment.first_index, identity), 0)
-            segment.size_bytes = frame.SEGMENT_HEADER_BYTES
+            os.ftruncate(file.fd, 0)
+            segment._write_header()
             return segment, 0
-        dropped = segment._scan()
+        segment._check_header(file)
+        dropped = segment._scan(file)
         if dropped:
-            os.ftruncate(segment._fd, segment.size_bytes)
+            torn = os.pread(file.fd, dropped, segment.size_bytes)
+            path.with_suffix(CUT_SUFFIX).write_bytes(torn)
+            os.ftruncate(file.fd, segment.size_bytes)
         return segment, dropped
 
-    def _scan(self) -> int:
+    def _write_header(self) -> None:
+        assert self._file is not None
+        header = frame.encode_segment_header(self.first_index, self.identity)
+        _write_all(self._file.fd, header, 0)
+        self.size_bytes = len(header)
+
+    def _check_header(self, file: _File) -> None:
+        header = os.pread(file.fd, frame.SEGMENT_HEADER_BYTES, 0)
+        first_index, identity = frame.decode_segment_header(header)
+        if identity != self.identity:
+            raise CorruptFrame("the segment belongs to another shard")
+        if first_index != self.first_index:
+            raise CorruptFrame(
+                f"the segment is named {self.first_index} but starts at {first_index}"
+            )
+
+    def _scan(self, file: _File) -> int:
         """Read all frames, fill the index, and return the bytes after the last good one."""
-        file_bytes = os.fstat(self._fd).st_size
+        file_bytes = os.fstat(file.fd).st_size
         self.size_bytes = frame.SEGMENT_HEADER_BYTES
-        for offset, header in self._checked_frames(file_bytes):
+        for offset, header in self._checked_frames(file, file_bytes):
             self._note(offset, header)
             self.size_bytes = offset + header.frame_bytes
         return file_bytes - self.size_bytes
 
-    def _checked_frames(self, file_bytes: int) -> Iterator[tuple[int, FrameHeader]]:
+    def _checked_frames(self, file: _File, file_bytes: int) -> Iterator[tuple[int, FrameHeader]]:
+        """Yield (offset, header) of frames up to the first that is cut off, damaged or out of order."""
         offset, expected = frame.SEGMENT_HEADER_BYTES, self.first_index
+        start, chunk = offset, memoryview(b"")
         while offset < file_bytes:
-            start = offset
-            chunk = memoryview(os.pread(self._fd, SCAN_CHUNK_BYTES, start))
-            while True:
-                try:
-                    header = frame.decode_header(chunk, offset - start)
-                except CorruptFrame:
-                    break
+            try:
+                if len(chunk) - (offset - start) < frame.FRAME_HEADER_BYTES:
+                    start, chunk = offset, memoryview(os.pread(file.fd, SCAN_CHUNK_BYTES, offset))
+                header = frame.decode_header(chunk, offset - start)
+                if len(chunk) - (offset - start) < header.frame_bytes:
+                    wanted = max(SCAN_CHUNK_BYTES, header.frame_bytes)
+                    start, chunk = offset, memoryview(os.pread(file.fd, wanted, offset))
                 at = offset - start + frame.FRAME_HEADER_BYTES
-                payload = chunk[at : at + header.payload_bytes]
-                if len(payload) < header.payload_bytes and start + len(chunk) < file_bytes:
-                    break
-                try:
-                    frame.verify(header, payload)
-                except CorruptFrame:
-                    return
-                if header.first_index != expected:
-                    return
-                yield offset, header
-                expected = header.end_index
-                offset += header.frame_bytes
-            if offset == start:
-                if len(chunk) < frame.FRAME_HEADER_BYTES:
-                    return
-                try:
-                    header = frame.decode_header(chunk)
-                except CorruptFrame:
-                    return
-                # A frame larger than a chunk: read it whole.
-                payload = os.pread(self._fd, header.payload_bytes, start + frame.FRAME_HEADER_BYTES)
-                try:
-                    frame.verify(header, payload)
-                except CorruptFrame:
-                    return
-                if header.first_index != expected:
-                    return
-                yield offset, header
-                expected = header.end_index
-                offset += header.frame_bytes
+                frame.verify(header, chunk[at : at + header.payload_bytes])
+            except CorruptFrame:
+                return
+            if header.first_index != expected:
+                return
+            yield offset, header
+            expected = header.end_index
+            offset += header.frame_bytes
+
+    def seal(self) -> None:
+        """Take no more records: let go of the file, and keep the index beside it."""
+        self._file = None
+        try:
+            self.save_index()
+        except OSError as error:
+            log.warning("%s: its index is not kept: %s", self.path, error)
 
     def close(self) -> None:
-        """Close the file."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Close the file, once no reader uses it."""
+        self._file = None
 
     # --- writing ------------------------------------------------------------------------------
 
     def append(self, data: bytes, header: FrameHeader) -> None:
         """Write one frame. Raises OSError, with the file as it was."""
+        assert self._file is not None
+        fd = self._file.fd
         try:
-            written = os.pwrite(self._fd, data, self.size_bytes)
-            while written < len(data):
-                written += os.pwrite(self._fd, data[written:], self.size_bytes + written)
+            _write_all(fd, data, self.size_bytes)
         except OSError:
-            os.ftruncate(self._fd, self.size_bytes)
+            os.ftruncate(fd, self.size_bytes)
             raise
         self._note(self.size_bytes, header)
         # Last: from here on readers see the frame.
@@ -173,7 +210,16 @@ class Segment:
 
     def sync(self) -> None:
         """Put what was written on the disk."""
-        os.fdatasync(self._fd)
+        file = self._file or self._reopened()
+        if file is not None:
+            os.fsync(file.fd)
+
+    def _reopened(self) -> _File | None:
+        """Open a sealed segment for a moment; None when retention has deleted it."""
+        try:
+            return _File(self.path, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
 
     def _note(self, offset: int, header: FrameHeader) -> None:
         if offset >= self._next_mark:
@@ -206,8 +252,15 @@ class Segment:
         return self._offsets[low - 1] if low else frame.SEGMENT_HEADER_BYTES
 
     def read(self, offset: int, length_bytes: int) -> bytes:
-        """Return up to `length_bytes` of whole and partial frames from `offset` on."""
-        return os.pread(self._fd, min(length_bytes, self.size_bytes - offset), offset)
+        """Return up to `length_bytes` of whole and partial frames from `offset` on.
+
+        Raises SegmentDeleted when retention was faster.
+        """
+        # A local reference: the segment may be sealed meanwhile.
+        file = self._file or self._reopened()
+        if file is None:
+            raise SegmentDeleted(self.path)
+        return os.pread(file.fd, min(length_bytes, self.size_bytes - offset), offset)
 
     # --- the index file -----------------------------------------------------------------------
 
@@ -225,18 +278,18 @@ class Segment:
         )
         partial = self.path.with_suffix(".partial")
         partial.write_bytes(struct.pack("<I", zlib.crc32(body)) + body)
-        partial.replace(self.path.with_suffix(_INDEX_SUFFIX))
+        partial.replace(self.path.with_suffix(INDEX_SUFFIX))
 
-    def _load_index(self) -> bool:
+    def _load_index(self, file: _File) -> bool:
         try:
-            data = self.path.with_suffix(_INDEX_SUFFIX).read_bytes()
+            data = self.path.with_suffix(INDEX_SUFFIX).read_bytes()
         except FileNotFoundError:
             return False
         body = data[4:]
         if len(body) < _SUMMARY.size or struct.unpack("<I", data[:4])[0] != zlib.crc32(body):
             return False
         size, end, first_arrival, last_arrival, count = _SUMMARY.unpack_from(body)
-        if size != os.fstat(self._fd).st_size or len(body) != _SUMMARY.size + 24 * count:
+        if size != os.fstat(file.fd).st_size or len(body) != _SUMMARY.size + 24 * count:
             return False
         self.size_bytes, self.end_index = size, end
         self.first_arrival_ms, self.last_arrival_ms = first_arrival, last_arrival
@@ -247,6 +300,14 @@ class Segment:
         return True
 
     def delete(self) -> None:
-        """Remove the file and its index. Readers that hold the descriptor go on reading."""
-        self.path.with_suffix(_INDEX_SUFFIX).unlink(missing_ok=True)
+        """Remove the file and its index. A read of it that has begun goes on."""
+        self._file = None
+        self.path.with_suffix(INDEX_SUFFIX).unlink(missing_ok=True)
         self.path.unlink(missing_ok=True)
+
+
+def _write_all(fd: int, data: bytes, offset: int) -> None:
+    """Write all of `data`; a disk that fills up takes a part before it raises."""
+    written = os.pwrite(fd, data, offset)
+    while written < len(data):
+        written += os.pwrite(fd, data[written:], offset + written)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.store import frame
-from headrace.store.frame import FrameHeader
-from headrace.store.segment import SUFFIX, Segment
+from headrace.store.frame import CorruptFrame, FrameHeader
+from headrace.store.segment import CUT_SUFFIX, SUFFIX, Segment, SegmentDeleted
 from headrace.store.sequence import STEP, SequenceBase
 
 log = logging.getLogger(__name__)
@@ -29,12 +29,16 @@ READ_CHUNK_BYTES = 1024 * 1024
 FIRST_INDEX = 1
 
 
-class LogClosed(Exception):  # noqa: N818
+class LogClosed(Exception):
     """The shard was split or merged: it takes no more records."""
 
 
-class LogFull(Exception):  # noqa: N818
+class LogFull(Exception):
     """The disk took none of the batch; nothing of it is in the log."""
+
+
+class LogDamaged(Exception):
+    """A segment's bytes are not what was written; `headrace check` says where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,14 @@ def identity_of(stream_id: str, shard_id: str) -> bytes:
 
 
 class ShardLog:
-    """Thread-safe: appends take a lock; reads do not."""
+    """Thread-safe: appends take a lock; reads do not.
+
+    Attributes:
+        lock: held by whoever appends, rolls, trims or ends the log.
+        closed: it takes no more records; see `end`.
+        dropped_bytes: of a torn end, cut off when the log was opened and kept beside it.
+        roll_after_ms: a segment spans no more time, since retention deletes whole segments.
+    """
 
     def __init__(
         self,
@@ -77,25 +88,35 @@ class ShardLog:
         self.lock = threading.Lock()
         self.closed = False
         self.dropped_bytes = 0
+        self.roll_after_ms = ROLL_AFTER_MS
         self._identity = identity
         self._roll_at_bytes = roll_at_bytes
+        self._unsynced: list[Segment] = []
+        self._folder_synced = False
         self._segments: list[Segment] = []
         self._open()
 
     def _open(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         paths = sorted(self.folder.glob(f"*{SUFFIX}"))
-        self._segments = [Segment.open_sealed(path, self._identity) for path in paths[:-1]]
         if not paths:
             self._segments.append(Segment.create(self.folder, FIRST_INDEX, self._identity))
             return
-        tail, self.dropped_bytes = Segment.open_tail(paths[-1], self._identity)
+        path = paths[0]
+        try:
+            for path in paths[:-1]:
+                self._segments.append(Segment.open_sealed(path, self._identity))
+            path = paths[-1]
+            tail, self.dropped_bytes = Segment.open_tail(path, self._identity)
+        except CorruptFrame as error:
+            raise LogDamaged(f"{path}: {error}") from error
         self._segments.append(tail)
         if self.dropped_bytes:
             log.warning(
-                "%s: cut %d bytes of a write that was never acknowledged",
+                "%s: cut %d bytes of a write that did not finish; they are kept in %s",
                 tail.path,
                 self.dropped_bytes,
+                tail.path.with_suffix(CUT_SUFFIX).name,
             )
 
     @property
@@ -167,28 +188,58 @@ class ShardLog:
             return False
         return (
             segment.size_bytes + more_bytes > self._roll_at_bytes
-            or arrival_ms - segment.first_arrival_ms >= ROLL_AFTER_MS
+            or arrival_ms - segment.first_arrival_ms >= self.roll_after_ms
         )
 
     def _roll(self, full: Segment) -> Segment:
         following = Segment.create(self.folder, full.end_index, self._identity)
-        full.save_index()
+        # Sealed but perhaps not on the disk: whoever waits for `sync` waits for it too.
+        self._unsynced = [*self._unsynced, full]
         # A new list: readers go over the old one undisturbed.
         self._segments = [*self._segments, following]
+        full.seal()
         return following
 
     def sync(self) -> None:
-        """Put every append that has returned on the disk."""
-        self._segments[-1].sync()
+        """Put every append that has returned on the disk. One thread at a time. Raises OSError."""
+        with self.lock:
+            sealed, self._unsynced = self._unsynced, []
+            tail = self._segments[-1]
+        try:
+            for segment in (*sealed, tail):
+                segment.sync()
+            if sealed or not self._folder_synced:
+                # The files' names last only when their folders do.
+                for folder in (self.folder, *self.folder.parents[:2]):
+                    _sync_folder(folder)
+                self._folder_synced = True
+        except OSError:
+            with self.lock:
+                self._unsynced = [*sealed, *self._unsynced]
+            raise
 
     # --- reading ------------------------------------------------------------------------------
 
     def read(self, index: int, max_records: int, max_data_bytes: int) -> Batch:
         """Return records from `index` on (from the oldest, when retention took it).
 
-        At least one record when there is one, however large.
+        At least one record when there is one, however large. Raises LogDamaged.
         """
-        segments = self._segments
+        while True:
+            segments = self._segments
+            try:
+                return self._read(segments, index, max_records, max_data_bytes)
+            except SegmentDeleted:
+                # Retention was faster, and what is left begins later; or the whole stream was deleted.
+                if segments is not self._segments:
+                    continue
+                if self.closed and not self.folder.exists():
+                    return Batch([], 0, 0, index, None)
+                raise LogDamaged(f"{self.folder}: a segment is gone") from None
+
+    def _read(
+        self, segments: list[Segment], index: int, max_records: int, max_data_bytes: int
+    ) -> Batch:
         index = max(index, segments[0].first_index)
         at = bisect_right(segments, index, key=_first_index) - 1
         payloads: list[bytes] = []
@@ -225,15 +276,13 @@ class ShardLog:
             if segment.last_arrival_ms < timestamp_ms:
                 continue
             offset = segment.offset_near_arrival(timestamp_ms)
-            for header, _ in _frames(segment, offset, segment.first_index):
-                if header.arrival_ms >= timestamp_ms:
-                    return header.first_index
+            try:
+                for header, _ in _frames(segment, offset, segment.first_index):
+                    if header.arrival_ms >= timestamp_ms:
+                        return header.first_index
+            except SegmentDeleted:
+                continue
         return self.next_index
-
-    def arrival_of(self, index: int) -> int | None:
-        """Return when the record `index` arrived, or None when there is no such record."""
-        batch = self.read(index, 1, 1)
-        return batch.last_arrival_ms
 
     # --- the end of things --------------------------------------------------------------------
 
@@ -258,8 +307,13 @@ class ShardLog:
             segment.delete()
         return len(gone)
 
+    def end(self) -> None:
+        """Take no more records; what is there stays readable. The caller holds `lock`."""
+        self.closed = True
+        self._segments[-1].close()
+
     def close_files(self) -> None:
-        """Close the files; the log is not used after."""
+        """Close the files; no append may follow."""
         for segment in self._segments:
             segment.close()
 
@@ -269,21 +323,34 @@ def _first_index(segment: Segment) -> int:
 
 
 def _frames(segment: Segment, offset: int, from_index: int) -> Iterator[tuple[FrameHeader, bytes]]:
-    """Yield (header, payload) of the frames that hold `from_index` and what follows."""
+    """Yield (header, payload) of the frames that hold `from_index` and what follows.
+
+    Every payload is held against its checksum: damaged records are never served. Raises LogDamaged,
+    SegmentDeleted.
+    """
     end = segment.size_bytes
     chunk, start = b"", offset
     while offset < end:
-        at = offset - start
-        if len(chunk) - at < frame.FRAME_HEADER_BYTES:
-            start, at = offset, 0
-            chunk = segment.read(offset, READ_CHUNK_BYTES)
-        header = frame.decode_header(chunk, at)
-        if header.end_index <= from_index:
-            offset += header.frame_bytes
-            continue
-        payload_at = at + frame.FRAME_HEADER_BYTES
-        if len(chunk) - payload_at < header.payload_bytes:
-            start, payload_at = offset, frame.FRAME_HEADER_BYTES
-            chunk = segment.read(offset, max(READ_CHUNK_BYTES, header.frame_bytes))
-        yield header, chunk[payload_at : payload_at + header.payload_bytes]
+        try:
+            if len(chunk) - (offset - start) < frame.FRAME_HEADER_BYTES:
+                start, chunk = offset, segment.read(offset, READ_CHUNK_BYTES)
+            header = frame.decode_header(chunk, offset - start)
+            if header.end_index > from_index:
+                if len(chunk) - (offset - start) < header.frame_bytes:
+                    start = offset
+                    chunk = segment.read(offset, max(READ_CHUNK_BYTES, header.frame_bytes))
+                at = offset - start + frame.FRAME_HEADER_BYTES
+                payload = chunk[at : at + header.payload_bytes]
+                frame.verify(header, payload)
+                yield header, payload
+        except CorruptFrame as error:
+            raise LogDamaged(f"{segment.path}, byte {offset}: {error}") from error
         offset += header.frame_bytes
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+
 from headrace.aws.errors import AwsError
-from headrace.store.shard_log import LogClosed, LogFull
+from headrace.store.shard_log import LogClosed, LogDamaged, LogFull
+
+log = logging.getLogger(__name__)
 
 
 def stream_not_found(name: str, account: str) -> AwsError:
@@ -40,6 +44,9 @@ def translate(error: Exception) -> AwsError | None:
     """Turn a domain error into AWS's."""
     if isinstance(error, LogFull):
         return AwsError("InternalFailure", f"The record could not be stored: {error}", 500)
+    if isinstance(error, LogDamaged):
+        log.error("%s", error)
+        return AwsError("InternalFailure", "Stored records are damaged; see headrace check", 500)
     if isinstance(error, LogClosed):
         # The shard was split while the request was on its way: the client tries again.
         return AwsError("InternalFailure", "The shard was closed; try again", 500)

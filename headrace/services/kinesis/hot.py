@@ -39,7 +39,7 @@ class _Record(msgspec.Struct, gc=False):
     ExplicitHashKey: str | None = None
 
 
-class _PutRecords(msgspec.Struct, gc=False):
+class _PutRecords(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     Records: list[_Record]
     StreamName: str | None = None
     StreamARN: str | None = None
@@ -168,7 +168,7 @@ def _is_base64(data: list[str], pad_count: int) -> bool:
     Whole groups of four, no other characters, and no `=` but at the ends. What fails here is looked at one by
     one on the long way.
     """
-    if any([len(text) & 3 for text in data]):
+    if any([len(text) & 3 for text in data]):  # noqa: C419 - a generator is twice as slow
         return False
     joined = "".join(data)
     if not joined.isascii():
@@ -177,7 +177,7 @@ def _is_base64(data: list[str], pad_count: int) -> bool:
 
 
 def _is_hash_key(text: str | None) -> bool:
-    return text is None or (text.isascii() and text.isdigit() and 0 < len(text) < 40)  # noqa: PLR2004
+    return text is None or (text.isascii() and text.isdigit() and 0 < len(text) < 40)
 
 
 def _encryption(stream: Stream) -> str:

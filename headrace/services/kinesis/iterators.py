@@ -20,7 +20,7 @@ _BODY = struct.Struct(">16sQQQ")
 _MAC_BYTES = 16
 
 
-class ExpiredIterator(Exception):  # noqa: N818
+class ExpiredIterator(Exception):
     """The iterator is older than five minutes; `created_ms` says when it was made."""
 
     def __init__(self, created_ms: int) -> None:

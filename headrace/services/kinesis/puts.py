@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.services.kinesis.errors import invalid_argument
+from headrace.services.kinesis.errors import invalid_argument, stream_not_found
 from headrace.services.kinesis.limits import HASH_KEYS
 from headrace.services.kinesis.state import Shard, Stream, hash_key_of
 from headrace.store.shard_log import LogClosed, LogFull
@@ -65,7 +65,8 @@ def put(
     """Append entries, each shard's in their order and in one write.
 
     Returns what became of each, and with durability=fsync the Futures after which the answer may leave.
-    Raises AwsError when an explicit hash key is out of range (then nothing is stored).
+    Raises AwsError when an explicit hash key is out of range (then nothing is stored), or when the stream is
+    deleted meanwhile.
     """
     results: list[Placed | Refused] = [_NOT_YET] * len(entries.keys)
     waits: list[Future[None]] = []
@@ -78,6 +79,8 @@ def put(
             except LogClosed:
                 # Split or merged since it was chosen: its children take the records.
                 again.extend(members)
+        if again and kinesis.by_id.get(stream.stream_id) is not stream:
+            raise stream_not_found(stream.name, stream.account)
         groups = _by_shard(stream, again, entries) if again else []
     kinesis.wake(stream)
     return results, waits

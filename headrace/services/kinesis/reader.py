@@ -66,7 +66,7 @@ class KinesisReader:
         if isinstance(position, AtSequence | AfterSequence | TrimHorizon):
             return position
         shard, log = self._log(stream_arn, shard_id)
-        return AtSequence(shard.base.text(self._index(log, position), shard.created_s * 1000))
+        return AtSequence(shard.base.text(_index(shard, log, position), shard.created_s * 1000))
 
     def read(
         self,
@@ -81,7 +81,7 @@ class KinesisReader:
         shard, log = self._log(stream_arn, shard_id)
         # Before the read: what is appended meanwhile must not look like the end of a closed shard.
         closed = log.closed
-        batch = log.read(self._index(log, position), max_records, max_bytes)
+        batch = log.read(_index(shard, log, position), max_records, max_bytes)
         records: list[StreamRecord] = []
         for payload in batch.payloads:
             records.extend(_records(payload))
@@ -114,19 +114,27 @@ class KinesisReader:
             raise ShardNotFound(f"{stream_arn} {shard_id}")
         return shard, shard.log
 
-    @staticmethod
-    def _index(log: ShardLog, position: Position) -> int:
-        match position:
-            case TrimHorizon():
-                return log.first_index
-            case Latest():
-                return log.next_index
-            case AtTimestamp(timestamp_ms):
-                return log.index_at(timestamp_ms)
-            case AtSequence(number):
-                return sequence.parse(number).index
-            case AfterSequence(number):
-                return sequence.parse(number).index + 1
+
+def _index(shard: Shard, log: ShardLog, position: Position) -> int:
+    match position:
+        case TrimHorizon():
+            return log.first_index
+        case Latest():
+            return log.next_index
+        case AtTimestamp(timestamp_ms):
+            return log.index_at(timestamp_ms)
+        case AtSequence(number):
+            return _index_of(shard, log, number)
+        case AfterSequence(number):
+            return _index_of(shard, log, number) + 1
+
+
+def _index_of(shard: Shard, log: ShardLog, number: str) -> int:
+    parsed = sequence.parse(number)
+    if parsed.base != shard.base:
+        # A checkpoint of a deleted stream of this name: all that this one holds is new to its reader.
+        return log.first_index - 1
+    return parsed.index
 
 
 def _records(payload: bytes) -> list[StreamRecord]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headrace.services.kinesis.service import Kinesis
+    from headrace.services.kinesis.state import Stream
 
 LOOK_EVERY_S = 60.0
 MS_PER_HOUR = 3_600_000
+SEGMENTS_KEPT = 24
 
 
 class Retention:
@@ -27,14 +30,24 @@ class Retention:
             horizon_ms = now_ms - stream.retention_hours * MS_PER_HOUR
             for shard in stream.shards:
                 if shard.log is not None:
+                    # A day's retention is kept by the hour, a year's by the fortnight: few files either way.
+                    shard.log.roll_after_ms = stream.retention_hours * MS_PER_HOUR // SEGMENTS_KEPT
                     shard.log.trim(horizon_ms)
-            with kinesis.lock:
-                kept = [
-                    shard
-                    for shard in stream.shards
-                    if shard.closed_ms is None or shard.closed_ms >= horizon_ms
-                ]
-                if len(kept) != len(stream.shards):
-                    stream.shards = kept
-                    kinesis.save(stream)
+            self._forget_empty_shards(stream, horizon_ms)
         return LOOK_EVERY_S
+
+    def _forget_empty_shards(self, stream: Stream, horizon_ms: int) -> None:
+        kinesis = self._kinesis
+        with kinesis.lock:
+            if kinesis.by_id.get(stream.stream_id) is not stream:
+                return
+            gone = [
+                s for s in stream.shards if s.closed_ms is not None and s.closed_ms < horizon_ms
+            ]
+            if not gone:
+                return
+            stream.shards = [shard for shard in stream.shards if shard not in gone]
+            kinesis.save(stream)
+        for shard in gone:
+            if shard.log is not None:
+                shutil.rmtree(shard.log.folder, ignore_errors=True)

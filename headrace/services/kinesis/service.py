@@ -79,7 +79,7 @@ class Kinesis:
 
     def start(self) -> None:
         """Open every stream's logs and start retention."""
-        for _, document in self._documents.items():
+        for _, document in self._documents.items():  # noqa: PERF102 - not a dict
             stream = Stream.from_document(document)
             for shard in stream.shards:
                 self._open_log(stream, shard)
@@ -156,7 +156,7 @@ class Kinesis:
             for shard in stream.shards:
                 if shard.log is not None:
                     with shard.log.lock:
-                        shard.log.closed = True
+                        shard.log.end()
         self.wake(stream)
         shutil.rmtree(self._folder / stream.stream_id, ignore_errors=True)
 
@@ -166,7 +166,9 @@ class Kinesis:
         folder = self._folder / stream.stream_id / shard.shard_id
         identity = identity_of(stream.stream_id, shard.shard_id)
         shard.log = ShardLog(folder, shard.base, identity)
-        shard.log.closed = shard.closed_ms is not None
+        if shard.closed_ms is not None:
+            with shard.log.lock:
+                shard.log.end()
 
     def reshard(self, stream: Stream, steps: Sequence[ReshardStep], now_ms: int) -> None:
         """Close shards and open their children: wholly, or, after a kill, not at all.
@@ -222,7 +224,7 @@ class Kinesis:
             stream.index_routes()
             for shard in closing:
                 assert shard.log is not None
-                shard.log.closed = True
+                shard.log.end()
         self.wake(stream)
 
     # --- waking readers -----------------------------------------------------------------------

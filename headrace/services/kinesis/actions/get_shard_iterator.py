@@ -37,7 +37,10 @@ def _index(stream: Stream, shard: Shard, request: GetShardIteratorInput, now_ms:
                 f" Request specified {kind} and no StartingSequenceNumber."
             )
         index = _index_of_number(stream, shard, number, now_ms)
-        return index if kind == "AT_SEQUENCE_NUMBER" else index + 1
+        if kind == "AFTER_SEQUENCE_NUMBER":
+            index += 1
+        # A closed shard's ending number is above every record: its iterator is at the end.
+        return min(index, log.next_index)
     if kind == "AT_TIMESTAMP":
         if timestamp is None:
             raise invalid_argument(
@@ -80,6 +83,4 @@ def _index_of_number(stream: Stream, shard: Shard, text: str, now_ms: int) -> in
             f"StartingSequenceNumber {text} used in GetShardIterator on shard {shard.shard_id} in stream"
             f" {stream.name} under account {stream.account} is invalid because it did not come from this stream."
         )
-    # The ending number of a closed shard is above every record: its iterator is at the end.
-    assert shard.log is not None
-    return min(number.index, shard.log.next_index)
+    return number.index

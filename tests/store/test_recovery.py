@@ -1,0 +1,160 @@
+"""What is left of a log after its end was torn, and what `check` finds wrong."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.store.check import check
+from tests.store.logs import open_log, put, segments, texts
+
+BATCHES = st.lists(st.lists(st.text(max_size=30), min_size=1, max_size=5), min_size=1, max_size=12)
+
+
+def _fill(folder: Path, batches: list[list[str]], roll_at_bytes: int) -> tuple[Path, list[int]]:
+    """Write batches; returns the last segment and how long it was before each of its batches."""
+    log = open_log(folder, roll_at_bytes=roll_at_bytes)
+    ends: list[int] = []
+    tail = segments(log)[-1]
+    for batch in batches:
+        put(log, batch)
+        if segments(log)[-1] != tail:
+            tail = segments(log)[-1]
+            ends = []
+        ends.append(tail.stat().st_size)
+    log.close_files()
+    return tail, ends
+
+
+@settings(max_examples=150, deadline=None)
+@given(BATCHES, st.data())
+def test_a_cut_loses_only_the_batches_that_it_cut(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[list[str]], data: st.DataObject
+):
+    folder = tmp_path_factory.mktemp("log")
+    roll_at_bytes = data.draw(st.sampled_from([300, 1 << 30]))
+    tail, ends = _fill(folder, batches, roll_at_bytes)
+    cut_at = data.draw(st.integers(0, tail.stat().st_size))
+    with tail.open("r+b") as file:
+        file.truncate(cut_at)
+    log = open_log(folder, roll_at_bytes=roll_at_bytes)
+    before_tail = len(batches) - len(ends)
+    whole = before_tail + sum(end <= cut_at for end in ends)
+    kept = [text for batch in batches[:whole] for text in batch]
+    assert texts(log) == kept
+    numbers = put(log, ["next"])
+    assert texts(log) == [*kept, "next"]
+    log.close_files()
+    assert texts(open_log(folder)) == [*kept, "next"]
+    assert len(numbers) == 1
+    assert list(check(folder)) == []
+
+
+@settings(max_examples=150, deadline=None)
+@given(BATCHES, st.data())
+def test_garbage_in_the_last_segment_loses_nothing_before_it_and_is_kept_aside(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[list[str]], data: st.DataObject
+):
+    folder = tmp_path_factory.mktemp("log")
+    tail, ends = _fill(folder, batches, 1 << 30)
+    content = bytearray(tail.read_bytes())
+    header_bytes = 52
+    at = data.draw(st.integers(header_bytes, len(content) - 1))
+    content[at] ^= data.draw(st.integers(1, 255))
+    tail.write_bytes(content)
+    assert list(check(folder)) != []
+    log = open_log(folder)
+    whole = sum(end <= at for end in ends)
+    kept = [text for batch in batches[:whole] for text in batch]
+    assert texts(log) == kept
+    assert log.dropped_bytes == len(content) - ([0, *ends][whole] or header_bytes)
+    assert bytes(content).endswith(tail.with_suffix(".cut").read_bytes())
+
+
+def test_the_bytes_of_a_torn_write_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    tail, _ = _fill(tmp_path, [["kept"]], 1 << 30)
+    with tail.open("ab") as file:
+        file.write(b"HRB1 torn")
+    log = open_log(tmp_path)
+    assert log.dropped_bytes == 9
+    assert "cut 9 bytes" in caplog.text
+    assert texts(log) == ["kept"]
+
+
+def test_an_index_file_that_is_wrong_or_missing_is_made_anew(tmp_path: Path):
+    wanted = [[f"{i}"] for i in range(20)]
+    _fill(tmp_path, wanted, 400)
+    log = open_log(tmp_path, roll_at_bytes=400)
+    indexes = sorted(log.folder.glob("*.index"))
+    assert len(indexes) >= 3
+    log.close_files()
+    indexes[0].write_bytes(b"nonsense" * 20)
+    indexes[1].unlink()
+    indexes[2].write_bytes(indexes[2].read_bytes()[:-1])
+    again = open_log(tmp_path, roll_at_bytes=400)
+    assert texts(again) == [text for batch in wanted for text in batch]
+    assert list(check(tmp_path)) == []
+
+
+class TestCheck:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        log = open_log(tmp_path, roll_at_bytes=300)
+        for i in range(12):
+            put(log, [f"record {i}"])
+        log.close_files()
+        assert len(segments(log)) > 4
+        return tmp_path
+
+    @pytest.fixture
+    def files(self, folder: Path) -> list[Path]:
+        return sorted(folder.glob("streams/*/*/*.log"))
+
+    def test_a_sound_directory_has_no_problem(self, folder: Path):
+        assert list(check(folder)) == []
+
+    def test_every_flipped_byte_is_found(self, folder: Path, files: list[Path]):
+        chosen = random.Random(7)
+        for path in files:
+            content = path.read_bytes()
+            for at in chosen.sample(range(len(content)), 25):
+                bad = bytearray(content)
+                bad[at] ^= 1 << chosen.randrange(8)
+                path.write_bytes(bad)
+                assert next(check(folder)).path == path
+            path.write_bytes(content)
+
+    def test_a_truncated_segment_is_found(self, folder: Path, files: list[Path]):
+        files[1].write_bytes(files[1].read_bytes()[:-5])
+        assert next(check(folder)).path == files[1]
+
+    def test_a_missing_segment_is_found(self, folder: Path, files: list[Path]):
+        files[2].unlink()
+        assert "missing" in str(next(check(folder)))
+
+    def test_a_missing_last_segment_is_found(self, folder: Path, files: list[Path]):
+        files[-1].unlink()
+        assert any("after this one is missing" in str(p) for p in check(folder))
+
+    def test_a_shard_without_any_segment_is_found(self, folder: Path, files: list[Path]):
+        for path in files[0].parent.iterdir():
+            path.unlink()
+        assert any("no segment" in str(p) for p in check(folder))
+
+    def test_swapped_segments_are_found(self, folder: Path, files: list[Path]):
+        first, second = files[0].read_bytes(), files[1].read_bytes()
+        files[0].write_bytes(second)
+        files[1].write_bytes(first)
+        assert {p.path for p in check(folder)} >= {files[0], files[1]}
+
+    def test_a_segment_copied_from_another_shard_is_found(self, folder: Path, files: list[Path]):
+        theirs = open_log(folder, shard_id="shardId-000000000001")
+        put(theirs, ["theirs"])
+        theirs.close_files()
+        shutil.copyfile(segments(theirs)[0], files[0])
+        assert any("another shard" in str(p) for p in check(folder))

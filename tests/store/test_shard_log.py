@@ -1,0 +1,283 @@
+"""The log of one shard: appending, reading, retention."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.store.flusher import Flusher
+from headrace.store.shard_log import LogClosed, LogDamaged, LogFull, ShardLog
+from tests.store import logs
+from tests.store.logs import NOW_MS, open_log, put, records, segments, texts
+
+
+def test_records_come_back_in_order_with_their_numbers_times_and_keys(tmp_path: Path):
+    log = open_log(tmp_path)
+    numbers = put(log, ["a", "b"]) + put(log, ["c"], NOW_MS + 1500)
+    found = records(log)
+    assert [record["SequenceNumber"] for record in found] == numbers
+    assert [record["ApproximateArrivalTimestamp"] for record in found] == [
+        NOW_MS / 1000,
+        NOW_MS / 1000,
+        NOW_MS / 1000 + 1.5,
+    ]
+    assert {record["PartitionKey"] for record in found} == {"k"}
+    assert texts(log) == ["a", "b", "c"]
+
+
+def test_numbers_increase_over_restarts_and_a_clock_that_goes_back(tmp_path: Path):
+    numbers: list[str] = []
+    for hours_back in range(4):
+        log = open_log(tmp_path)
+        numbers += put(log, ["x"] * 3, NOW_MS - hours_back * 3_600_000)
+        log.close_files()
+    assert [int(number) for number in numbers] == sorted({int(number) for number in numbers})
+    assert [r["SequenceNumber"] for r in records(open_log(tmp_path))] == numbers
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    batches=st.lists(st.lists(st.text(max_size=40), min_size=1, max_size=8), max_size=30),
+    roll_at_bytes=st.integers(1, 4000),
+    page=st.integers(1, 9),
+    reopened=st.booleans(),
+)
+def test_any_page_size_and_any_segment_size_give_every_record_once(
+    tmp_path_factory: pytest.TempPathFactory,
+    batches: list[list[str]],
+    roll_at_bytes: int,
+    page: int,
+    reopened: bool,
+):
+    folder = tmp_path_factory.mktemp("log")
+    log = open_log(folder, roll_at_bytes=roll_at_bytes)
+    for batch in batches:
+        put(log, batch)
+    if reopened:
+        log.close_files()
+        log = open_log(folder, roll_at_bytes=roll_at_bytes)
+    wanted = [text for batch in batches for text in batch]
+    assert texts(log) == wanted
+    paged: list[str] = []
+    index = 0
+    while (batch := log.read(index, page, logs.EVERYTHING)).count:
+        assert batch.count <= page
+        paged += texts(log, index)[: batch.count]
+        index = batch.next_index
+    assert paged == wanted
+
+
+def test_a_read_stops_at_the_byte_limit_but_gives_one_record_at_least(tmp_path: Path):
+    log = open_log(tmp_path)
+    for letter in "abc":
+        put(log, [letter * 1000])
+    assert log.read(0, 100, 2100).count == 2
+    assert log.read(0, 100, 10).count == 1
+
+
+def test_a_time_finds_the_first_record_that_is_not_earlier(tmp_path: Path):
+    log = open_log(tmp_path, roll_at_bytes=600)
+    for second in range(50):
+        put(log, [f"{second}a", f"{second}b"], NOW_MS + second * 1000)
+    assert len(segments(log)) > 3
+    for second in (0, 1, 17, 49):
+        assert texts(log, log.index_at(NOW_MS + second * 1000))[0] == f"{second}a"
+    assert texts(log, log.index_at(NOW_MS + 16_500))[0] == "17a"
+    assert log.index_at(NOW_MS - 1) == 1
+    assert log.index_at(NOW_MS + 49_001) == log.next_index
+
+
+def test_retention_deletes_whole_segments_and_never_reuses_a_number(tmp_path: Path):
+    log = open_log(tmp_path, roll_at_bytes=500)
+    numbers = [put(log, [str(i)], NOW_MS + i * 1000)[0] for i in range(20)]
+    log.trim(NOW_MS + 10_000)
+    left = [int(text) for text in texts(log)]
+    assert left == list(range(left[0], 20))
+    assert 0 < left[0] <= 10
+    log.trim(NOW_MS + 1_000_000)
+    assert texts(log) == []
+    log.close_files()
+    again = open_log(tmp_path)
+    assert int(put(again, ["new"], NOW_MS)[0]) > int(numbers[-1])
+
+
+def test_a_reader_behind_retention_goes_on_from_the_oldest_record(tmp_path: Path):
+    log = open_log(tmp_path, roll_at_bytes=500)
+    for i in range(20):
+        put(log, [str(i)], NOW_MS + i * 1000)
+    log.trim(NOW_MS + 10_000)
+    assert texts(log, 1) == texts(log, log.first_index)
+
+
+def test_sealed_segments_hold_no_descriptors(tmp_path: Path):
+    descriptors = Path("/proc/self/fd")
+    if not descriptors.is_dir():
+        pytest.skip("needs /proc")
+    log = open_log(tmp_path, roll_at_bytes=1)
+    before = len(list(descriptors.iterdir()))
+    for i in range(50):
+        put(log, [str(i)])
+    assert len(texts(log)) == 50
+    log.trim(NOW_MS + 1)
+    assert len(list(descriptors.iterdir())) <= before
+
+
+def test_a_log_that_has_ended_takes_nothing_and_stays_readable(tmp_path: Path):
+    log = open_log(tmp_path)
+    put(log, ["a"])
+    with log.lock:
+        log.end()
+    with pytest.raises(LogClosed):
+        put(log, ["b"])
+    assert texts(log) == ["a"]
+
+
+class _FullDisk:
+    """`os.pwrite` on a disk with room for so many bytes."""
+
+    def __init__(self, room_bytes: int) -> None:
+        self.room_bytes = room_bytes
+        self._pwrite = os.pwrite
+
+    def __call__(self, fd: int, data: bytes, offset: int) -> int:
+        if self.room_bytes == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        part = data[: self.room_bytes]
+        self.room_bytes -= len(part)
+        return self._pwrite(fd, part, offset)
+
+
+@pytest.mark.parametrize("room_bytes", [0, 1, 43, 44, 45, 150])
+@pytest.mark.parametrize("roll_at_bytes", [1, 1 << 30], ids=["rolling", "same segment"])
+def test_a_full_disk_refuses_the_batch_whole_and_the_next_one_finds_a_sound_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room_bytes: int, roll_at_bytes: int
+):
+    log = open_log(tmp_path, roll_at_bytes=roll_at_bytes)
+    first = put(log, ["before"])
+    with monkeypatch.context() as full:
+        full.setattr(os, "pwrite", _FullDisk(room_bytes))
+        with pytest.raises(LogFull):
+            put(log, ["refused" * 50])
+    assert texts(log) == ["before"]
+    after = put(log, ["after"])
+    assert int(after[0]) > int(first[0])
+    log.close_files()
+    again = open_log(tmp_path, roll_at_bytes=roll_at_bytes)
+    assert again.dropped_bytes == 0
+    assert texts(again) == ["before", "after"]
+
+
+def test_readers_see_whole_batches_while_others_append_roll_and_trim(tmp_path: Path):
+    log = open_log(tmp_path, roll_at_bytes=20_000)
+    done = threading.Event()
+    problems: list[str] = []
+
+    def read_on() -> None:
+        index, last = 0, -1
+        while not done.is_set() or index < log.next_index:
+            batch = log.read(index, 1000, logs.EVERYTHING)
+            numbers = [int(text) for payload in batch.payloads for text in _data_of(payload)]
+            if len(numbers) != batch.count or any(n <= last for n in numbers[:1]):
+                problems.append(f"{numbers[:3]} after {last}")
+            if numbers != list(range(numbers[0], numbers[0] + len(numbers))) if numbers else False:
+                problems.append("a gap inside one read")
+            if len(numbers) % 10:
+                problems.append("half a batch")
+            last = numbers[-1] if numbers else last
+            index = batch.next_index
+            if not batch.count:
+                done.wait(0.001)
+
+    readers = [threading.Thread(target=read_on) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for first in range(0, 4000, 10):
+        put(log, [str(first + i) for i in range(10)], NOW_MS + first)
+        if first % 500 == 0:
+            log.trim(NOW_MS + first - 1000)
+    done.set()
+    for reader in readers:
+        reader.join(30)
+    assert not problems
+
+
+def _data_of(payload: bytes) -> list[str]:
+    return [base64.b64decode(r["Data"]).decode() for r in json.loads(b"[" + payload + b"]")]
+
+
+class TestFlusher:
+    def test_one_sync_serves_all_who_wait_and_rolled_segments_are_synced_too(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        synced: list[int] = []
+        fsync = os.fsync
+
+        def noting(fd: int) -> None:
+            synced.append(os.fstat(fd).st_ino)
+            fsync(fd)
+
+        monkeypatch.setattr(os, "fsync", noting)
+        log = open_log(tmp_path, roll_at_bytes=1)
+        flusher = Flusher()
+        try:
+            put(log, ["a"])
+            put(log, ["b"])
+            put(log, ["c"])
+            flusher.sync(log).result(10)
+        finally:
+            flusher.stop()
+        assert {path.stat().st_ino for path in segments(log)} <= set(synced)
+        assert log.folder.stat().st_ino in synced
+
+    def test_a_sync_that_fails_fails_those_who_wait(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        def fail(fd: int) -> None:
+            raise OSError(errno.EIO, "broken")
+
+        log = open_log(tmp_path)
+        put(log, ["a"])
+        flusher = Flusher()
+        try:
+            monkeypatch.setattr(os, "fsync", fail)
+            with pytest.raises(OSError, match="broken"):
+                flusher.sync(log).result(10)
+            monkeypatch.undo()
+            flusher.sync(log).result(10)
+        finally:
+            flusher.stop()
+
+
+def test_a_flipped_bit_is_never_served(tmp_path: Path):
+    log = open_log(tmp_path)
+    put(log, ["first"])
+    put(log, ["second"])
+    _flip(segments(log)[0], -10)
+    assert log.read(0, 1, logs.EVERYTHING).count == 1
+    with pytest.raises(LogDamaged, match="checksum"):
+        log.read(2, 1, logs.EVERYTHING)
+
+
+def test_a_segment_of_another_shard_is_not_opened(tmp_path: Path):
+    other = open_log(tmp_path, shard_id="shardId-000000000001")
+    put(other, ["theirs"])
+    log: ShardLog = open_log(tmp_path)
+    path = segments(log)[0]
+    log.close_files()
+    path.write_bytes(segments(other)[0].read_bytes())
+    with pytest.raises(LogDamaged, match="another shard"):
+        open_log(tmp_path)
+
+
+def _flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x40
+    path.write_bytes(bytes(data))
