@@ -89,7 +89,7 @@ class AsyncQueue:
 
     def start(self, supervisor: Supervisor) -> None:
         """Take up what a former run left, and start the worker."""
-        for _, value in self._documents.items():
+        for _key, value in self._documents.items():  # noqa: PERF102 - not a dict
             event = _Event(**value)
             heapq.heappush(self._due, (self._clock.now_ms(), event.request_id, event))
         self._handle = supervisor.start(self)

@@ -56,7 +56,8 @@ def _weights(function: Function, version: str, request: Mapping[str, Any]) -> di
             raise not_found(f"Function not found: {function.ref.arn}:{other}")
     if version in weights:
         raise invalid_parameter(
-            f"Invalid function version {version}. Function version {version} is already included in routing configuration."
+            f"Invalid function version {version}. Function version {version} is already included "
+            "in routing configuration."
         )
     return weights
 

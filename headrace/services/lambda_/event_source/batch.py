@@ -20,8 +20,9 @@ FOREVER = -1
 
 _FIRST_RETRY_S = 0.1
 _LONGEST_RETRY_S = 60.0
-# What a record costs in the event beside its data and key, generously.
-_RECORD_OVERHEAD_BYTES = 512
+# Of the envelope, and of what a record's own numbers may add to the sample that `overhead_bytes` measures.
+_ENVELOPE_BYTES = 64
+_SAMPLE = StreamRecord("0" * 128, "", b"", 1_700_000_000_123)
 
 RETRIES_EXHAUSTED = "RetryAttemptsExhausted"
 AGE_EXCEEDED = "RecordAgeExceeded"
@@ -124,16 +125,21 @@ def split_expired(
     return expired, alive if alive.records else None
 
 
-def event_bytes(record: StreamRecord) -> int:
-    """Return about how many bytes a record takes in the event."""
-    return (len(record.data) + 2) // 3 * 4 + len(record.partition_key) + _RECORD_OVERHEAD_BYTES
+def event_bytes(record: StreamRecord, overhead_bytes: int) -> int:
+    """Return at least how many bytes a record takes in the event."""
+    key = record.partition_key
+    # A character that JSON escapes takes up to six bytes.
+    key_bytes = len(key) if key.isascii() and key.isalnum() else 6 * len(key)
+    return (len(record.data) + 2) // 3 * 4 + key_bytes + overhead_bytes
 
 
-def fitting(records: list[StreamRecord], *, most_records: int, most_bytes: int) -> int:
+def fitting(
+    records: list[StreamRecord], *, most_records: int, most_bytes: int, overhead_bytes: int
+) -> int:
     """Return how many of the first records make one batch: at least one, if there is any."""
-    size_bytes = 0
+    size_bytes = _ENVELOPE_BYTES
     for count, record in enumerate(records[:most_records]):
-        size_bytes += event_bytes(record)
+        size_bytes += event_bytes(record, overhead_bytes)
         if size_bytes > most_bytes and count:
             return count
     return min(len(records), most_records)
@@ -217,3 +223,15 @@ def kinesis_event(
             for record in batch.records
         ]
     }
+
+
+def overhead_bytes(*, stream_arn: str, shard_id: str, region: str, role_arn: str) -> int:
+    """Return how many bytes a record takes in the event beside its data and partition key."""
+    event = kinesis_event(
+        Batch((_SAMPLE,)),
+        stream_arn=stream_arn,
+        shard_id=shard_id,
+        region=region,
+        role_arn=role_arn,
+    )
+    return len(json.dumps(event))

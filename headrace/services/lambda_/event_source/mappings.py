@@ -69,7 +69,10 @@ class MappingRunner:
             if self._stopped or (running is not None and running.handle.alive):
                 return
             poller = ShardPoller(self._mapping, shard_id, self._ports, self._handle_drained)
-            self._pollers[shard_id] = _Running(poller, self._supervisor.start(poller))
+            handle = self._supervisor.start(poller)
+            self._pollers[shard_id] = _Running(poller, handle)
+        # An append between the poller's first read and its registration woke nobody.
+        handle.wake()
 
     def _handle_drained(self) -> None:
         self._handle.wake()

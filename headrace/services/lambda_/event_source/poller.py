@@ -36,6 +36,7 @@ from headrace.services.lambda_.event_source.batch import (
     fitting,
     judge,
     kinesis_event,
+    overhead_bytes,
     read_answer,
     retry_delay_s,
     split_expired,
@@ -47,7 +48,6 @@ from headrace.services.lambda_.limits import SYNC_PAYLOAD_BYTES
 log = logging.getLogger(__name__)
 
 _MISSING_STREAM_RETRY_S = 1.0
-_ENVELOPE_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +78,12 @@ class ShardPoller:
         self._shard_id = shard_id
         self._ports = ports
         self._on_drained = on_drained
+        self._overhead_bytes = overhead_bytes(
+            stream_arn=mapping.stream_arn,
+            shard_id=shard_id,
+            region=mapping.region,
+            role_arn=ports.role_of(mapping.function_arn),
+        )
         self._position = ports.store.position(mapping.uuid, shard_id)
         self._buffer: list[StreamRecord] = []
         self._buffer_since_s = 0.0
@@ -136,7 +142,8 @@ class ShardPoller:
         count = fitting(
             self._buffer,
             most_records=mapping.batch_size,
-            most_bytes=SYNC_PAYLOAD_BYTES - _ENVELOPE_BYTES,
+            most_bytes=SYNC_PAYLOAD_BYTES,
+            overhead_bytes=self._overhead_bytes,
         )
         full = count == mapping.batch_size or count < len(self._buffer) or self._position is None
         waited_s = self._ports.clock.monotonic_s() - self._buffer_since_s

@@ -22,7 +22,7 @@ NODE_PATH_VARIABLE = "HEADRACE_NODE_PATH"
 
 # A function may not set these. Source: the page above, "Reserved environment variables".
 RESERVED_VARIABLES = frozenset(
-    [
+    {
         "_HANDLER",
         "_X_AMZN_TRACE_ID",
         "AWS_DEFAULT_REGION",
@@ -41,7 +41,7 @@ RESERVED_VARIABLES = frozenset(
         "AWS_LAMBDA_RUNTIME_API",
         "LAMBDA_TASK_ROOT",
         "LAMBDA_RUNTIME_DIR",
-    ]
+    }
 )
 
 

@@ -1,0 +1,485 @@
+"""Event-source mappings on a stream in memory, with real functions."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.support.lambda_lab import QUEUE, LambdaLab
+from tests.support.server import wait_until
+from tests.support.streams import STREAM_ARN
+
+# Writes each batch as a line to a file, and fails as the records tell it to.
+CONSUMER = """
+import base64, json, os, pathlib
+def handler(event, context):
+    records = event["Records"]
+    data = [base64.b64decode(r["kinesis"]["data"]).decode() for r in records]
+    with open(os.environ["OUT_FILE"], "a") as out:
+        out.write(json.dumps(data) + "\\n")
+    if not pathlib.Path(os.environ["OUT_FILE"] + ".healed").exists():
+        if "crash" in data:
+            raise ValueError("poison")
+        return {"batchItemFailures": [{"itemIdentifier": r["kinesis"]["sequenceNumber"]}
+                                      for r, d in zip(records, data) if d == "poison"]}
+"""
+
+
+class Consumer:
+    """A function mapped to the stream, and what it has seen."""
+
+    def __init__(self, lab: LambdaLab) -> None:
+        self.lab = lab
+        self.out = lab.data_dir / "seen"
+        lab.create("consume", CONSUMER, Environment={"Variables": {"OUT_FILE": str(self.out)}})
+
+    def map(self, **members: Any) -> dict[str, Any]:
+        return self.lab.client().create_event_source_mapping(
+            **{
+                "EventSourceArn": STREAM_ARN,
+                "FunctionName": "consume",
+                "StartingPosition": "TRIM_HORIZON",
+                **members,
+            }
+        )
+
+    def batches(self) -> list[list[str]]:
+        if not self.out.exists():
+            return []
+        return [json.loads(line) for line in self.out.read_text().splitlines()]
+
+    def seen(self) -> list[str]:
+        return [record for batch in self.batches() for record in batch]
+
+    def wait_for(self, *records: str) -> None:
+        wait_until(lambda: set(records) <= set(self.seen()), what=f"{records} in {self.seen()}")
+
+    def heal(self) -> None:
+        self.out.with_suffix(".healed").touch()
+
+    def documents(self, queue: str = QUEUE) -> list[dict[str, Any]]:
+        return [json.loads(body) for body in self.lab.box.messages[queue]]
+
+
+@pytest.fixture
+def consumer(lab: LambdaLab) -> Consumer:
+    return Consumer(lab)
+
+
+def get(lab: LambdaLab, uuid: str) -> dict[str, Any]:
+    return lab.client().get_event_source_mapping(UUID=uuid)
+
+
+# --- serialization ----------------------------------------------------------------------------
+
+
+def test_create_answers_with_all_members(consumer: Consumer) -> None:
+    answer = consumer.map(
+        BatchSize=10,
+        MaximumRetryAttempts=2,
+        BisectBatchOnFunctionError=True,
+        FunctionResponseTypes=["ReportBatchItemFailures"],
+        DestinationConfig={"OnFailure": {"Destination": QUEUE}},
+    )
+    assert answer["ResponseMetadata"]["HTTPStatusCode"] == 202
+    assert answer["State"] == "Creating"
+    assert answer["FunctionArn"] == "arn:aws:lambda:us-east-1:000000000000:function:consume"
+    assert answer["EventSourceArn"] == STREAM_ARN
+    assert answer["BatchSize"] == 10
+    assert answer["MaximumRecordAgeInSeconds"] == -1
+    assert answer["MaximumBatchingWindowInSeconds"] == 0
+    assert answer["ParallelizationFactor"] == 1
+    assert answer["DestinationConfig"] == {"OnFailure": {"Destination": QUEUE}}
+    assert answer["LastModified"] <= datetime.now(UTC)
+    lasting = get(consumer.lab, answer["UUID"])
+    assert lasting["State"] == "Enabled"
+    assert lasting["LastProcessingResult"] == "No records processed"
+
+
+def test_mappings_are_listed_by_function_and_stream(consumer: Consumer) -> None:
+    client = consumer.lab.client()
+    uuid = consumer.map()["UUID"]
+
+    def listed(**filters: str) -> list[str]:
+        found = client.list_event_source_mappings(**filters)["EventSourceMappings"]
+        return [mapping["UUID"] for mapping in found]
+
+    assert listed() == listed(FunctionName="consume") == listed(EventSourceArn=STREAM_ARN) == [uuid]
+    assert listed(FunctionName="other") == listed(EventSourceArn=f"{STREAM_ARN}2") == []
+
+
+def test_mappings_have_tags(consumer: Consumer) -> None:
+    client = consumer.lab.client()
+    arn = consumer.map(Tags={"team": "delays"})["EventSourceMappingArn"]
+    client.tag_resource(Resource=arn, Tags={"stage": "test"})
+    client.untag_resource(Resource=arn, TagKeys=["team"])
+    assert client.list_tags(Resource=arn)["Tags"] == {"stage": "test"}
+
+
+# --- validation -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("members", "code"),
+    [
+        ({"FunctionName": "missing"}, "ResourceNotFoundException"),
+        ({"EventSourceArn": f"{STREAM_ARN}-missing"}, "InvalidParameterValueException"),
+        ({"EventSourceArn": None}, "InvalidParameterValueException"),
+        (
+            {"EventSourceArn": "arn:aws:sqs:us-east-1:000000000000:q"},
+            "InvalidParameterValueException",
+        ),
+        ({"StartingPosition": None}, "ValidationException"),
+        ({"StartingPosition": "AT_TIMESTAMP"}, "InvalidParameterValueException"),
+        ({"StartingPositionTimestamp": datetime.now(UTC)}, "InvalidParameterValueException"),
+        ({"BatchSize": 10_001}, "ValidationException"),
+        ({"BatchSize": 0}, "ValidationException"),
+        ({"MaximumBatchingWindowInSeconds": 301}, "ValidationException"),
+        ({"MaximumRecordAgeInSeconds": 59}, "InvalidParameterValueException"),
+        ({"TumblingWindowInSeconds": 60}, "InvalidParameterValueException"),
+        (
+            {"DestinationConfig": {"OnFailure": {"Destination": "arn:aws:s3:::bucket"}}},
+            "InvalidParameterValueException",
+        ),
+    ],
+)
+def test_bad_mappings_are_refused(consumer: Consumer, members: dict[str, Any], code: str) -> None:
+    given = {
+        "EventSourceArn": STREAM_ARN,
+        "FunctionName": "consume",
+        "StartingPosition": "LATEST",
+        **members,
+    }
+    with pytest.raises(ClientError) as caught:
+        consumer.lab.client().create_event_source_mapping(
+            **{name: value for name, value in given.items() if value is not None}
+        )
+    assert caught.value.response["Error"]["Code"] == code
+    assert consumer.lab.client().list_event_source_mappings()["EventSourceMappings"] == []
+
+
+def test_a_second_mapping_of_the_same_pair_is_a_conflict(consumer: Consumer) -> None:
+    consumer.map()
+    with pytest.raises(ClientError, match="mapping already exists") as caught:
+        consumer.map()
+    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 409
+
+
+def test_a_missing_mapping_is_not_found(lab: LambdaLab) -> None:
+    with pytest.raises(ClientError) as caught:
+        get(lab, "00000000-0000-0000-0000-000000000000")
+    assert caught.value.response["Error"]["Code"] == "ResourceNotFoundException"
+
+
+# --- behaviour --------------------------------------------------------------------------------
+
+
+def test_records_reach_the_function_in_order_and_in_batches(consumer: Consumer) -> None:
+    records = [str(n) for n in range(25)]
+    consumer.lab.streams.put(*(record.encode() for record in records))
+    uuid = consumer.map(BatchSize=10)["UUID"]
+    consumer.wait_for(*records)
+    assert consumer.seen() == records
+    assert [len(batch) for batch in consumer.batches()] == [10, 10, 5]
+    assert get(consumer.lab, uuid)["LastProcessingResult"] == "OK"
+
+
+def test_an_append_wakes_the_mapping(consumer: Consumer) -> None:
+    consumer.map()
+    for record in ("a", "b", "c"):
+        consumer.lab.streams.put(record.encode())
+        consumer.wait_for(record)
+    assert consumer.seen() == ["a", "b", "c"]
+
+
+def test_latest_starts_when_the_mapping_is_made(consumer: Consumer) -> None:
+    consumer.lab.streams.put(b"before")
+    consumer.map(StartingPosition="LATEST")
+    consumer.lab.streams.put(b"after")
+    consumer.wait_for("after")
+    assert consumer.seen() == ["after"]
+
+
+def test_at_timestamp_starts_there(consumer: Consumer) -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    start_ms = int(start.timestamp() * 1000)
+    consumer.lab.streams.put(b"before", now_ms=start_ms - 1)
+    consumer.lab.streams.put(b"at", now_ms=start_ms)
+    consumer.map(StartingPosition="AT_TIMESTAMP", StartingPositionTimestamp=start)
+    consumer.wait_for("at")
+    assert consumer.seen() == ["at"]
+
+
+def test_a_window_gathers_records(consumer: Consumer) -> None:
+    consumer.map(MaximumBatchingWindowInSeconds=1)
+    for record in ("a", "b", "c"):
+        consumer.lab.streams.put(record.encode())
+    consumer.wait_for("a", "b", "c")
+    assert consumer.batches() == [["a", "b", "c"]]
+
+
+def test_a_full_batch_does_not_wait_for_its_window(consumer: Consumer) -> None:
+    consumer.map(MaximumBatchingWindowInSeconds=300, BatchSize=2)
+    consumer.lab.streams.put(b"a", b"b", b"c")
+    consumer.wait_for("a", "b")
+    assert consumer.batches() == [["a", "b"]]
+
+
+def test_a_poison_batch_ends_at_the_destination_after_its_retries(consumer: Consumer) -> None:
+    numbers = consumer.lab.streams.put(b"1", b"crash", b"3", now_ms=1_700_000_000_123)
+    uuid = consumer.map(
+        MaximumRetryAttempts=1, DestinationConfig={"OnFailure": {"Destination": QUEUE}}
+    )["UUID"]
+    (document,) = wait_until(consumer.documents, what="the failure document")
+    assert consumer.batches() == [["1", "crash", "3"]] * 2
+    consumer.lab.streams.put(b"4")
+    consumer.wait_for("4")
+    assert len(consumer.documents()) == 1
+    assert document["version"] == "1.0"
+    assert document["requestContext"]["condition"] == "RetryAttemptsExhausted"
+    assert document["requestContext"]["approximateInvokeCount"] == 2
+    assert document["requestContext"]["functionArn"].endswith(":function:consume")
+    assert document["responseContext"] == {
+        "statusCode": 200,
+        "executedVersion": "$LATEST",
+        "functionError": "Unhandled",
+    }
+    info = document["KinesisBatchInfo"]
+    assert info["shardId"] == "shardId-0"
+    assert info["startSequenceNumber"] == numbers[0]
+    assert info["streamArn"] == STREAM_ARN
+    assert info["approximateArrivalOfFirstRecord"] == "2023-11-14T22:13:20.123Z"
+    wait_until(lambda: get(consumer.lab, uuid)["LastProcessingResult"] == "OK")
+
+
+def test_bisect_gives_up_only_the_poison_record(consumer: Consumer) -> None:
+    records = [f"r{n}" for n in range(16)]
+    records[11] = "crash"
+    numbers = consumer.lab.streams.put(*(record.encode() for record in records))
+    consumer.map(
+        BisectBatchOnFunctionError=True,
+        MaximumRetryAttempts=0,
+        DestinationConfig={"OnFailure": {"Destination": QUEUE}},
+    )
+    consumer.wait_for(*records)
+    wait_until(lambda: consumer.seen()[-1] == "r15" and consumer.documents())
+    (document,) = consumer.documents()
+    info = document["KinesisBatchInfo"]
+    assert (info["batchSize"], info["startSequenceNumber"]) == (1, numbers[11])
+
+
+def test_partial_failures_are_retried_from_the_lowest(consumer: Consumer) -> None:
+    consumer.lab.streams.put(b"a", b"b", b"poison", b"c")
+    consumer.map(
+        MaximumRetryAttempts=2,
+        FunctionResponseTypes=["ReportBatchItemFailures"],
+        DestinationConfig={"OnFailure": {"Destination": QUEUE}},
+    )
+    wait_until(consumer.documents, what="the failure document")
+    assert consumer.batches() == [["a", "b", "poison", "c"], ["poison", "c"], ["poison", "c"]]
+    (document,) = consumer.documents()
+    assert document["KinesisBatchInfo"]["batchSize"] == 2
+    assert "functionError" not in document["responseContext"]
+
+
+def test_partial_failures_with_bisect_give_up_only_the_poison(consumer: Consumer) -> None:
+    records = ["a", "b", "poison", "c", "poison", "d"]
+    numbers = consumer.lab.streams.put(*(record.encode() for record in records))
+    consumer.map(
+        MaximumRetryAttempts=0,
+        BisectBatchOnFunctionError=True,
+        FunctionResponseTypes=["ReportBatchItemFailures"],
+        DestinationConfig={"OnFailure": {"Destination": QUEUE}},
+    )
+    consumer.wait_for("d")
+    wait_until(lambda: len(consumer.documents()) == 2, what="two documents")
+    starts = [d["KinesisBatchInfo"]["startSequenceNumber"] for d in consumer.documents()]
+    assert starts == [numbers[2], numbers[4]]
+    assert {d["KinesisBatchInfo"]["batchSize"] for d in consumer.documents()} == {1}
+
+
+def test_records_that_are_too_old_are_given_up_without_an_invocation(consumer: Consumer) -> None:
+    now_ms = consumer.lab.clock.now_ms()
+    consumer.lab.streams.put(b"old", now_ms=now_ms - 61_000)
+    consumer.lab.streams.put(b"new", now_ms=now_ms)
+    consumer.map(
+        MaximumRecordAgeInSeconds=60, DestinationConfig={"OnFailure": {"Destination": QUEUE}}
+    )
+    consumer.wait_for("new")
+    assert consumer.seen() == ["new"]
+    (document,) = consumer.documents()
+    assert document["requestContext"]["condition"] == "RecordAgeExceeded"
+    assert document["requestContext"]["approximateInvokeCount"] == 0
+
+
+def test_a_missing_destination_stops_nobody(consumer: Consumer) -> None:
+    consumer.lab.box.missing.add(QUEUE)
+    consumer.lab.streams.put(b"crash")
+    uuid = consumer.map(
+        BatchSize=1,
+        MaximumRetryAttempts=0,
+        DestinationConfig={"OnFailure": {"Destination": QUEUE}},
+    )["UUID"]
+    wait_until(
+        lambda: (
+            get(consumer.lab, uuid)["LastProcessingResult"]
+            == "PROBLEM: Failure destination not found"
+        )
+    )
+    consumer.lab.streams.put(b"next")
+    consumer.wait_for("next")
+
+
+def test_a_failing_batch_is_retried_until_it_succeeds(consumer: Consumer) -> None:
+    consumer.lab.streams.put(b"crash", b"next")
+    uuid = consumer.map(BatchSize=1)["UUID"]
+    wait_until(lambda: len(consumer.batches()) >= 3, what="some retries")
+    assert get(consumer.lab, uuid)["LastProcessingResult"] == "PROBLEM: Function call failed"
+    assert "next" not in consumer.seen()
+    consumer.heal()
+    consumer.wait_for("next")
+
+
+def test_a_restart_goes_on_from_the_checkpoint(consumer: Consumer) -> None:
+    lab = consumer.lab
+    uuid = consumer.map()["UUID"]
+    lab.streams.put(b"a", b"b")
+    consumer.wait_for("a", "b")
+    wait_until(lambda: get(lab, uuid)["LastProcessingResult"] == "OK")
+    lab.stop()
+    lab.streams.put(b"c")
+    lab.start()
+    consumer.wait_for("c")
+    assert consumer.seen() == ["a", "b", "c"]
+
+
+def test_a_disabled_mapping_waits_and_goes_on(consumer: Consumer) -> None:
+    client = consumer.lab.client()
+    uuid = consumer.map()["UUID"]
+    consumer.lab.streams.put(b"a")
+    consumer.wait_for("a")
+    assert client.update_event_source_mapping(UUID=uuid, Enabled=False)["State"] == "Disabling"
+    assert get(consumer.lab, uuid)["State"] == "Disabled"
+    consumer.lab.streams.put(b"b")
+    assert consumer.seen() == ["a"]
+    assert client.update_event_source_mapping(UUID=uuid, Enabled=True)["State"] == "Enabling"
+    consumer.wait_for("b")
+    assert consumer.seen() == ["a", "b"]
+
+
+def test_a_changed_batch_size_is_followed(consumer: Consumer) -> None:
+    uuid = consumer.map(BatchSize=1)["UUID"]
+    consumer.lab.client().update_event_source_mapping(UUID=uuid, BatchSize=3)
+    consumer.lab.streams.put(b"a", b"b", b"c")
+    consumer.wait_for("c")
+    assert consumer.batches() == [["a", "b", "c"]]
+
+
+def test_a_deleted_mapping_sees_no_more(consumer: Consumer) -> None:
+    client = consumer.lab.client()
+    uuid = consumer.map()["UUID"]
+    assert client.delete_event_source_mapping(UUID=uuid)["State"] == "Deleting"
+    with pytest.raises(ClientError):
+        get(consumer.lab, uuid)
+    assert consumer.lab.database.documents("lambda_checkpoints").items() == []
+    consumer.lab.streams.put(b"a")
+    other = consumer.map(StartingPosition="LATEST")["UUID"]
+    consumer.lab.streams.put(b"b")
+    consumer.wait_for("b")
+    assert consumer.seen() == ["b"]
+    assert other != uuid
+
+
+def test_parents_are_drained_before_children(consumer: Consumer) -> None:
+    streams = consumer.lab.streams
+    streams.put(b"parent-1", b"crash", b"parent-2")
+    streams.replace("shardId-0", "shardId-1", "shardId-2")
+    streams.put(b"left", shard_id="shardId-1")
+    streams.replace("shardId-1", "shardId-3")
+    streams.put(b"grandchild", shard_id="shardId-3")
+    consumer.map(BatchSize=1)
+    wait_until(lambda: consumer.seen().count("crash") >= 2, what="retries of the parent")
+    assert not {"left", "grandchild"} & set(consumer.seen())
+    consumer.heal()
+    consumer.wait_for("grandchild")
+    seen = consumer.seen()
+    order = [seen.index(record) for record in ("parent-1", "parent-2", "left", "grandchild")]
+    assert order == sorted(order)
+
+
+def test_a_reshard_while_running_is_followed(consumer: Consumer) -> None:
+    streams = consumer.lab.streams
+    uuid = consumer.map(StartingPosition="LATEST")["UUID"]
+    streams.put(b"a")
+    consumer.wait_for("a")
+    streams.replace("shardId-0", "shardId-1", "shardId-2")
+    streams.put(b"b", shard_id="shardId-1")
+    streams.put(b"c", shard_id="shardId-2")
+    consumer.wait_for("b", "c")
+    wait_until(lambda: get(consumer.lab, uuid)["LastProcessingResult"] == "OK")
+    consumer.lab.restart()
+    streams.put(b"d", shard_id="shardId-2")
+    consumer.wait_for("d")
+    assert sorted(consumer.seen()) == ["a", "b", "c", "d"]
+
+
+def test_a_stop_in_the_middle_of_a_batch_is_no_failure(lab: LambdaLab) -> None:
+    source = (
+        "import time, pathlib, os\ndef handler(event, context):\n"
+        "    pathlib.Path(os.environ['OUT_FILE'] + context.aws_request_id).touch()\n"
+        "    time.sleep(60 if len(os.listdir(os.path.dirname(os.environ['OUT_FILE']))) == 1 else 0)\n"
+    )
+    out = lab.data_dir / "out"
+    out.mkdir()
+    lab.create("long", source, Timeout=60, Environment={"Variables": {"OUT_FILE": f"{out}/"}})
+    lab.client().create_event_source_mapping(
+        EventSourceArn=STREAM_ARN,
+        FunctionName="long",
+        StartingPosition="TRIM_HORIZON",
+        MaximumRetryAttempts=0,
+        DestinationConfig={"OnFailure": {"Destination": QUEUE}},
+    )
+    lab.streams.put(b"a")
+    wait_until(lambda: list(out.iterdir()), what="the first call")
+    lab.restart()
+    wait_until(lambda: len(list(out.iterdir())) == 2, what="the second call")
+    assert lab.box.messages[QUEUE] == []
+
+
+def test_a_stream_that_is_deleted_is_a_problem_not_a_crash(consumer: Consumer) -> None:
+    uuid = consumer.map()["UUID"]
+    consumer.lab.streams.deleted = True
+    wait_until(
+        lambda: get(consumer.lab, uuid)["LastProcessingResult"] == "PROBLEM: Stream not found"
+    )
+    consumer.lab.streams.deleted = False
+    consumer.lab.streams.put(b"back")
+    consumer.wait_for("back")
+
+
+def test_iterator_age_is_measured(consumer: Consumer) -> None:
+    consumer.map()
+    consumer.lab.streams.put(b"a", now_ms=consumer.lab.clock.now_ms() - 5000)
+    consumer.wait_for("a")
+    ages = [m.value for m in consumer.lab.metrics.metrics if m.name == "IteratorAge"]
+    assert 5000 <= ages[0] < 60_000
+
+
+def test_the_function_sees_kinesis_events(lab: LambdaLab) -> None:
+    lab.create("shows", "import json\ndef handler(event, context):\n    print(json.dumps(event))\n")
+    lab.client().create_event_source_mapping(
+        EventSourceArn=STREAM_ARN, FunctionName="shows", StartingPosition="TRIM_HORIZON"
+    )
+    lab.streams.put(b"\x00\xff", key="ünï", now_ms=1_700_000_000_123)
+    shown = wait_until(lambda: [m for m in lab.logs.messages() if m.startswith('{"Records"')])
+    (record,) = json.loads(shown[0])["Records"]
+    assert record["eventID"] == f"shardId-0:{record['kinesis']['sequenceNumber']}"
+    assert base64.b64decode(record["kinesis"]["data"]) == b"\x00\xff"
+    assert record["kinesis"]["partitionKey"] == "ünï"
+    assert record["kinesis"]["approximateArrivalTimestamp"] == 1_700_000_000.123
+    assert record["invokeIdentityArn"] == "arn:aws:iam::000000000000:role/functions"

@@ -1,0 +1,154 @@
+"""Function processes and the world: what they answer to, and that they never outlive the cloud."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.support.lambda_lab import LambdaLab, zipped
+from tests.support.server import wait_until
+
+# A cloud's Lambda in a process of its own, running a function that has a child and never ends.
+VICTIM = """
+import sys, threading
+from pathlib import Path
+from tests.support.lambda_lab import LambdaLab
+lab = LambdaLab(Path(sys.argv[1]))
+lab.start()
+lab.create("endless", '''
+import os, pathlib, subprocess, sys, time
+def handler(event, context):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    pathlib.Path(event, "pids").write_text(f"{os.getpid()} {child.pid}\\\\n")
+    while True: time.sleep(1)
+''', Timeout=600)
+lab.create("idle", "import os\\ndef handler(event, context):\\n    return os.getpid()\\n")
+pid = lab.lambda_.invoker.invoke("idle", b"{}").payload.decode()
+Path(sys.argv[1], "idle").write_text(pid + "\\n")
+import json
+lab.lambda_.invoker.invoke("endless", json.dumps(sys.argv[1]).encode())
+"""
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.crash
+def test_no_process_outlives_a_killed_cloud(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        victim = subprocess.Popen(
+            [sys.executable, "-c", VICTIM, str(tmp_path)],
+            cwd=Path(__file__).parents[3],
+            stdout=log,
+            stderr=log,
+        )
+    try:
+
+        def pids() -> list[int]:
+            assert victim.poll() is None, (tmp_path / "log").read_text()
+            texts = [tmp_path / "pids", tmp_path / "idle"]
+            whole = [t.read_text() for t in texts if t.exists()]
+            return [int(p) for p in " ".join(whole).split()] if len(whole) == 2 else []
+
+        running = wait_until(lambda: pids() if len(pids()) == 3 else None, what="the processes")
+        assert all(is_running(pid) for pid in running)
+    finally:
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.wait()
+    wait_until(lambda: not any(is_running(pid) for pid in running), what="the processes' end")
+
+
+@pytest.mark.crash
+def test_a_timeout_kills_the_functions_children_too(lab: LambdaLab) -> None:
+    source = (
+        "import pathlib, subprocess, sys, time\ndef handler(event, context):\n"
+        "    child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "    pathlib.Path(event).write_text(str(child.pid))\n"
+        "    time.sleep(600)\n"
+    )
+    lab.create("parent", source, Timeout=1)
+    file = lab.data_dir / "child"
+    lab.lambda_.invoker.invoke("parent", json.dumps(str(file)).encode())
+    wait_until(lambda: not is_running(int(file.read_text())), what="the child's end")
+
+
+class _Endpoint(BaseHTTPRequestHandler):
+    bodies: list[bytes]
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.bodies.append(f"{self.path} ".encode() + body)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def endpoint() -> Iterator[tuple[str, list[bytes]]]:
+    """A web server in the cloud's place, and what was put to it."""
+    handler = type("Endpoint", (_Endpoint,), {"bodies": []})
+    server = HTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", handler.bodies
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+# As CDK's handlers do: the scheme and the port of ResponseURL are dropped.
+RESPONDER = """
+const https = require('https');
+exports.handler = async (event) => {
+  const url = new URL(event.ResponseURL);
+  await new Promise((resolve, reject) => {
+    const request = https.request(
+      { hostname: url.hostname, path: url.pathname + url.search, method: 'PUT',
+        headers: { 'content-type': '', 'content-length': 2 } },
+      (response) => { response.resume(); resolve(); });
+    request.on('error', reject);
+    request.write('{}');
+    request.end();
+  });
+};
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+@pytest.mark.parametrize("style", ["cjs", "esm"])
+def test_cdks_node_handlers_reach_the_cloud(
+    tmp_path: Path, endpoint: tuple[str, list[bytes]], style: str
+) -> None:
+    url, bodies = endpoint
+    files = {"app.js": RESPONDER}
+    if style == "esm":
+        source = RESPONDER.replace(
+            "const https = require('https');", "import { request as send } from 'node:https';"
+        )
+        source = source.replace("https.request(", "send(").replace(
+            "exports.handler =", "export const handler ="
+        )
+        files = {"app.mjs": source}
+    with LambdaLab(tmp_path, endpoint_url=url) as lab:
+        lab.create("responds", "", Runtime="nodejs22.x", Code={"ZipFile": zipped(files)})
+        event = {"ResponseURL": f"{url}/_headrace/cfn-response/token?x=1"}
+        result = lab.lambda_.invoker.invoke("responds", json.dumps(event).encode())
+        assert result.function_error is None, result.payload
+    assert bodies == [b"/_headrace/cfn-response/token?x=1 {}"]

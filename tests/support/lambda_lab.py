@@ -1,0 +1,210 @@
+"""Lambda alone behind the gateway, with small fakes of its ports, and boto3 clients to it."""
+
+from __future__ import annotations
+
+import io
+import threading
+import zipfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import boto3
+from botocore.awsrequest import AWSResponse
+from botocore.config import Config as BotocoreConfig
+
+from headrace.aws.errors import unknown_operation
+from headrace.aws.gateway import Gateway
+from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
+from headrace.core.clock import SystemClock
+from headrace.core.config import Config
+from headrace.core.ids import Ids
+from headrace.core.ports import LogLine, Metric, ObjectNotFound
+from headrace.core.workers import Supervisor
+from headrace.fallback.moto_services import aws_response, http_request_of
+from headrace.services.lambda_.service import Lambda, lambda_api
+from headrace.store.database import Database
+from tests.support.streams import MemoryStreams
+
+ROLE = "arn:aws:iam::000000000000:role/functions"
+QUEUE = "arn:aws:sqs:us-east-1:000000000000:failures"
+FUNCTIONS = Path(__file__).parent / "functions"
+
+
+def zipped(files: Mapping[str, str | bytes]) -> bytes:
+    """Return a zip archive of `files`."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+class Box:
+    """Fakes of the ports that Lambda sends to; keeps everything it was given. Thread-safe."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._lock = threading.Lock()
+        self.messages: dict[str, list[str]] = defaultdict(list)
+        self.lines: list[str] = []
+        self.streams: set[tuple[str, str]] = set()
+        self.metrics: list[Metric] = []
+        self.missing: set[str] = set()
+
+    def put_object(self, bucket: str, key: str, body: bytes) -> None:
+        path = self._root / bucket / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
+
+    def file(self, bucket: str, key: str) -> Path:
+        path = self._root / bucket / key
+        if not path.is_file():
+            raise ObjectNotFound(key)
+        return path
+
+    def send(self, queue_arn: str, body: str) -> str:
+        if queue_arn in self.missing:
+            raise LookupError(queue_arn)
+        with self._lock:
+            self.messages[queue_arn].append(body)
+        return "message"
+
+    publish = send
+
+
+class Logs:
+    """A `LogSink` that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str, str]] = []
+
+    def put(
+        self, group: str, stream: str, lines: Sequence[LogLine], *, account: str, region: str
+    ) -> None:
+        self.lines.extend((group, stream, line.message) for line in lines)
+
+    def messages(self) -> list[str]:
+        return [message for _, _, message in self.lines]
+
+
+class Metrics:
+    """A `MetricSink` that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.metrics: list[Metric] = []
+
+    def put(self, metrics: Sequence[Metric], *, account: str, region: str) -> None:
+        self.metrics.extend(metrics)
+
+
+class NoFallback:
+    """A fallback that has no services."""
+
+    def handle(self, request: HttpRequest, service: str) -> HttpResponse:
+        raise unknown_operation(request.path, service)
+
+    def call(self, service: str, operation: str, params: Any, **_: Any) -> dict[str, Any]:
+        raise unknown_operation(operation, service)
+
+    def account_of(self, access_key: str) -> str | None:
+        return None
+
+
+class LambdaLab:
+    """A started Lambda. A context manager; `restart` is a stop and a start on the same directory."""
+
+    def __init__(self, data_dir: Path, *, endpoint_url: str = "http://127.0.0.1:4566") -> None:
+        self.data_dir = data_dir
+        self.endpoint_url = endpoint_url
+        self.box = Box(data_dir / "objects")
+        self.logs = Logs()
+        self.metrics = Metrics()
+        self.streams = MemoryStreams()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        clock, ids = SystemClock(), Ids()
+        self.clock = clock
+        self.database = Database(self.data_dir / "state.sqlite")
+        self.supervisor = Supervisor(clock)
+        config = Config(data_dir=self.data_dir)
+        self.lambda_ = Lambda(
+            data_dir=self.data_dir,
+            clock=clock,
+            ids=ids,
+            database=self.database,
+            supervisor=self.supervisor,
+            config=config,
+            objects=self.box,  # type: ignore[arg-type] - only what Lambda calls
+            streams=self.streams,
+            queues=self.box,
+            topics=self.box,
+            logs=self.logs,
+            metrics=self.metrics,
+            endpoint_url=lambda: self.endpoint_url,
+        )
+        self.gateway = Gateway(
+            clock=clock,
+            ids=ids,
+            account=config.account_id,
+            region=config.region,
+            fallback=NoFallback(),
+        )
+        self.gateway.register(lambda_api(self.lambda_))
+        self.lambda_.start()
+
+    def stop(self) -> None:
+        self.lambda_.stop()
+        self.supervisor.stop_all()
+        self.database.close()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def client(self, *, account: str = "000000000000", region: str = "us-east-1") -> Any:
+        """Return a boto3 client that validates nothing itself and never retries."""
+        client = boto3.client(
+            "lambda",
+            region_name=region,
+            aws_access_key_id=account,
+            aws_secret_access_key="test",
+            endpoint_url="http://127.0.0.1:4566",
+            config=BotocoreConfig(retries={"total_max_attempts": 1}, parameter_validation=False),
+        )
+        client.meta.events.register_first("before-send.*", self._send)
+        return client
+
+    def _send(self, request: Any, **_: Any) -> AWSResponse:
+        return aws_response(request.url, self.handle(http_request_of(request)))
+
+    def handle(self, request: HttpRequest) -> HttpResponse:
+        response = self.gateway.handle(request)
+        assert isinstance(response, HttpResponse)
+        if isinstance(response.body, FileSlice):
+            response.body = response.body.path.read_bytes()
+        return response
+
+    def create(
+        self, name: str, source: str, *, handler: str = "app.handler", **members: Any
+    ) -> dict[str, Any]:
+        """Create a Python function from its source text."""
+        return self.client().create_function(
+            **{
+                "FunctionName": name,
+                "Runtime": "python3.11",
+                "Handler": handler,
+                "Role": ROLE,
+                "Timeout": 10,
+                "Code": {"ZipFile": zipped({"app.py": source})},
+                **members,
+            }
+        )
