@@ -1,0 +1,1 @@
+"""CloudFormation: templates to API calls through the gateway, with real rollback."""

@@ -1,0 +1,266 @@
+"""Looking at stacks, their events, resources and exports."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.aws.operation import Call, operation
+from headrace.services.cloudformation.errors import (
+    stack_missing,
+    stack_not_found,
+    validation_error,
+)
+from headrace.services.cloudformation.parameters import HIDDEN
+from headrace.services.cloudformation.service import CloudFormation
+from headrace.services.cloudformation.state import Resource, Stack
+from headrace.services.cloudformation.template import Template, parse
+
+EVENTS_PAGE = 100
+MAX_ID = 1 << 62
+
+
+def time_of(timestamp_ms: int) -> datetime:
+    """Return a time as the wire carries it."""
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+
+
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return tags as AWS's list."""
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def parameter_list(template: Template, values: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return parameters as AWS's list; those of NoEcho hidden."""
+    rows: list[dict[str, str]] = []
+    for name, value in values.items():
+        row = {
+            "ParameterKey": name,
+            "ParameterValue": HIDDEN if value["no_echo"] else value["value"],
+        }
+        if value.get("resolved") is not None:
+            row["ResolvedValue"] = value["resolved"]
+        rows.append(row)
+    return rows
+
+
+def _description(stack: Stack) -> dict[str, Any]:
+    value: dict[str, Any] = {
+        "StackId": stack.stack_id,
+        "StackName": stack.name,
+        "StackStatus": stack.status,
+        "CreationTime": time_of(stack.created_ms),
+        "Parameters": parameter_list(parse(stack.body), stack.parameters) if stack.body else [],
+        "Outputs": stack.outputs,
+        "Tags": tag_list(stack.tags),
+        "NotificationARNs": stack.notification_arns,
+        "RollbackConfiguration": stack.rollback_configuration,
+        "DisableRollback": stack.disable_rollback,
+        "EnableTerminationProtection": stack.termination_protection,
+        "Capabilities": stack.capabilities,
+        "DriftInformation": {"StackDriftStatus": "NOT_CHECKED"},
+    }
+    optional = {
+        "StackStatusReason": stack.reason,
+        "Description": stack.description,
+        "RoleARN": stack.role_arn,
+        "ChangeSetId": stack.change_set_id,
+    }
+    value.update({name: text for name, text in optional.items() if text})
+    if stack.updated_ms is not None:
+        value["LastUpdatedTime"] = time_of(stack.updated_ms)
+    if stack.deleted_ms is not None:
+        value["DeletionTime"] = time_of(stack.deleted_ms)
+    return value
+
+
+def _any(cfn: CloudFormation, call: Call, name: str) -> Stack:
+    stack = cfn.stacks.find(call.account, call.region, name)
+    if stack is None:
+        raise stack_missing(name)
+    return stack
+
+
+@operation("DescribeStacks")
+def describe_stacks(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return one stack, or all that have not been deleted. Source: API_DescribeStacks."""
+    name = request.get("StackName")
+    if name:
+        stack = cfn.stacks.find(call.account, call.region, name)
+        if stack is None:
+            raise stack_not_found(name)
+        return {"Stacks": [_description(stack)]}
+    return {
+        "Stacks": [
+            _description(stack)
+            for stack in cfn.stacks.all(call.account, call.region)
+            if stack.exists
+        ]
+    }
+
+
+@operation("DescribeStackEvents")
+def describe_stack_events(
+    cfn: CloudFormation, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Return a page of a stack's events, the newest first. Source: API_DescribeStackEvents."""
+    import json
+
+    if not request.get("StackName"):
+        raise validation_error("StackName must be specified.")
+    stack = _any(cfn, call, request["StackName"])
+    rows = cfn.stacks.events(
+        stack.stack_id, int(request.get("NextToken") or MAX_ID), EVENTS_PAGE + 1
+    )
+    events: list[dict[str, Any]] = []
+    for _, event in rows[:EVENTS_PAGE]:
+        row = {**event, "Timestamp": time_of(event["Timestamp"])}
+        properties = row.pop("ResourceProperties")
+        if properties:
+            row["ResourceProperties"] = json.dumps(properties)
+        if not row["ResourceStatusReason"]:
+            del row["ResourceStatusReason"]
+        events.append(row)
+    answer: dict[str, Any] = {"StackEvents": events}
+    if len(rows) > EVENTS_PAGE:
+        answer["NextToken"] = str(rows[EVENTS_PAGE - 1][0])
+    return answer
+
+
+def _resource(stack: Stack, resource: Resource) -> dict[str, Any]:
+    value: dict[str, Any] = {
+        "LogicalResourceId": resource.logical_id,
+        "ResourceType": resource.type,
+        "ResourceStatus": resource.status,
+        "DriftInformation": {"StackResourceDriftStatus": "NOT_CHECKED"},
+    }
+    if resource.physical_id:
+        value["PhysicalResourceId"] = resource.physical_id
+    if resource.reason:
+        value["ResourceStatusReason"] = resource.reason
+    return value
+
+
+@operation("DescribeStackResources")
+def describe_stack_resources(
+    cfn: CloudFormation, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Return a stack's resources, or one. Source: API_DescribeStackResources."""
+    physical = request.get("PhysicalResourceId")
+    if request.get("StackName"):
+        stack = cfn.stacks.find(call.account, call.region, request["StackName"])
+        if stack is None:
+            raise stack_not_found(request["StackName"])
+    else:
+        stack = next(
+            (
+                candidate
+                for candidate in cfn.stacks.all(call.account, call.region)
+                if any(r.physical_id == physical for r in candidate.resources.values())
+            ),
+            None,
+        )
+        if stack is None:
+            raise validation_error(f"Stack for {physical} does not exist")
+    wanted = request.get("LogicalResourceId")
+    return {
+        "StackResources": [
+            {
+                "StackName": stack.name,
+                "StackId": stack.stack_id,
+                "Timestamp": time_of(resource.updated_ms),
+                **_resource(stack, resource),
+            }
+            for name, resource in stack.resources.items()
+            if wanted in (None, name) and physical in (None, resource.physical_id)
+        ]
+    }
+
+
+@operation("DescribeStackResource")
+def describe_stack_resource(
+    cfn: CloudFormation, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Return one resource of a stack. Source: API_DescribeStackResource."""
+    stack = cfn.stacks.find(call.account, call.region, request["StackName"])
+    if stack is None:
+        raise stack_not_found(request["StackName"])
+    resource = stack.resources.get(request["LogicalResourceId"])
+    if resource is None:
+        raise validation_error(
+            f"Resource {request['LogicalResourceId']} does not exist for stack {stack.name}"
+        )
+    return {
+        "StackResourceDetail": {
+            "StackName": stack.name,
+            "StackId": stack.stack_id,
+            "LastUpdatedTimestamp": time_of(resource.updated_ms),
+            **_resource(stack, resource),
+        }
+    }
+
+
+@operation("ListStackResources")
+def list_stack_resources(
+    cfn: CloudFormation, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Return a stack's resources in brief. Source: API_ListStackResources."""
+    stack = cfn.stacks.find(call.account, call.region, request["StackName"])
+    if stack is None:
+        raise stack_not_found(request["StackName"])
+    return {
+        "StackResourceSummaries": [
+            {"LastUpdatedTimestamp": time_of(resource.updated_ms), **_resource(stack, resource)}
+            for resource in stack.resources.values()
+        ]
+    }
+
+
+@operation("ListStacks")
+def list_stacks(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return all stacks in brief, deleted ones too. Source: API_ListStacks."""
+    wanted = request.get("StackStatusFilter") or []
+    summaries: list[dict[str, Any]] = []
+    for stack in cfn.stacks.all(call.account, call.region):
+        if wanted and stack.status not in wanted:
+            continue
+        summary: dict[str, Any] = {
+            "StackId": stack.stack_id,
+            "StackName": stack.name,
+            "StackStatus": stack.status,
+            "CreationTime": time_of(stack.created_ms),
+            "TemplateDescription": stack.description,
+            "DriftInformation": {"StackDriftStatus": "NOT_CHECKED"},
+        }
+        if stack.reason:
+            summary["StackStatusReason"] = stack.reason
+        if stack.updated_ms is not None:
+            summary["LastUpdatedTime"] = time_of(stack.updated_ms)
+        if stack.deleted_ms is not None:
+            summary["DeletionTime"] = time_of(stack.deleted_ms)
+        summaries.append(summary)
+    return {"StackSummaries": summaries}
+
+
+@operation("ListExports")
+def list_exports(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the account's exports. Source: API_ListExports."""
+    return {
+        "Exports": [
+            {"ExportingStackId": stack.stack_id, "Name": name, "Value": value}
+            for name, (stack, value) in sorted(cfn.exports(call.account, call.region).items())
+        ]
+    }
+
+
+@operation("ListImports")
+def list_imports(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the stacks that use an export. Source: API_ListImports."""
+    name = request["ExportName"]
+    users = [
+        stack.name
+        for stack in cfn.stacks.all(call.account, call.region)
+        if stack.exists and name in stack.imports
+    ]
+    if not users:
+        raise validation_error(f"Export '{name}' is not imported by any stack.")
+    return {"Imports": users}

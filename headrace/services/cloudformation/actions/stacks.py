@@ -1,0 +1,164 @@
+"""Creating, updating and deleting stacks without change sets."""
+
+from typing import Any
+
+from headrace.aws.errors import AwsError
+from headrace.aws.operation import Call, operation
+from headrace.services.cloudformation import requests
+from headrace.services.cloudformation.deploy import Deployment
+from headrace.services.cloudformation.errors import (
+    stack_missing,
+    stack_not_found,
+    validation_error,
+)
+from headrace.services.cloudformation.service import CloudFormation
+from headrace.services.cloudformation.state import Stack
+
+
+def living(cfn: CloudFormation, call: Call, name: str) -> Stack:
+    """Return a stack that is there. Raises AwsError."""
+    stack = cfn.stacks.find(call.account, call.region, name)
+    if stack is None or not stack.exists:
+        raise stack_missing(name)
+    return stack
+
+
+@operation("CreateStack")
+def create_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Make a stack in the background. Source: API_CreateStack."""
+    name = request["StackName"]
+    with cfn.lock:
+        present = cfn.stacks.find(call.account, call.region, name)
+        if present is not None and present.status != "REVIEW_IN_PROGRESS":
+            raise AwsError("AlreadyExistsException", f"Stack [{name}] already exists")
+        stack = present or cfn.new_stack(
+            name, call.account, call.region, "CREATE_IN_PROGRESS", call.now_ms
+        )
+        template, values = requests.prepare(cfn, call, stack, request)
+        requests.begin(cfn, stack, template, values, request, call.now_ms)
+        stack.disable_rollback = bool(request.get("DisableRollback"))
+        stack.on_failure = request.get("OnFailure") or "ROLLBACK"
+        stack.termination_protection = bool(request.get("EnableTerminationProtection"))
+        cfn.set_status(stack, "CREATE_IN_PROGRESS", "User Initiated")
+    cfn.run(stack, Deployment(cfn, stack).create)
+    return {"StackId": stack.stack_id}
+
+
+@operation("UpdateStack")
+def update_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Change a stack in the background. Source: API_UpdateStack."""
+    with cfn.lock:
+        stack = living(cfn, call, request["StackName"])
+        if stack.status not in requests.UPDATABLE:
+            raise validation_error(
+                f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
+            )
+        template, values = requests.prepare(cfn, call, stack, request)
+        found = requests.resource_changes(cfn, stack, template, values)
+        if not requests.has_changes(stack, template, found, requests.tags_of(request, stack)):
+            raise validation_error(requests.NO_UPDATES)
+        requests.begin(cfn, stack, template, values, request, call.now_ms)
+        stack.disable_rollback = bool(request.get("DisableRollback"))
+        cfn.set_status(stack, "UPDATE_IN_PROGRESS", "User Initiated")
+    cfn.run(stack, Deployment(cfn, stack).update)
+    return {"StackId": stack.stack_id}
+
+
+@operation("DeleteStack")
+def delete_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> None:
+    """Delete a stack in the background; a missing one is no error. Source: API_DeleteStack."""
+    with cfn.lock:
+        stack = cfn.stacks.find(call.account, call.region, request["StackName"])
+        if stack is None or not stack.exists:
+            return
+        if stack.termination_protection:
+            raise validation_error(
+                f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
+            )
+        if stack.in_progress:
+            if stack.status == "DELETE_IN_PROGRESS":
+                return
+            raise validation_error(
+                f"Stack [{stack.name}] cannot be deleted while in status {stack.status}"
+            )
+        for output in stack.outputs:
+            users = cfn.importers(stack, output.get("ExportName", ""))
+            if users:
+                shown = ", ".join(sorted(user.name for user in users))
+                reason = f"Cannot delete export {output['ExportName']} as it is in use by {shown}."
+                cfn.set_status(stack, "DELETE_FAILED", reason)
+                return
+        retained = set(request.get("RetainResources") or [])
+        for name in retained & set(stack.resources):
+            stack.resources[name].deletion_policy = "Retain"
+        cfn.set_status(stack, "DELETE_IN_PROGRESS", "User Initiated")
+    cfn.run(stack, Deployment(cfn, stack).delete)
+
+
+@operation("ContinueUpdateRollback")
+def continue_update_rollback(
+    cfn: CloudFormation, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Try a failed way back again. Source: API_ContinueUpdateRollback."""
+    with cfn.lock:
+        stack = living(cfn, call, request["StackName"])
+        if stack.status != "UPDATE_ROLLBACK_FAILED" or stack.previous is None:
+            raise validation_error(
+                f"Stack:{stack.stack_id} is in {stack.status} state and can not continue update rollback."
+            )
+        for name in request.get("ResourcesToSkip") or []:
+            if name in stack.resources and name in stack.previous["resources"]:
+                stack.resources[name].updated_ms = stack.previous["resources"][name]["updated_ms"]
+        cfn.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", "User Initiated")
+    cfn.run(stack, Deployment(cfn, stack).roll_back_update)
+    return {}
+
+
+@operation("RollbackStack")
+def rollback_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Take the way back of an operation that failed with rollback off. Source: API_RollbackStack."""
+    with cfn.lock:
+        stack = living(cfn, call, request["StackName"])
+        deployment = Deployment(cfn, stack)
+        if stack.status == "CREATE_FAILED":
+            cfn.set_status(stack, "ROLLBACK_IN_PROGRESS", "User Initiated")
+            work = deployment.roll_back_creation
+        elif stack.status == "UPDATE_FAILED" and stack.previous is not None:
+            cfn.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", "User Initiated")
+            work = deployment.roll_back_update
+        else:
+            raise validation_error(
+                f"Stack:{stack.stack_id} is in {stack.status} state and can not be rolled back."
+            )
+    cfn.run(stack, work)
+    return {"StackId": stack.stack_id}
+
+
+@operation("UpdateTerminationProtection")
+def update_termination_protection(
+    cfn: CloudFormation, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Guard a stack against deletion, or not. Source: API_UpdateTerminationProtection."""
+    with cfn.lock:
+        stack = cfn.stacks.find(call.account, call.region, request["StackName"])
+        if stack is None or not stack.exists:
+            raise stack_not_found(request["StackName"])
+        stack.termination_protection = bool(request["EnableTerminationProtection"])
+        cfn.stacks.save(stack)
+    return {"StackId": stack.stack_id}
+
+
+@operation("SetStackPolicy")
+def set_stack_policy(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> None:
+    """Store a stack policy; it is not enforced. Source: API_SetStackPolicy."""
+    with cfn.lock:
+        stack = living(cfn, call, request["StackName"])
+        stack.policy = request.get("StackPolicyBody") or ""
+        cfn.stacks.save(stack)
+
+
+@operation("GetStackPolicy")
+def get_stack_policy(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return a stack policy. Source: API_GetStackPolicy."""
+    stack = living(cfn, call, request["StackName"])
+    return {"StackPolicyBody": stack.policy} if stack.policy else {}

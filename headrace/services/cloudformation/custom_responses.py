@@ -1,0 +1,76 @@
+"""Where custom resources answer: `PUT /_headrace/cfn-response/<token>` of this cloud."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.services.cloudformation.errors import ResourceFailed
+
+PATH = "/_headrace/cfn-response/"
+LOOK_EVERY_S = 0.25
+
+
+class Responses:
+    """Tokens that are waited for, and the answers that came. Thread-safe; not kept over a restart."""
+
+    def __init__(self, clock: Clock, ids: Ids, endpoint_url: Callable[[], str]) -> None:
+        self._clock = clock
+        self._ids = ids
+        self._endpoint_url = endpoint_url
+        self._lock = threading.Lock()
+        self._waiting: dict[str, threading.Event] = {}
+        self._answers: dict[str, dict[str, Any]] = {}
+
+    def expect(self) -> tuple[str, str]:
+        """See `CustomResponses.expect`."""
+        token = self._ids.hex(32)
+        with self._lock:
+            self._waiting[token] = threading.Event()
+        return token, f"{self._endpoint_url()}{PATH}{token}"
+
+    def receive(self, token: str, body: bytes) -> bool:
+        """Take an answer; False when nobody waits for it, or it is not a JSON object."""
+        try:
+            answer = json.loads(body)
+        except ValueError:
+            return False
+        with self._lock:
+            event = self._waiting.get(token)
+            if event is None or not isinstance(answer, dict):
+                return False
+            self._answers[token] = cast("dict[str, Any]", answer)
+            event.set()
+        return True
+
+    def wait(self, token: str, timeout_s: float) -> dict[str, Any] | None:
+        """See `CustomResponses.wait`."""
+        return self.wait_or(token, timeout_s, lambda: None)
+
+    def wait_or(
+        self, token: str, timeout_s: float, failed: Callable[[], str | None]
+    ) -> dict[str, Any] | None:
+        """See `CustomResponses.wait_or`."""
+        with self._lock:
+            event = self._waiting[token]
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        try:
+            while not event.is_set():
+                left_s = deadline_s - self._clock.monotonic_s()
+                if left_s <= 0:
+                    return None
+                if self._clock.wait(event, min(left_s, LOOK_EVERY_S)):
+                    break
+                reason = failed()
+                if reason is not None and not event.is_set():
+                    raise ResourceFailed(reason)
+            with self._lock:
+                return self._answers.get(token)
+        finally:
+            with self._lock:
+                self._waiting.pop(token, None)
+                self._answers.pop(token, None)

@@ -1,0 +1,289 @@
+"""Intrinsic functions: a template's values to plain ones.
+
+A `Scope` says what names stand for. What is only known after a resource has been made is UNKNOWN, which
+swallows every value that it is part of: that is what a change set shows as known after apply.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.template import (
+    get_att_parts,
+    sub_names,
+    sub_parts,
+    substitute,
+)
+
+UNKNOWN = "{{changeSet:KNOWN_AFTER_APPLY}}"
+_DYNAMIC = re.compile(r"\{\{resolve:(ssm|ssm-secure|secretsmanager):([^}]+)\}\}")
+
+
+class NoValue:
+    """What `AWS::NoValue` stands for: the property is not there."""
+
+
+NO_VALUE = NoValue()
+
+
+@dataclass(slots=True)
+class Scope:
+    """What the names in a template stand for.
+
+    Attributes:
+        names: parameters, pseudo parameters and the physical ids of resources.
+        attribute: (logical id, attribute) to value; raises TemplateError.
+        imported: export name to value; raises TemplateError.
+        dynamic: (service, key) of a dynamic reference to its value.
+    """
+
+    names: Mapping[str, Any]
+    attribute: Callable[[str, str], Any]
+    imported: Callable[[str], Any]
+    dynamic: Callable[[str, str], str]
+    conditions: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    mappings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    _decided: dict[str, bool] = field(default_factory=dict[str, bool])
+
+    def condition(self, name: str) -> bool:
+        """Return a condition's value. Raises TemplateError."""
+        if name not in self._decided:
+            if name not in self.conditions:
+                raise TemplateError(
+                    f"Template error: unresolved condition dependency {name} in Conditions block of the template"
+                )
+            self._decided[name] = bool(evaluate(self.conditions[name], self))
+        return self._decided[name]
+
+
+def evaluate(value: Any, scope: Scope) -> Any:
+    """Return `value` with every function in it done. Raises TemplateError."""
+    if isinstance(value, str):
+        return _dynamic(value, scope) if "{{resolve:" in value else value
+    if isinstance(value, list):
+        items = [evaluate(item, scope) for item in cast("list[Any]", value)]
+        return [item for item in items if item is not NO_VALUE]
+    if not isinstance(value, dict):
+        return value
+    mapping = cast("dict[str, Any]", value)
+    if len(mapping) == 1:
+        name, argument = next(iter(mapping.items()))
+        function = _FUNCTIONS.get(name)
+        if function is not None:
+            return function(argument, scope)
+        if name.startswith("Fn::"):
+            raise TemplateError(f"Template error: headrace does not know the function {name}")
+    evaluated = {key: evaluate(item, scope) for key, item in mapping.items()}
+    return {key: item for key, item in evaluated.items() if item is not NO_VALUE}
+
+
+def is_unknown(value: Any) -> bool:
+    """Whether a value, or a part of it, will only be known later."""
+    if isinstance(value, str):
+        return UNKNOWN in value
+    if isinstance(value, list):
+        return any(map(is_unknown, cast("list[Any]", value)))
+    if isinstance(value, dict):
+        return any(map(is_unknown, cast("dict[str, Any]", value).values()))
+    return False
+
+
+def _dynamic(text: str, scope: Scope) -> str:
+    return _DYNAMIC.sub(lambda match: scope.dynamic(match.group(1), match.group(2)), text)
+
+
+def _ref(argument: Any, scope: Scope) -> Any:
+    if argument == "AWS::NoValue":
+        return NO_VALUE
+    if argument not in scope.names:
+        raise TemplateError(
+            f"Template format error: Unresolved resource dependencies [{argument}] in the Resources block of the"
+            " template"
+        )
+    return scope.names[argument]
+
+
+def _get_att(argument: Any, scope: Scope) -> Any:
+    if isinstance(argument, list):
+        argument = [evaluate(part, scope) for part in cast("list[Any]", argument)]
+    return scope.attribute(*get_att_parts(argument))
+
+
+def _list_argument(name: str, argument: Any, scope: Scope, count: int | None = None) -> list[Any]:
+    if not isinstance(argument, list) or (
+        count is not None and len(cast("list[Any]", argument)) != count
+    ):
+        raise TemplateError(
+            f"Template error: every {name} object requires {count if count is not None else 'a list of'} parameters"
+        )
+    return [evaluate(part, scope) for part in cast("list[Any]", argument)]
+
+
+def _join(argument: Any, scope: Scope) -> Any:
+    delimiter, items = _list_argument("Fn::Join", argument, scope, 2)
+    if is_unknown(items):
+        return UNKNOWN
+    if not isinstance(items, list):
+        raise TemplateError(
+            "Template error: every Fn::Join object requires a list of values to join"
+        )
+    return str(delimiter).join(_scalar(item) for item in cast("list[Any]", items))
+
+
+def _scalar(item: Any) -> str:
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    if isinstance(item, dict | list):
+        raise TemplateError("Template error: every Fn::Join value must be a string")
+    return str(item)
+
+
+def _sub(argument: Any, scope: Scope) -> Any:
+    text, variables = sub_parts(argument)
+    values: dict[str, Any] = {}
+    for name in sub_names(text):
+        if name in variables:
+            values[name] = evaluate(variables[name], scope)
+        elif "." in name and name not in scope.names:
+            values[name] = scope.attribute(*get_att_parts(name))
+        else:
+            values[name] = _ref(name, scope)
+    if is_unknown(values):
+        return UNKNOWN
+    filled = substitute(text, {name: _scalar(value) for name, value in values.items()})
+    return _dynamic(filled, scope)
+
+
+def _select(argument: Any, scope: Scope) -> Any:
+    index, items = _list_argument("Fn::Select", argument, scope, 2)
+    if is_unknown(items):
+        return UNKNOWN
+    try:
+        return items[int(index)]
+    except (IndexError, ValueError, TypeError) as error:
+        raise TemplateError(
+            f"Template error: Fn::Select cannot select nonexistent value at index {index}"
+        ) from error
+
+
+def _split(argument: Any, scope: Scope) -> Any:
+    delimiter, text = _list_argument("Fn::Split", argument, scope, 2)
+    return [UNKNOWN] if is_unknown(text) else str(text).split(str(delimiter))
+
+
+def _if(argument: Any, scope: Scope) -> Any:
+    if not isinstance(argument, list) or len(cast("list[Any]", argument)) != 3:
+        raise TemplateError("Template error: Fn::If requires a list argument with three elements")
+    name, yes, no = cast("list[Any]", argument)
+    return evaluate(yes if scope.condition(str(name)) else no, scope)
+
+
+def _equals(argument: Any, scope: Scope) -> bool:
+    left, right = _list_argument("Fn::Equals", argument, scope, 2)
+    return _loosely(left) == _loosely(right)
+
+
+def _loosely(value: Any) -> Any:
+    # CloudFormation compares texts: 1 equals "1", true equals "true".
+    return value if isinstance(value, dict | list) else _scalar(value)
+
+
+def _and(argument: Any, scope: Scope) -> bool:
+    return all(bool(item) for item in _list_argument("Fn::And", argument, scope))
+
+
+def _or(argument: Any, scope: Scope) -> bool:
+    return any(bool(item) for item in _list_argument("Fn::Or", argument, scope))
+
+
+def _not(argument: Any, scope: Scope) -> bool:
+    return not _list_argument("Fn::Not", argument, scope, 1)[0]
+
+
+def _condition(argument: Any, scope: Scope) -> Any:
+    # `Condition` is also an ordinary key, of an IAM statement for one.
+    return (
+        scope.condition(argument)
+        if isinstance(argument, str)
+        else {"Condition": evaluate(argument, scope)}
+    )
+
+
+def _contains(argument: Any, scope: Scope) -> bool:
+    items, wanted = _list_argument("Fn::Contains", argument, scope, 2)
+    return wanted in items
+
+
+def _import_value(argument: Any, scope: Scope) -> Any:
+    name = evaluate(argument, scope)
+    return UNKNOWN if is_unknown(name) else scope.imported(str(name))
+
+
+def _find_in_map(argument: Any, scope: Scope) -> Any:
+    keys = _list_argument("Fn::FindInMap", argument, scope)
+    value: Any = scope.mappings
+    for key in keys[:3]:
+        if not isinstance(value, Mapping) or key not in value:
+            raise TemplateError(
+                f"Template error: Unable to get mapping for {'::'.join(map(str, keys[:3]))}"
+            )
+        value = cast("Mapping[str, Any]", value)[key]
+    return value
+
+
+def _base64(argument: Any, scope: Scope) -> Any:
+    text = evaluate(argument, scope)
+    return UNKNOWN if is_unknown(text) else base64.b64encode(str(text).encode()).decode()
+
+
+def _get_azs(argument: Any, scope: Scope) -> list[str]:
+    region = evaluate(argument, scope) or scope.names["AWS::Region"]
+    return [f"{region}{letter}" for letter in "abc"]
+
+
+def _cidr(argument: Any, scope: Scope) -> list[str]:
+    block, count, *bits = _list_argument("Fn::Cidr", argument, scope)
+    network = ipaddress.ip_network(str(block), strict=False)
+    prefix = network.max_prefixlen - int(bits[0] if bits else 8)
+    subnets = network.subnets(new_prefix=prefix)
+    return [str(subnet) for subnet, _ in zip(subnets, range(int(count)), strict=False)]
+
+
+def _to_json_string(argument: Any, scope: Scope) -> Any:
+    value = evaluate(argument, scope)
+    return UNKNOWN if is_unknown(value) else json.dumps(value, separators=(",", ":"))
+
+
+def _length(argument: Any, scope: Scope) -> int:
+    return len(evaluate(argument, scope))
+
+
+_FUNCTIONS: dict[str, Callable[[Any, Scope], Any]] = {
+    "Ref": _ref,
+    "Condition": _condition,
+    "Fn::GetAtt": _get_att,
+    "Fn::Join": _join,
+    "Fn::Sub": _sub,
+    "Fn::Select": _select,
+    "Fn::Split": _split,
+    "Fn::If": _if,
+    "Fn::Equals": _equals,
+    "Fn::And": _and,
+    "Fn::Or": _or,
+    "Fn::Not": _not,
+    "Fn::Contains": _contains,
+    "Fn::ImportValue": _import_value,
+    "Fn::FindInMap": _find_in_map,
+    "Fn::Base64": _base64,
+    "Fn::GetAZs": _get_azs,
+    "Fn::Cidr": _cidr,
+    "Fn::ToJsonString": _to_json_string,
+    "Fn::Length": _length,
+}

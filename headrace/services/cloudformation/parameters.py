@@ -1,0 +1,122 @@
+"""Parameters: what a template declares against what a request gives. Raises TemplateError in AWS's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.services.cloudformation.errors import TemplateError
+
+HIDDEN = "****"
+_SSM_VALUE = re.compile(r"AWS::SSM::Parameter::Value<(.+)>")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter's value as given, as resolved from SSM when it is so typed, and whether to show it."""
+
+    value: str
+    resolved: str | None = None
+    no_echo: bool = False
+    is_list: bool = False
+
+    @property
+    def effective(self) -> Any:
+        """What `Ref` gives."""
+        text = self.value if self.resolved is None else self.resolved
+        return [item.strip() for item in text.split(",")] if self.is_list else text
+
+
+def resolve(
+    declared: Mapping[str, Any],
+    given: Mapping[str, str],
+    previous: Mapping[str, str],
+    use_previous: set[str],
+    read_ssm: Callable[[str], str],
+) -> dict[str, Parameter]:
+    """Return every declared parameter's value."""
+    unknown = sorted(set(given) - set(declared))
+    if unknown:
+        raise TemplateError(f"Parameters: [{', '.join(unknown)}] do not exist in the template")
+    missing: list[str] = []
+    found: dict[str, Parameter] = {}
+    for name, declaration in declared.items():
+        if name in use_previous and name in previous:
+            value: str | None = previous[name]
+        else:
+            value = given.get(name)
+            if value is None and "Default" in declaration:
+                value = _text(declaration["Default"])
+        if value is None:
+            missing.append(name)
+            continue
+        found[name] = _checked(name, declaration, value, read_ssm)
+    if missing:
+        raise TemplateError(f"Parameters: [{', '.join(sorted(missing))}] must have values")
+    return found
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return ",".join(map(str, value))  # type: ignore[arg-type]
+    return str(value)
+
+
+def _checked(
+    name: str, declaration: Mapping[str, Any], value: str, read_ssm: Callable[[str], str]
+) -> Parameter:
+    kind = str(declaration.get("Type", "String"))
+    ssm = _SSM_VALUE.fullmatch(kind)
+    resolved = None
+    if ssm is not None:
+        resolved = read_ssm(value)
+        kind = ssm.group(1)
+    allowed = declaration.get("AllowedValues")
+    if allowed is not None and value not in [_text(item) for item in allowed]:
+        shown = ", ".join(_text(item) for item in allowed)
+        raise _refused(name, declaration, f"must be one of AllowedValues [{shown}]")
+    pattern = declaration.get("AllowedPattern")
+    if pattern is not None and re.fullmatch(str(pattern), value) is None:
+        raise _refused(name, declaration, f"must match pattern {pattern}")
+    if kind == "Number":
+        _check_number(name, declaration, value)
+    else:
+        if "MinLength" in declaration and len(value) < int(declaration["MinLength"]):
+            raise _refused(
+                name, declaration, f"must contain at least {declaration['MinLength']} characters"
+            )
+        if "MaxLength" in declaration and len(value) > int(declaration["MaxLength"]):
+            raise _refused(
+                name, declaration, f"must contain at most {declaration['MaxLength']} characters"
+            )
+    return Parameter(
+        value,
+        resolved,
+        no_echo=declaration.get("NoEcho") in (True, "true"),
+        is_list=kind == "CommaDelimitedList" or kind.startswith("List<"),
+    )
+
+
+def _check_number(name: str, declaration: Mapping[str, Any], value: str) -> None:
+    try:
+        number = float(value)
+    except ValueError as error:
+        raise TemplateError(f"Parameter '{name}' must be a number.") from error
+    if "MinValue" in declaration and number < float(declaration["MinValue"]):
+        raise _refused(
+            name, declaration, f"must be a number not less than {declaration['MinValue']}"
+        )
+    if "MaxValue" in declaration and number > float(declaration["MaxValue"]):
+        raise _refused(
+            name, declaration, f"must be a number not greater than {declaration['MaxValue']}"
+        )
+
+
+def _refused(name: str, declaration: Mapping[str, Any], why: str) -> TemplateError:
+    described = declaration.get("ConstraintDescription")
+    reason = f"failed to satisfy constraint: {described}" if described else why
+    return TemplateError(f"Parameter '{name}' {reason}")

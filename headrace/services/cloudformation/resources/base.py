@@ -1,0 +1,177 @@
+"""What a resource type is: properties to API calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from headrace.aws.errors import AwsError
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import ControlPlane, FidelityLevel
+from headrace.services.cloudformation.errors import ResourceFailed
+
+Properties = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Where a resource is being made: its stack and logical id, and what it may call."""
+
+    control: ControlPlane
+    clock: Clock
+    ids: Ids
+    account: str
+    region: str
+    stack_name: str
+    stack_id: str
+    logical_id: str
+    tags: Mapping[str, str]
+    endpoint_url: str
+    responses: CustomResponses
+
+    def call(self, service: str, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Call an API in the stack's account and region. Raises AwsError."""
+        return self.control.call(
+            service, operation, params, account=self.account, region=self.region
+        )
+
+    def gone_is_fine(
+        self, service: str, operation: str, params: Mapping[str, Any], *codes: str
+    ) -> None:
+        """Call a delete; what is not there any more (one of `codes`) is no error."""
+        try:
+            self.call(service, operation, params)
+        except AwsError as error:
+            if error.code not in codes:
+                raise
+
+    def generated_name(self, longest: int, *, lower: bool = False) -> str:
+        """Return a physical name as CloudFormation makes them: stack, logical id, twelve characters."""
+        suffix = self.ids.alnum_upper(12)
+        room = longest - len(suffix) - 2
+        stack = self.stack_name
+        logical = self.logical_id
+        if len(stack) + len(logical) > room:
+            logical = logical[: max(room // 2, room - len(stack))]
+            stack = stack[: room - len(logical)]
+        name = f"{stack}-{logical}-{suffix}"
+        return re.sub(r"[^a-z0-9.-]", "", name.lower()).strip("-") if lower else name
+
+
+class CustomResponses(Protocol):
+    """Hands out addresses to which custom resources answer, and waits for the answers."""
+
+    def expect(self) -> tuple[str, str]:
+        """Return (token, URL)."""
+        ...
+
+    def wait(self, token: str, timeout_s: float) -> dict[str, Any] | None:
+        """Return the answer sent to the URL, or None when there is none in time."""
+        ...
+
+    def wait_or(
+        self, token: str, timeout_s: float, failed: Callable[[], str | None]
+    ) -> dict[str, Any] | None:
+        """As `wait`, but raise ResourceFailed as soon as `failed` gives a reason."""
+        ...
+
+
+@dataclass(slots=True)
+class Made:
+    """What creating or updating gave: the physical id (what Ref gives) and what GetAtt gives."""
+
+    physical_id: str
+    attributes: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+Create = Callable[[Context, Properties], Made]
+Update = Callable[[Context, str, Properties, Properties], Made]
+Delete = Callable[[Context, str, Properties], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceType:
+    """A resource type.
+
+    Attributes:
+        name: such as `AWS::SQS::Queue`.
+        properties: every property it takes, and what becomes of it.
+        replace_on: properties whose change makes a new resource; ("*",): any property's.
+        create, update, delete: the API calls. `update` of None: every change makes a new resource.
+    """
+
+    name: str
+    properties: Mapping[str, FidelityLevel]
+    create: Create
+    delete: Delete
+    update: Update | None = None
+    replace_on: frozenset[str] = frozenset()
+    any_property: bool = False
+
+    def replaces(self, property_name: str) -> bool:
+        """Whether a change of the property makes a new resource."""
+        return self.update is None or property_name in self.replace_on
+
+    def check(self, logical_id: str, properties: Mapping[str, Any]) -> None:
+        """Raise ResourceFailed when there are properties that the type does not have."""
+        if self.any_property:
+            return
+        unknown = sorted(set(properties) - set(self.properties))
+        if unknown:
+            raise ResourceFailed(
+                f"Encountered unsupported property {unknown[0]} in {logical_id} ({self.name})"
+            )
+
+
+def enforced(*names: str) -> dict[str, FidelityLevel]:
+    """Return properties that are acted upon."""
+    return dict.fromkeys(names, "enforced")
+
+
+def stored(*names: str) -> dict[str, FidelityLevel]:
+    """Return properties that are kept and shown, without effect."""
+    return dict.fromkeys(names, "stored")
+
+
+def ignored(*names: str) -> dict[str, FidelityLevel]:
+    """Return properties that are accepted and dropped."""
+    return dict.fromkeys(names, "ignored")
+
+
+def integers(properties: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return a copy with these top-level properties as numbers: templates often carry them as text."""
+    copy = dict(properties)
+    for name in names:
+        if isinstance(copy.get(name), str):
+            copy[name] = int(copy[name])
+    return copy
+
+
+def boolean(value: Any) -> bool:
+    """Return a template's boolean, which may be text."""
+    return value in (True, "true", "True")
+
+
+def tag_list(properties: Mapping[str, Any], context: Context) -> list[dict[str, str]]:
+    """Return the resource's and its stack's tags as AWS's list; the resource's win."""
+    tags = dict(context.tags)
+    for tag in properties.get("Tags") or []:
+        tags[tag["Key"]] = str(tag["Value"])
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def tag_map(properties: Mapping[str, Any], context: Context) -> dict[str, str]:
+    """As `tag_list`, as a map."""
+    return {tag["Key"]: tag["Value"] for tag in tag_list(properties, context)}
+
+
+def without(properties: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return a copy without these."""
+    return {key: value for key, value in properties.items() if key not in names}
+
+
+def nothing_to_delete(context: Context, physical_id: str, properties: Properties) -> None:
+    """Delete what has no existence of its own."""

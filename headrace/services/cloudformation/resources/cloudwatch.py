@@ -1,0 +1,114 @@
+"""CloudWatch alarms and dashboards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Made,
+    Properties,
+    ResourceType,
+    boolean,
+    enforced,
+    integers,
+    tag_list,
+    without,
+)
+
+_ALARM = (
+    "ActionsEnabled",
+    "AlarmActions",
+    "AlarmDescription",
+    "AlarmName",
+    "ComparisonOperator",
+    "DatapointsToAlarm",
+    "Dimensions",
+    "EvaluateLowSampleCountPercentile",
+    "EvaluationPeriods",
+    "ExtendedStatistic",
+    "InsufficientDataActions",
+    "MetricName",
+    "Metrics",
+    "Namespace",
+    "OKActions",
+    "Period",
+    "Statistic",
+    "Tags",
+    "Threshold",
+    "ThresholdMetricId",
+    "TreatMissingData",
+    "Unit",
+)
+
+
+def _put_alarm(context: Context, name: str, properties: Properties) -> Made:
+    params: dict[str, Any] = integers(
+        without(properties, "Tags"), "EvaluationPeriods", "DatapointsToAlarm", "Period"
+    )
+    params["AlarmName"] = name
+    if "Threshold" in params:
+        params["Threshold"] = float(params["Threshold"])
+    if "ActionsEnabled" in params:
+        params["ActionsEnabled"] = boolean(params["ActionsEnabled"])
+    tags = tag_list(properties, context)
+    if tags:
+        params["Tags"] = tags
+    context.call("cloudwatch", "PutMetricAlarm", params)
+    arn = f"arn:aws:cloudwatch:{context.region}:{context.account}:alarm:{name}"
+    return Made(name, {"Arn": arn})
+
+
+def _create_alarm(context: Context, properties: Properties) -> Made:
+    return _put_alarm(
+        context, properties.get("AlarmName") or context.generated_name(255), properties
+    )
+
+
+def _update_alarm(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    return _put_alarm(context, physical_id, new)
+
+
+def _delete_alarm(context: Context, physical_id: str, properties: Properties) -> None:
+    params = {"AlarmNames": [physical_id]}
+    context.gone_is_fine("cloudwatch", "DeleteAlarms", params, "ResourceNotFound")
+
+
+def _put_dashboard(context: Context, name: str, properties: Properties) -> Made:
+    params = {"DashboardName": name, "DashboardBody": properties["DashboardBody"]}
+    context.call("cloudwatch", "PutDashboard", params)
+    return Made(name)
+
+
+def _create_dashboard(context: Context, properties: Properties) -> Made:
+    name = properties.get("DashboardName") or context.generated_name(255)
+    return _put_dashboard(context, name, properties)
+
+
+def _update_dashboard(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    return _put_dashboard(context, physical_id, new)
+
+
+def _delete_dashboard(context: Context, physical_id: str, properties: Properties) -> None:
+    params = {"DashboardNames": [physical_id]}
+    context.gone_is_fine("cloudwatch", "DeleteDashboards", params, "ResourceNotFound")
+
+
+TYPES = [
+    ResourceType(
+        "AWS::CloudWatch::Alarm",
+        enforced(*_ALARM),
+        _create_alarm,
+        _delete_alarm,
+        update=_update_alarm,
+        replace_on=frozenset({"AlarmName"}),
+    ),
+    ResourceType(
+        "AWS::CloudWatch::Dashboard",
+        enforced("DashboardBody", "DashboardName"),
+        _create_dashboard,
+        _delete_dashboard,
+        update=_update_dashboard,
+        replace_on=frozenset({"DashboardName"}),
+    ),
+]

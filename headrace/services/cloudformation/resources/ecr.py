@@ -1,0 +1,76 @@
+"""ECR repositories: they are there, and hold no images."""
+
+import json
+
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Made,
+    Properties,
+    ResourceType,
+    enforced,
+    ignored,
+    stored,
+    tag_list,
+)
+
+
+def _create(context: Context, properties: Properties) -> Made:
+    name = properties.get("RepositoryName") or context.generated_name(256, lower=True)
+    params = {"repositoryName": name, "tags": tag_list(properties, context)}
+    repository = context.call("ecr", "CreateRepository", params)["repository"]
+    _configure(context, name, properties)
+    return Made(
+        name, {"Arn": repository["repositoryArn"], "RepositoryUri": repository["repositoryUri"]}
+    )
+
+
+def _configure(context: Context, name: str, properties: Properties) -> None:
+    if "ImageTagMutability" in properties:
+        context.call(
+            "ecr",
+            "PutImageTagMutability",
+            {
+                "repositoryName": name,
+                "imageTagMutability": properties["ImageTagMutability"],
+            },
+        )
+    if "RepositoryPolicyText" in properties:
+        context.call(
+            "ecr",
+            "SetRepositoryPolicy",
+            {
+                "repositoryName": name,
+                "policyText": json.dumps(properties["RepositoryPolicyText"]),
+            },
+        )
+
+
+def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    _configure(context, physical_id, new)
+    found = context.call("ecr", "DescribeRepositories", {"repositoryNames": [physical_id]})
+    repository = found["repositories"][0]
+    return Made(
+        physical_id,
+        {"Arn": repository["repositoryArn"], "RepositoryUri": repository["repositoryUri"]},
+    )
+
+
+def _delete(context: Context, physical_id: str, properties: Properties) -> None:
+    params = {"repositoryName": physical_id, "force": bool(properties.get("EmptyOnDelete"))}
+    context.gone_is_fine("ecr", "DeleteRepository", params, "RepositoryNotFoundException")
+
+
+TYPES = [
+    ResourceType(
+        "AWS::ECR::Repository",
+        {
+            **enforced("RepositoryName", "EmptyOnDelete", "Tags"),
+            **stored("ImageTagMutability", "RepositoryPolicyText"),
+            **ignored("LifecyclePolicy", "ImageScanningConfiguration", "EncryptionConfiguration"),
+        },
+        _create,
+        _delete,
+        update=_update,
+        replace_on=frozenset({"RepositoryName"}),
+    )
+]

@@ -1,0 +1,76 @@
+"""EventBridge rules."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Made,
+    Properties,
+    ResourceType,
+    enforced,
+    stored,
+)
+
+GONE = "ResourceNotFoundException"
+
+
+def _put(context: Context, name: str, properties: Properties) -> Made:
+    params: dict[str, Any] = {
+        key: properties[key]
+        for key in ("Description", "EventBusName", "RoleArn", "ScheduleExpression", "State")
+        if key in properties
+    }
+    if "EventPattern" in properties:
+        params["EventPattern"] = json.dumps(properties["EventPattern"])
+    arn = context.call("events", "PutRule", {"Name": name, **params})["RuleArn"]
+    targets = properties.get("Targets")
+    if targets:
+        where = _bus(properties)
+        context.call("events", "PutTargets", {"Rule": name, "Targets": targets, **where})
+    return Made(name, {"Arn": arn})
+
+
+def _bus(properties: Properties) -> dict[str, str]:
+    bus = properties.get("EventBusName")
+    return {"EventBusName": bus} if bus else {}
+
+
+def _create(context: Context, properties: Properties) -> Made:
+    return _put(context, properties.get("Name") or context.generated_name(64), properties)
+
+
+def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    kept = {target["Id"] for target in new.get("Targets") or []}
+    gone = [target["Id"] for target in old.get("Targets") or [] if target["Id"] not in kept]
+    if gone:
+        context.call("events", "RemoveTargets", {"Rule": physical_id, "Ids": gone, **_bus(old)})
+    return _put(context, physical_id, new)
+
+
+def _delete(context: Context, physical_id: str, properties: Properties) -> None:
+    ids = [target["Id"] for target in properties.get("Targets") or []]
+    where = _bus(properties)
+    if ids:
+        params = {"Rule": physical_id, "Ids": ids, **where}
+        context.gone_is_fine("events", "RemoveTargets", params, GONE)
+    context.gone_is_fine("events", "DeleteRule", {"Name": physical_id, **where}, GONE)
+
+
+TYPES = [
+    ResourceType(
+        "AWS::Events::Rule",
+        {
+            **enforced(
+                "Name", "EventBusName", "EventPattern", "ScheduleExpression", "State", "Targets"
+            ),
+            **stored("Description", "RoleArn"),
+        },
+        _create,
+        _delete,
+        update=_update,
+        replace_on=frozenset({"Name", "EventBusName"}),
+    )
+]

@@ -1,0 +1,241 @@
+"""IAM: roles, policies, instance profiles. Permissions are stored and not enforced."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from headrace.aws.errors import AwsError
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Made,
+    Properties,
+    ResourceType,
+    enforced,
+    stored,
+    tag_list,
+)
+
+GONE = "NoSuchEntity"
+
+
+def _document(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+# --- roles ------------------------------------------------------------------------------------
+
+
+def _create_role(context: Context, properties: Properties) -> Made:
+    name = properties.get("RoleName") or context.generated_name(64)
+    params: dict[str, Any] = {
+        "RoleName": name,
+        "Path": properties.get("Path", "/"),
+        "AssumeRolePolicyDocument": _document(properties["AssumeRolePolicyDocument"]),
+        "Tags": tag_list(properties, context),
+    }
+    for key in ("Description", "MaxSessionDuration", "PermissionsBoundary"):
+        if key in properties:
+            params[key] = properties[key]
+    if "MaxSessionDuration" in params:
+        params["MaxSessionDuration"] = int(params["MaxSessionDuration"])
+    role = context.call("iam", "CreateRole", params)["Role"]
+    _set_role_policies(context, name, {}, properties)
+    return Made(name, {"Arn": role["Arn"], "RoleId": role["RoleId"]})
+
+
+def _set_role_policies(context: Context, name: str, old: Properties, new: Properties) -> None:
+    before, after = (set(p.get("ManagedPolicyArns") or []) for p in (old, new))
+    for arn in sorted(after - before):
+        context.call("iam", "AttachRolePolicy", {"RoleName": name, "PolicyArn": arn})
+    for arn in sorted(before - after):
+        params = {"RoleName": name, "PolicyArn": arn}
+        context.gone_is_fine("iam", "DetachRolePolicy", params, GONE)
+    inline = {p["PolicyName"]: p["PolicyDocument"] for p in new.get("Policies") or []}
+    for policy, document in inline.items():
+        context.call(
+            "iam",
+            "PutRolePolicy",
+            {"RoleName": name, "PolicyName": policy, "PolicyDocument": _document(document)},
+        )
+    for policy in old.get("Policies") or []:
+        if policy["PolicyName"] not in inline:
+            params = {"RoleName": name, "PolicyName": policy["PolicyName"]}
+            context.gone_is_fine("iam", "DeleteRolePolicy", params, GONE)
+
+
+def _update_role(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    context.call(
+        "iam",
+        "UpdateAssumeRolePolicy",
+        {
+            "RoleName": physical_id,
+            "PolicyDocument": _document(new["AssumeRolePolicyDocument"]),
+        },
+    )
+    if "Description" in new:
+        context.call(
+            "iam",
+            "UpdateRole",
+            {"RoleName": physical_id, "Description": new["Description"]},
+        )
+    _set_role_policies(context, physical_id, old, new)
+    role = context.call("iam", "GetRole", {"RoleName": physical_id})["Role"]
+    return Made(physical_id, {"Arn": role["Arn"], "RoleId": role["RoleId"]})
+
+
+def _delete_role(context: Context, physical_id: str, properties: Properties) -> None:
+    try:
+        attached = context.call("iam", "ListAttachedRolePolicies", {"RoleName": physical_id})
+        inline = context.call("iam", "ListRolePolicies", {"RoleName": physical_id})
+    except AwsError as error:
+        if error.code == GONE:
+            return
+        raise
+    for policy in attached["AttachedPolicies"]:
+        params = {"RoleName": physical_id, "PolicyArn": policy["PolicyArn"]}
+        context.gone_is_fine("iam", "DetachRolePolicy", params, GONE)
+    for name in inline["PolicyNames"]:
+        params = {"RoleName": physical_id, "PolicyName": name}
+        context.gone_is_fine("iam", "DeleteRolePolicy", params, GONE)
+    context.gone_is_fine("iam", "DeleteRole", {"RoleName": physical_id}, GONE)
+
+
+# --- inline policies --------------------------------------------------------------------------
+
+_HOLDERS = (("Roles", "Role"), ("Users", "User"), ("Groups", "Group"))
+
+
+def _put_policy(context: Context, properties: Properties) -> None:
+    for plural, kind in _HOLDERS:
+        for holder in properties.get(plural) or []:
+            context.call(
+                "iam",
+                f"Put{kind}Policy",
+                {
+                    f"{kind}Name": holder,
+                    "PolicyName": properties["PolicyName"],
+                    "PolicyDocument": _document(properties["PolicyDocument"]),
+                },
+            )
+
+
+def _create_policy(context: Context, properties: Properties) -> Made:
+    _put_policy(context, properties)
+    return Made(context.generated_name(64), {"Id": properties["PolicyName"]})
+
+
+def _update_policy(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    _put_policy(context, new)
+    for plural, _ in _HOLDERS:
+        gone = [h for h in old.get(plural) or [] if h not in (new.get(plural) or [])]
+        _delete_policy(context, physical_id, {**old, plural: gone, **_others_empty(plural)})
+    return Made(physical_id, {"Id": new["PolicyName"]})
+
+
+def _others_empty(kept: str) -> Properties:
+    return {plural: [] for plural, _ in _HOLDERS if plural != kept}
+
+
+def _delete_policy(context: Context, physical_id: str, properties: Properties) -> None:
+    for plural, kind in _HOLDERS:
+        for holder in properties.get(plural) or []:
+            params = {f"{kind}Name": holder, "PolicyName": properties["PolicyName"]}
+            context.gone_is_fine("iam", f"Delete{kind}Policy", params, GONE)
+
+
+# --- managed policies -------------------------------------------------------------------------
+
+
+def _create_managed(context: Context, properties: Properties) -> Made:
+    name = properties.get("ManagedPolicyName") or context.generated_name(128)
+    policy = context.call(
+        "iam",
+        "CreatePolicy",
+        {
+            "PolicyName": name,
+            "Path": properties.get("Path", "/"),
+            "PolicyDocument": _document(properties["PolicyDocument"]),
+            "Description": properties.get("Description", ""),
+        },
+    )["Policy"]
+    for role in properties.get("Roles") or []:
+        context.call("iam", "AttachRolePolicy", {"RoleName": role, "PolicyArn": policy["Arn"]})
+    return Made(policy["Arn"], {"PolicyArn": policy["Arn"], "PolicyId": policy["PolicyId"]})
+
+
+def _delete_managed(context: Context, physical_id: str, properties: Properties) -> None:
+    for role in properties.get("Roles") or []:
+        params = {"RoleName": role, "PolicyArn": physical_id}
+        context.gone_is_fine("iam", "DetachRolePolicy", params, GONE)
+    context.gone_is_fine("iam", "DeletePolicy", {"PolicyArn": physical_id}, GONE)
+
+
+# --- instance profiles ------------------------------------------------------------------------
+
+
+def _create_profile(context: Context, properties: Properties) -> Made:
+    name = properties.get("InstanceProfileName") or context.generated_name(128)
+    profile = context.call(
+        "iam",
+        "CreateInstanceProfile",
+        {"InstanceProfileName": name, "Path": properties.get("Path", "/")},
+    )["InstanceProfile"]
+    for role in properties["Roles"]:
+        context.call(
+            "iam", "AddRoleToInstanceProfile", {"InstanceProfileName": name, "RoleName": role}
+        )
+    return Made(name, {"Arn": profile["Arn"]})
+
+
+def _delete_profile(context: Context, physical_id: str, properties: Properties) -> None:
+    for role in properties["Roles"]:
+        params = {"InstanceProfileName": physical_id, "RoleName": role}
+        context.gone_is_fine("iam", "RemoveRoleFromInstanceProfile", params, GONE)
+    params = {"InstanceProfileName": physical_id}
+    context.gone_is_fine("iam", "DeleteInstanceProfile", params, GONE)
+
+
+TYPES = [
+    ResourceType(
+        "AWS::IAM::Role",
+        {
+            **enforced("RoleName", "Path", "Tags"),
+            **stored(
+                "AssumeRolePolicyDocument",
+                "ManagedPolicyArns",
+                "Policies",
+                "Description",
+                "MaxSessionDuration",
+                "PermissionsBoundary",
+            ),
+        },
+        _create_role,
+        _delete_role,
+        update=_update_role,
+        replace_on=frozenset({"RoleName", "Path"}),
+    ),
+    ResourceType(
+        "AWS::IAM::Policy",
+        {**enforced("PolicyName"), **stored("PolicyDocument", "Roles", "Users", "Groups")},
+        _create_policy,
+        _delete_policy,
+        update=_update_policy,
+        replace_on=frozenset({"PolicyName"}),
+    ),
+    ResourceType(
+        "AWS::IAM::ManagedPolicy",
+        {
+            **enforced("ManagedPolicyName", "Path"),
+            **stored("PolicyDocument", "Description", "Roles"),
+        },
+        _create_managed,
+        _delete_managed,
+    ),
+    ResourceType(
+        "AWS::IAM::InstanceProfile",
+        {**enforced("InstanceProfileName", "Path"), **stored("Roles")},
+        _create_profile,
+        _delete_profile,
+    ),
+]

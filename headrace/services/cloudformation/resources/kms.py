@@ -1,0 +1,103 @@
+"""KMS keys and aliases."""
+
+import json
+
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Made,
+    Properties,
+    ResourceType,
+    boolean,
+    enforced,
+    stored,
+    tag_list,
+)
+
+DEFAULT_WINDOW_DAYS = 30
+
+
+def _create_key(context: Context, properties: Properties) -> Made:
+    tags = [
+        {"TagKey": tag["Key"], "TagValue": tag["Value"]} for tag in tag_list(properties, context)
+    ]
+    params = {"Description": properties.get("Description", ""), "Tags": tags}
+    if "KeyPolicy" in properties:
+        params["Policy"] = json.dumps(properties["KeyPolicy"])
+    for name in ("KeySpec", "KeyUsage"):
+        if name in properties:
+            params[name] = properties[name]
+    key = context.call("kms", "CreateKey", params)["KeyMetadata"]
+    if boolean(properties.get("EnableKeyRotation")):
+        context.call("kms", "EnableKeyRotation", {"KeyId": key["KeyId"]})
+    return Made(key["KeyId"], {"Arn": key["Arn"], "KeyId": key["KeyId"]})
+
+
+def _update_key(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    if "KeyPolicy" in new:
+        context.call(
+            "kms",
+            "PutKeyPolicy",
+            {"KeyId": physical_id, "PolicyName": "default", "Policy": json.dumps(new["KeyPolicy"])},
+        )
+    context.call(
+        "kms",
+        "UpdateKeyDescription",
+        {"KeyId": physical_id, "Description": new.get("Description", "")},
+    )
+    rotate = boolean(new.get("EnableKeyRotation"))
+    context.call(
+        "kms", "EnableKeyRotation" if rotate else "DisableKeyRotation", {"KeyId": physical_id}
+    )
+    key = context.call("kms", "DescribeKey", {"KeyId": physical_id})["KeyMetadata"]
+    return Made(physical_id, {"Arn": key["Arn"], "KeyId": physical_id})
+
+
+def _delete_key(context: Context, physical_id: str, properties: Properties) -> None:
+    days = int(properties.get("PendingWindowInDays", DEFAULT_WINDOW_DAYS))
+    params = {"KeyId": physical_id, "PendingWindowInDays": days}
+    context.gone_is_fine(
+        "kms", "ScheduleKeyDeletion", params, "NotFoundException", "KMSInvalidStateException"
+    )
+
+
+def _create_alias(context: Context, properties: Properties) -> Made:
+    context.call(
+        "kms",
+        "CreateAlias",
+        {"AliasName": properties["AliasName"], "TargetKeyId": properties["TargetKeyId"]},
+    )
+    return Made(properties["AliasName"])
+
+
+def _update_alias(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    context.call(
+        "kms", "UpdateAlias", {"AliasName": physical_id, "TargetKeyId": new["TargetKeyId"]}
+    )
+    return Made(physical_id)
+
+
+def _delete_alias(context: Context, physical_id: str, properties: Properties) -> None:
+    context.gone_is_fine("kms", "DeleteAlias", {"AliasName": physical_id}, "NotFoundException")
+
+
+TYPES = [
+    ResourceType(
+        "AWS::KMS::Key",
+        {
+            **enforced("Description", "Tags", "KeySpec", "KeyUsage", "PendingWindowInDays"),
+            **stored("KeyPolicy", "EnableKeyRotation"),
+        },
+        _create_key,
+        _delete_key,
+        update=_update_key,
+        replace_on=frozenset({"KeySpec", "KeyUsage"}),
+    ),
+    ResourceType(
+        "AWS::KMS::Alias",
+        enforced("AliasName", "TargetKeyId"),
+        _create_alias,
+        _delete_alias,
+        update=_update_alias,
+        replace_on=frozenset({"AliasName"}),
+    ),
+]

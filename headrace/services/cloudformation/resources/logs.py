@@ -1,0 +1,79 @@
+"""CloudWatch Logs groups and streams."""
+
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Made,
+    Properties,
+    ResourceType,
+    enforced,
+    stored,
+    tag_map,
+)
+
+GONE = "ResourceNotFoundException"
+
+
+def _create_group(context: Context, properties: Properties) -> Made:
+    name = properties.get("LogGroupName") or context.generated_name(512)
+    params = {"logGroupName": name}
+    tags = tag_map(properties, context)
+    if tags:
+        params["tags"] = tags
+    context.call("logs", "CreateLogGroup", params)
+    _retain(context, name, properties)
+    return _made(context, name)
+
+
+def _made(context: Context, name: str) -> Made:
+    arn = f"arn:aws:logs:{context.region}:{context.account}:log-group:{name}:*"
+    return Made(name, {"Arn": arn})
+
+
+def _retain(context: Context, name: str, properties: Properties) -> None:
+    if "RetentionInDays" in properties:
+        days = int(properties["RetentionInDays"])
+        context.call("logs", "PutRetentionPolicy", {"logGroupName": name, "retentionInDays": days})
+
+
+def _update_group(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    if "RetentionInDays" in old and "RetentionInDays" not in new:
+        context.call("logs", "DeleteRetentionPolicy", {"logGroupName": physical_id})
+    _retain(context, physical_id, new)
+    return _made(context, physical_id)
+
+
+def _delete_group(context: Context, physical_id: str, properties: Properties) -> None:
+    context.gone_is_fine("logs", "DeleteLogGroup", {"logGroupName": physical_id}, GONE)
+
+
+def _create_stream(context: Context, properties: Properties) -> Made:
+    name = properties.get("LogStreamName") or context.generated_name(512)
+    params = {"logGroupName": properties["LogGroupName"], "logStreamName": name}
+    context.call("logs", "CreateLogStream", params)
+    return Made(name)
+
+
+def _delete_stream(context: Context, physical_id: str, properties: Properties) -> None:
+    params = {"logGroupName": properties["LogGroupName"], "logStreamName": physical_id}
+    context.gone_is_fine("logs", "DeleteLogStream", params, GONE)
+
+
+TYPES = [
+    ResourceType(
+        "AWS::Logs::LogGroup",
+        {
+            **enforced("LogGroupName", "Tags"),
+            **stored("RetentionInDays", "KmsKeyId", "LogGroupClass", "DataProtectionPolicy"),
+        },
+        _create_group,
+        _delete_group,
+        update=_update_group,
+        replace_on=frozenset({"LogGroupName"}),
+    ),
+    ResourceType(
+        "AWS::Logs::LogStream",
+        enforced("LogGroupName", "LogStreamName"),
+        _create_stream,
+        _delete_stream,
+    ),
+]

@@ -1,0 +1,26 @@
+"""Types without an API behind them."""
+
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Made,
+    Properties,
+    ResourceType,
+    nothing_to_delete,
+    stored,
+)
+
+
+def _make(context: Context, properties: Properties) -> Made:
+    return Made(context.generated_name(64))
+
+
+def _keep(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    return Made(physical_id)
+
+
+TYPES = [
+    ResourceType("AWS::CDK::Metadata", stored("Analytics"), _make, nothing_to_delete, update=_keep),
+    ResourceType(
+        "AWS::CloudFormation::WaitConditionHandle", {}, _make, nothing_to_delete, update=_keep
+    ),
+]

@@ -1,0 +1,131 @@
+"""SNS topics, subscriptions and policies."""
+
+import json
+
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Made,
+    Properties,
+    ResourceType,
+    boolean,
+    enforced,
+    stored,
+    tag_list,
+)
+
+GONE = ("NotFound", "NotFoundException")
+
+
+def _create_topic(context: Context, properties: Properties) -> Made:
+    fifo = boolean(properties.get("FifoTopic"))
+    name = properties.get("TopicName") or context.generated_name(250) + (".fifo" if fifo else "")
+    attributes = {
+        key: str(properties[key])
+        for key in ("DisplayName", "KmsMasterKeyId", "ContentBasedDeduplication")
+        if key in properties
+    }
+    if fifo:
+        attributes["FifoTopic"] = "true"
+    params = {"Name": name, "Attributes": attributes, "Tags": tag_list(properties, context)}
+    arn = context.call("sns", "CreateTopic", params)["TopicArn"]
+    return Made(arn, {"TopicArn": arn, "TopicName": name})
+
+
+def _update_topic(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    for key in ("DisplayName", "KmsMasterKeyId"):
+        if new.get(key) != old.get(key):
+            context.call(
+                "sns",
+                "SetTopicAttributes",
+                {
+                    "TopicArn": physical_id,
+                    "AttributeName": key,
+                    "AttributeValue": str(new.get(key, "")),
+                },
+            )
+    name = physical_id.rsplit(":", 1)[-1]
+    return Made(physical_id, {"TopicArn": physical_id, "TopicName": name})
+
+
+def _delete_topic(context: Context, physical_id: str, properties: Properties) -> None:
+    context.gone_is_fine("sns", "DeleteTopic", {"TopicArn": physical_id}, *GONE)
+
+
+def _subscribe(context: Context, properties: Properties) -> Made:
+    attributes = {}
+    if "FilterPolicy" in properties:
+        attributes["FilterPolicy"] = json.dumps(properties["FilterPolicy"])
+    if "RawMessageDelivery" in properties:
+        attributes["RawMessageDelivery"] = (
+            "true" if boolean(properties["RawMessageDelivery"]) else "false"
+        )
+    arn = context.call(
+        "sns",
+        "Subscribe",
+        {
+            "TopicArn": properties["TopicArn"],
+            "Protocol": properties["Protocol"],
+            "Endpoint": properties.get("Endpoint", ""),
+            "Attributes": attributes,
+            "ReturnSubscriptionArn": True,
+        },
+    )["SubscriptionArn"]
+    return Made(arn, {"Arn": arn})
+
+
+def _unsubscribe(context: Context, physical_id: str, properties: Properties) -> None:
+    context.gone_is_fine("sns", "Unsubscribe", {"SubscriptionArn": physical_id}, *GONE)
+
+
+def _put_policy(context: Context, properties: Properties) -> Made:
+    for arn in properties["Topics"]:
+        context.call(
+            "sns",
+            "SetTopicAttributes",
+            {
+                "TopicArn": arn,
+                "AttributeName": "Policy",
+                "AttributeValue": json.dumps(properties["PolicyDocument"]),
+            },
+        )
+    name = context.generated_name(100)
+    return Made(name, {"Id": name})
+
+
+def _update_policy(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    _put_policy(context, new)
+    return Made(physical_id, {"Id": physical_id})
+
+
+def _forget_policy(context: Context, physical_id: str, properties: Properties) -> None:
+    """AWS puts its default policy back; permissions are not enforced here, so nothing changes."""
+
+
+TYPES = [
+    ResourceType(
+        "AWS::SNS::Topic",
+        {
+            **enforced(
+                "TopicName", "DisplayName", "FifoTopic", "ContentBasedDeduplication", "Tags"
+            ),
+            **stored("KmsMasterKeyId"),
+        },
+        _create_topic,
+        _delete_topic,
+        update=_update_topic,
+        replace_on=frozenset({"TopicName", "FifoTopic"}),
+    ),
+    ResourceType(
+        "AWS::SNS::Subscription",
+        enforced("TopicArn", "Protocol", "Endpoint", "FilterPolicy", "RawMessageDelivery"),
+        _subscribe,
+        _unsubscribe,
+    ),
+    ResourceType(
+        "AWS::SNS::TopicPolicy",
+        {**enforced("Topics"), **stored("PolicyDocument")},
+        _put_policy,
+        _forget_policy,
+        update=_update_policy,
+    ),
+]

@@ -1,0 +1,127 @@
+"""SQS queues and their policies."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Made,
+    Properties,
+    ResourceType,
+    boolean,
+    enforced,
+    stored,
+    tag_map,
+)
+
+GONE = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist")
+_ATTRIBUTES = (
+    "ContentBasedDeduplication",
+    "DeduplicationScope",
+    "DelaySeconds",
+    "FifoQueue",
+    "FifoThroughputLimit",
+    "KmsDataKeyReusePeriodSeconds",
+    "KmsMasterKeyId",
+    "MaximumMessageSize",
+    "MessageRetentionPeriod",
+    "ReceiveMessageWaitTimeSeconds",
+    "RedriveAllowPolicy",
+    "RedrivePolicy",
+    "SqsManagedSseEnabled",
+    "VisibilityTimeout",
+)
+
+
+def _attributes(properties: Properties) -> dict[str, str]:
+    return {name: _text(properties[name]) for name in _ATTRIBUTES if name in properties}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return json.dumps(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _create(context: Context, properties: Properties) -> Made:
+    name = properties.get("QueueName")
+    if not name:
+        fifo = boolean(properties.get("FifoQueue"))
+        name = context.generated_name(75) + (".fifo" if fifo else "")
+    params = {
+        "QueueName": name,
+        "Attributes": _attributes(properties),
+        "tags": tag_map(properties, context),
+    }
+    url = context.call("sqs", "CreateQueue", params)["QueueUrl"]
+    return _made(context, url)
+
+
+def _made(context: Context, url: str) -> Made:
+    found = context.call(
+        "sqs", "GetQueueAttributes", {"QueueUrl": url, "AttributeNames": ["QueueArn"]}
+    )
+    attributes = {
+        "Arn": found["Attributes"]["QueueArn"],
+        "QueueName": url.rsplit("/", 1)[-1],
+        "QueueUrl": url,
+    }
+    return Made(url, attributes)
+
+
+def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    context.call(
+        "sqs", "SetQueueAttributes", {"QueueUrl": physical_id, "Attributes": _attributes(new)}
+    )
+    return _made(context, physical_id)
+
+
+def _delete(context: Context, physical_id: str, properties: Properties) -> None:
+    context.gone_is_fine("sqs", "DeleteQueue", {"QueueUrl": physical_id}, *GONE)
+
+
+def _put_policy(context: Context, properties: Properties) -> Made:
+    policy = json.dumps(properties["PolicyDocument"])
+    for url in properties["Queues"]:
+        context.call(
+            "sqs", "SetQueueAttributes", {"QueueUrl": url, "Attributes": {"Policy": policy}}
+        )
+    name = context.generated_name(100)
+    return Made(name, {"Id": name})
+
+
+def _update_policy(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    _put_policy(context, new)
+    return Made(physical_id, {"Id": physical_id})
+
+
+def _delete_policy(context: Context, physical_id: str, properties: Properties) -> None:
+    for url in properties["Queues"]:
+        params = {"QueueUrl": url, "Attributes": {"Policy": ""}}
+        context.gone_is_fine("sqs", "SetQueueAttributes", params, *GONE)
+
+
+TYPES = [
+    ResourceType(
+        "AWS::SQS::Queue",
+        {
+            **enforced("QueueName", "Tags", *_ATTRIBUTES),
+            **stored("KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds", "SqsManagedSseEnabled"),
+        },
+        _create,
+        _delete,
+        update=_update,
+        replace_on=frozenset({"QueueName", "FifoQueue"}),
+    ),
+    ResourceType(
+        "AWS::SQS::QueuePolicy",
+        {**enforced("Queues"), **stored("PolicyDocument")},
+        _put_policy,
+        _delete_policy,
+        update=_update_policy,
+    ),
+]

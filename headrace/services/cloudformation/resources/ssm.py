@@ -1,0 +1,52 @@
+"""SSM parameters."""
+
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Made,
+    Properties,
+    ResourceType,
+    enforced,
+    stored,
+)
+
+
+def _put(context: Context, name: str, properties: Properties, *, overwrite: bool) -> Made:
+    params = {
+        "Name": name,
+        "Type": properties["Type"],
+        "Value": str(properties["Value"]),
+        "Description": properties.get("Description", ""),
+        "Overwrite": overwrite,
+    }
+    if "AllowedPattern" in properties:
+        params["AllowedPattern"] = properties["AllowedPattern"]
+    context.call("ssm", "PutParameter", params)
+    return Made(name, {"Type": properties["Type"], "Value": str(properties["Value"])})
+
+
+def _create(context: Context, properties: Properties) -> Made:
+    name = properties.get("Name") or f"CFN-{context.generated_name(200)}"
+    return _put(context, name, properties, overwrite=False)
+
+
+def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    return _put(context, physical_id, new, overwrite=True)
+
+
+def _delete(context: Context, physical_id: str, properties: Properties) -> None:
+    context.gone_is_fine("ssm", "DeleteParameter", {"Name": physical_id}, "ParameterNotFound")
+
+
+TYPES = [
+    ResourceType(
+        "AWS::SSM::Parameter",
+        {
+            **enforced("Name", "Type", "Value", "AllowedPattern"),
+            **stored("Description", "Tier", "Tags"),
+        },
+        _create,
+        _delete,
+        update=_update,
+        replace_on=frozenset({"Name"}),
+    )
+]
