@@ -104,7 +104,7 @@ def serialize_error(
     """
     protocol = _model(service).protocol
     if protocol == "rest-json":
-        members = {"Type": "User" if error.status < 500 else "Server", "Message": error.message}  # noqa: PLR2004
+        members = {"Type": "User" if error.status < 500 else "Server", "Message": error.message}
         body = json.dumps({**members, **error.members}).encode()
         headers = [("Content-Type", "application/json"), ("x-amzn-ErrorType", error.code)]
         return HttpResponse(error.status, headers, body)
@@ -113,7 +113,7 @@ def serialize_error(
         fields |= {"RequestId": request_id, "HostId": "headrace"}
         text = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error>{_elements(fields)}</Error>'
     else:
-        kind = "Sender" if error.status < 500 else "Receiver"  # noqa: PLR2004
+        kind = "Sender" if error.status < 500 else "Receiver"
         namespace = _model(service).metadata.get("xmlNamespace", "")
         text = (
             f'<ErrorResponse xmlns="{namespace}"><Error><Type>{kind}</Type>{_elements(fields)}</Error>'
