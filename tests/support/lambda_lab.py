@@ -29,7 +29,6 @@ from tests.support.streams import MemoryStreams
 
 ROLE = "arn:aws:iam::000000000000:role/functions"
 QUEUE = "arn:aws:sqs:us-east-1:000000000000:failures"
-FUNCTIONS = Path(__file__).parent / "functions"
 
 
 def zipped(files: Mapping[str, str | bytes]) -> bytes:

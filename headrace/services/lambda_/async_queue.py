@@ -101,6 +101,10 @@ class AsyncQueue:
             self._handle.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    def join(self) -> None:
+        """Wait for the events that were running when `stop` was called."""
+        self._threads.shutdown(wait=True)
+
     def add(
         self, ref: FunctionRef, payload: bytes, *, client_context: str, request_id: str
     ) -> None:

@@ -65,6 +65,7 @@ class Dispatcher:
         self._lock = threading.Lock()
         self._entries: dict[tuple[str, str], _Entry] = {}
         self._running: Counter[str] = Counter()
+        self._stopped = False
 
     # --- invoking -----------------------------------------------------------------------------
 
@@ -180,6 +181,8 @@ class Dispatcher:
         if entry is not None and entry.revision_id == revision_id:
             return entry.pool
         with self._lock:
+            if self._stopped:
+                raise FunctionThrottled(function.ref.arn)
             entry = self._entries.get(key)
             if entry is None or entry.revision_id != revision_id:
                 if entry is not None:
@@ -238,6 +241,7 @@ class Dispatcher:
     def stop(self) -> None:
         """Kill every process; running invocations fail."""
         with self._lock:
+            self._stopped = True
             entries, self._entries = list(self._entries.values()), {}
         for entry in entries:
             entry.pool.kill()

@@ -35,9 +35,13 @@ _MAPPING: dict[str, FidelityLevel] = {
 }
 
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
-    "CreateFunction": _FUNCTION,
+    "CreateFunction": {**_FUNCTION, "Code.S3ObjectVersion": "ignored"},
     "UpdateFunctionConfiguration": _FUNCTION,
-    "UpdateFunctionCode": {"Architectures": "stored", "SourceKMSKeyArn": "ignored"},
+    "UpdateFunctionCode": {
+        "Architectures": "stored",
+        "S3ObjectVersion": "ignored",
+        "SourceKMSKeyArn": "ignored",
+    },
     "CreateEventSourceMapping": _MAPPING,
     "UpdateEventSourceMapping": _MAPPING,
     # Policies are kept and shown; callers are never refused.

@@ -121,9 +121,18 @@ class Lambda:
 
     def stop(self) -> None:
         """Stop polling, then kill every function process."""
+        self.prepare_stop()
+        self.dispatcher.stop()
+        self.events.join()
+        self.mappings.join()
+
+    def prepare_stop(self) -> None:
+        """Begin no more background invocations, and take failures from now on for the stop's doing.
+
+        To be called before the cloud stops listening: functions that can no longer reach it fail.
+        """
         self.mappings.stop()
         self.events.stop()
-        self.dispatcher.stop()
 
 
 class Invoker:

@@ -44,7 +44,7 @@ class Batch:
 
     Attributes:
         retries: how many retries its records have used up.
-        attempts: how many invocations its records have been in.
+        attempts: how many invocations it has had.
     """
 
     records: tuple[StreamRecord, ...]
@@ -93,11 +93,10 @@ def judge(batch: Batch, answer: Answer, rules: FailureRules) -> Verdict:
     done = records[index - 1] if index else None
     attempts = batch.attempts + 1
     if rules.bisect and len(records) > 1:
-        # Splitting uses up no retry; each split is smaller, so this ends.
+        # Splitting uses up no retry; each part is smaller, so this ends. A part is a batch of its
+        # own, and its invocations are counted from here.
         cuts = [index, len(records)] if index else [0, len(records) // 2, len(records)]
-        rest = tuple(
-            Batch(records[start:end], batch.retries, attempts) for start, end in pairwise(cuts)
-        )
+        rest = tuple(Batch(records[start:end], batch.retries) for start, end in pairwise(cuts))
         return Verdict(done=done, rest=rest)
     if rules.maximum_retries != FOREVER and batch.retries >= rules.maximum_retries:
         return Verdict(done=done, discarded=Batch(records[index:], batch.retries, attempts))

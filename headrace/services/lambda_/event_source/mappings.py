@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 
 # A reshard is seen at once, when a parent's poller meets its end; this is for streams that come late.
 _LOOK_AGAIN_S = 1.0
+_LOOK_FOR_SHARDS_S = 30.0
 _JOIN_S = 5.0
 
 
@@ -61,7 +62,7 @@ class MappingRunner:
             # Parents first, so that the order within a partition key survives a reshard.
             if shard.shard_id in open_ids and not open_ids.intersection(shard.parent_ids):
                 self._start_poller(shard.shard_id)
-        return _LOOK_AGAIN_S
+        return _LOOK_FOR_SHARDS_S
 
     def _start_poller(self, shard_id: str) -> None:
         with self._lock:
@@ -113,6 +114,7 @@ class Mappings:
         self._lock = threading.RLock()
         self._mappings: dict[str, Mapping] = {}
         self._runners: dict[str, MappingRunner] = {}
+        self._stopping: list[MappingRunner] = []
 
     def start(self) -> None:
         """Take up every mapping where its checkpoints are."""
@@ -123,9 +125,15 @@ class Mappings:
     def stop(self) -> None:
         """Begin no more batches, and let what fails from now on be tried again by the next run."""
         with self._lock:
-            runners, self._runners = list(self._runners.values()), {}
-        for runner in runners:
+            stopping, self._runners = list(self._runners.values()), {}
+            self._stopping.extend(stopping)
+        for runner in stopping:
             runner.stop()
+
+    def join(self) -> None:
+        """Wait for what was running when `stop` was called."""
+        for runner in self._stopping:
+            runner.join(_JOIN_S)
 
     def _run(self, mapping: Mapping) -> None:
         """Make the runner be there, or not, as the mapping says."""
