@@ -470,6 +470,29 @@ def test_iterator_age_is_measured(consumer: Consumer) -> None:
     assert 5000 <= ages[0] < 60_000
 
 
+def test_filters_choose_the_records_and_the_checkpoint_passes_the_others(
+    consumer: Consumer,
+) -> None:
+    lab = consumer.lab
+    uuid = consumer.map(
+        BatchSize=2, FilterCriteria={"Filters": [{"Pattern": '{"data":[{"prefix":"yes"}]}'}]}
+    )["UUID"]
+    lab.streams.put(b"no-1", b"yes-1", b"no-2", b"no-3", b"yes-2", b"yes-3")
+    consumer.wait_for("yes-3")
+    (last,) = lab.streams.put(b"no-4")
+    checkpoints = lab.database.documents("lambda_checkpoints")
+    wait_until(
+        lambda: checkpoints.get(f"{uuid}/shardId-0") == {"kind": "after", "sequence": last},
+        what="the checkpoint after a filtered record",
+    )
+    assert consumer.seen() == ["yes-1", "yes-2", "yes-3"]
+
+
+def test_a_filter_that_is_no_pattern_is_refused(consumer: Consumer) -> None:
+    with pytest.raises(ClientError, match="Invalid filter pattern definition"):
+        consumer.map(FilterCriteria={"Filters": [{"Pattern": "{"}]})
+
+
 def test_the_function_sees_kinesis_events(lab: LambdaLab) -> None:
     lab.create("shows", "import json\ndef handler(event, context):\n    print(json.dumps(event))\n")
     lab.client().create_event_source_mapping(

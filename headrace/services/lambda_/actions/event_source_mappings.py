@@ -10,6 +10,7 @@ from headrace.core.ports import StreamNotFound
 from headrace.services.lambda_.actions.common import page, reference
 from headrace.services.lambda_.destinations import check_destination
 from headrace.services.lambda_.errors import conflict, invalid_parameter, validation
+from headrace.services.lambda_.event_source.filters import Filter, InvalidPattern
 from headrace.services.lambda_.event_source.mapping import Mapping
 from headrace.services.lambda_.members import section
 from headrace.services.lambda_.names import FunctionRef, parse_function
@@ -26,6 +27,7 @@ _MEMBERS = (
     "BisectBatchOnFunctionError",
     "MaximumRetryAttempts",
     "FunctionResponseTypes",
+    "FilterCriteria",
     "MetricsConfig",
     "LoggingConfig",
     "KMSKeyArn",
@@ -47,8 +49,12 @@ def _check(request: dict[str, Any]) -> None:
         )
     if request.get("TumblingWindowInSeconds"):
         raise invalid_parameter("headrace does not support TumblingWindowInSeconds yet")
-    if section(request, "FilterCriteria").get("Filters"):
-        raise invalid_parameter("headrace does not support FilterCriteria yet")
+    filters: list[dict[str, str]] = section(request, "FilterCriteria").get("Filters") or []
+    for one in filters:
+        try:
+            Filter.parse(one.get("Pattern", ""))
+        except InvalidPattern as error:
+            raise invalid_parameter(f"Invalid filter pattern definition. {error}") from None
     check_destination(section(request, "DestinationConfig", "OnFailure").get("Destination"))
 
 

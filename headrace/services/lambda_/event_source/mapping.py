@@ -16,6 +16,7 @@ from headrace.core.ports import (
     TrimHorizon,
 )
 from headrace.services.lambda_.event_source.batch import FOREVER, FailureRules
+from headrace.services.lambda_.event_source.filters import Filter
 from headrace.services.lambda_.limits import KINESIS_BATCH_SIZE
 from headrace.services.lambda_.members import section
 from headrace.store.database import Database, Documents
@@ -75,6 +76,11 @@ class Mapping:
             report_item_failures="ReportBatchItemFailures"
             in members.get("FunctionResponseTypes", ()),
         )
+
+    def filters(self) -> tuple[Filter, ...]:
+        """Return the filters; they were checked when they were set."""
+        wanted: list[dict[str, str]] = section(self.members, "FilterCriteria").get("Filters") or []
+        return tuple(Filter.parse(one["Pattern"]) for one in wanted if one.get("Pattern"))
 
     @property
     def failure_destination(self) -> str | None:

@@ -8,7 +8,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -42,6 +42,7 @@ from headrace.services.lambda_.event_source.batch import (
     split_expired,
 )
 from headrace.services.lambda_.event_source.failure import failure_document
+from headrace.services.lambda_.event_source.filters import Filter, passes
 from headrace.services.lambda_.event_source.mapping import Mapping, MappingStore
 from headrace.services.lambda_.limits import SYNC_PAYLOAD_BYTES
 
@@ -88,6 +89,9 @@ class ShardPoller:
         self._buffer: list[StreamRecord] = []
         self._buffer_since_s = 0.0
         self._batches: deque[Batch] = deque()
+        self._skipped: StreamRecord | None = None
+        self._criteria: Any = None
+        self._parsed_filters: tuple[Filter, ...] = ()
         self._not_before_s = 0.0
         self._throttles = 0
         self._last: InvokeResult | None = None
@@ -126,15 +130,39 @@ class ShardPoller:
             except ShardNotFound:
                 # Retention has taken the shard and all that was left to read in it.
                 self._finish()
-            if result.records and not self._buffer:
-                self._buffer_since_s = self._ports.clock.monotonic_s()
-            self._buffer.extend(result.records)
+            self._take(result.records)
             self._position = result.next_position
-        if not self._buffer:
-            if self._position is None:
-                self._finish()
-            return math.inf
-        return self._cut_batch()
+            more = len(result.records) == room
+        else:
+            more = False
+        if self._buffer:
+            return self._cut_batch()
+        self._pass_skipped()
+        if self._position is None:
+            self._finish()
+        return 0.0 if more else math.inf
+
+    def _take(self, records: list[StreamRecord]) -> None:
+        """Gather the records that the filters let through."""
+        filters = self._filters()
+        wanted = [record for record in records if passes(record, filters)] if filters else records
+        if wanted and not self._buffer:
+            self._buffer_since_s = self._ports.clock.monotonic_s()
+        self._buffer.extend(wanted)
+        if records:
+            self._skipped = None if wanted and wanted[-1] is records[-1] else records[-1]
+
+    def _filters(self) -> tuple[Filter, ...]:
+        criteria = self._mapping.members.get("FilterCriteria")
+        if criteria is not self._criteria:
+            self._criteria, self._parsed_filters = criteria, self._mapping.filters()
+        return self._parsed_filters
+
+    def _pass_skipped(self) -> None:
+        """Move the checkpoint over filtered records, when nothing before them is left to do."""
+        if self._skipped is not None:
+            self._checkpoint(self._skipped)
+            self._skipped = None
 
     def _cut_batch(self) -> float:
         """Make a batch of what is gathered when it is time, else return how long to wait."""

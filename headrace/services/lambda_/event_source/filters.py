@@ -1,0 +1,250 @@
+"""Filter criteria: which records of a stream a mapping passes to its function. No I/O.
+
+The pattern language: https://docs.aws.amazon.com/lambda/latest/dg/invocation-eventfiltering.html; what of a
+Kinesis record it sees: .../with-kinesis-filtering.html (both documented). A pattern on `data` that is an object
+asks for JSON data, and records that are no JSON object do not match it; a list asks for the data as text.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from headrace.core.ports import StreamRecord
+
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_TEXT_OPERATORS = ("prefix", "suffix", "equals-ignore-case", "wildcard")
+
+
+class InvalidPattern(ValueError):
+    """The text is not a filter pattern."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """One pattern, checked."""
+
+    pattern: dict[str, Any]
+
+    @staticmethod
+    def parse(text: str) -> Filter:
+        """Read a pattern. Raises InvalidPattern."""
+        try:
+            pattern: Any = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InvalidPattern(str(error)) from error
+        checked = _object(pattern)
+        if not checked:
+            raise InvalidPattern("a pattern is a JSON object with at least one member")
+        _check(checked)
+        return Filter(checked)
+
+    def matches(self, record: StreamRecord) -> bool:
+        """Whether the function is to see a record."""
+        return _matches_record(self.pattern, record)
+
+
+def passes(record: StreamRecord, filters: Sequence[Filter]) -> bool:
+    """Whether any filter matches a record, or there is none."""
+    return not filters or any(one.matches(record) for one in filters)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """Return an object as it is, and no members for anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _several(value: Any) -> list[Any]:
+    """Return a list as it is, and one item for anything else."""
+    return cast("list[Any]", value) if isinstance(value, list) else [value]
+
+
+# --- matching ---------------------------------------------------------------------------------
+
+
+def _matches_record(pattern: dict[str, Any], record: StreamRecord) -> bool:
+    metadata = {
+        "kinesisSchemaVersion": "1.0",
+        "partitionKey": record.partition_key,
+        "sequenceNumber": record.sequence_number,
+        "approximateArrivalTimestamp": record.approximate_arrival_ms / 1000,
+    }
+    for name, wanted in pattern.items():
+        if name == "data":
+            matched = _matches_data(wanted, record.data)
+        elif name == "$or":
+            matched = any(_matches_record(_object(one), record) for one in wanted)
+        else:
+            matched = _matches_member(name, wanted, metadata)
+        if not matched:
+            return False
+    return True
+
+
+def _matches_data(wanted: Any, data: bytes) -> bool:
+    if not isinstance(wanted, dict):
+        return _matches_member("data", wanted, {"data": data.decode("utf-8", "replace")})
+    try:
+        decoded: Any = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(decoded, dict) and _matches(_object(wanted), _object(decoded))
+
+
+def _matches(pattern: dict[str, Any], value: dict[str, Any]) -> bool:
+    return all(_matches_member(name, wanted, value) for name, wanted in pattern.items())
+
+
+def _matches_member(name: str, wanted: Any, value: dict[str, Any]) -> bool:
+    if name == "$or":
+        return any(_matches(pattern, value) for pattern in wanted)
+    present = name in value
+    actual = value.get(name)
+    if isinstance(wanted, dict):
+        # A missing object has no members, which `exists: false` asks for.
+        pattern = _object(wanted)
+        return any(_matches(pattern, _object(candidate)) for candidate in _several(actual))
+    candidates = _several(actual)
+    return any(_matches_leaf(matcher, present, candidates) for matcher in wanted)
+
+
+def _matches_leaf(matcher: Any, present: bool, candidates: list[Any]) -> bool:
+    if isinstance(matcher, dict):
+        ((kind, operand),) = _object(matcher).items()
+        if kind == "exists":
+            return present == operand
+        return present and any(_holds(kind, operand, one) for one in candidates)
+    return present and any(_equal(matcher, one) for one in candidates)
+
+
+def _equal(wanted: Any, actual: Any) -> bool:
+    # True is 1 to Python, and not to JSON.
+    return isinstance(wanted, bool) == isinstance(actual, bool) and wanted == actual
+
+
+def _holds(kind: str, operand: Any, actual: Any) -> bool:
+    match kind:
+        case "numeric":
+            if isinstance(actual, bool) or not isinstance(actual, int | float):
+                return False
+            pairs = zip(operand[::2], operand[1::2], strict=True)
+            return all(_COMPARE[sign](actual, bound) for sign, bound in pairs)
+        case "anything-but":
+            if isinstance(operand, dict):
+                ((inner, texts),) = _object(operand).items()
+                return not any(_holds(inner, text, actual) for text in _several(texts))
+            return not any(_equal(one, actual) for one in _several(operand))
+        case _:
+            return isinstance(actual, str) and _holds_text(kind, operand, actual)
+
+
+def _holds_text(kind: str, operand: Any, actual: str) -> bool:
+    if isinstance(operand, dict):
+        operand, actual = _object(operand)["equals-ignore-case"].lower(), actual.lower()
+    match kind:
+        case "prefix":
+            return actual.startswith(operand)
+        case "suffix":
+            return actual.endswith(operand)
+        case "equals-ignore-case":
+            return actual.lower() == operand.lower()
+        case _:
+            return _matches_wildcard(operand, actual)
+
+
+def _matches_wildcard(pattern: str, text: str) -> bool:
+    """Match `*` greedily from the left: linear, whatever the pattern."""
+    first, *middle = pattern.split("*")
+    if not middle:
+        return pattern == text
+    last = middle.pop()
+    if len(text) < len(first) + len(last) or not text.startswith(first) or not text.endswith(last):
+        return False
+    place, end = len(first), len(text) - len(last)
+    for part in middle:
+        found = text.find(part, place, end)
+        if found < 0:
+            return False
+        place = found + len(part)
+    return True
+
+
+# --- checking ---------------------------------------------------------------------------------
+
+
+def _check(pattern: dict[str, Any]) -> None:
+    for name, wanted in pattern.items():
+        if name == "$or":
+            if not isinstance(wanted, list) or len(_several(wanted)) < 2:
+                raise InvalidPattern("$or takes two patterns or more")
+            for one in _several(wanted):
+                if not isinstance(one, dict):
+                    raise InvalidPattern("$or takes patterns")
+                _check(_object(one))
+        elif isinstance(wanted, dict):
+            _check(_object(wanted))
+        elif isinstance(wanted, list) and wanted:
+            for matcher in _several(wanted):
+                _check_matcher(matcher)
+        else:
+            raise InvalidPattern(f"{name} must be an object or a non-empty list")
+
+
+def _check_matcher(matcher: Any) -> None:
+    if isinstance(matcher, list):
+        raise InvalidPattern("a list may not hold a list")
+    if not isinstance(matcher, dict):
+        return
+    members = _object(matcher)
+    if len(members) != 1:
+        raise InvalidPattern("a matcher has one operator")
+    ((kind, operand),) = members.items()
+    if not _is_valid(kind, operand):
+        raise InvalidPattern(f"{kind} does not take {json.dumps(operand)}")
+
+
+def _is_valid(kind: str, operand: Any) -> bool:
+    match kind:
+        case "exists":
+            return isinstance(operand, bool)
+        case "numeric":
+            return isinstance(operand, list) and _is_range(_several(operand))
+        case "anything-but":
+            return _is_valid_exclusion(operand)
+        case "prefix" | "suffix" if isinstance(operand, dict):
+            members = _object(operand)
+            return len(members) == 1 and isinstance(members.get("equals-ignore-case"), str)
+        case _:
+            return kind in _TEXT_OPERATORS and isinstance(operand, str)
+
+
+def _is_range(operand: list[Any]) -> bool:
+    return len(operand) in (2, 4) and all(
+        sign in _COMPARE and isinstance(bound, int | float) and not isinstance(bound, bool)
+        for sign, bound in zip(operand[::2], operand[1::2], strict=True)
+    )
+
+
+def _is_valid_exclusion(operand: Any) -> bool:
+    if isinstance(operand, dict):
+        members = _object(operand)
+        texts = [text for value in members.values() for text in _several(value)]
+        return (
+            len(members) == 1
+            and next(iter(members)) in _TEXT_OPERATORS
+            and bool(texts)
+            and all(isinstance(text, str) for text in texts)
+        )
+    values = _several(operand)
+    return bool(values) and all(
+        isinstance(value, str | int | float) and not isinstance(value, bool) for value in values
+    )
