@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.store.shard_log import LogClosed, LogDamaged, LogFull
@@ -38,6 +40,14 @@ def in_use(message: str) -> AwsError:
 def limit_exceeded(message: str) -> AwsError:
     """A quota."""
     return AwsError("LimitExceededException", message)
+
+
+def check_dry_run(request: Mapping[str, Any]) -> None:
+    """Raise DryRunOperationException when the request only asks whether it would succeed."""
+    if request.get("DryRun"):
+        raise AwsError(
+            "DryRunOperationException", "Request would have succeeded, but DryRun is set."
+        )
 
 
 def translate(error: Exception) -> AwsError | None:

@@ -22,6 +22,7 @@ from headrace.services.kinesis.limits import (
     PARTITION_KEY_CHARS,
     PUT_RECORDS_BYTES,
     PUT_RECORDS_COUNT,
+    SHARD_ITERATOR_CHARS,
 )
 from headrace.services.kinesis.puts import Entries, Placed, Refused
 from headrace.services.kinesis.state import Stream
@@ -126,7 +127,7 @@ class HotPath:
         limit = GET_RECORDS_COUNT if decoded.Limit is None else decoded.Limit
         if decoded.StreamARN is not None or not 0 < limit <= GET_RECORDS_COUNT:
             return None
-        if not decoded.ShardIterator:
+        if not 0 < len(decoded.ShardIterator) <= SHARD_ITERATOR_CHARS:
             return None
         got = gets.get(self._kinesis, decoded.ShardIterator, limit, call)
         following = "null" if got.next_iterator is None else f'"{got.next_iterator}"'
@@ -177,7 +178,9 @@ def _is_base64(data: list[str], pad_count: int) -> bool:
 
 
 def _is_hash_key(text: str | None) -> bool:
-    return text is None or (text.isascii() and text.isdigit() and 0 < len(text) < 40)
+    if text is None:
+        return True
+    return text.isascii() and text.isdigit() and len(text) < 40 and (text[0] != "0" or text == "0")
 
 
 def _encryption(stream: Stream) -> str:

@@ -17,7 +17,7 @@ def create_stream(kinesis: Kinesis, call: Call, request: CreateStreamInput) -> N
     count = _shard_count(request, mode)
     tags = request.get("Tags", {})
     check_tags({}, tags)
-    if request.get("RecordDistributionStrategy") not in (None, "USER_DEFINED", "PARTITION_KEY"):
+    if request.get("RecordDistributionStrategy") not in (None, "USER_PARTITION_KEY"):
         raise invalid_argument("headrace distributes records by partition key only.")
     with kinesis.lock:
         if (call.account, call.region, name) in kinesis.streams:

@@ -9,6 +9,7 @@ import msgspec
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import GetRecordsInput, GetRecordsOutput
 from headrace.services.kinesis import gets
+from headrace.services.kinesis.errors import check_dry_run
 from headrace.services.kinesis.limits import GET_RECORDS_COUNT
 from headrace.services.kinesis.service import Kinesis
 
@@ -18,6 +19,7 @@ def get_records(kinesis: Kinesis, call: Call, request: GetRecordsInput) -> GetRe
     """Read on from an iterator. Source: API_GetRecords."""
     limit = request.get("Limit", GET_RECORDS_COUNT)
     got = gets.get(kinesis, request["ShardIterator"], limit, call)
+    check_dry_run(request)
     answer: Any = {
         "Records": [record for payload in got.payloads for record in _records(payload)],
         "MillisBehindLatest": got.behind_ms,

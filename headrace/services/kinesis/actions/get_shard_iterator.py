@@ -2,7 +2,7 @@
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import GetShardIteratorInput, GetShardIteratorOutput
-from headrace.services.kinesis.errors import invalid_argument, shard_not_found
+from headrace.services.kinesis.errors import check_dry_run, invalid_argument, shard_not_found
 from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Shard, Stream, shard_id_of
 from headrace.store import sequence
@@ -18,6 +18,7 @@ def get_shard_iterator(
     if shard is None or shard.log is None:
         raise shard_not_found(request["ShardId"], stream.name, stream.account)
     index = _index(stream, shard, request, call.now_ms)
+    check_dry_run(request)
     return {
         "ShardIterator": kinesis.iterators.seal(stream.stream_id, shard.number, index, call.now_ms)
     }

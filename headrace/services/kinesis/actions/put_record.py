@@ -5,7 +5,7 @@ from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import PutRecordInput, PutRecordOutput
 from headrace.services.kinesis import puts
 from headrace.services.kinesis.actions.put_records import check_key, check_size, entries_of
-from headrace.services.kinesis.errors import invalid_argument
+from headrace.services.kinesis.errors import check_dry_run, invalid_argument
 from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Stream
 from headrace.store import sequence
@@ -20,10 +20,7 @@ def put_record(kinesis: Kinesis, call: Call, request: PutRecordInput) -> PutReco
     if ordering is not None:
         _check_ordering(ordering, stream, call.now_ms)
     check_key(request.get("PartitionKey"), "partitionKey")
-    if request.get("DryRun"):
-        raise AwsError(
-            "DryRunOperationException", "Request would have succeeded, but DryRun is set."
-        )
+    check_dry_run(request)
     results, waits = puts.put(kinesis, stream, entries_of([request]), call.now_ms)
     for wait in waits:
         wait.result()

@@ -4,7 +4,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace.aws.errors import AwsError, validation_error
+from headrace.aws.errors import validation_error
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import (
     PutRecordsInput,
@@ -12,7 +12,7 @@ from headrace.aws.shapes.kinesis import (
     PutRecordsResultEntry,
 )
 from headrace.services.kinesis import puts
-from headrace.services.kinesis.errors import invalid_argument
+from headrace.services.kinesis.errors import check_dry_run, invalid_argument
 from headrace.services.kinesis.limits import PUT_RECORDS_BYTES
 from headrace.services.kinesis.puts import Entries, Placed
 from headrace.services.kinesis.service import Kinesis
@@ -29,10 +29,7 @@ def put_records(kinesis: Kinesis, call: Call, request: PutRecordsInput) -> PutRe
     entries = entries_of(request["Records"])
     if sum(entries.sizes) > PUT_RECORDS_BYTES:
         raise invalid_argument(f"Records size exceeds {PUT_RECORDS_BYTES // 1024**2} MB limit")
-    if request.get("DryRun"):
-        raise AwsError(
-            "DryRunOperationException", "Request would have succeeded, but DryRun is set."
-        )
+    check_dry_run(request)
     results, waits = puts.put(kinesis, stream, entries, call.now_ms)
     for wait in waits:
         wait.result()

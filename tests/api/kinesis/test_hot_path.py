@@ -1,0 +1,180 @@
+"""The short cut gives the answers of the long way, byte for byte where it matters."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import cbor2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.services.kinesis import hot
+from tests.api.kinesis.conftest import StillClock
+from tests.support.cloud import InProcessCloud
+
+NAME = "flights"
+ARN = f"arn:aws:kinesis:us-east-1:000000000000:stream/{NAME}"
+
+
+@dataclass
+class Twins:
+    """Two equal clouds; on the second, every request takes the long way."""
+
+    short: InProcessCloud
+    long: InProcessCloud
+
+    def ask(
+        self, operation: str, body: bytes, content_type: str = hot.JSON
+    ) -> tuple[tuple[int, Any], tuple[int, Any]]:
+        """Send a body to both; returns (status, answer) of each, with iterators left out."""
+        return (
+            _ask(self.short, operation, body, content_type),
+            _ask(self.long, operation, body, content_type),
+        )
+
+
+def _ask(cloud: InProcessCloud, operation: str, body: bytes, content_type: str) -> tuple[int, Any]:
+    answer = cloud.json_request(f"Kinesis_20131202.{operation}", body, content_type=content_type)
+    assert isinstance(answer.body, bytes)
+    load: Any = cbor2.loads if "cbor" in content_type else json.loads
+    value = load(answer.body)
+    if value.get("NextShardIterator", "") is None:
+        del value["NextShardIterator"]
+    elif "NextShardIterator" in value:
+        value["NextShardIterator"] = "…"
+    return answer.status, value
+
+
+@pytest.fixture(scope="module")
+def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
+    clouds: list[InProcessCloud] = []
+    for name in ("short", "long"):
+        cloud = InProcessCloud(tmp_path_factory.mktemp(name), clock=StillClock())
+        cloud.client("kinesis").create_stream(StreamName=NAME, ShardCount=3)
+        clouds.append(cloud)
+    long = clouds[1].cloud.gateway.owned["kinesis"]
+    object.__setattr__(long, "raw", None)
+    yield Twins(*clouds)
+    for cloud in clouds:
+        cloud.stop()
+
+
+texts = st.text(max_size=20)
+odd = st.one_of(st.none(), st.integers(-2, 3), st.booleans(), texts, st.lists(texts, max_size=2))
+good_data = st.binary(max_size=60).map(lambda data: base64.b64encode(data).decode())
+data = st.one_of(
+    good_data, good_data, st.text("AQgw+/= \n-_é", max_size=8), good_data.map(lambda t: t[:-1]), odd
+)
+keys = st.one_of(st.text(min_size=1, max_size=12), st.just("k" * 257), st.just(""), odd)
+hash_keys = st.one_of(
+    st.none(),
+    st.integers(0, (1 << 128) - 1).map(str),
+    st.sampled_from(["0", "00", "007", "-1", "+1", " 1", "1e3", "٣", str(1 << 128), "9" * 39, ""]),
+    odd,
+)
+
+
+def records(*, sound: bool) -> st.SearchStrategy[dict[str, Any]]:
+    """Entries of PutRecords: all sound, or with anything wrong."""
+    if sound:
+        required = {"Data": good_data, "PartitionKey": st.text(min_size=1, max_size=12)}
+        optional: dict[str, Any] = {"ExplicitHashKey": st.integers(0, (1 << 128) - 1).map(str)}
+        return st.fixed_dictionaries(required, optional=optional)
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "Data": data,
+            "PartitionKey": keys,
+            "ExplicitHashKey": hash_keys,
+            "SequenceNumberForOrdering": st.sampled_from(["5", "x"]),
+            "Unknown": odd,
+        },
+    )
+
+
+addresses = st.sampled_from(
+    [
+        {"StreamName": NAME},
+        {"StreamARN": ARN},
+        {"StreamName": NAME, "StreamARN": ARN},
+        {"StreamName": "other", "StreamARN": ARN},
+        {"StreamName": "nowhere"},
+        {"StreamName": None},
+        {"StreamName": "a b"},
+        {"StreamARN": "arn:nonsense"},
+        {"StreamName": NAME, "DryRun": True},
+        {"StreamName": NAME, "Colour": "red"},
+        {},
+    ]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(records(sound=True), addresses)
+def test_put_record_that_is_sound(twins: Twins, record: dict[str, Any], address: Any):
+    short, long = twins.ask("PutRecord", json.dumps({**address, **record}).encode())
+    assert short == long
+
+
+@settings(max_examples=250, deadline=None)
+@given(records(sound=False), addresses)
+def test_put_record_with_anything_wrong(twins: Twins, record: dict[str, Any], address: Any):
+    short, long = twins.ask("PutRecord", json.dumps({**address, **record}).encode())
+    assert short == long
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(records(sound=True), max_size=8), addresses)
+def test_put_records_that_are_sound(twins: Twins, entries: list[Any], address: Any):
+    short, long = twins.ask("PutRecords", json.dumps({**address, "Records": entries}).encode())
+    assert short == long
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.lists(st.one_of(records(sound=True), records(sound=False)), max_size=4) | odd, addresses)
+def test_put_records_with_anything_wrong(twins: Twins, entries: Any, address: Any):
+    short, long = twins.ask("PutRecords", json.dumps({**address, "Records": entries}).encode())
+    assert short == long
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=40), st.sampled_from(["PutRecord", "PutRecords", "GetRecords"]))
+def test_bodies_that_are_no_json(twins: Twins, body: bytes, operation: str):
+    short, long = twins.ask(operation, body)
+    assert short == long
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    shard=st.sampled_from(["0", "1", "2"]),
+    limit=st.one_of(st.none(), st.integers(1, 9), odd),
+    more=st.sampled_from([{}, {"StreamARN": ARN}, {"DryRun": True}, {"Colour": 1}]),
+)
+def test_get_records(twins: Twins, shard: str, limit: Any, more: Any):
+    answers: list[tuple[int, Any]] = []
+    for cloud in (twins.short, twins.long):
+        iterator = cloud.client("kinesis").get_shard_iterator(
+            StreamName=NAME, ShardId=shard, ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+        body = json.dumps({"ShardIterator": iterator, "Limit": limit, **more}).encode()
+        answers.append(_ask(cloud, "GetRecords", body, hot.JSON))
+    assert answers[0] == answers[1]
+
+
+def test_both_ways_have_stored_the_same_records(twins: Twins):
+    """Last in this file: all that the tests above have put."""
+    for shard in "012":
+        found: list[Any] = []
+        for cloud in (twins.short, twins.long):
+            client = cloud.client("kinesis")
+            iterator = client.get_shard_iterator(
+                StreamName=NAME, ShardId=shard, ShardIteratorType="TRIM_HORIZON"
+            )["ShardIterator"]
+            found.append(client.get_records(ShardIterator=iterator)["Records"])
+        assert found[0]
+        assert found[0] == found[1]
