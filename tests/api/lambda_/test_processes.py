@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -85,6 +86,41 @@ def test_a_timeout_kills_the_functions_children_too(lab: LambdaLab) -> None:
     file = lab.data_dir / "child"
     lab.lambda_.invoker.invoke("parent", json.dumps(str(file)).encode())
     wait_until(lambda: not is_running(int(file.read_text())), what="the child's end")
+
+
+def test_an_idle_process_is_ended_after_a_while(
+    lab: LambdaLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.create("idle", "import os\ndef handler(event, context):\n    return os.getpid()\n")
+    pid = int(lab.lambda_.invoker.invoke("idle", b"{}").payload)
+    lab.lambda_.dispatcher.step()
+    assert is_running(pid)
+    monkeypatch.setattr("headrace.services.lambda_.dispatcher.SANDBOX_IDLE_SECONDS", 0)
+    lab.lambda_.dispatcher.step()
+    assert not is_running(pid)
+    assert int(lab.lambda_.invoker.invoke("idle", b"{}").payload) != pid
+
+
+def test_a_code_update_lets_a_running_invocation_end(lab: LambdaLab) -> None:
+    source = (
+        "import pathlib, time\ndef handler(event, context):\n"
+        "    pathlib.Path(event, 'started').touch()\n"
+        "    while not pathlib.Path(event, 'go').exists(): time.sleep(0.005)\n"
+        "    return 'old'\n"
+    )
+    lab.create("drains", source)
+    place = lab.data_dir / "place"
+    place.mkdir()
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(
+            lab.lambda_.invoker.invoke, "drains", json.dumps(str(place)).encode()
+        )
+        wait_until((place / "started").exists, what="the invocation's start")
+        new = zipped({"app.py": "def handler(event, context):\n    return 'new'\n"})
+        lab.client().update_function_code(FunctionName="drains", ZipFile=new)
+        assert lab.lambda_.invoker.invoke("drains", b"{}").payload == b'"new"'
+        (place / "go").touch()
+        assert running.result(10).payload == b'"old"'
 
 
 class _Endpoint(BaseHTTPRequestHandler):

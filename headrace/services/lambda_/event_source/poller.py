@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -33,6 +33,7 @@ from headrace.services.lambda_.event_source.batch import (
     RETRIES_EXHAUSTED,
     Batch,
     Succeeded,
+    event_bytes,
     fitting,
     judge,
     kinesis_event,
@@ -88,6 +89,7 @@ class ShardPoller:
         self._position = ports.store.position(mapping.uuid, shard_id)
         self._buffer: list[StreamRecord] = []
         self._buffer_since_s = 0.0
+        self._buffer_bytes = 0
         self._batches: deque[Batch] = deque()
         self._skipped: StreamRecord | None = None
         self._criteria: Any = None
@@ -149,8 +151,12 @@ class ShardPoller:
         if wanted and not self._buffer:
             self._buffer_since_s = self._ports.clock.monotonic_s()
         self._buffer.extend(wanted)
+        self._buffer_bytes += self._size_of(wanted)
         if records:
             self._skipped = None if wanted and wanted[-1] is records[-1] else records[-1]
+
+    def _size_of(self, records: Iterable[StreamRecord]) -> int:
+        return sum(event_bytes(record, self._overhead_bytes) for record in records)
 
     def _filters(self) -> tuple[Filter, ...]:
         criteria = self._mapping.members.get("FilterCriteria")
@@ -167,17 +173,23 @@ class ShardPoller:
     def _cut_batch(self) -> float:
         """Make a batch of what is gathered when it is time, else return how long to wait."""
         mapping = self._mapping
+        full = (
+            len(self._buffer) >= mapping.batch_size
+            or self._buffer_bytes >= SYNC_PAYLOAD_BYTES
+            or self._position is None
+        )
+        waited_s = self._ports.clock.monotonic_s() - self._buffer_since_s
+        if not full and waited_s < mapping.window_s:
+            return mapping.window_s - waited_s
         count = fitting(
             self._buffer,
             most_records=mapping.batch_size,
             most_bytes=SYNC_PAYLOAD_BYTES,
             overhead_bytes=self._overhead_bytes,
         )
-        full = count == mapping.batch_size or count < len(self._buffer) or self._position is None
-        waited_s = self._ports.clock.monotonic_s() - self._buffer_since_s
-        if not full and waited_s < mapping.window_s:
-            return mapping.window_s - waited_s
-        self._batches.append(Batch(tuple(self._buffer[:count])))
+        batch = Batch(tuple(self._buffer[:count]))
+        self._batches.append(batch)
+        self._buffer_bytes -= self._size_of(batch.records)
         del self._buffer[:count]
         self._buffer_since_s = self._ports.clock.monotonic_s()
         return 0.0
