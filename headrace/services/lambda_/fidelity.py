@@ -11,7 +11,8 @@ from headrace.core.ports import FidelityLevel
 _FUNCTION: dict[str, FidelityLevel] = {
     # No permission is evaluated: the function acts as its account.
     "Role": "stored",
-    # The interpreter that runs headrace serves every python3.* runtime, the node on PATH every nodejs*.
+    # The interpreter that runs headrace, with its packages, serves every python3.* runtime; the node on PATH
+    # every nodejs*. Layers are on PYTHONPATH, NODE_PATH and PATH: there is no /opt, and no /var/task.
     "Runtime": "stored",
     "Architectures": "stored",
     "KMSKeyArn": "stored",
