@@ -81,7 +81,8 @@ def put(
                 again.extend(members)
         if again and kinesis.by_id.get(stream.stream_id) is not stream:
             raise stream_not_found(stream.name, stream.account)
-        groups = _by_shard(stream, again, entries) if again else []
+        # In the order of the request: a merge brings two shards' records together.
+        groups = _by_shard(stream, sorted(again), entries) if again else []
     kinesis.wake(stream)
     return results, waits
 

@@ -97,10 +97,19 @@ class Kinesis:
                     shard.log.close_files()
 
     def _remove_orphans(self) -> None:
-        """Remove folders of streams whose deletion, or creation, a kill cut short."""
+        """Remove what a kill left of deletions, creations and reshards that did not finish.
+
+        None of it was acknowledged: records are taken only once their shard is in the database.
+        """
         for folder in self._folder.glob("*"):
-            if folder.name not in self.by_id:
+            stream = self.by_id.get(folder.name)
+            if stream is None:
                 shutil.rmtree(folder, ignore_errors=True)
+                continue
+            known = {shard.shard_id for shard in stream.shards}
+            for shard_folder in folder.glob("*"):
+                if shard_folder.name not in known:
+                    shutil.rmtree(shard_folder, ignore_errors=True)
 
     # --- streams ------------------------------------------------------------------------------
 

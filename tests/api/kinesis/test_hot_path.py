@@ -79,26 +79,32 @@ hash_keys = st.one_of(
 )
 
 
-def records(*, sound: bool) -> st.SearchStrategy[dict[str, Any]]:
-    """Entries of PutRecords: all sound, or with anything wrong."""
-    if sound:
-        required = {"Data": good_data, "PartitionKey": st.text(min_size=1, max_size=12)}
-        optional: dict[str, Any] = {"ExplicitHashKey": st.integers(0, (1 << 128) - 1).map(str)}
-        return st.fixed_dictionaries(required, optional=optional)
-    return st.fixed_dictionaries(
-        {},
-        optional={
-            "Data": data,
-            "PartitionKey": keys,
-            "ExplicitHashKey": hash_keys,
-            "SequenceNumberForOrdering": st.sampled_from(["5", "x"]),
-            "Unknown": odd,
-        },
-    )
+flaws = {
+    "Data": data,
+    "PartitionKey": keys,
+    "ExplicitHashKey": hash_keys,
+    "SequenceNumberForOrdering": st.sampled_from(["5", "x"]),
+    "Unknown": odd,
+}
+sound_records = st.fixed_dictionaries(
+    {"Data": good_data, "PartitionKey": st.text(min_size=1, max_size=12)},
+    optional={"ExplicitHashKey": st.integers(0, (1 << 128) - 1).map(str)},
+)
+
+
+@st.composite
+def flawed_records(draw: st.DrawFn) -> dict[str, Any]:
+    """A sound record with one member replaced, or with several wrong or missing."""
+    if draw(st.booleans()):
+        member = draw(st.sampled_from(sorted(flaws)))
+        return {**draw(sound_records), member: draw(flaws[member])}
+    return draw(st.fixed_dictionaries({}, optional=flaws))
 
 
 addresses = st.sampled_from(
     [
+        {"StreamName": NAME},
+        {"StreamName": NAME},
         {"StreamName": NAME},
         {"StreamARN": ARN},
         {"StreamName": NAME, "StreamARN": ARN},
@@ -115,28 +121,28 @@ addresses = st.sampled_from(
 
 
 @settings(max_examples=150, deadline=None)
-@given(records(sound=True), addresses)
+@given(sound_records, addresses)
 def test_put_record_that_is_sound(twins: Twins, record: dict[str, Any], address: Any):
     short, long = twins.ask("PutRecord", json.dumps({**address, **record}).encode())
     assert short == long
 
 
 @settings(max_examples=250, deadline=None)
-@given(records(sound=False), addresses)
+@given(flawed_records(), addresses)
 def test_put_record_with_anything_wrong(twins: Twins, record: dict[str, Any], address: Any):
     short, long = twins.ask("PutRecord", json.dumps({**address, **record}).encode())
     assert short == long
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(records(sound=True), max_size=8), addresses)
+@given(st.lists(sound_records, max_size=8), addresses)
 def test_put_records_that_are_sound(twins: Twins, entries: list[Any], address: Any):
     short, long = twins.ask("PutRecords", json.dumps({**address, "Records": entries}).encode())
     assert short == long
 
 
 @settings(max_examples=250, deadline=None)
-@given(st.lists(st.one_of(records(sound=True), records(sound=False)), max_size=4) | odd, addresses)
+@given(st.lists(st.one_of(sound_records, flawed_records()), max_size=4) | odd, addresses)
 def test_put_records_with_anything_wrong(twins: Twins, entries: Any, address: Any):
     short, long = twins.ask("PutRecords", json.dumps({**address, "Records": entries}).encode())
     assert short == long
