@@ -1,0 +1,1 @@
+"""EMR: clusters whose steps are real processes on this machine."""

@@ -1,0 +1,70 @@
+"""EMR's operations."""
+
+from __future__ import annotations
+
+from headrace.aws.operation import Action
+from headrace.services.emr.actions.clusters import (
+    describe_cluster,
+    list_bootstrap_actions,
+    list_clusters,
+    list_instance_groups,
+    modify_cluster,
+    terminate_job_flows,
+)
+from headrace.services.emr.actions.run_job_flow import run_job_flow
+from headrace.services.emr.actions.security_configurations import (
+    create_security_configuration,
+    delete_security_configuration,
+    describe_security_configuration,
+    list_security_configurations,
+)
+from headrace.services.emr.actions.settings import (
+    add_tags,
+    get_auto_termination_policy,
+    get_managed_scaling_policy,
+    put_auto_termination_policy,
+    put_managed_scaling_policy,
+    remove_auto_termination_policy,
+    remove_managed_scaling_policy,
+    remove_tags,
+    set_keep_job_flow_alive_when_no_steps,
+    set_termination_protection,
+    set_unhealthy_node_replacement,
+    set_visible_to_all_users,
+)
+from headrace.services.emr.actions.steps import (
+    add_job_flow_steps,
+    cancel_steps,
+    describe_step,
+    list_steps,
+)
+
+ACTIONS: list[Action] = [
+    add_job_flow_steps,
+    add_tags,
+    cancel_steps,
+    create_security_configuration,
+    delete_security_configuration,
+    describe_cluster,
+    describe_security_configuration,
+    describe_step,
+    get_auto_termination_policy,
+    get_managed_scaling_policy,
+    list_bootstrap_actions,
+    list_clusters,
+    list_instance_groups,
+    list_security_configurations,
+    list_steps,
+    modify_cluster,
+    put_auto_termination_policy,
+    put_managed_scaling_policy,
+    remove_auto_termination_policy,
+    remove_managed_scaling_policy,
+    remove_tags,
+    run_job_flow,
+    set_keep_job_flow_alive_when_no_steps,
+    set_termination_protection,
+    set_unhealthy_node_replacement,
+    set_visible_to_all_users,
+    terminate_job_flows,
+]

@@ -1,0 +1,203 @@
+"""DescribeCluster, ListClusters, TerminateJobFlows, ModifyCluster, ListInstanceGroups, ListBootstrapActions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.aws.operation import Call, operation
+from headrace.services.emr.actions.common import (
+    cluster_arn,
+    cluster_status,
+    job_flows,
+    moment,
+    page,
+    present,
+    tag_list,
+)
+from headrace.services.emr.actions.run_job_flow import check_concurrency
+from headrace.services.emr.errors import validation
+from headrace.services.emr.limits import CLUSTERS_PER_PAGE
+from headrace.services.emr.members import strings, structures
+from headrace.services.emr.model import ENDED_CLUSTER, Cluster, ClusterState
+
+if TYPE_CHECKING:
+    from headrace.services.emr.service import Emr
+
+# What DescribeCluster shows as RunJobFlow was given it.
+_SHOWN = (
+    "LogUri",
+    "ReleaseLabel",
+    "Applications",
+    "ServiceRole",
+    "Configurations",
+    "SecurityConfiguration",
+    "AutoScalingRole",
+    "ScaleDownBehavior",
+    "CustomAmiId",
+    "EbsRootVolumeSize",
+    "RepoUpgradeOnBoot",
+    "KerberosAttributes",
+    "OSReleaseLabel",
+)
+_EC2 = (
+    "Ec2KeyName",
+    "Ec2SubnetId",
+    "EmrManagedMasterSecurityGroup",
+    "EmrManagedSlaveSecurityGroup",
+    "ServiceAccessSecurityGroup",
+    "AdditionalMasterSecurityGroups",
+    "AdditionalSlaveSecurityGroups",
+)
+
+
+def _described(cluster: Cluster) -> dict[str, Any]:
+    request, instances = cluster.request, cluster.request["Instances"]
+    subnets = strings(instances, "Ec2SubnetIds")
+    if not subnets and instances.get("Ec2SubnetId"):
+        subnets = [instances["Ec2SubnetId"]]
+    ec2 = {name: instances.get(name) for name in _EC2} | {
+        "IamInstanceProfile": request.get("JobFlowRole"),
+        "RequestedEc2SubnetIds": subnets,
+        "RequestedEc2AvailabilityZones": [],
+    }
+    if subnets and ec2["Ec2SubnetId"] is None:
+        ec2["Ec2SubnetId"] = subnets[0]
+    fleets = bool(instances.get("InstanceFleets"))
+    return present(
+        {
+            "Id": cluster.id,
+            "Name": cluster.name,
+            "Status": cluster_status(cluster),
+            "Ec2InstanceAttributes": present(ec2),
+            "InstanceCollectionType": "INSTANCE_FLEET" if fleets else "INSTANCE_GROUP",
+            "AutoTerminate": not cluster.keep_alive,
+            "TerminationProtected": cluster.termination_protected,
+            "UnhealthyNodeReplacement": cluster.replace_unhealthy,
+            "VisibleToAllUsers": cluster.visible,
+            "Tags": tag_list(cluster.tags),
+            "NormalizedInstanceHours": 0,
+            "MasterPublicDnsName": "127.0.0.1",
+            "ClusterArn": cluster_arn(cluster),
+            "StepConcurrencyLevel": cluster.step_concurrency,
+            "PlacementGroups": request.get("PlacementGroupConfigs") or [],
+            **{name: request.get(name) for name in _SHOWN},
+        }
+    )
+
+
+@operation("DescribeCluster")
+def describe_cluster(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return everything that is known of a cluster."""
+    with emr.store.lock:
+        cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+        return {"Cluster": _described(cluster)}
+
+
+@operation("ListClusters")
+def list_clusters(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return an account's clusters, newest first."""
+    after, before = request.get("CreatedAfter"), request.get("CreatedBefore")
+    states = request.get("ClusterStates") or list(ClusterState)
+    with emr.store.lock:
+        found = [
+            {
+                "Id": cluster.id,
+                "Name": cluster.name,
+                "Status": cluster_status(cluster),
+                "NormalizedInstanceHours": 0,
+                "ClusterArn": cluster_arn(cluster),
+            }
+            for cluster in reversed(emr.store.clusters())
+            if (cluster.account, cluster.region) == (call.account, call.region)
+            and cluster.state in states
+            and (after is None or cluster.created_ms >= after.timestamp() * 1000)
+            and (before is None or cluster.created_ms <= before.timestamp() * 1000)
+        ]
+    shown, marker = page(found, request.get("Marker"), CLUSTERS_PER_PAGE)
+    return present({"Clusters": shown, "Marker": marker})
+
+
+@operation("TerminateJobFlows")
+def terminate_job_flows(emr: Emr, call: Call, request: dict[str, Any]) -> None:
+    """End clusters and their steps; ended ones stay as they are. All or none."""
+    with emr.store.lock:
+        clusters = job_flows(emr, call, request)
+        active = [cluster for cluster in clusters if not cluster.ending]
+        if any(cluster.termination_protected for cluster in active):
+            raise validation(
+                "Could not shut down one or more job flows since they are termination protected."
+            )
+        for cluster in active:
+            cluster.state = ClusterState.TERMINATING
+            cluster.reason_code = "USER_REQUEST"
+            cluster.reason_message = "Terminated by user request"
+            emr.store.save(cluster)
+    for cluster in active:
+        emr.wake(cluster.id)
+
+
+@operation("ModifyCluster")
+def modify_cluster(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Change how many steps may run at a time."""
+    with emr.store.lock:
+        cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+        level = request.get("StepConcurrencyLevel")
+        if level is not None:
+            check_concurrency(level)
+            cluster.step_concurrency = level
+            emr.store.save(cluster)
+        output = {"StepConcurrencyLevel": cluster.step_concurrency}
+    emr.wake(cluster.id)
+    return output
+
+
+@operation("ListInstanceGroups")
+def list_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the groups that the cluster was asked to have; there are no machines behind them."""
+    cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+    ended = cluster.state in ENDED_CLUSTER
+    groups = [
+        present(
+            {
+                "Id": group["Id"],
+                "Name": group.get("Name"),
+                "Market": group.get("Market", "ON_DEMAND"),
+                "BidPrice": group.get("BidPrice"),
+                "InstanceGroupType": group["InstanceRole"],
+                "InstanceType": group["InstanceType"],
+                "RequestedInstanceCount": group["InstanceCount"],
+                "RunningInstanceCount": 0 if ended else group["InstanceCount"],
+                "Configurations": structures(group, "Configurations"),
+                "EbsBlockDevices": [],
+                "ShrinkPolicy": {},
+                "Status": {
+                    "State": "TERMINATED" if ended else "RUNNING",
+                    "StateChangeReason": {"Message": ""},
+                    "Timeline": present(
+                        {
+                            "CreationDateTime": moment(cluster.created_ms),
+                            "ReadyDateTime": moment(cluster.ready_ms),
+                            "EndDateTime": moment(cluster.ended_ms),
+                        }
+                    ),
+                },
+            }
+        )
+        for group in cluster.instance_groups
+    ]
+    return {"InstanceGroups": groups}
+
+
+@operation("ListBootstrapActions")
+def list_bootstrap_actions(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the bootstrap actions that the cluster was given."""
+    cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+    actions = [
+        {
+            "Name": action["Name"],
+            "ScriptPath": action["ScriptBootstrapAction"]["Path"],
+            "Args": strings(action["ScriptBootstrapAction"], "Args"),
+        }
+        for action in structures(cluster.request, "BootstrapActions")
+    ]
+    return {"BootstrapActions": actions}

@@ -1,0 +1,146 @@
+"""What EMR's actions share: clusters and steps in AWS's spelling, and pages."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headrace.aws.operation import Call
+from headrace.core.arn import make_arn
+from headrace.services.emr.errors import invalid_request, unknown_job_flow, validation
+from headrace.services.emr.limits import MOST_ACTIVE_STEPS
+from headrace.services.emr.members import strings, structures
+from headrace.services.emr.model import Cluster, Step
+
+if TYPE_CHECKING:
+    from headrace.services.emr.service import Emr
+
+_T = TypeVar("_T")
+
+
+def moment(time_ms: int | None) -> datetime | None:
+    """Return epoch milliseconds as an aware datetime."""
+    return None if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC)
+
+
+def present(members: dict[str, Any]) -> dict[str, Any]:
+    """Return `members` without those that are None."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def cluster_arn(cluster: Cluster) -> str:
+    """Return a cluster's ARN."""
+    return make_arn("elasticmapreduce", cluster.region, cluster.account, f"cluster/{cluster.id}")
+
+
+def tag_list(tags: dict[str, str]) -> list[dict[str, str]]:
+    """Return tags as AWS lists them."""
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def cluster_status(cluster: Cluster) -> dict[str, Any]:
+    """Return a cluster's ClusterStatus."""
+    return {
+        "State": str(cluster.state),
+        "StateChangeReason": present(
+            {"Code": cluster.reason_code or None, "Message": cluster.reason_message or None}
+        ),
+        "Timeline": present(
+            {
+                "CreationDateTime": moment(cluster.created_ms),
+                "ReadyDateTime": moment(cluster.ready_ms),
+                "EndDateTime": moment(cluster.ended_ms),
+            }
+        ),
+    }
+
+
+def step_summary(step: Step) -> dict[str, Any]:
+    """Return a step's StepSummary."""
+    reason = {"Message": step.reason_message} if step.reason_message else {}
+    return {
+        "Id": step.id,
+        "Name": step.name,
+        "Config": present(
+            {
+                "Jar": step.jar,
+                "Properties": step.properties,
+                "MainClass": step.main_class or None,
+                "Args": step.args,
+            }
+        ),
+        "ActionOnFailure": step.action_on_failure,
+        "Status": present(
+            {
+                "State": str(step.state),
+                "StateChangeReason": reason,
+                "FailureDetails": step.failure or None,
+                "Timeline": present(
+                    {
+                        "CreationDateTime": moment(step.created_ms),
+                        "StartDateTime": moment(step.started_ms),
+                        "EndDateTime": moment(step.ended_ms),
+                    }
+                ),
+            }
+        ),
+    }
+
+
+def job_flow(emr: Emr, call: Call, job_flow_id: str) -> Cluster:
+    """Return a cluster, or fail in the words of the older operations."""
+    found = emr.store.find(job_flow_id, account=call.account, region=call.region)
+    if found is None:
+        raise unknown_job_flow()
+    return found
+
+
+def job_flows(emr: Emr, call: Call, request: dict[str, Any]) -> list[Cluster]:
+    """Return the clusters that JobFlowIds names, all of which must exist."""
+    return [job_flow(emr, call, name) for name in request["JobFlowIds"]]
+
+
+def new_steps(
+    emr: Emr, call: Call, cluster_id: str, configs: Sequence[dict[str, Any]], existing: list[Step]
+) -> list[Step]:
+    """Return Step values for StepConfigs. Raises AwsError when the cluster would have too many."""
+    active = sum(step.active for step in existing)
+    if active + len(configs) > MOST_ACTIVE_STEPS:
+        raise validation(
+            "Maximum number of active steps (State = 'Running', 'Pending' or 'Cancel_Pending') for cluster exceeded."
+        )
+    steps: list[Step] = []
+    for number, config in enumerate(configs, len(existing) + 1):
+        jar = config["HadoopJarStep"]
+        steps.append(
+            Step(
+                id=f"s-{emr.ids.alnum_upper(13)}",
+                cluster_id=cluster_id,
+                number=number,
+                name=config["Name"],
+                jar=jar["Jar"],
+                args=list(strings(jar, "Args")),
+                main_class=jar.get("MainClass") or "",
+                properties={p["Key"]: p.get("Value", "") for p in structures(jar, "Properties")},
+                action_on_failure=config.get("ActionOnFailure") or "CONTINUE",
+                created_ms=call.now_ms,
+            )
+        )
+    return steps
+
+
+def page(items: Iterable[_T], marker: str | None, most: int) -> tuple[list[_T], str | None]:
+    """Return one page of `items` and the marker of the next. Raises AwsError for a marker that is not ours."""
+    start = 0
+    if marker is not None:
+        try:
+            start = int(base64.b64decode(marker, validate=True))
+        except (binascii.Error, ValueError):
+            raise invalid_request("Marker is not valid.") from None
+    found = list(items)
+    end = start + most
+    following = base64.b64encode(str(end).encode()).decode() if end < len(found) else None
+    return found[start:end], following

@@ -1,0 +1,64 @@
+"""RunJobFlow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.aws.operation import Call, operation
+from headrace.services.emr.actions.common import cluster_arn, new_steps
+from headrace.services.emr.errors import validation
+from headrace.services.emr.limits import DEFAULT_IDLE_S, MOST_CONCURRENT_STEPS
+from headrace.services.emr.members import structures
+from headrace.services.emr.model import Cluster
+
+if TYPE_CHECKING:
+    from headrace.services.emr.service import Emr
+
+
+@operation("RunJobFlow")
+def run_job_flow(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Make a cluster and queue its first steps; it goes through its states by itself."""
+    instances = request["Instances"]
+    concurrency = request.get("StepConcurrencyLevel") or 1
+    check_concurrency(concurrency)
+    idle = request.get("AutoTerminationPolicy")
+    cluster = Cluster(
+        id=f"j-{emr.ids.alnum_upper(13)}",
+        account=call.account,
+        region=call.region,
+        name=request["Name"],
+        request={key: value for key, value in request.items() if key not in ("Steps", "Tags")},
+        created_ms=call.now_ms,
+        keep_alive=bool(instances.get("KeepJobFlowAliveWhenNoSteps", False)),
+        termination_protected=bool(instances.get("TerminationProtected", False)),
+        replace_unhealthy=bool(instances.get("UnhealthyNodeReplacement", False)),
+        visible=bool(request.get("VisibleToAllUsers", True)),
+        step_concurrency=concurrency,
+        idle_timeout_s=None if idle is None else int(idle.get("IdleTimeout", DEFAULT_IDLE_S)),
+        managed_scaling=request.get("ManagedScalingPolicy"),
+        tags={tag["Key"]: tag.get("Value", "") for tag in structures(request, "Tags")},
+        instance_groups=_instance_groups(emr, instances),
+    )
+    steps = new_steps(emr, call, cluster.id, structures(request, "Steps"), [])
+    emr.add(cluster, steps)
+    return {"JobFlowId": cluster.id, "ClusterArn": cluster_arn(cluster)}
+
+
+def check_concurrency(level: int) -> None:
+    """Raise AwsError unless that many steps may run at a time."""
+    if not 1 <= level <= MOST_CONCURRENT_STEPS:
+        raise validation(
+            f"The step concurrency level must be between 1 and {MOST_CONCURRENT_STEPS}."
+        )
+
+
+def _instance_groups(emr: Emr, instances: dict[str, Any]) -> list[dict[str, Any]]:
+    configs = structures(instances, "InstanceGroups")
+    if not configs and "MasterInstanceType" in instances:
+        count = int(instances.get("InstanceCount") or 1)
+        master = instances["MasterInstanceType"]
+        core = {"InstanceType": instances.get("SlaveInstanceType", master)}
+        configs = [{"InstanceRole": "MASTER", "InstanceType": master, "InstanceCount": 1}]
+        if count > 1:
+            configs.append({"InstanceRole": "CORE", "InstanceCount": count - 1, **core})
+    return [{"Id": f"ig-{emr.ids.alnum_upper(13)}", **config} for config in configs]

@@ -1,0 +1,74 @@
+"""Create, Describe, List and DeleteSecurityConfiguration: stored and shown."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from headrace.aws.operation import Call, operation
+from headrace.services.emr.actions.common import moment, page, present
+from headrace.services.emr.errors import invalid_request
+from headrace.services.emr.limits import CLUSTERS_PER_PAGE
+
+if TYPE_CHECKING:
+    from headrace.services.emr.service import Emr
+
+
+def _find(emr: Emr, call: Call, name: str) -> dict[str, Any]:
+    found = emr.store.security_configurations(call.account, call.region).get(name)
+    if found is None:
+        raise invalid_request(f"Security configuration with name '{name}' does not exist.")
+    return found
+
+
+@operation("CreateSecurityConfiguration")
+def create_security_configuration(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Store a security configuration, which must be JSON."""
+    name, text = request["Name"], request["SecurityConfiguration"]
+    try:
+        json.loads(text)
+    except ValueError:
+        raise invalid_request("SecurityConfiguration is not valid JSON.") from None
+    with emr.store.lock:
+        if name in emr.store.security_configurations(call.account, call.region):
+            raise invalid_request(f"Security configuration with name '{name}' already exists.")
+        emr.store.put_security_configuration(
+            name,
+            {"text": text, "created_ms": call.now_ms},
+            account=call.account,
+            region=call.region,
+        )
+    return {"Name": name, "CreationDateTime": moment(call.now_ms)}
+
+
+@operation("DescribeSecurityConfiguration")
+def describe_security_configuration(
+    emr: Emr, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Return one security configuration."""
+    found = _find(emr, call, request["Name"])
+    return {
+        "Name": request["Name"],
+        "SecurityConfiguration": found["text"],
+        "CreationDateTime": moment(found["created_ms"]),
+    }
+
+
+@operation("ListSecurityConfigurations")
+def list_security_configurations(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the names of all security configurations."""
+    found = emr.store.security_configurations(call.account, call.region)
+    shown, marker = page(found.items(), request.get("Marker"), CLUSTERS_PER_PAGE)
+    names = [{"Name": n, "CreationDateTime": moment(v["created_ms"])} for n, v in shown]
+    return present({"SecurityConfigurations": names, "Marker": marker})
+
+
+@operation("DeleteSecurityConfiguration")
+def delete_security_configuration(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Remove a security configuration."""
+    with emr.store.lock:
+        _find(emr, call, request["Name"])
+        emr.store.put_security_configuration(
+            request["Name"], None, account=call.account, region=call.region
+        )
+    return {}

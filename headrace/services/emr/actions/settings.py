@@ -1,0 +1,166 @@
+"""A cluster's switches, tags and policies, each set by a call of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from headrace.aws.operation import Call, operation
+from headrace.services.emr.actions.common import job_flows
+from headrace.services.emr.errors import invalid_request
+from headrace.services.emr.limits import DEFAULT_IDLE_S, LONGEST_IDLE_S, SHORTEST_IDLE_S
+from headrace.services.emr.members import structure
+from headrace.services.emr.model import Cluster
+
+if TYPE_CHECKING:
+    from headrace.services.emr.service import Emr
+
+
+def _change_all(
+    emr: Emr, call: Call, request: dict[str, Any], change: Callable[[Cluster], None]
+) -> None:
+    with emr.store.lock:
+        clusters = job_flows(emr, call, request)
+        for cluster in clusters:
+            change(cluster)
+            emr.store.save(cluster)
+    for cluster in clusters:
+        emr.wake(cluster.id)
+
+
+def _change(emr: Emr, call: Call, cluster_id: str, change: Callable[[Cluster], None]) -> None:
+    with emr.store.lock:
+        cluster = emr.cluster(cluster_id, account=call.account, region=call.region)
+        change(cluster)
+        emr.store.save(cluster)
+    emr.wake(cluster.id)
+
+
+@operation("SetTerminationProtection")
+def set_termination_protection(emr: Emr, call: Call, request: dict[str, Any]) -> None:
+    """Allow or forbid TerminateJobFlows."""
+
+    def change(cluster: Cluster) -> None:
+        cluster.termination_protected = request["TerminationProtected"]
+
+    _change_all(emr, call, request, change)
+
+
+@operation("SetVisibleToAllUsers")
+def set_visible_to_all_users(emr: Emr, call: Call, request: dict[str, Any]) -> None:
+    """Store who may see clusters; everybody may."""
+
+    def change(cluster: Cluster) -> None:
+        cluster.visible = request["VisibleToAllUsers"]
+
+    _change_all(emr, call, request, change)
+
+
+@operation("SetKeepJobFlowAliveWhenNoSteps")
+def set_keep_job_flow_alive_when_no_steps(emr: Emr, call: Call, request: dict[str, Any]) -> None:
+    """Choose whether clusters wait or end after their last step."""
+
+    def change(cluster: Cluster) -> None:
+        cluster.keep_alive = request["KeepJobFlowAliveWhenNoSteps"]
+
+    _change_all(emr, call, request, change)
+
+
+@operation("SetUnhealthyNodeReplacement")
+def set_unhealthy_node_replacement(emr: Emr, call: Call, request: dict[str, Any]) -> None:
+    """Store the switch; there are no nodes to replace."""
+
+    def change(cluster: Cluster) -> None:
+        cluster.replace_unhealthy = request["UnhealthyNodeReplacement"]
+
+    _change_all(emr, call, request, change)
+
+
+@operation("AddTags")
+def add_tags(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Add tags, or change their values."""
+
+    def change(cluster: Cluster) -> None:
+        cluster.tags.update({tag["Key"]: tag.get("Value", "") for tag in request["Tags"]})
+
+    _change(emr, call, request["ResourceId"], change)
+    return {}
+
+
+@operation("RemoveTags")
+def remove_tags(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Remove tags; missing ones are no error."""
+
+    def change(cluster: Cluster) -> None:
+        for key in request["TagKeys"]:
+            cluster.tags.pop(key, None)
+
+    _change(emr, call, request["ResourceId"], change)
+    return {}
+
+
+@operation("PutAutoTerminationPolicy")
+def put_auto_termination_policy(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """End the cluster when it has waited for so long."""
+    idle_s = int(structure(request, "AutoTerminationPolicy").get("IdleTimeout", DEFAULT_IDLE_S))
+    if not SHORTEST_IDLE_S <= idle_s <= LONGEST_IDLE_S:
+        raise invalid_request(
+            f"IdleTimeout must be between {SHORTEST_IDLE_S} and {LONGEST_IDLE_S} seconds."
+        )
+
+    def change(cluster: Cluster) -> None:
+        cluster.idle_timeout_s = idle_s
+
+    _change(emr, call, request["ClusterId"], change)
+    return {}
+
+
+@operation("GetAutoTerminationPolicy")
+def get_auto_termination_policy(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the policy; nothing when there is none."""
+    cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+    if cluster.idle_timeout_s is None:
+        return {}
+    return {"AutoTerminationPolicy": {"IdleTimeout": cluster.idle_timeout_s}}
+
+
+@operation("RemoveAutoTerminationPolicy")
+def remove_auto_termination_policy(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Let the cluster wait for ever."""
+
+    def change(cluster: Cluster) -> None:
+        cluster.idle_timeout_s = None
+
+    _change(emr, call, request["ClusterId"], change)
+    return {}
+
+
+@operation("PutManagedScalingPolicy")
+def put_managed_scaling_policy(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Store the policy; there is nothing to scale."""
+
+    def change(cluster: Cluster) -> None:
+        cluster.managed_scaling = request["ManagedScalingPolicy"]
+
+    _change(emr, call, request["ClusterId"], change)
+    return {}
+
+
+@operation("GetManagedScalingPolicy")
+def get_managed_scaling_policy(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the policy; nothing when there is none."""
+    cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+    return (
+        {} if cluster.managed_scaling is None else {"ManagedScalingPolicy": cluster.managed_scaling}
+    )
+
+
+@operation("RemoveManagedScalingPolicy")
+def remove_managed_scaling_policy(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Forget the policy."""
+
+    def change(cluster: Cluster) -> None:
+        cluster.managed_scaling = None
+
+    _change(emr, call, request["ClusterId"], change)
+    return {}

@@ -1,0 +1,102 @@
+"""AddJobFlowSteps, DescribeStep, ListSteps, CancelSteps."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+from headrace.aws.operation import Call, operation
+from headrace.services.emr.actions.common import (
+    job_flow,
+    new_steps,
+    page,
+    present,
+    step_summary,
+)
+from headrace.services.emr.errors import ended_job_flow, invalid_request, unknown_step
+from headrace.services.emr.limits import MOST_STEP_IDS, STEPS_PER_PAGE
+from headrace.services.emr.model import Step, StepState
+
+if TYPE_CHECKING:
+    from headrace.services.emr.service import Emr
+
+
+@operation("AddJobFlowSteps")
+def add_job_flow_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Queue steps on a cluster."""
+    with emr.store.lock:
+        cluster = job_flow(emr, call, request["JobFlowId"])
+        if cluster.ending:
+            raise ended_job_flow()
+        existing = emr.store.steps(cluster.id)
+        steps = new_steps(emr, call, cluster.id, request["Steps"], existing)
+        for step in steps:
+            step.execution_role_arn = request.get("ExecutionRoleArn") or ""
+        emr.store.add_steps(steps)
+    emr.wake(cluster.id)
+    return {"StepIds": [step.id for step in steps]}
+
+
+@operation("DescribeStep")
+def describe_step(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return one step."""
+    with emr.store.lock:
+        cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+        step = emr.store.step(cluster.id, request["StepId"])
+        if step is None:
+            raise unknown_step(request["StepId"])
+        described = step_summary(step)
+    if step.execution_role_arn:
+        described["ExecutionRoleArn"] = step.execution_role_arn
+    return {"Step": described}
+
+
+@operation("ListSteps")
+def list_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return a cluster's steps, newest first."""
+    states = request.get("StepStates") or list(StepState)
+    ids = request.get("StepIds")
+    if ids is not None and len(ids) > MOST_STEP_IDS:
+        raise invalid_request(f"The number of step ids cannot exceed {MOST_STEP_IDS}.")
+    with emr.store.lock:
+        cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+        found = [
+            step_summary(step)
+            for step in reversed(emr.store.steps(cluster.id))
+            if step.state in states and (not ids or step.id in ids)
+        ]
+    shown, marker = page(found, request.get("Marker"), STEPS_PER_PAGE)
+    return present({"Steps": shown, "Marker": marker})
+
+
+@operation("CancelSteps")
+def cancel_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Cancel steps that wait, at once, and steps that run, by a signal to all their processes."""
+    option = request.get("StepCancellationOption") or "SEND_INTERRUPT"
+    number = signal.SIGKILL if option == "TERMINATE_PROCESS" else signal.SIGTERM
+    with emr.store.lock:
+        cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+        found = [emr.store.step(cluster.id, step_id) for step_id in request["StepIds"]]
+        for step_id, step in zip(request["StepIds"], found, strict=True):
+            if step is None:
+                raise unknown_step(step_id)
+        infos = [_cancel(emr, call, step, number) for step in found if step is not None]
+    emr.wake(cluster.id)
+    return {"CancelStepsInfoList": infos}
+
+
+def _cancel(emr: Emr, call: Call, step: Step, number: signal.Signals) -> dict[str, str]:
+    match step.state:
+        case StepState.PENDING:
+            step.state, step.ended_ms = StepState.CANCELLED, call.now_ms
+            step.reason_message = "Job terminated"
+        case StepState.RUNNING:
+            step.state, step.cancel_signal = StepState.CANCEL_PENDING, int(number)
+        case _:
+            return {
+                "StepId": step.id,
+                "Status": "FAILED",
+                "Reason": f"The step is {step.state} and cannot be cancelled.",
+            }
+    emr.store.save_step(step)
+    return {"StepId": step.id, "Status": "SUBMITTED"}

@@ -1,0 +1,46 @@
+"""EMR's errors in AWS's words."""
+
+from __future__ import annotations
+
+from headrace.aws.errors import AwsError
+
+
+class StepRefused(Exception):
+    """A step cannot be started; the message is one sentence for the user. It becomes FAILED."""
+
+
+def invalid_request(message: str) -> AwsError:
+    """A request that the newer operations (Describe*, List*, ...) refuse."""
+    return AwsError("InvalidRequestException", message, 400, {"ErrorCode": "InvalidRequest"})
+
+
+def unknown_cluster(cluster_id: str) -> AwsError:
+    """No cluster of that id, as Describe* and List* say it."""
+    return invalid_request(f"Cluster id '{cluster_id}' is not valid.")
+
+
+def unknown_step(step_id: str) -> AwsError:
+    """No step of that id in the cluster."""
+    return invalid_request(f"Step id '{step_id}' is not valid.")
+
+
+def validation(message: str) -> AwsError:
+    """A request that the older operations (RunJobFlow, AddJobFlowSteps, ...) refuse."""
+    return AwsError("ValidationException", message, 400)
+
+
+def unknown_job_flow() -> AwsError:
+    """No cluster of that id, as the older operations say it."""
+    return validation("Specified job flow ID does not exist.")
+
+
+def ended_job_flow() -> AwsError:
+    """The cluster is on its way out."""
+    return validation(
+        "A job flow that is shutting down, terminated, or finished may not be modified."
+    )
+
+
+def translate(error: Exception) -> AwsError | None:
+    """Turn a domain error into AWS's: all of EMR's are raised as AWS's already."""
+    return None

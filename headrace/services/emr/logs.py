@@ -1,0 +1,86 @@
+"""A step's logs: what it printed, why it failed, and its way to the cluster's LogUri."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import re
+import shutil
+from pathlib import Path
+
+from headrace.core.ports import BucketNotFound, ObjectStore
+from headrace.services.emr.limits import LONGEST_MESSAGE, STDERR_TAIL_BYTES
+
+log = logging.getLogger(__name__)
+
+LOGS = ("controller", "stdout", "stderr", "syslog")
+# A Python or Java exception at the start of a line: its name, then what it says.
+_EXCEPTION = re.compile(
+    r"^(?:Exception in thread \"[^\"]*\" |Caused by: )?((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*)$"
+)
+
+
+def failure_message(stderr: str, exit_code: int | None) -> str:
+    """Return the sentence that best says why a command failed, from the end of what it wrote to stderr.
+
+    The last exception of its own that the program printed; else its last line; else the exit code.
+    """
+    lines = [line.rstrip() for line in stderr.splitlines() if line.strip()]
+    for line in reversed(lines):
+        found = _EXCEPTION.match(line)
+        if found:
+            return found[1][:LONGEST_MESSAGE]
+    if lines:
+        return lines[-1].strip()[:LONGEST_MESSAGE]
+    return f"The command ended with exit code {exit_code} and wrote nothing to stderr."
+
+
+def tail(path: Path, most_bytes: int = STDERR_TAIL_BYTES) -> str:
+    """Return the end of a text file; empty when there is none."""
+    try:
+        with path.open("rb") as file:
+            size_bytes = file.seek(0, 2)
+            file.seek(max(0, size_bytes - most_bytes))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def log_location(log_uri: str, cluster_id: str, step_id: str) -> tuple[str, str] | None:
+    """Return the bucket and the key prefix of a step's logs; None when LogUri is no S3 URI."""
+    scheme, _, rest = log_uri.partition("://")
+    bucket, _, prefix = rest.partition("/")
+    if scheme not in ("s3", "s3n", "s3a") or not bucket:
+        return None
+    if prefix and not prefix.endswith("/"):
+        prefix += "/"
+    return bucket, f"{prefix}{cluster_id}/steps/{step_id}/"
+
+
+def archive(objects: ObjectStore, folder: Path, location: tuple[str, str]) -> None:
+    """Put a step's logs, compressed, where they belong. A missing bucket is reported, not raised."""
+    bucket, prefix = location
+    for name in LOGS:
+        plain, packed = folder / name, folder / "tmp" / f"{name}.gz"
+        plain.touch()
+        packed.parent.mkdir(exist_ok=True)
+        # mtime 0: the same log gives the same bytes, so putting it again after a crash changes nothing.
+        with (
+            plain.open("rb") as source,
+            packed.open("wb") as file,
+            gzip.GzipFile(fileobj=file, mode="wb", mtime=0, filename="") as target,
+        ):
+            shutil.copyfileobj(source, target)
+        try:
+            objects.put(bucket, f"{prefix}{name}.gz", packed, content_type="application/x-gzip")
+        except BucketNotFound:
+            log.warning("logs of %s stay in %s: there is no bucket %s", prefix, folder, bucket)
+            return
+        finally:
+            packed.unlink()
+
+
+def remove_scratch(folder: Path) -> None:
+    """Remove what a step needed only while it ran; its logs stay."""
+    for name in ("work", "tmp", "conf"):
+        shutil.rmtree(folder / name, ignore_errors=True)

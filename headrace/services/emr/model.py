@@ -1,0 +1,105 @@
+"""What is kept of a cluster and of its steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class ClusterState(StrEnum):
+    """AWS's states of a cluster."""
+
+    STARTING = "STARTING"
+    BOOTSTRAPPING = "BOOTSTRAPPING"
+    RUNNING = "RUNNING"
+    WAITING = "WAITING"
+    TERMINATING = "TERMINATING"
+    TERMINATED = "TERMINATED"
+    TERMINATED_WITH_ERRORS = "TERMINATED_WITH_ERRORS"
+
+
+class StepState(StrEnum):
+    """AWS's states of a step."""
+
+    PENDING = "PENDING"
+    CANCEL_PENDING = "CANCEL_PENDING"
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    CANCELLED = "CANCELLED"
+    FAILED = "FAILED"
+    INTERRUPTED = "INTERRUPTED"
+
+
+ENDED_CLUSTER = frozenset({ClusterState.TERMINATED, ClusterState.TERMINATED_WITH_ERRORS})
+ENDED_STEP = frozenset(
+    {StepState.COMPLETED, StepState.CANCELLED, StepState.FAILED, StepState.INTERRUPTED}
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Cluster:
+    """A cluster. `request` is what RunJobFlow was given, in AWS's spelling; times are epoch milliseconds."""
+
+    id: str
+    account: str
+    region: str
+    name: str
+    request: dict[str, Any]
+    created_ms: int
+    keep_alive: bool
+    termination_protected: bool = False
+    visible: bool = True
+    replace_unhealthy: bool = False
+    step_concurrency: int = 1
+    state: ClusterState = ClusterState.STARTING
+    reason_code: str = ""
+    reason_message: str = ""
+    ready_ms: int | None = None
+    ended_ms: int | None = None
+    idle_since_ms: int | None = None
+    idle_timeout_s: int | None = None
+    managed_scaling: dict[str, Any] | None = None
+    tags: dict[str, str] = field(default_factory=dict[str, str])
+    instance_groups: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    # Where TERMINATING leads to.
+    failed: bool = False
+
+    @property
+    def log_uri(self) -> str | None:
+        """Where logs go, or None when they go nowhere."""
+        return self.request.get("LogUri") or None
+
+    @property
+    def ending(self) -> bool:
+        """Whether it takes no more steps."""
+        return self.state in ENDED_CLUSTER or self.state is ClusterState.TERMINATING
+
+
+@dataclass(slots=True, kw_only=True)
+class Step:
+    """A step. `number` counts the cluster's steps from 1; times are epoch milliseconds."""
+
+    id: str
+    cluster_id: str
+    number: int
+    name: str
+    jar: str
+    created_ms: int
+    args: list[str] = field(default_factory=list[str])
+    main_class: str = ""
+    properties: dict[str, str] = field(default_factory=dict[str, str])
+    action_on_failure: str = "CONTINUE"
+    execution_role_arn: str = ""
+    state: StepState = StepState.PENDING
+    reason_message: str = ""
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    failure: dict[str, str] = field(default_factory=dict[str, str])
+    # SIGTERM or SIGKILL, once somebody asked to cancel it while it ran.
+    cancel_signal: int | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether it has not ended."""
+        return self.state not in ENDED_STEP

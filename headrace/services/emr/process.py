@@ -1,0 +1,140 @@
+"""A step's process: started so that it can be found again, watched, and ended with all it started.
+
+The process runs under a small shell wrapper in a session of its own. The wrapper leaves its pid and, at the end, the
+exit code in the step's folder: so a cloud that was killed and started again finds out how the step ended, and
+takes a step that still runs as its own again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+# $1: the step's folder; the rest: the command. The rename makes the exit code whole or absent.
+_WRAPPER = """
+dir=$1; shift
+echo $$ > "$dir/pid.new" && mv "$dir/pid.new" "$dir/pid"
+"$@" > "$dir/stdout" 2> "$dir/stderr" < /dev/null
+code=$?
+echo $code > "$dir/exit_code.new" && mv "$dir/exit_code.new" "$dir/exit_code"
+exit $code
+"""
+
+
+class StepProcess:
+    """The process of one step in `folder`. Used by one thread at a time."""
+
+    def __init__(self, folder: Path, pid: int, child: subprocess.Popen[bytes] | None) -> None:
+        self.folder = folder
+        self.pid = pid
+        self._child = child
+
+    @classmethod
+    def start(
+        cls, folder: Path, command: Sequence[str], *, environment: Mapping[str, str], cwd: Path
+    ) -> StepProcess:
+        """Start `command` with its output in `folder`. Raises OSError."""
+        child = subprocess.Popen(
+            ["/bin/sh", "-c", _WRAPPER, "headrace-step", str(folder), *command],
+            cwd=cwd,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            # Its own session: whatever it starts, in whatever process groups, is found by it.
+            start_new_session=True,
+        )
+        return cls(folder, child.pid, child)
+
+    @classmethod
+    def find(cls, folder: Path) -> StepProcess | None:
+        """Return the process that an earlier cloud started in `folder`, dead or alive; None if none began."""
+        try:
+            pid = int((folder / "pid").read_text())
+        except (OSError, ValueError):
+            return None
+        return cls(folder, pid, None)
+
+    @property
+    def adopted(self) -> bool:
+        """Whether an earlier cloud started it."""
+        return self._child is None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the wrapper still runs."""
+        if self._child is not None:
+            return self._child.poll() is None
+        return _is_running(self.pid, str(self.folder))
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the command ended; None while it runs, and for ever if it was killed."""
+        try:
+            return int((self.folder / "exit_code").read_text())
+        except (OSError, ValueError):
+            return None
+
+    def signal(self, number: int) -> None:
+        """Send a signal to every process of the step."""
+        for pid in self.members():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+
+    def members(self) -> list[int]:
+        """Return the pids of the step's processes that still run."""
+        if not _PROC.is_dir():
+            return _members_by_ps(self.pid)
+        found: list[int] = []
+        for entry in _PROC.iterdir():
+            if entry.name.isdigit():
+                state, session = _state_and_session(entry)
+                if session == self.pid and state not in ("Z", "X"):
+                    found.append(int(entry.name))
+        return found
+
+    def kill(self) -> None:
+        """End whatever is left of the step, and take the wrapper's exit status off the kernel's hands."""
+        self.signal(signal.SIGKILL)
+        if self._child is not None:
+            self._child.wait()
+
+
+def _state_and_session(entry: Path) -> tuple[str, int]:
+    try:
+        text = (entry / "stat").read_text()
+    except OSError:
+        return "X", 0
+    # The command's name is in parentheses and may hold anything.
+    fields = text.rpartition(")")[2].split()
+    return fields[0], int(fields[3])
+
+
+def _is_running(pid: int, folder: str) -> bool:
+    """Whether `pid` is still the wrapper of `folder`, and not another process that was given its number."""
+    if not _PROC.is_dir():
+        printed = _ps("-o", "command=", "-p", str(pid))
+        return folder in printed
+    if _state_and_session(_PROC / str(pid))[0] in ("Z", "X"):
+        return False
+    try:
+        arguments = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return folder.encode() in arguments
+
+
+def _members_by_ps(session: int) -> list[int]:
+    lines = [line.split() for line in _ps("-ax", "-o", "pid=,sess=,pgid=").splitlines()]
+    return [int(pid) for pid, *groups in lines if str(session) in groups]
+
+
+def _ps(*arguments: str) -> str:
+    done = subprocess.run(["ps", *arguments], capture_output=True, text=True, check=False)
+    return done.stdout

@@ -1,0 +1,62 @@
+"""Where Spark and Java are on this machine, or one sentence that says what to install."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from headrace.services.emr.errors import StepRefused
+
+OLDEST_JAVA = 17
+_VERSION_WITHIN_S = 30
+
+
+def find_spark_home() -> Path:
+    """Return the home of the Spark that pyspark carries. Raises StepRefused."""
+    # Found without importing it: pyspark takes long, and only the step needs it.
+    spec = importlib.util.find_spec("pyspark")
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        if (Path(place) / "bin" / "spark-submit").is_file():
+            return Path(place)
+    raise StepRefused(
+        "Spark is not installed: run `pip install 'headrace[spark]'` in headrace's environment, and add the step again."
+    )
+
+
+def find_java() -> Path | None:
+    """Return JAVA_HOME if it is set; None says that `java` is on the path. Raises StepRefused."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    if java is None:
+        where = f"under JAVA_HOME ({home})" if home else "on the path"
+        raise StepRefused(
+            f"There is no java {where}: Spark needs Java {OLDEST_JAVA} or newer; install a JDK or set JAVA_HOME."
+        )
+    version = _java_version(java)
+    if version is not None and version < OLDEST_JAVA:
+        raise StepRefused(
+            f"{java} is Java {version}: Spark needs Java {OLDEST_JAVA} or newer; install a JDK or set JAVA_HOME."
+        )
+    return Path(home) if home else None
+
+
+@functools.cache
+def _java_version(java: str) -> int | None:
+    """Return the feature release of a java, or None when it does not say."""
+    try:
+        done = subprocess.run(
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_VERSION_WITHIN_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    return int(found[1]) if found else None

@@ -1,0 +1,111 @@
+"""From `spark-submit` as it is called on EMR to `spark-submit` on this machine. No I/O here.
+
+`--master` and `--deploy-mode` are dropped for `local[*]` in client mode (see `fidelity.py`); URIs of the application,
+`--py-files`, `--files`, `--jars` and `--archives` are replaced by local copies; the rest is passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from headrace.services.emr.errors import StepRefused
+
+# spark-submit's switches that take no value; every other --option takes one.
+_SWITCHES = frozenset({"--verbose", "-v", "--supervise"})
+_REPLACED = frozenset({"--master", "--deploy-mode"})
+_FILE_LISTS = frozenset({"--py-files", "--files", "--jars", "--archives"})
+
+LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+logger.resolver.name = org.apache.spark.sql.execution.streaming.ResolveWriteToStream
+logger.resolver.level = error
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A parsed command line: options in order (a switch has the value None), the application, its arguments."""
+
+    options: list[tuple[str, str | None]]
+    application: str
+    arguments: list[str]
+
+
+def parse_submission(arguments: Sequence[str]) -> Submission:
+    """Parse what follows `spark-submit`. Raises StepRefused."""
+    options: list[tuple[str, str | None]] = []
+    index = 0
+    while index < len(arguments) and arguments[index].startswith("-"):
+        name, equals, value = arguments[index].partition("=")
+        index += 1
+        if name in _SWITCHES:
+            options.append((name, None))
+        elif equals:
+            options.append((name, value))
+        elif index < len(arguments):
+            options.append((name, arguments[index]))
+            index += 1
+        else:
+            raise StepRefused(f"spark-submit's option {name} lacks its value.")
+    if index == len(arguments):
+        raise StepRefused("spark-submit is given no application to run.")
+    return Submission(options, arguments[index], list(arguments[index + 1 :]))
+
+
+def local_arguments(submission: Submission, local: Callable[[str], str]) -> list[str]:
+    """Return the arguments for this machine; `local` fetches a URI and returns its path."""
+    arguments = ["--master", "local[*]"]
+    for name, value in submission.options:
+        if name in _REPLACED:
+            continue
+        if name in _FILE_LISTS and value is not None:
+            value = ",".join(local(item) for item in value.split(",") if item)
+        arguments += [name] if value is None else [name, value]
+    return [*arguments, local(submission.application), *submission.arguments]
+
+
+def spark_properties(*, buckets: Mapping[str, Path], cores: int, temporary: Path) -> dict[str, str]:
+    """Return the settings that make `s3://` the cloud's plain files, and a small machine quick.
+
+    A bucket made after the step has begun is not among `buckets`: the step cannot see it.
+    """
+    overload = "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme"
+    properties = {
+        "spark.hadoop.fs.s3.impl": overload,
+        "spark.hadoop.fs.s3a.impl": overload,
+        "spark.hadoop.fs.viewfs.overload.scheme.target.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": str(temporary),
+        # Two hundred, Spark's own, is for clusters; a job's or a cluster's setting wins.
+        "spark.sql.shuffle.partitions": str(max(2, cores)),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+    for bucket, folder in buckets.items():
+        uri = "file://" + quote(str(folder.absolute()))
+        properties[f"spark.hadoop.fs.viewfs.mounttable.{bucket}.linkFallback"] = uri
+    return properties
+
+
+def properties_file(properties: Mapping[str, str]) -> str:
+    """Return a Java properties file."""
+    return "".join(f"{key} {_escaped(value)}\n" for key, value in properties.items())
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n")

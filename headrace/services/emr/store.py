@@ -1,0 +1,119 @@
+"""Clusters, steps and security configurations: in memory for reading, in the database before they show."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import msgspec
+
+from headrace.services.emr.model import Cluster, Step
+from headrace.store.database import Database
+
+
+class Store:
+    """All clusters of all accounts and regions.
+
+    Thread-safe: hold `lock` while reading several things that must agree, or changing anything; `save_*` is
+    durable when it returns.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.lock = threading.RLock()
+        self._database = database
+        self._cluster_documents = database.documents("emr_clusters")
+        self._step_documents = database.documents("emr_steps")
+        self._security_documents = database.documents("emr_security_configurations")
+        self._clusters: dict[str, Cluster] = {}
+        self._steps: dict[str, list[Step]] = {}
+
+    def load(self) -> None:
+        """Read everything from the database."""
+        with self.lock:
+            self._clusters = {
+                key: msgspec.convert(value, Cluster)
+                for key, value in self._cluster_documents.items()
+            }
+            self._steps = {key: [] for key in self._clusters}
+            for _, value in self._step_documents.items():  # noqa: PERF102 - not a dict
+                step = msgspec.convert(value, Step)
+                self._steps[step.cluster_id].append(step)
+
+    # --- clusters -----------------------------------------------------------------------------
+
+    def clusters(self) -> list[Cluster]:
+        """Return all clusters, oldest first."""
+        with self.lock:
+            return sorted(self._clusters.values(), key=lambda cluster: cluster.created_ms)
+
+    def find(self, cluster_id: str, *, account: str, region: str) -> Cluster | None:
+        """Return a cluster of an account and region, or None."""
+        with self.lock:
+            cluster = self._clusters.get(cluster_id)
+        if cluster is None or (cluster.account, cluster.region) != (account, region):
+            return None
+        return cluster
+
+    def cluster(self, cluster_id: str) -> Cluster:
+        """Return a cluster that is known to exist."""
+        with self.lock:
+            return self._clusters[cluster_id]
+
+    def add(self, cluster: Cluster, steps: list[Step]) -> None:
+        """Store a new cluster with its first steps, all or nothing."""
+        with self.lock:
+            with self._database.transaction():
+                self.save(cluster)
+                for step in steps:
+                    self.save_step(step)
+            self._clusters[cluster.id] = cluster
+            self._steps[cluster.id] = list(steps)
+
+    def save(self, cluster: Cluster) -> None:
+        """Store a changed cluster."""
+        self._cluster_documents.put(cluster.id, msgspec.to_builtins(cluster))
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def steps(self, cluster_id: str) -> list[Step]:
+        """Return a cluster's steps, oldest first."""
+        with self.lock:
+            return list(self._steps[cluster_id])
+
+    def step(self, cluster_id: str, step_id: str) -> Step | None:
+        """Return a step, or None."""
+        with self.lock:
+            return next((s for s in self._steps[cluster_id] if s.id == step_id), None)
+
+    def add_steps(self, steps: list[Step]) -> None:
+        """Store new steps of one cluster, all or nothing."""
+        with self.lock:
+            with self._database.transaction():
+                for step in steps:
+                    self.save_step(step)
+            for step in steps:
+                self._steps[step.cluster_id].append(step)
+
+    def save_step(self, step: Step) -> None:
+        """Store a changed step."""
+        key = f"{step.cluster_id}/{step.number:09d}"
+        self._step_documents.put(key, msgspec.to_builtins(step))
+
+    # --- security configurations --------------------------------------------------------------
+
+    def security_configurations(self, account: str, region: str) -> dict[str, dict[str, Any]]:
+        """Return an account's security configurations by name."""
+        prefix = f"{account}/{region}/"
+        return {
+            key.removeprefix(prefix): value for key, value in self._security_documents.items(prefix)
+        }
+
+    def put_security_configuration(
+        self, name: str, value: dict[str, Any] | None, *, account: str, region: str
+    ) -> None:
+        """Store a security configuration; None removes it."""
+        key = f"{account}/{region}/{name}"
+        if value is None:
+            self._security_documents.delete(key)
+        else:
+            self._security_documents.put(key, value)
