@@ -45,6 +45,24 @@ def invalid_argument(message: str, name: str = "", value: str = "") -> AwsError:
     return AwsError("InvalidArgument", message, 400, members)
 
 
+def invalid_request(message: str) -> AwsError:
+    """A request that contradicts itself."""
+    return AwsError("InvalidRequest", message)
+
+
+def malformed_xml() -> AwsError:
+    """A body that is not XML, or not the XML that the operation takes."""
+    return AwsError(
+        "MalformedXML",
+        "The XML you provided was not well-formed or did not validate against our published schema",
+    )
+
+
+def invalid_version(version_id: str) -> AwsError:
+    """A version other than `null`, the only one that objects have."""
+    return invalid_argument("Invalid version id specified", "versionId", version_id)
+
+
 def bad_digest(what: str) -> AwsError:
     """The body is not what its checksum says."""
     return AwsError("BadDigest", f"The {what} you specified did not match the calculated checksum.")

@@ -1,22 +1,70 @@
-"""What S3 accepts without acting on it. Operation -> parameter -> level; the rest is enforced."""
+"""What S3 accepts without acting on it. Operation -> parameter -> level; the rest is enforced.
+
+Beside parameters: no version of an object but the latest is kept, whatever a bucket's versioning says; a
+request's signature is not checked, nor whether a presigned URL has expired; there is no access control.
+Keys that cannot be a file's path, and keys whose path is another's folder (`a` beside `a/b`), are objects to
+every client of the API, but Spark, which reads the files, does not see them.
+"""
 
 from headrace.core.ports import FidelityLevel
 
+_ACCESS: dict[str, FidelityLevel] = {
+    "ACL": "ignored",
+    "GrantFullControl": "ignored",
+    "GrantRead": "ignored",
+    "GrantReadACP": "ignored",
+    "GrantWriteACP": "ignored",
+}
+_STORAGE: dict[str, FidelityLevel] = {
+    "StorageClass": "ignored",
+    "ServerSideEncryption": "ignored",
+    "SSEKMSKeyId": "ignored",
+    "SSEKMSEncryptionContext": "ignored",
+    "SSECustomerAlgorithm": "ignored",
+    "SSECustomerKey": "ignored",
+    "SSECustomerKeyMD5": "ignored",
+    "BucketKeyEnabled": "ignored",
+    "ObjectLockMode": "ignored",
+    "ObjectLockRetainUntilDate": "ignored",
+    "ObjectLockLegalHoldStatus": "ignored",
+    "RequestPayer": "ignored",
+    "ExpectedBucketOwner": "ignored",
+}
+# The standard library computes CRC32, SHA1 and SHA256, which are enforced.
+_CHECKSUMS: dict[str, FidelityLevel] = {"ChecksumCRC32C": "stored", "ChecksumCRC64NVME": "stored"}
+
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
+    "CreateBucket": {**_ACCESS, "GrantWrite": "ignored", "ObjectLockEnabledForBucket": "stored"},
     "PutBucketVersioning": {"VersioningConfiguration": "stored"},
     "PutBucketEncryption": {"ServerSideEncryptionConfiguration": "stored"},
     "PutBucketLifecycleConfiguration": {"LifecycleConfiguration": "stored"},
     "PutBucketNotificationConfiguration": {"NotificationConfiguration": "stored"},
     "PutBucketPolicy": {"Policy": "stored"},
     "PutPublicAccessBlock": {"PublicAccessBlockConfiguration": "stored"},
+    "PutBucketOwnershipControls": {"OwnershipControls": "stored"},
     "PutBucketLogging": {"BucketLoggingStatus": "stored"},
     "PutBucketCors": {"CORSConfiguration": "stored"},
-    "PutObject": {
-        "ACL": "ignored",
-        "StorageClass": "ignored",
-        "ServerSideEncryption": "ignored",
-        "SSEKMSKeyId": "ignored",
-        "ChecksumCRC32C": "stored",
-        "ChecksumCRC64NVME": "stored",
+    "PutBucketWebsite": {"WebsiteConfiguration": "stored"},
+    "PutBucketReplication": {"ReplicationConfiguration": "stored"},
+    "PutBucketAccelerateConfiguration": {"AccelerateConfiguration": "stored"},
+    "PutBucketRequestPayment": {"RequestPaymentConfiguration": "stored"},
+    "PutObjectLockConfiguration": {"ObjectLockConfiguration": "stored"},
+    "PutObject": {**_ACCESS, **_STORAGE, **_CHECKSUMS, "WriteOffsetBytes": "ignored"},
+    "CopyObject": {**_ACCESS, **_STORAGE},
+    "CreateMultipartUpload": {**_ACCESS, **_STORAGE},
+    "UploadPart": {**_CHECKSUMS},
+    "CompleteMultipartUpload": {
+        name: "ignored"
+        for name in (
+            "ChecksumCRC32",
+            "ChecksumCRC32C",
+            "ChecksumCRC64NVME",
+            "ChecksumSHA1",
+            "ChecksumSHA256",
+            "ChecksumType",
+            "MpuObjectSize",
+        )
     },
+    "DeleteObject": {"MFA": "ignored", "BypassGovernanceRetention": "ignored"},
+    "DeleteObjects": {"MFA": "ignored", "BypassGovernanceRetention": "ignored"},
 }

@@ -1,61 +1,44 @@
 """Objects as files: where they lie, writing them whole or not at all, and what the index says of them.
 
-The index (SQLite) holds what a file cannot: ETag, headers, metadata. A file that the index does not know, or
-knows with another size or modification time, is an object all the same (Spark wrote it): it is taken in when
-it is met. A row whose file is gone is dropped the same way.
+A file that the index does not know, or knows with another size or modification time, is an object all the
+same (Spark wrote it): it is taken in, its ETag computed, when it is met. A row whose file is gone counts for
+nothing. Keys that cannot be a path, and keys whose path is taken (`a` beside `a/b`), lie in the escape
+folder, where boto3 sees them and Spark does not.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
+import heapq
 import os
 import shutil
+import stat
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from itertools import groupby, islice
 from pathlib import Path
-from typing import Any
 
 from headrace.core.clock import Clock
 from headrace.core.config import Durability
 from headrace.core.ids import Ids
-from headrace.services.s3.names import escaped_name, is_hidden, is_plain
+from headrace.services.s3 import tree
+from headrace.services.s3.index import DEFAULT_CONTENT_TYPE, ObjectIndex, Row, StoredObject
+from headrace.services.s3.names import MAX_COMPONENT_BYTES, escaped_name, is_plain
 from headrace.store.database import Database
+
+__all__ = ["DEFAULT_CONTENT_TYPE", "S3_FOLDER", "ObjectFiles", "StoredObject", "md5_of_file"]
 
 S3_FOLDER = "s3"
 _ESCAPED = ".headrace-escaped"
 _TEMPORARY = ".headrace-tmp"
-_CHUNK_BYTES = 1024 * 1024
-
-DEFAULT_CONTENT_TYPE = "binary/octet-stream"
-
-
-@dataclass(frozen=True, slots=True)
-class StoredObject:
-    """An object: its file, and what the index knows of it. `etag` has no quotes."""
-
-    bucket: str
-    key: str
-    path: Path
-    size_bytes: int
-    etag: str
-    last_modified_ms: int
-    mtime_ns: int
-    content_type: str = DEFAULT_CONTENT_TYPE
-    headers: dict[str, str] = field(default_factory=dict[str, str])
-    metadata: dict[str, str] = field(default_factory=dict[str, str])
-    checksums: dict[str, str] = field(default_factory=dict[str, str])
-    tags: dict[str, str] = field(default_factory=dict[str, str])
-    parts: int = 0
-
-
-_COLUMNS = "key, escaped, size, etag, last_modified_ms, mtime_ns, details"
+_SCAN_AT_ONCE = 1000
+_MOST_LOOKS = 3
 
 
 class ObjectFiles:
-    """All objects of all buckets. Thread-safe: finishing a write holds `lock`; copying bytes does not."""
+    """All objects of all buckets. Thread-safe: finishing a write holds `lock`; copying and hashing do not."""
 
     def __init__(
         self, data_dir: Path, *, clock: Clock, ids: Ids, database: Database, durability: Durability
@@ -64,21 +47,19 @@ class ObjectFiles:
         self.lock = threading.RLock()
         self._clock = clock
         self._ids = ids
-        self._database = database
+        self._index = ObjectIndex(database)
         self._fsync = durability == "fsync"
-        database.migrate(
-            "s3",
-            [
-                """CREATE TABLE s3_objects (bucket TEXT, key TEXT, escaped INTEGER, size INTEGER,
-                   etag TEXT, last_modified_ms INTEGER, mtime_ns INTEGER, details TEXT,
-                   PRIMARY KEY (bucket, key)) WITHOUT ROWID"""
-            ],
-        )
 
     def prepare(self) -> None:
-        """Make the folders and throw away what a kill left half-written."""
+        """Make the folders, throw away what a kill left half-written, and finish what it left done."""
         shutil.rmtree(self.root / _TEMPORARY, ignore_errors=True)
         (self.root / _TEMPORARY).mkdir(parents=True, exist_ok=True)
+        for pending in self._index.pending():
+            path = self._path(pending.bucket, pending.key, escaped=pending.row.escaped)
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                if path.lstat().st_ino == pending.inode:
+                    self._index.confirm(pending.bucket, pending.key)
+            self._index.withdraw(pending.bucket, pending.key)
 
     # --- buckets ------------------------------------------------------------------------------
 
@@ -92,7 +73,7 @@ class ObjectFiles:
 
     def remove_bucket(self, bucket: str) -> None:
         """Remove a bucket's folders and rows."""
-        self._database.execute("DELETE FROM s3_objects WHERE bucket = ?", (bucket,))
+        self._index.remove_bucket(bucket)
         shutil.rmtree(self.bucket_folder(bucket), ignore_errors=True)
         shutil.rmtree(self.root / _ESCAPED / bucket, ignore_errors=True)
 
@@ -108,88 +89,81 @@ class ObjectFiles:
         path.write_bytes(data)
         return path
 
+    def settle(self, path: Path) -> None:
+        """With `durability=fsync`, return when a file and its name are on the disk."""
+        if self._fsync:
+            _sync(path)
+            _sync(path.parent)
+
     def publish(self, temporary: Path, stored: StoredObject) -> StoredObject:
         """Make a temporary file the object: at once, and with the index behind it when this returns."""
         if self._fsync:
             _sync(temporary)
         with self.lock:
             path, escaped = self._place(stored.bucket, stored.key)
+            status = temporary.stat()  # a move keeps inode and modification time
+            stored = replace(stored, path=path, mtime_ns=status.st_mtime_ns)
+            self._index.announce(stored, escaped=escaped, inode=status.st_ino)
             temporary.replace(path)
             if self._fsync:
-                _sync(path.parent)
-            mtime_ns = path.stat().st_mtime_ns
-            stored = replace(stored, path=path, mtime_ns=mtime_ns)
-            self._remember(stored, escaped=escaped)
+                self._sync_folders(stored.bucket, path.parent)
+            self._index.confirm(stored.bucket, stored.key)
             if not escaped:
+                self._escape_path(stored.bucket, stored.key).unlink(missing_ok=True)
                 # Hadoop checks a file against the checksum beside it, which is now another's.
-                (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+                _remove_checksum(path)
         return stored
 
     def _place(self, bucket: str, key: str) -> tuple[Path, bool]:
         """Return where a key's file goes, its folder made, and whether that is the escape folder."""
         if is_plain(key):
             path = self.bucket_folder(bucket) / key
-            escape = self._escape_path(bucket, key)
-            with contextlib.suppress(FileExistsError, NotADirectoryError):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                if not path.is_dir() and self._is_inside(bucket, path):
-                    escape.unlink(missing_ok=True)
-                    return path, False
+            if self._is_inside(bucket, path.parent):
+                with contextlib.suppress(FileExistsError, NotADirectoryError):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    if not path.is_dir():
+                        return path, False
         escape = self._escape_path(bucket, key)
         escape.parent.mkdir(parents=True, exist_ok=True)
         return escape, True
 
+    def _path(self, bucket: str, key: str, *, escaped: bool) -> Path:
+        return self._escape_path(bucket, key) if escaped else self.bucket_folder(bucket) / key
+
     def _escape_path(self, bucket: str, key: str) -> Path:
         return self.root / _ESCAPED / bucket / escaped_name(key)
 
-    def _is_inside(self, bucket: str, path: Path) -> bool:
-        """Whether no link that somebody planted in the bucket leads `path` out of it."""
-        return path.parent.resolve().is_relative_to(self.bucket_folder(bucket).resolve())
+    def _is_inside(self, bucket: str, folder: Path) -> bool:
+        """Whether no link that somebody planted in the bucket is on the way to `folder`."""
+        return tree.is_within(self.bucket_folder(bucket), folder)
 
-    def _remember(self, stored: StoredObject, *, escaped: bool) -> None:
-        details = {
-            "content_type": stored.content_type,
-            "headers": stored.headers,
-            "metadata": stored.metadata,
-            "checksums": stored.checksums,
-            "tags": stored.tags,
-            "parts": stored.parts,
-        }
-        self._database.execute(
-            "INSERT OR REPLACE INTO s3_objects VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                stored.bucket,
-                stored.key,
-                int(escaped),
-                stored.size_bytes,
-                stored.etag,
-                stored.last_modified_ms,
-                stored.mtime_ns,
-                json.dumps(details),
-            ),
-        )
+    def _sync_folders(self, bucket: str, folder: Path) -> None:
+        """Put a folder and those above it, any of which may be new, on the disk."""
+        _sync(folder)
+        while folder not in (self.root, self.bucket_folder(bucket)):
+            folder = folder.parent
+            _sync(folder)
 
     def update(self, stored: StoredObject) -> None:
-        """Store changed tags or metadata of an object whose file stays."""
+        """Store changed tags of an object whose file stays. Called under `lock`."""
         escaped = stored.path.is_relative_to(self.root / _ESCAPED)
-        self._remember(stored, escaped=escaped)
+        self._index.put(stored, escaped=escaped)
 
     def remove(self, bucket: str, key: str) -> None:
         """Delete an object; a missing one is no error. Folders left empty go too."""
         with self.lock:
-            self._database.execute(
-                "DELETE FROM s3_objects WHERE bucket = ? AND key = ?", (bucket, key)
-            )
             self._escape_path(bucket, key).unlink(missing_ok=True)
-            if not is_plain(key):
-                return
             path = self.bucket_folder(bucket) / key
-            if not self._is_inside(bucket, path) or path.is_dir():
-                return
-            with contextlib.suppress(NotADirectoryError):
-                path.unlink(missing_ok=True)
-                (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
-            self._prune(bucket, path.parent)
+            if is_plain(key) and self._is_inside(bucket, path.parent):
+                try:
+                    path.unlink()
+                except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
+                    if path.is_file():
+                        raise  # there, but not ours to delete
+                else:
+                    _remove_checksum(path)
+                    self._prune(bucket, path.parent)
+            self._index.remove(bucket, key)
 
     def _prune(self, bucket: str, folder: Path) -> None:
         top = self.bucket_folder(bucket)
@@ -202,101 +176,93 @@ class ObjectFiles:
 
     def find(self, bucket: str, key: str) -> StoredObject | None:
         """Return the object under `key`, or None."""
-        rows = self._database.query(
-            f"SELECT {_COLUMNS} FROM s3_objects WHERE bucket = ? AND key = ?",  # noqa: S608
-            (bucket, key),
-        )
-        row = rows[0] if rows else None
-        if row is not None and row[1]:
-            return self._known(bucket, row)
-        if not is_plain(key):
-            return None
-        return self._reconcile(bucket, key, row)
-
-    def list(self, bucket: str, prefix: str = "") -> list[StoredObject]:
-        """Return the objects whose keys start with `prefix`, in the order of their UTF-8 bytes."""
-        rows = self._database.query(
-            f"SELECT {_COLUMNS} FROM s3_objects WHERE bucket = ? AND key >= ?"  # noqa: S608
-            " AND substr(key, 1, ?) = ?",
-            (bucket, prefix, len(prefix), prefix),
-        )
-        found: dict[str, StoredObject] = {}
-        known: dict[str, tuple[Any, ...]] = {}
-        for row in rows:
-            if row[1]:
-                found[row[0]] = self._known(bucket, row)
-            else:
-                known[row[0]] = row
-        for key in self._plain_keys(bucket, prefix):
-            stored = self._reconcile(bucket, key, known.pop(key, None))
+        row = self._index.get(bucket, key)
+        if is_plain(key) and self._is_inside(bucket, (self.bucket_folder(bucket) / key).parent):
+            stored = self._plain(bucket, key, row)
             if stored is not None:
-                found.setdefault(key, stored)
-        for key in known:
-            self._forget_if_gone(bucket, key)
-        return [found[key] for key in sorted(found, key=_utf8)]
+                return stored
+        return self._escaped(bucket, key, row)
 
-    def _plain_keys(self, bucket: str, prefix: str) -> Iterator[str]:
-        top = self.bucket_folder(bucket)
-        # Only the folder that the prefix names needs a look.
-        start = prefix.rpartition("/")[0]
-        folder = top / start if start and is_plain(start) else top
-        if start and not is_plain(start):
-            return
-        if not folder.is_dir() or not folder.resolve().is_relative_to(top.resolve()):
-            return
-        for place, _, names in os.walk(folder):
-            base = Path(place).relative_to(top).as_posix()
-            lead = "" if base == "." else f"{base}/"
-            for name in names:
-                key = lead + name
-                if key.startswith(prefix) and not is_hidden(name):
-                    yield key
+    def scan(
+        self, bucket: str, prefix: str = "", *, after: str = "", roll: bool = False
+    ) -> Iterator[StoredObject]:
+        """Yield objects in the order of their keys' UTF-8 bytes; arguments as in `tree.keys`.
 
-    def _known(self, bucket: str, row: tuple[Any, ...]) -> StoredObject:
-        key, escaped, size, etag, last_modified_ms, mtime_ns, details = row
-        path = self._escape_path(bucket, key) if escaped else self.bucket_folder(bucket) / key
-        return StoredObject(
-            bucket, key, path, size, etag, last_modified_ms, mtime_ns, **json.loads(details)
-        )
+        What is written or deleted meanwhile may be seen or not.
+        """
+        plain = tree.keys(self.bucket_folder(bucket), prefix=prefix, after=after, roll=roll)
+        escaped = self._index.escaped_keys(bucket, prefix, after)
+        # (key, whether it is escaped): a plain file comes before a left-over of the same key.
+        merged = heapq.merge(((key, False) for key in plain), ((key, True) for key in escaped))
+        first_of_each = (next(same) for _, same in groupby(merged, key=lambda found: found[0]))
+        while found := list(islice(first_of_each, _SCAN_AT_ONCE)):
+            rows = self._index.many(bucket, [key for key, _ in found])
+            for key, is_escaped in found:
+                read = self._escaped if is_escaped else self._plain
+                stored = read(bucket, key, rows.get(key))
+                if stored is not None:
+                    yield stored
 
-    def _reconcile(self, bucket: str, key: str, row: tuple[Any, ...] | None) -> StoredObject | None:
+    def _escaped(self, bucket: str, key: str, row: Row | None) -> StoredObject | None:
+        path = self._escape_path(bucket, key)
+        if row is None or not row.escaped or not path.is_file():
+            return None
+        return row.describe(bucket, path)
+
+    def _plain(self, bucket: str, key: str, row: Row | None) -> StoredObject | None:
         """Return the object that the file of `key` is, taking it in when the index is behind."""
         path = self.bucket_folder(bucket) / key
+        taken: StoredObject | None = None
         try:
-            status = path.lstat()
+            for _ in range(_MOST_LOOKS):
+                status = path.lstat()
+                if not stat.S_ISREG(status.st_mode):
+                    return None
+                if _describes(row, status):
+                    assert row is not None
+                    return row.describe(bucket, path)
+                # Hashed without the lock: the file may be large.
+                taken = _taken_in(bucket, key, path, status)
+                with self.lock:
+                    row = self._index.get(bucket, key)
+                    if not _describes(row, path.lstat()) and _describes_file(taken, path.lstat()):
+                        self._index.put(taken, escaped=False)
+                        self._escape_path(bucket, key).unlink(missing_ok=True)
+                        return taken
         except (FileNotFoundError, NotADirectoryError):
-            if row is not None:
-                self._forget_if_gone(bucket, key)
             return None
-        if not os.path.isfile(path) or os.path.islink(path) or not self._is_inside(bucket, path):  # noqa: PTH113, PTH114
-            return None
-        if row is not None and (row[2], row[5]) == (status.st_size, status.st_mtime_ns):
-            return self._known(bucket, row)
-        with self.lock:
-            status = path.stat()
-            stored = StoredObject(
-                bucket=bucket,
-                key=key,
-                path=path,
-                size_bytes=status.st_size,
-                etag=md5_of_file(path),
-                last_modified_ms=status.st_mtime_ns // 1_000_000,
-                mtime_ns=status.st_mtime_ns,
-            )
-            self._remember(stored, escaped=False)
-        return stored
-
-    def _forget_if_gone(self, bucket: str, key: str) -> None:
-        with self.lock:
-            if not (self.bucket_folder(bucket) / key).is_file():
-                self._database.execute(
-                    "DELETE FROM s3_objects WHERE bucket = ? AND key = ? AND escaped = 0",
-                    (bucket, key),
-                )
+        return taken  # still being written: described as at the last look, and not kept
 
 
-def _utf8(key: str) -> bytes:
-    return key.encode("utf-8", "surrogatepass")
+def _taken_in(bucket: str, key: str, path: Path, status: os.stat_result) -> StoredObject:
+    return StoredObject(
+        bucket=bucket,
+        key=key,
+        path=path,
+        size_bytes=status.st_size,
+        etag=md5_of_file(path),
+        last_modified_ms=status.st_mtime_ns // 1_000_000,
+        mtime_ns=status.st_mtime_ns,
+    )
+
+
+def _describes_file(stored: StoredObject, status: os.stat_result) -> bool:
+    return (stored.size_bytes, stored.mtime_ns) == (status.st_size, status.st_mtime_ns)
+
+
+def _describes(row: Row | None, status: os.stat_result) -> bool:
+    return (
+        row is not None
+        and not row.escaped
+        and (row.size_bytes, row.mtime_ns) == (status.st_size, status.st_mtime_ns)
+    )
+
+
+def _remove_checksum(path: Path) -> None:
+    """Remove the checksum that Hadoop left beside a file."""
+    name = f".{path.name}.crc"
+    if len(name.encode()) <= MAX_COMPONENT_BYTES:
+        (path.parent / name).unlink(missing_ok=True)
 
 
 def md5_of_file(path: Path) -> str:

@@ -1,218 +1,253 @@
-"""The operations whose bodies are objects, by hand: PutObject, UploadPart, GetObject, HeadObject.
-
-Everything else of S3 goes the generic way (moto's codecs). Host-style requests are made path-style here.
-"""
+"""S3 over HTTP. Objects' own bytes by hand; everything else through the codecs, once it is known to be safe."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from headrace.aws import codec_moto
 from headrace.aws.errors import AwsError
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
-from headrace.services.s3 import chunked, reads
-from headrace.services.s3.errors import invalid_argument, translate
-from headrace.services.s3.files import StoredObject, md5_of_file
-from headrace.services.s3.writes import Body, check_checksums, write_object
+from headrace.aws.operation import Action, operation_name
+from headrace.services.s3 import bodies, checksums, reads
+from headrace.services.s3.errors import invalid_argument, invalid_version, translate
+from headrace.services.s3.files import StoredObject
+from headrace.services.s3.routing import Target, target_of
+from headrace.services.s3.writes import write_object
 
 if TYPE_CHECKING:
     from headrace.services.s3.service import S3
 
-_PARAM_OF_HEADER = {
-    "content-type": "ContentType",
-    "cache-control": "CacheControl",
-    "content-disposition": "ContentDisposition",
-    "content-encoding": "ContentEncoding",
-    "content-language": "ContentLanguage",
-    "content-md5": "ContentMD5",
-    "expires": "Expires",
-    "if-match": "IfMatch",
-    "if-none-match": "IfNoneMatch",
-    "x-amz-tagging": "Tagging",
-    "x-amz-website-redirect-location": "WebsiteRedirectLocation",
-    **{header: name for name, header in reads.CHECKSUM_HEADER.items()},
-}
+log = logging.getLogger(__name__)
+
 # Sub-resources of an object: their GET and PUT are not the object's.
 _SUBRESOURCES = (
     "acl",
+    "annotation",
+    "annotations",
     "attributes",
+    "encryption",
     "legal-hold",
+    "renameObject",
+    "restore",
     "retention",
     "select",
     "tagging",
     "torrent",
-    "restore",
     "uploads",
 )
 MAX_PART_NUMBER = 10_000
+# Below this, bytes and headers are read as one; above, the server sends the file.
+READ_WHOLE_BELOW_BYTES = 1024 * 1024
 
 
-class RawBodies:
-    """The `raw` hook of the service. Thread-safe."""
+class HttpFront:
+    """The `raw` hook of the service: answers every request. Thread-safe."""
 
-    def __init__(self, s3: S3) -> None:
+    def __init__(self, s3: S3, actions: Sequence[Action]) -> None:
         self._s3 = s3
+        self._actions = {operation_name(action): action for action in actions}
 
-    def handle(self, request: HttpRequest) -> HttpResponse | None:
-        """Answer an object's own GET, HEAD and PUT; None for the generic way."""
-        _to_path_style(request)
-        bucket, _, key = unquote(request.path[1:], errors="surrogateescape").partition("/")
-        query = request.query_params()
-        if not key or any(name in query for name in _SUBRESOURCES):
-            return None
-        uploading = "uploadId" in query
+    def handle(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request. Raises what is neither AWS's error nor one of ours."""
         try:
-            if request.method == "GET" and not uploading:
-                return self._get(bucket, key, request, query)
-            if request.method == "HEAD":
-                return self._head(bucket, key, request, query)
-            if request.method == "PUT" and "x-amz-copy-source" not in request.headers:
-                if uploading:
-                    return self._upload_part(bucket, key, request, query)
-                return self._put(bucket, key, request)
+            return self._answer(request, target_of(request))
         except Exception as error:
             aws_error = error if isinstance(error, AwsError) else translate(error)
-            if aws_error is None or request.method != "HEAD":
+            if aws_error is None:
                 raise
-            # An answer to HEAD has no body to say why.
-            code = "NotFound" if aws_error.status == 404 else aws_error.code  # noqa: PLR2004
-            return HttpResponse(aws_error.status, [("x-amz-error-code", code)])
-        return None
+            if not isinstance(error, AwsError) and aws_error.status >= 500:
+                log.exception("%s %s failed", request.method, request.path)
+            return _error_answer(request, aws_error)
+
+    def _answer(self, request: HttpRequest, target: Target) -> HttpResponse:
+        query = target.query
+        if target.key and not any(name in query for name in _SUBRESOURCES):
+            uploading = "uploadId" in query
+            if request.method == "GET" and not uploading:
+                return self._get(request, target)
+            if request.method == "HEAD":
+                return self._head(request, target)
+            if request.method == "PUT" and "x-amz-copy-source" not in target.headers:
+                return (
+                    self._upload_part(request, target) if uploading else self._put(request, target)
+                )
+        return self._generic(request, target)
+
+    def _generic(self, request: HttpRequest, target: Target) -> HttpResponse:
+        bodies.check_xml(request, target.headers)
+        assert request.call is not None
+        # The codec's router gets a path without the key, which may look like several.
+        plain = HttpRequest(
+            request.method,
+            target.path,
+            request.query,
+            {**target.headers, "host": "localhost"},
+            request.body,
+        )
+        try:
+            operation, params = codec_moto.parse_request("s3", plain)
+        except AwsError as error:
+            raise _unreadable(error, request) from error
+        if target.key:
+            params["Key"] = target.key
+        if target.bucket:
+            params["Bucket"] = target.bucket
+        action = self._actions.get(operation)
+        if action is None:
+            log.warning("s3:%s is not built", operation)
+            raise _not_implemented(operation)
+        output = action(self._s3, replace(request.call, operation=operation), params)
+        response = codec_moto.serialize_output(
+            "s3", operation, output or {}, request.call.request_id
+        )
+        if isinstance(response.body, bytes):
+            # A bare carriage return would be read as a line feed.
+            response.body = response.body.replace(b"\r", b"&#13;")
+        return response
 
     # --- PUT ----------------------------------------------------------------------------------
 
-    def _put(self, bucket: str, key: str, request: HttpRequest) -> HttpResponse:
-        self._s3.bucket(bucket)
-        body, params = self._body(request)
-        stored = write_object(self._s3, bucket, key, body, params)
+    def _put(self, request: HttpRequest, target: Target) -> HttpResponse:
+        self._s3.bucket(target.bucket)
+        with bodies.object_body(self._s3.files, request, target) as (body, params):
+            stored = write_object(self._s3, target.bucket, target.key, body, params)
         return HttpResponse(200, _written_headers(stored.etag, stored.checksums))
 
-    def _upload_part(
-        self, bucket: str, key: str, request: HttpRequest, query: Mapping[str, str]
-    ) -> HttpResponse:
-        self._s3.bucket(bucket)
-        upload = self._s3.uploads.find(bucket, key, query["uploadId"])
-        number = query.get("partNumber", "")
-        if not number.isdigit() or not 1 <= int(number) <= MAX_PART_NUMBER:
-            raise invalid_argument(
-                "Part number must be an integer between 1 and 10000, inclusive",
-                "partNumber",
-                number,
-            )
-        body, params = self._body(request)
-        checksums = check_checksums(body, params)
-        temporary = body.file or self._s3.files.write_temporary(body.data)
-        etag = md5_of_file(temporary)
-        self._s3.uploads.add_part(upload, int(number), temporary, etag, checksums)
-        return HttpResponse(200, _written_headers(etag, checksums))
-
-    def _body(self, request: HttpRequest) -> tuple[Body, dict[str, Any]]:
-        """Return the bare body and the parameters that headers and trailers carry."""
-        headers = dict(request.headers)
-        body = Body(request.body, self._adopt(request))
-        if chunked.is_chunked(headers):
-            wrapped = body.file
-            body, trailers = chunked.unwrap(body, self._s3.files.temporary())
-            if wrapped is not None:
-                wrapped.unlink(missing_ok=True)
-            headers.update(trailers)
-            encodings = [e.strip() for e in headers.get("content-encoding", "").split(",")]
-            headers["content-encoding"] = ",".join(e for e in encodings if e and e != "aws-chunked")
-        else:
-            _check_content_sha256(headers.get("x-amz-content-sha256", ""), body)
-        params: dict[str, Any] = {
-            name: headers[header]
-            for header, name in _PARAM_OF_HEADER.items()
-            if headers.get(header)
-        }
-        prefix = "x-amz-meta-"
-        params["Metadata"] = {
-            name.removeprefix(prefix): value
-            for name, value in headers.items()
-            if name.startswith(prefix)
-        }
-        return body, params
-
-    def _adopt(self, request: HttpRequest) -> Any:
-        """Take a spooled body over, so that the server does not remove it."""
-        if request.body_file is None:
-            return None
-        temporary = self._s3.files.temporary()
-        return request.body_file.replace(temporary)
+    def _upload_part(self, request: HttpRequest, target: Target) -> HttpResponse:
+        self._s3.bucket(target.bucket)
+        upload = self._s3.uploads.find(target.bucket, target.key, target.query["uploadId"])
+        number = _part_number(target.query.get("partNumber", ""))
+        with bodies.object_body(self._s3.files, request, target) as (body, params):
+            kept = checksums.verify(body, params)
+            etag = body.digest("md5").hex()
+            temporary = body.file or self._s3.files.write_temporary(body.data)
+            self._s3.uploads.add_part(upload, number, temporary, etag, kept)
+        return HttpResponse(200, _written_headers(etag, kept))
 
     # --- GET and HEAD -------------------------------------------------------------------------
 
-    def _get(
-        self, bucket: str, key: str, request: HttpRequest, query: Mapping[str, str]
-    ) -> HttpResponse:
-        stored = self._s3.object(bucket, key)
-        if reads.is_not_modified(stored, request.headers):
-            return HttpResponse(304, [("ETag", f'"{stored.etag}"')])
-        headers = _answer_headers(stored, request, query)
-        part = reads.range_of(request.headers.get("range"), stored.size_bytes)
-        if part is None:
-            return HttpResponse(200, headers, FileSlice(stored.path, 0, stored.size_bytes))
-        first, length = part
-        headers.append(("Content-Range", f"bytes {first}-{first + length - 1}/{stored.size_bytes}"))
-        return HttpResponse(206, headers, FileSlice(stored.path, first, length))
+    def _get(self, request: HttpRequest, target: Target) -> HttpResponse:
+        stored = self._found(target)
+        if reads.is_not_modified(stored, target.headers):
+            return HttpResponse(304, _identity(stored))
+        _, length = _slice(stored, target)
+        if length >= READ_WHOLE_BELOW_BYTES:
+            return self._described(stored, target, FileSlice(stored.path, *_slice(stored, target)))
+        stored, data = self._s3.read(
+            target.bucket, target.key, lambda latest: _slice(latest, target)
+        )
+        if reads.is_not_modified(stored, target.headers):
+            return HttpResponse(304, _identity(stored))
+        return self._described(stored, target, data)
 
-    def _head(
-        self, bucket: str, key: str, request: HttpRequest, query: Mapping[str, str]
-    ) -> HttpResponse:
-        answer = self._get(bucket, key, request, query)
-        if isinstance(answer.body, FileSlice):
-            answer.headers.append(("Content-Length", str(answer.body.length_bytes)))
-            answer.body = b""
+    def _head(self, request: HttpRequest, target: Target) -> HttpResponse:
+        stored = self._found(target)
+        if reads.is_not_modified(stored, target.headers):
+            return HttpResponse(304, _identity(stored))
+        answer = self._described(stored, target, b"")
+        answer.headers.append(("Content-Length", str(_slice(stored, target)[1])))
         return answer
 
+    def _found(self, target: Target) -> StoredObject:
+        self._s3.bucket(target.bucket)
+        version = target.query.get("versionId", "null")
+        if version != "null":
+            raise invalid_version(version)
+        return self._s3.object(target.bucket, target.key)
 
-def _answer_headers(
-    stored: StoredObject, request: HttpRequest, query: Mapping[str, str]
-) -> list[tuple[str, str]]:
-    with_checksums = (
-        request.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED"
-        and "range" not in request.headers
-    )
-    headers = reads.object_headers(stored, with_checksums=with_checksums)
-    for name, header in reads.OVERRIDES.items():
-        if name in query:
-            headers = [(h, v) for h, v in headers if h != header]
-            headers.append((header, query[name].replace("\r", "").replace("\n", "")))
-    return headers
+    def _described(
+        self, stored: StoredObject, target: Target, body: bytes | FileSlice
+    ) -> HttpResponse:
+        headers = _answer_headers(stored, target)
+        first, length = _slice(stored, target)
+        whole = "partNumber" not in target.query and _range(stored, target) is None
+        if "partNumber" in target.query and stored.parts:
+            headers.append(("x-amz-mp-parts-count", str(stored.parts)))
+        if whole or not stored.size_bytes:
+            return HttpResponse(200, headers, body)
+        headers.append(("Content-Range", f"bytes {first}-{first + length - 1}/{stored.size_bytes}"))
+        return HttpResponse(206, headers, body)
 
 
-def _written_headers(etag: str, checksums: Mapping[str, str]) -> list[tuple[str, str]]:
+def _slice(stored: StoredObject, target: Target) -> tuple[int, int]:
+    """Return (first byte, length) of what is asked for. Raises AwsError."""
+    number = target.query.get("partNumber")
+    if number is None:
+        return _range(stored, target) or (0, stored.size_bytes)
+    if "range" in target.headers:
+        raise AwsError(
+            "InvalidRequest", "Cannot specify both Range header and partNumber query parameter"
+        )
+    return reads.part_of(stored, _part_number(number))
+
+
+def _range(stored: StoredObject, target: Target) -> tuple[int, int] | None:
+    if target.headers.get("if-range", f'"{stored.etag}"').strip('"') != stored.etag:
+        return None
+    return reads.range_of(target.headers.get("range"), stored.size_bytes)
+
+
+def _part_number(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= MAX_PART_NUMBER:
+        raise invalid_argument(
+            "Part number must be an integer between 1 and 10000, inclusive", "partNumber", text
+        )
+    return int(text)
+
+
+def _identity(stored: StoredObject) -> list[tuple[str, str]]:
     return [
-        ("ETag", f'"{etag}"'),
-        ("x-amz-server-side-encryption", "AES256"),
-        *((reads.CHECKSUM_HEADER[name], value) for name, value in checksums.items()),
+        ("ETag", f'"{stored.etag}"'),
+        ("Last-Modified", reads.http_date(stored.last_modified_ms)),
     ]
 
 
-def _check_content_sha256(given: str, body: Body) -> None:
-    if len(given) != 64:  # noqa: PLR2004 - UNSIGNED-PAYLOAD, or not signed
-        return
-    if body.file is None:
-        computed = hashlib.sha256(body.data).hexdigest()
-    else:
-        with body.file.open("rb") as file:
-            computed = hashlib.file_digest(file, "sha256").hexdigest()
-    if computed != given.lower():
-        raise AwsError(
-            "XAmzContentSHA256Mismatch",
-            "The provided 'x-amz-content-sha256' header does not match what was computed.",
+def _answer_headers(stored: StoredObject, target: Target) -> list[tuple[str, str]]:
+    with_checksums = (
+        target.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED"
+        and "range" not in target.headers
+        and "partNumber" not in target.query
+    )
+    headers = reads.object_headers(stored, with_checksums=with_checksums)
+    for name, header in reads.OVERRIDES.items():
+        if name in target.query:
+            headers = [(h, v) for h, v in headers if h != header]
+            headers.append((header, target.query[name].replace("\r", "").replace("\n", "")))
+    return headers
+
+
+def _written_headers(etag: str, kept: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [
+        ("ETag", f'"{etag}"'),
+        ("x-amz-server-side-encryption", "AES256"),
+        *((checksums.CHECKSUM_HEADER[name], value) for name, value in kept.items()),
+    ]
+
+
+def _unreadable(error: AwsError, request: HttpRequest) -> AwsError:
+    """Say in S3's words why the codec could not read a request."""
+    if error.code == "UnknownOperationException":
+        return AwsError(
+            "MethodNotAllowed",
+            "The specified method is not allowed against this resource.",
+            405,
+            {"Method": request.method},
         )
+    if request.body:
+        return AwsError("MalformedXML", bodies.malformed_xml().message)
+    return invalid_argument("A query parameter or header is not of the type that it must be")
 
 
-def _to_path_style(request: HttpRequest) -> None:
-    """Turn `bucket.s3.region.amazonaws.com/key` and `bucket.localhost/key` into `/bucket/key`."""
-    host = request.headers.get("host", "").partition(":")[0].lower()
-    for marker in (".s3.", ".s3-", ".localhost"):
-        bucket, found, _ = host.partition(marker)
-        if found and bucket and not host.startswith("s3"):
-            request.path = f"/{quote(bucket)}{request.path}"
-            # So that the generic way does not do it again.
-            request.headers["host"] = "localhost"
-            return
+def _not_implemented(operation: str) -> AwsError:
+    return AwsError("NotImplemented", f"headrace does not implement s3:{operation}", 501)
+
+
+def _error_answer(request: HttpRequest, error: AwsError) -> HttpResponse:
+    if request.method == "HEAD":  # an answer to HEAD has no body to say why
+        return HttpResponse(error.status)
+    assert request.call is not None
+    error.members.setdefault("Resource", request.path)
+    return codec_moto.serialize_error("s3", None, error, request.call.request_id)

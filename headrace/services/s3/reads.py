@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 
 from headrace.aws.errors import AwsError
+from headrace.services.s3.checksums import CHECKSUM_HEADER
 from headrace.services.s3.errors import precondition_failed
 from headrace.services.s3.files import StoredObject
 
@@ -18,13 +19,6 @@ HEADER_OF = {
     "ContentLanguage": "Content-Language",
     "Expires": "Expires",
     "WebsiteRedirectLocation": "x-amz-website-redirect-location",
-}
-CHECKSUM_HEADER = {
-    "ChecksumCRC32": "x-amz-checksum-crc32",
-    "ChecksumCRC32C": "x-amz-checksum-crc32c",
-    "ChecksumCRC64NVME": "x-amz-checksum-crc64nvme",
-    "ChecksumSHA1": "x-amz-checksum-sha1",
-    "ChecksumSHA256": "x-amz-checksum-sha256",
 }
 OVERRIDES = {
     "response-content-type": "Content-Type",
@@ -95,6 +89,19 @@ def range_of(header: str | None, size_bytes: int) -> tuple[int, int] | None:
     return first, last - first + 1
 
 
+def part_of(stored: StoredObject, number: int) -> tuple[int, int]:
+    """Return (first byte, length) of a part of an object. Raises InvalidPartNumber."""
+    sizes = stored.part_sizes or (stored.size_bytes,)
+    if not 1 <= number <= len(sizes):
+        raise AwsError(
+            "InvalidPartNumber",
+            "The requested partnumber is not satisfiable",
+            416,
+            {"PartNumberRequested": str(number), "ActualPartCount": str(len(sizes))},
+        )
+    return sum(sizes[: number - 1]), sizes[number - 1]
+
+
 def object_headers(stored: StoredObject, *, with_checksums: bool) -> list[tuple[str, str]]:
     """Return the headers of GetObject and HeadObject, Content-Length apart."""
     headers = [
@@ -107,9 +114,9 @@ def object_headers(stored: StoredObject, *, with_checksums: bool) -> list[tuple[
     headers += [(HEADER_OF[name], value) for name, value in stored.headers.items()]
     headers += [(f"x-amz-meta-{name}", value) for name, value in stored.metadata.items()]
     if with_checksums:
-        headers += [(CHECKSUM_HEADER[name], value) for name, value in stored.checksums.items()]
+        for name, value in stored.checksums.items():
+            kind = "COMPOSITE" if "-" in value else "FULL_OBJECT"
+            headers += [(CHECKSUM_HEADER[name], value), ("x-amz-checksum-type", kind)]
     if stored.tags:
         headers.append(("x-amz-tagging-count", str(len(stored.tags))))
-    if stored.parts:
-        headers.append(("x-amz-mp-parts-count", str(stored.parts)))
     return headers

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from headrace.aws.errors import AwsError
 from headrace.aws.service import ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.config import Durability
 from headrace.core.ids import Ids
 from headrace.core.ports import BucketNotFound, ObjectInfo, ObjectNotFound
+from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import translate
 from headrace.services.s3.files import ObjectFiles, StoredObject
 from headrace.services.s3.uploads import Uploads
-from headrace.services.s3.writes import Body, write_object
+from headrace.services.s3.writes import copy_file, write_object
 from headrace.store.database import Database
 
 Bucket = dict[str, Any]
+
+_MOST_LOOKS = 20
 
 
 class S3:
@@ -39,7 +45,12 @@ class S3:
         self.files = ObjectFiles(
             data_dir, clock=clock, ids=ids, database=database, durability=durability
         )
-        self.uploads = Uploads(data_dir, clock=clock, ids=ids, database=database)
+        self.uploads = Uploads(
+            data_dir, clock=clock, ids=ids, database=database, settle=self.files.settle
+        )
+        # Called after each write with bucket, key, size in bytes and ETag, on the writer's thread.
+        # Must not block. What Spark writes as a file does not pass here.
+        self.on_object_created: list[Callable[[str, str, int, str], None]] = []
         self._documents = database.documents("s_three_buckets")
         self._buckets: dict[str, Bucket] = {}
         self.objects = Objects(self)
@@ -80,10 +91,13 @@ class S3:
 
     def delete_bucket(self, name: str) -> None:
         """Remove an empty bucket."""
-        with self.lock:
+        with self.lock, self.files.lock:
+            for upload in self.uploads.list(name):
+                self.uploads.remove(upload)
+            # Files first: a kill between the two leaves an empty bucket, not files without one.
+            self.files.remove_bucket(name)
             self._documents.delete(name)
             self._buckets.pop(name, None)
-            self.files.remove_bucket(name)
 
     def object(self, bucket: str, key: str) -> StoredObject:
         """Return an object. Raises BucketNotFound, ObjectNotFound."""
@@ -92,6 +106,24 @@ class S3:
         if found is None:
             raise ObjectNotFound(key)
         return found
+
+    def read(
+        self, bucket: str, key: str, part: Callable[[StoredObject], tuple[int, int]] | None = None
+    ) -> tuple[StoredObject, bytes]:
+        """Return an object and its bytes, or those of the (offset, length) that `part` gives.
+
+        Both are of one write, even when another replaces the object meanwhile. Raises BucketNotFound,
+        ObjectNotFound, AwsError SlowDown, and what `part` raises.
+        """
+        for _ in range(_MOST_LOOKS):
+            stored = self.object(bucket, key)
+            offset, length = (0, stored.size_bytes) if part is None else part(stored)
+            with contextlib.suppress(FileNotFoundError), stored.path.open("rb") as file:
+                if os.fstat(file.fileno()).st_mtime_ns == stored.mtime_ns:
+                    file.seek(offset)
+                    return stored, file.read(length)
+        # Replaced or deleted since it was found, again and again.
+        raise AwsError("SlowDown", "Please reduce your request rate.", 503)
 
 
 class Objects:
@@ -114,12 +146,17 @@ class Objects:
         params: dict[str, Any] = {"ContentType": content_type, "Metadata": dict(metadata or {})}
         if content_encoding:
             params["ContentEncoding"] = content_encoding
-        data = body if isinstance(body, bytes) else body.read_bytes()
-        return write_object(self._s3, bucket, key, Body(data=data), params).etag
+        if isinstance(body, bytes):
+            whole = Body(data=body)
+        else:
+            temporary = self._s3.files.temporary()
+            copy_file(body, temporary, 0, body.stat().st_size)
+            whole = Body(file=temporary)
+        return write_object(self._s3, bucket, key, whole, params).etag
 
     def get(self, bucket: str, key: str) -> bytes:
         """See `ObjectStore.get`."""
-        return self._s3.object(bucket, key).path.read_bytes()
+        return self._s3.read(bucket, key)[1]
 
     def delete(self, bucket: str, key: str) -> None:
         """See `ObjectStore.delete`."""
@@ -129,7 +166,7 @@ class Objects:
     def list(self, bucket: str, prefix: str = "") -> Iterator[ObjectInfo]:
         """See `ObjectStore.list`."""
         self._s3.bucket(bucket)
-        for stored in self._s3.files.list(bucket, prefix):
+        for stored in self._s3.files.scan(bucket, prefix):
             yield ObjectInfo(stored.key, stored.size_bytes, stored.etag, stored.last_modified_ms)
 
     def file(self, bucket: str, key: str) -> Path:
@@ -144,7 +181,7 @@ class Objects:
 def s3_api(s3: S3) -> ServiceApi:
     """Return the service for the gateway."""
     from headrace.services.s3 import actions
-    from headrace.services.s3.raw import RawBodies
+    from headrace.services.s3.raw import HttpFront
 
-    raw: Callable[[Any], Any] = RawBodies(s3).handle
+    raw: Callable[[Any], Any] = HttpFront(s3, actions.ALL).handle
     return ServiceApi(name="s3", backend=s3, actions=actions.ALL, translate=translate, raw=raw)

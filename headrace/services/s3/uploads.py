@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,16 @@ class Upload:
 class Uploads:
     """All uploads of all buckets. Thread-safe."""
 
-    def __init__(self, data_dir: Path, *, clock: Clock, ids: Ids, database: Database) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        clock: Clock,
+        ids: Ids,
+        database: Database,
+        settle: Callable[[Path], None],
+    ) -> None:
+        self._settle = settle
         self._folder = data_dir / S3_FOLDER / _UPLOADS
         self._clock = clock
         self._ids = ids
@@ -77,16 +87,16 @@ class Uploads:
         )
         if not rows:
             raise no_such_upload(upload_id)
-        return Upload(*rows[0][:4], json.loads(rows[0][4]))
+        return _upload(rows[0])
 
     def list(self, bucket: str, prefix: str = "") -> list[Upload]:
-        """Return a bucket's uploads by key, then by time."""
+        """Return a bucket's uploads by key, then by id."""
         rows = self._database.query(
             "SELECT id, bucket, key, initiated_ms, params FROM s3_uploads"
-            " WHERE bucket = ? AND substr(key, 1, ?) = ? ORDER BY key, initiated_ms",
-            (bucket, len(prefix), prefix),
+            " WHERE bucket = ? AND key >= ? ORDER BY key, id",
+            (bucket, prefix),
         )
-        return [Upload(*row[:4], json.loads(row[4])) for row in rows]
+        return [_upload(row) for row in rows if row[2].startswith(prefix)]
 
     def part_path(self, upload: Upload, number: int) -> Path:
         """Return the file of a part."""
@@ -95,10 +105,17 @@ class Uploads:
     def add_part(
         self, upload: Upload, number: int, temporary: Path, etag: str, checksums: dict[str, str]
     ) -> Part:
-        """Take a temporary file over as a part; an earlier one of the number is replaced."""
+        """Take a temporary file over as a part; an earlier one of the number is replaced.
+
+        Raises AwsError NoSuchUpload when the upload is gone.
+        """
         path = self.part_path(upload, number)
         size_bytes = temporary.stat().st_size
-        temporary.replace(path)
+        try:
+            temporary.replace(path)
+        except FileNotFoundError:
+            raise no_such_upload(upload.upload_id) from None  # aborted while the part came in
+        self._settle(path)
         part = Part(number, etag, size_bytes, self._clock.now_ms(), path, checksums)
         self._database.execute(
             "INSERT OR REPLACE INTO s3_parts VALUES (?, ?, ?, ?, ?, ?)",
@@ -114,8 +131,15 @@ class Uploads:
             (upload.upload_id,),
         )
         return {
-            row[0]: Part(*row[:4], self.part_path(upload, row[0]), json.loads(row[4]))
-            for row in rows
+            number: Part(
+                number,
+                etag,
+                size,
+                uploaded_ms,
+                self.part_path(upload, number),
+                json.loads(checksums),
+            )
+            for number, etag, size, uploaded_ms, checksums in rows
         }
 
     def remove(self, upload: Upload) -> None:
@@ -124,3 +148,8 @@ class Uploads:
             self._database.execute("DELETE FROM s3_uploads WHERE id = ?", (upload.upload_id,))
             self._database.execute("DELETE FROM s3_parts WHERE upload = ?", (upload.upload_id,))
         shutil.rmtree(self._folder / upload.upload_id, ignore_errors=True)
+
+
+def _upload(row: tuple[Any, ...]) -> Upload:
+    upload_id, bucket, key, initiated_ms, params = row
+    return Upload(upload_id, bucket, key, initiated_ms, json.loads(params))

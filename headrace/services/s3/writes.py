@@ -1,20 +1,19 @@
-"""Writing an object: body, checksums, conditions, and the headers that come back with it."""
+"""Writing an object: body, conditions, and what is kept beside the bytes."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from datetime import datetime
+from email.utils import format_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from headrace.aws.errors import AwsError
-from headrace.services.s3.errors import bad_digest, key_too_long, no_such_key, precondition_failed
-from headrace.services.s3.files import DEFAULT_CONTENT_TYPE, StoredObject, md5_of_file
+from headrace.services.s3 import checksums
+from headrace.services.s3.checksums import Body
+from headrace.services.s3.errors import key_too_long, no_such_key, precondition_failed
+from headrace.services.s3.files import DEFAULT_CONTENT_TYPE, StoredObject
 from headrace.services.s3.names import MAX_KEY_BYTES
 
 if TYPE_CHECKING:
@@ -29,72 +28,71 @@ KEPT_HEADERS = (
     "Expires",
     "WebsiteRedirectLocation",
 )
-CHECKSUMS = (
-    "ChecksumCRC32",
-    "ChecksumCRC32C",
-    "ChecksumCRC64NVME",
-    "ChecksumSHA1",
-    "ChecksumSHA256",
-)
 MAX_METADATA_BYTES = 2048
+MOST_TAGS = 10
+MAX_TAG_KEY_CHARACTERS = 128
+MAX_TAG_VALUE_CHARACTERS = 256
 _CHUNK_BYTES = 1024 * 1024
-
-
-@dataclass(slots=True)
-class Body:
-    """An object's bytes: in memory, or a temporary file that the write takes over."""
-
-    data: bytes = b""
-    file: Path | None = None
-
-    @property
-    def size_bytes(self) -> int:
-        """The number of bytes."""
-        return len(self.data) if self.file is None else self.file.stat().st_size
 
 
 def write_object(
     s3: S3, bucket: str, key: str, body: Body, params: Mapping[str, Any]
 ) -> StoredObject:
-    """Write an object as PutObject's `params` say. Raises AwsError, BucketNotFound."""
-    s3.bucket(bucket)
-    check_key(key)
-    metadata = dict(params.get("Metadata") or {})
+    """Write an object as PutObject's `params` say; takes `body.file` over. Raises AwsError, BucketNotFound."""
+    temporary = body.file
+    try:
+        s3.bucket(bucket)
+        check_key(key)
+        kept = checksums.verify(body, params)
+        described = described_by(params)
+        if temporary is None:
+            temporary = s3.files.write_temporary(body.data)
+        stored = StoredObject(
+            bucket=bucket,
+            key=key,
+            path=temporary,
+            size_bytes=body.size_bytes,
+            etag=body.digest("md5").hex(),
+            last_modified_ms=s3.clock.now_ms(),
+            mtime_ns=0,
+            checksums=kept,
+            **described,
+        )
+        return publish_if(s3, temporary, stored, params)
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def described_by(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a StoredObject that a write's headers give. Raises AwsError."""
+    given: dict[str, str] = params.get("Metadata") or {}
+    metadata = {name.lower(): value for name, value in given.items()}
     _check_metadata(metadata)
-    etag = _md5(body)
-    given_md5 = params.get("ContentMD5")
-    if given_md5 is not None and _decoded(given_md5, "InvalidDigest") != bytes.fromhex(etag):
-        raise AwsError("BadDigest", "The Content-MD5 you specified did not match what we received.")
-    checksums = check_checksums(body, params)
-    temporary = body.file if body.file is not None else s3.files.write_temporary(body.data)
-    size_bytes = temporary.stat().st_size
-    stored = StoredObject(
-        bucket=bucket,
-        key=key,
-        path=temporary,
-        size_bytes=size_bytes,
-        etag=etag,
-        last_modified_ms=s3.clock.now_ms(),
-        mtime_ns=0,
-        content_type=params.get("ContentType") or DEFAULT_CONTENT_TYPE,
-        headers={name: str(params[name]) for name in KEPT_HEADERS if params.get(name)},
-        metadata=metadata,
-        checksums=checksums,
-        tags=dict(parse_qsl(params.get("Tagging") or "", keep_blank_values=True)),
-    )
-    return publish_if(s3, temporary, stored, params)
+    pairs = parse_qsl(params.get("Tagging") or "", keep_blank_values=True)
+    return {
+        "content_type": params.get("ContentType") or DEFAULT_CONTENT_TYPE,
+        "headers": {name: _header(params[name]) for name in KEPT_HEADERS if params.get(name)},
+        "metadata": metadata,
+        "tags": checked_tags(pairs),
+    }
+
+
+def _header(value: Any) -> str:
+    return format_datetime(value, usegmt=True) if isinstance(value, datetime) else str(value)
 
 
 def publish_if(
     s3: S3, temporary: Path, stored: StoredObject, params: Mapping[str, Any]
 ) -> StoredObject:
     """Publish when If-Match and If-None-Match allow; the check and the write are one step."""
-    try:
-        with s3.files.lock:
-            check_write_conditions(s3, stored.bucket, stored.key, params)
-            return s3.files.publish(temporary, stored)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with s3.files.lock:
+        s3.bucket(stored.bucket)  # it may have been deleted while the body came in
+        check_write_conditions(s3, stored.bucket, stored.key, params)
+        stored = s3.files.publish(temporary, stored)
+    for listener in s3.on_object_created:
+        listener(stored.bucket, stored.key, stored.size_bytes, stored.etag)
+    return stored
 
 
 def check_write_conditions(s3: S3, bucket: str, key: str, params: Mapping[str, Any]) -> None:
@@ -121,13 +119,29 @@ def check_write_conditions(s3: S3, bucket: str, key: str, params: Mapping[str, A
 
 
 def check_key(key: str) -> None:
-    """Raise KeyTooLongError, or InvalidArgument for a key that is not text."""
+    """Raise KeyTooLongError, or InvalidURI for a key that is not text."""
     try:
         size = len(key.encode())
     except UnicodeEncodeError as error:
         raise AwsError("InvalidURI", "Couldn't parse the specified URI.") from error
     if size > MAX_KEY_BYTES:
         raise key_too_long(key)
+
+
+def checked_tags(pairs: list[tuple[str, str]]) -> dict[str, str]:
+    """Return an object's tags by key. Raises BadRequest, InvalidTag. Source: S3's object tagging rules."""
+    if len(pairs) > MOST_TAGS:
+        raise AwsError("BadRequest", f"Object tags cannot be greater than {MOST_TAGS}")
+    tags: dict[str, str] = {}
+    for key, value in pairs:
+        if not key or len(key) > MAX_TAG_KEY_CHARACTERS:
+            raise AwsError("InvalidTag", "The TagKey you have provided is invalid")
+        if len(value) > MAX_TAG_VALUE_CHARACTERS:
+            raise AwsError("InvalidTag", "The TagValue you have provided is invalid")
+        if key in tags:
+            raise AwsError("InvalidTag", "Cannot provide multiple Tags with the same key")
+        tags[key] = value
+    return tags
 
 
 def _check_metadata(metadata: Mapping[str, str]) -> None:
@@ -139,57 +153,6 @@ def _check_metadata(metadata: Mapping[str, str]) -> None:
             400,
             {"Size": str(size), "MaxSizeAllowed": str(MAX_METADATA_BYTES)},
         )
-
-
-def _md5(body: Body) -> str:
-    if body.file is not None:
-        return md5_of_file(body.file)
-    return hashlib.md5(body.data, usedforsecurity=False).hexdigest()
-
-
-def _decoded(text: str, code: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise AwsError(code, "The Content-MD5 you specified is not valid.") from error
-
-
-def check_checksums(body: Body, params: Mapping[str, Any]) -> dict[str, str]:
-    """Return the checksums to keep; verifies CRC32, SHA1 and SHA256. Raises BadDigest."""
-    kept: dict[str, str] = {}
-    for name in CHECKSUMS:
-        given = params.get(name)
-        if given is None:
-            continue
-        computed = _checksum(name, body)
-        if computed is not None and computed != given:
-            raise bad_digest(name.removeprefix("Checksum"))
-        kept[name] = given
-    return kept
-
-
-def _checksum(name: str, body: Body) -> str | None:
-    if name == "ChecksumCRC32":
-        return base64.b64encode(_crc32(body).to_bytes(4, "big")).decode()
-    algorithm = {"ChecksumSHA1": "sha1", "ChecksumSHA256": "sha256"}.get(name)
-    if algorithm is None:
-        return None  # CRC32C and CRC64NVME: kept as given; see fidelity.py
-    if body.file is None:
-        digest = hashlib.new(algorithm, body.data, usedforsecurity=False).digest()
-    else:
-        with body.file.open("rb") as file:
-            digest = hashlib.file_digest(file, algorithm).digest()
-    return base64.b64encode(digest).decode()
-
-
-def _crc32(body: Body) -> int:
-    if body.file is None:
-        return zlib.crc32(body.data)
-    value = 0
-    with body.file.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            value = zlib.crc32(chunk, value)
-    return value
 
 
 def copy_file(source: Path, target: Path, offset: int, length: int) -> None:

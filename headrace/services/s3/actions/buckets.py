@@ -27,11 +27,12 @@ def create_bucket(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]
         raise AwsError(
             "InvalidLocationConstraint", "The specified location-constraint is not valid"
         )
-    if wanted is None and call.region != "us-east-1":
+    stated = "eu-west-1" if wanted == "EU" else wanted
+    if call.region not in ("us-east-1", stated):
         raise AwsError(
             "IllegalLocationConstraintException",
-            "The unspecified location constraint is incompatible for the region specific endpoint this request was"
-            " sent to.",
+            f"The {wanted or 'unspecified'} location constraint is incompatible for the region specific endpoint this"
+            " request was sent to.",
         )
     with s3.lock:
         if s3.has_bucket(name):
@@ -53,15 +54,31 @@ def create_bucket(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]
                     {"BucketName": name},
                 )
         else:
-            region = wanted or "us-east-1"
-            document = {
+            document: dict[str, Any] = {
                 "account": call.account,
-                "region": "eu-west-1" if region == "EU" else region,
+                "region": stated or "us-east-1",
                 "created_ms": call.now_ms,
-                "configurations": {},
+                "configurations": _first_configurations(request),
             }
             s3.save_bucket(name, document)
     return {"Location": f"/{name}"}
+
+
+def _first_configurations(request: dict[str, Any]) -> dict[str, Any]:
+    """Return what a new bucket is configured with: since April 2023 public access is blocked, ACLs are off."""
+    blocked = ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")
+    ownership = request.get("ObjectOwnership") or "BucketOwnerEnforced"
+    first: dict[str, Any] = {
+        "PublicAccessBlock": dict.fromkeys(blocked, True),
+        "BucketOwnershipControls": {"Rules": [{"ObjectOwnership": ownership}]},
+    }
+    if request.get("ObjectLockEnabledForBucket") in (True, "true"):
+        first["ObjectLockConfiguration"] = {"ObjectLockEnabled": "Enabled"}
+        first["BucketVersioning"] = {"Status": "Enabled"}
+    tags = request.get("CreateBucketConfiguration", {}).get("Tags")
+    if tags:
+        first["BucketTagging"] = {"TagSet": tags}
+    return first
 
 
 @operation("HeadBucket")
@@ -74,9 +91,9 @@ def head_bucket(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
 def delete_bucket(s3: S3, call: Call, request: dict[str, Any]) -> None:
     """Delete an empty bucket. Source: API_DeleteBucket."""
     name = request["Bucket"]
-    with s3.lock:
+    with s3.lock, s3.files.lock:
         s3.bucket(name)
-        if s3.files.list(name):
+        if next(s3.files.scan(name), None) is not None:
             raise AwsError(
                 "BucketNotEmpty",
                 "The bucket you tried to delete is not empty",

@@ -108,7 +108,11 @@ _TABLE = [
         "BucketAccelerateConfiguration", "AccelerateConfiguration", flat=True, deletable=False
     ),
     Configuration(
-        "BucketRequestPayment", "RequestPaymentConfiguration", flat=True, deletable=False
+        "BucketRequestPayment",
+        "RequestPaymentConfiguration",
+        flat=True,
+        deletable=False,
+        default='{"Payer":"BucketOwner"}',
     ),
 ]
 
@@ -152,12 +156,14 @@ def _deleter(row: Configuration) -> Action:
 
 def _check_policy(text: str) -> None:
     try:
-        statement = json.loads(text)["Statement"]
+        policy: dict[str, Any] = json.loads(text)
+        statements: list[Any] | dict[str, Any] = policy["Statement"]
     except (ValueError, KeyError, TypeError) as error:
         raise AwsError(
             "MalformedPolicy", "Policies must be valid JSON and the first byte must be '{'"
         ) from error
-    if not isinstance(statement, list | dict):
+    listed = statements if isinstance(statements, list) else [statements]
+    if not all(isinstance(statement, dict) for statement in listed):
         raise AwsError("MalformedPolicy", "Policy has invalid statement")
 
 
@@ -168,4 +174,29 @@ def _actions(row: Configuration) -> list[Action]:
     return [make(row) for make in makers]
 
 
-CONFIGURATIONS: list[Action] = [action for row in _TABLE for action in _actions(row)]
+@operation("GetBucketPolicyStatus")
+def get_bucket_policy_status(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Say whether a bucket's policy lets everybody in. Source: API_GetBucketPolicyStatus."""
+    policy = s3.bucket(request["Bucket"])["configurations"].get("BucketPolicy")
+    if policy is None:
+        raise AwsError(
+            "NoSuchBucketPolicy",
+            "The bucket policy does not exist",
+            404,
+            {"BucketName": request["Bucket"]},
+        )
+    statements: list[dict[str, Any]] | dict[str, Any] = json.loads(policy)["Statement"]
+    listed = statements if isinstance(statements, list) else [statements]
+    is_public = any(
+        statement.get("Effect") == "Allow"
+        and statement.get("Principal") in ("*", {"AWS": "*"})
+        and not statement.get("Condition")
+        for statement in listed
+    )
+    return {"PolicyStatus": {"IsPublic": is_public}}
+
+
+CONFIGURATIONS: list[Action] = [
+    *(action for row in _TABLE for action in _actions(row)),
+    get_bucket_policy_status,
+]

@@ -1,38 +1,68 @@
 """CopyObject."""
 
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlencode
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
-from headrace.services.s3.errors import invalid_argument, precondition_failed
+from headrace.services.s3 import checksums
+from headrace.services.s3.checksums import Body
+from headrace.services.s3.errors import invalid_argument, invalid_version, precondition_failed
 from headrace.services.s3.files import StoredObject
 from headrace.services.s3.service import S3
-from headrace.services.s3.writes import KEPT_HEADERS, Body, copy_file, write_object
+from headrace.services.s3.writes import KEPT_HEADERS, check_key, copy_file, write_object
 
 
 def source_object(s3: S3, request: dict[str, Any]) -> StoredObject:
     """Return the object that CopySource names, its conditions checked. Raises AwsError."""
-    source = request["CopySource"]
-    if isinstance(source, dict):
-        bucket, key = source["Bucket"], source["Key"]
-    else:
-        bucket, _, key = unquote(source.lstrip("/").partition("?versionId")[0]).partition("/")
+    source: str | dict[str, str] = request["CopySource"]
+    if isinstance(source, str):
+        path, _, version = source.removeprefix("/").partition("?versionId=")
+        bucket, _, key = unquote(path, errors="surrogateescape").partition("/")
+    else:  # as boto3 takes it, from a caller in process
+        bucket, key, version = source["Bucket"], source["Key"], source.get("VersionId") or ""
     if not bucket or not key:
         raise invalid_argument(
             "Copy Source must mention the source bucket and key: sourcebucket/sourcekey",
             "x-amz-copy-source",
             str(source),
         )
+    if version not in ("", "null"):
+        raise invalid_version(version)
+    check_key(key)
     stored = s3.object(bucket, key)
-    match = request.get("CopySourceIfMatch")
-    if match is not None and match.strip('"') != stored.etag:
-        raise precondition_failed("x-amz-copy-source-If-Match")
-    none_match = request.get("CopySourceIfNoneMatch")
-    if none_match is not None and none_match.strip('"') == stored.etag:
-        raise precondition_failed("x-amz-copy-source-If-None-Match")
+    _check_conditions(stored, request)
     return stored
+
+
+def _check_conditions(stored: StoredObject, request: dict[str, Any]) -> None:
+    """Raise PreconditionFailed. Source: API_CopyObject, on how pairs of conditions combine."""
+    modified_s = stored.last_modified_ms // 1000
+    match = request.get("CopySourceIfMatch")
+    if match is not None:
+        if match.strip('"') != stored.etag:
+            raise precondition_failed("x-amz-copy-source-If-Match")
+    elif _seconds(request.get("CopySourceIfUnmodifiedSince"), modified_s) < modified_s:
+        raise precondition_failed("x-amz-copy-source-If-Unmodified-Since")
+    none_match = request.get("CopySourceIfNoneMatch")
+    if none_match is not None:
+        if none_match.strip('"') == stored.etag:
+            raise precondition_failed("x-amz-copy-source-If-None-Match")
+    elif _seconds(request.get("CopySourceIfModifiedSince"), -1) >= modified_s:
+        raise precondition_failed("x-amz-copy-source-If-Modified-Since")
+
+
+def _seconds(value: Any, default: int) -> int:
+    if value is None:
+        return default
+    if not isinstance(value, datetime):
+        try:
+            value = parsedate_to_datetime(str(value))
+        except (ValueError, TypeError):
+            return default
+    return int(value.timestamp())
 
 
 @operation("CopyObject")
@@ -47,6 +77,29 @@ def copy_object(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
             "This copy request is illegal because it is trying to copy an object to itself without changing the"
             " object's metadata, storage class, website redirect location or encryption attributes.",
         )
+    params = _params(source, request, replace=replace)
+    temporary = s3.files.temporary()
+    try:
+        copy_file(source.path, temporary, 0, source.size_bytes)
+        body = Body(file=temporary)
+        for name in _wanted_checksums(source, request):
+            params[name] = checksums.compute(name, body)
+        stored = write_object(s3, request["Bucket"], request["Key"], body, params)
+    finally:
+        temporary.unlink(missing_ok=True)
+    modified = datetime.fromtimestamp(stored.last_modified_ms / 1000, UTC)
+    return {
+        "CopyObjectResult": {
+            "ETag": f'"{stored.etag}"',
+            "LastModified": modified,
+            **stored.checksums,
+        },
+        "ServerSideEncryption": "AES256",
+    }
+
+
+def _params(source: StoredObject, request: dict[str, Any], *, replace: bool) -> dict[str, Any]:
+    """Return the copy's parameters, as PutObject takes them."""
     params: dict[str, Any] = {
         name: request[name] for name in ("IfMatch", "IfNoneMatch") if name in request
     }
@@ -58,16 +111,15 @@ def copy_object(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
         params["Metadata"] = source.metadata
         params["ContentType"] = source.content_type
         params.update(source.headers)
-    params.update(source.checksums)
-    temporary = s3.files.temporary()
-    copy_file(source.path, temporary, 0, source.size_bytes)
-    stored = write_object(s3, request["Bucket"], request["Key"], Body(file=temporary), params)
-    modified = datetime.fromtimestamp(stored.last_modified_ms / 1000, UTC)
-    return {
-        "CopyObjectResult": {
-            "ETag": f'"{stored.etag}"',
-            "LastModified": modified,
-            **stored.checksums,
-        },
-        "ServerSideEncryption": "AES256",
-    }
+    if request.get("TaggingDirective") == "REPLACE":
+        params["Tagging"] = request.get("Tagging")
+    else:
+        params["Tagging"] = urlencode(source.tags)
+    return params
+
+
+def _wanted_checksums(source: StoredObject, request: dict[str, Any]) -> list[str]:
+    """Return the one checksum that the copy gets: the one asked for, or that of its source."""
+    algorithm = request.get("ChecksumAlgorithm")
+    names = [f"Checksum{algorithm}"] if algorithm else list(source.checksums)
+    return [name for name in names if name in checksums.COMPUTABLE][:1]

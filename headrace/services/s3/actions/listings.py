@@ -2,6 +2,8 @@
 
 import base64
 import binascii
+import functools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -26,11 +28,13 @@ class Page:
 
 
 def page_of(
-    objects: list[StoredObject], prefix: str, delimiter: str, after: str, limit: int
+    objects: Iterable[StoredObject], prefix: str, delimiter: str, after: str, limit: int
 ) -> Page:
     """Return the page of `objects` (in key order) that follows `after`, a key or a common prefix."""
     page = Page([], [], None)
     last = ""
+    if limit == 0:
+        return page
     for stored in objects:
         key = stored.key
         rolled = ""
@@ -61,7 +65,7 @@ def _limit(request: dict[str, Any]) -> int:
     return min(limit, MOST_KEYS)
 
 
-def _content(stored: StoredObject, encode: Any, *, owner: bool) -> dict[str, Any]:
+def _content(stored: StoredObject, encode: Callable[[str], str], *, owner: bool) -> dict[str, Any]:
     value: dict[str, Any] = {
         "Key": encode(stored.key),
         "LastModified": datetime.fromtimestamp(stored.last_modified_ms / 1000, UTC),
@@ -74,13 +78,16 @@ def _content(stored: StoredObject, encode: Any, *, owner: bool) -> dict[str, Any
     return value
 
 
-def _encoder(request: dict[str, Any]) -> Any:
-    if request.get("EncodingType") == "url":
-        return lambda text: quote(text, safe="/")  # type: ignore[return-value]
-    return lambda text: text  # type: ignore[return-value]
+def _encoder(request: dict[str, Any]) -> Callable[[str], str]:
+    encoding = request.get("EncodingType")
+    if encoding not in (None, "", "url"):
+        raise invalid_argument(
+            "Invalid Encoding Method specified in Request", "encoding-type", encoding
+        )
+    return functools.partial(quote, safe="/") if encoding else str
 
 
-def _common(request: dict[str, Any], page: Page, encode: Any) -> dict[str, Any]:
+def _common(request: dict[str, Any], page: Page, encode: Callable[[str], str]) -> dict[str, Any]:
     value: dict[str, Any] = {
         "Name": request["Bucket"],
         "Prefix": encode(request.get("Prefix") or ""),
@@ -98,9 +105,9 @@ def _common(request: dict[str, Any], page: Page, encode: Any) -> dict[str, Any]:
 
 def _page(s3: S3, request: dict[str, Any], after: str) -> Page:
     s3.bucket(request["Bucket"])
-    prefix = request.get("Prefix") or ""
-    objects = s3.files.list(request["Bucket"], prefix)
-    return page_of(objects, prefix, request.get("Delimiter") or "", after, _limit(request))
+    prefix, delimiter = request.get("Prefix") or "", request.get("Delimiter") or ""
+    objects = s3.files.scan(request["Bucket"], prefix, after=after, roll=delimiter == "/")
+    return page_of(objects, prefix, delimiter, after, _limit(request))
 
 
 @operation("ListObjectsV2")
@@ -110,6 +117,8 @@ def list_objects_v2(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, An
     after = request.get("StartAfter") or ""
     if token is not None:
         try:
+            if not token:
+                raise ValueError("an empty token")
             after = base64.urlsafe_b64decode(token).decode()
         except (binascii.Error, ValueError) as error:
             raise invalid_argument(

@@ -1,20 +1,27 @@
 """Multipart uploads."""
 
+import functools
 import hashlib
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
-from headrace.services.s3 import reads
+from headrace.services.s3 import checksums, reads
 from headrace.services.s3.actions.copy_object import source_object
-from headrace.services.s3.files import DEFAULT_CONTENT_TYPE, StoredObject, md5_of_file
+from headrace.services.s3.checksums import CHECKSUMS, COMPUTABLE, Body
+from headrace.services.s3.errors import malformed_xml
+from headrace.services.s3.files import StoredObject, md5_of_file
 from headrace.services.s3.service import S3
 from headrace.services.s3.uploads import Part, Upload
-from headrace.services.s3.writes import KEPT_HEADERS, check_key, copy_file, publish_if
+from headrace.services.s3.writes import KEPT_HEADERS, check_key, copy_file, described_by, publish_if
 
 MIN_PART_BYTES = 5 * 1024 * 1024
 MOST_PARTS_LISTED = 1000
+MOST_UPLOADS_LISTED = 1000
+_KEPT = ("ContentType", "Metadata", "Tagging", "ChecksumAlgorithm", "ChecksumType", *KEPT_HEADERS)
 
 
 def _time(timestamp_ms: int) -> datetime:
@@ -26,8 +33,8 @@ def create_multipart_upload(s3: S3, call: Call, request: dict[str, Any]) -> dict
     """Begin an upload. Source: API_CreateMultipartUpload."""
     s3.bucket(request["Bucket"])
     check_key(request["Key"])
-    kept = ("ContentType", "Metadata", "ChecksumAlgorithm", *KEPT_HEADERS)
-    params = {name: request[name] for name in kept if request.get(name)}
+    described_by(request)  # refuses what the object could not keep
+    params = {name: request[name] for name in _KEPT if request.get(name)}
     upload = s3.uploads.create(request["Bucket"], request["Key"], params)
     answer: dict[str, Any] = {
         "Bucket": upload.bucket,
@@ -37,6 +44,7 @@ def create_multipart_upload(s3: S3, call: Call, request: dict[str, Any]) -> dict
     }
     if "ChecksumAlgorithm" in params:
         answer["ChecksumAlgorithm"] = params["ChecksumAlgorithm"]
+        answer["ChecksumType"] = params.get("ChecksumType") or "COMPOSITE"
     return answer
 
 
@@ -45,10 +53,12 @@ def upload_part(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """Store a part from a body in memory; over HTTP see `raw`. Source: API_UploadPart."""
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
-    temporary = s3.files.write_temporary(request.get("Body", b""))
-    etag = md5_of_file(temporary)
-    s3.uploads.add_part(upload, int(request["PartNumber"]), temporary, etag, {})
-    return {"ETag": f'"{etag}"'}
+    body = Body(request.get("Body", b""))
+    kept = checksums.verify(body, request)
+    etag = body.digest("md5").hex()
+    temporary = s3.files.write_temporary(body.data)
+    s3.uploads.add_part(upload, int(request["PartNumber"]), temporary, etag, kept)
+    return {"ETag": f'"{etag}"', **kept}
 
 
 @operation("UploadPartCopy")
@@ -60,9 +70,14 @@ def upload_part_copy(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, A
     part = reads.range_of(request.get("CopySourceRange"), source.size_bytes)
     first, length = part or (0, source.size_bytes)
     temporary = s3.files.temporary()
-    copy_file(source.path, temporary, first, length)
-    etag = md5_of_file(temporary)
-    added = s3.uploads.add_part(upload, int(request["PartNumber"]), temporary, etag, {})
+    try:
+        copy_file(source.path, temporary, first, length)
+        etag = md5_of_file(temporary)
+        name = f"Checksum{upload.params.get('ChecksumAlgorithm', '')}"
+        kept = {name: checksums.compute(name, Body(file=temporary))} if name in COMPUTABLE else {}
+        added = s3.uploads.add_part(upload, int(request["PartNumber"]), temporary, etag, kept)
+    finally:
+        temporary.unlink(missing_ok=True)
     return {"CopyPartResult": {"ETag": f'"{etag}"', "LastModified": _time(added.uploaded_ms)}}
 
 
@@ -72,25 +87,28 @@ def complete_multipart_upload(s3: S3, call: Call, request: dict[str, Any]) -> di
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
     parts = _chosen(s3, upload, request.get("MultipartUpload", {}).get("Parts") or [])
-    temporary = s3.files.temporary()
-    for part in parts:
-        copy_file(part.path, temporary, 0, part.size_bytes)
     digests = b"".join(bytes.fromhex(part.etag) for part in parts)
     etag = f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(parts)}"
-    stored = StoredObject(
-        bucket=upload.bucket,
-        key=upload.key,
-        path=temporary,
-        size_bytes=sum(part.size_bytes for part in parts),
-        etag=etag,
-        last_modified_ms=call.now_ms,
-        mtime_ns=0,
-        content_type=upload.params.get("ContentType") or DEFAULT_CONTENT_TYPE,
-        headers={name: upload.params[name] for name in KEPT_HEADERS if name in upload.params},
-        metadata=upload.params.get("Metadata", {}),
-        parts=len(parts),
-    )
-    publish_if(s3, temporary, stored, request)
+    temporary = s3.files.temporary()
+    try:
+        for part in parts:
+            copy_file(part.path, temporary, 0, part.size_bytes)
+        stored = StoredObject(
+            bucket=upload.bucket,
+            key=upload.key,
+            path=temporary,
+            size_bytes=sum(part.size_bytes for part in parts),
+            etag=etag,
+            last_modified_ms=call.now_ms,
+            mtime_ns=0,
+            checksums=_whole_checksum(upload, parts, temporary),
+            parts=len(parts),
+            part_sizes=tuple(part.size_bytes for part in parts),
+            **described_by(upload.params),
+        )
+        stored = publish_if(s3, temporary, stored, request)
+    finally:
+        temporary.unlink(missing_ok=True)
     s3.uploads.remove(upload)
     return {
         "Location": f"/{upload.bucket}/{upload.key}",
@@ -98,15 +116,26 @@ def complete_multipart_upload(s3: S3, call: Call, request: dict[str, Any]) -> di
         "Key": upload.key,
         "ETag": f'"{etag}"',
         "ServerSideEncryption": "AES256",
+        **stored.checksums,
     }
 
 
+def _whole_checksum(upload: Upload, parts: list[Part], whole: Path) -> dict[str, str]:
+    """Return the object's checksum of the algorithm that the upload began with, if it is computable."""
+    name = f"Checksum{upload.params.get('ChecksumAlgorithm', '')}"
+    if name not in COMPUTABLE:
+        return {}
+    if upload.params.get("ChecksumType") == "FULL_OBJECT":
+        return {name: checksums.compute(name, Body(file=whole))}
+    of_parts = [part.checksums.get(name) for part in parts]
+    if None in of_parts:
+        return {}
+    return {name: checksums.composite(name, [value for value in of_parts if value])}
+
+
 def _chosen(s3: S3, upload: Upload, wanted: list[dict[str, Any]]) -> list[Part]:
-    if not wanted:
-        raise AwsError(
-            "MalformedXML",
-            "The XML you provided was not well-formed or did not validate against our published schema",
-        )
+    if not wanted or not all(part.get("PartNumber") for part in wanted):
+        raise malformed_xml()
     numbers = [int(part["PartNumber"]) for part in wanted]
     if numbers != sorted(set(numbers)):
         raise AwsError(
@@ -119,7 +148,7 @@ def _chosen(s3: S3, upload: Upload, wanted: list[dict[str, Any]]) -> list[Part]:
     chosen: list[Part] = []
     for part in wanted:
         found = present.get(int(part["PartNumber"]))
-        if found is None or part.get("ETag", "").strip('"') != found.etag:
+        if found is None or not _is_the_part(part, found):
             raise AwsError(
                 "InvalidPart",
                 "One or more of the specified parts could not be found.  The part may not have been uploaded, or the"
@@ -128,11 +157,29 @@ def _chosen(s3: S3, upload: Upload, wanted: list[dict[str, Any]]) -> list[Part]:
                 {"UploadId": upload.upload_id, "PartNumber": str(part["PartNumber"])},
             )
         chosen.append(found)
-    if any(part.size_bytes < MIN_PART_BYTES for part in chosen[:-1]):
-        raise AwsError(
-            "EntityTooSmall", "Your proposed upload is smaller than the minimum allowed size"
-        )
+    for part in chosen[:-1]:
+        if part.size_bytes < MIN_PART_BYTES:
+            raise AwsError(
+                "EntityTooSmall",
+                "Your proposed upload is smaller than the minimum allowed size",
+                400,
+                {
+                    "ProposedSize": str(part.size_bytes),
+                    "MinSizeAllowed": str(MIN_PART_BYTES),
+                    "PartNumber": str(part.number),
+                    "ETag": part.etag,
+                },
+            )
     return chosen
+
+
+def _is_the_part(wanted: dict[str, Any], found: Part) -> bool:
+    """Whether an uploaded part has the ETag and the checksums that the completion names."""
+    return wanted.get("ETag", "").strip('"') == found.etag and all(
+        wanted[name] == found.checksums[name]
+        for name in CHECKSUMS
+        if wanted.get(name) and name in found.checksums
+    )
 
 
 @operation("AbortMultipartUpload")
@@ -176,20 +223,51 @@ def list_parts(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
 
 @operation("ListMultipartUploads")
 def list_multipart_uploads(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
-    """Return a bucket's uploads. Source: API_ListMultipartUploads."""
+    """Return a page of a bucket's uploads, by key. Source: API_ListMultipartUploads."""
     s3.bucket(request["Bucket"])
-    uploads = s3.uploads.list(request["Bucket"], request.get("Prefix") or "")
-    return {
+    prefix, delimiter = request.get("Prefix") or "", request.get("Delimiter") or ""
+    after = (request.get("KeyMarker") or "", request.get("UploadIdMarker") or "")
+    limit = min(int(request.get("MaxUploads") or MOST_UPLOADS_LISTED), MOST_UPLOADS_LISTED)
+    found: list[Upload] = []
+    rolled: set[str] = set()
+    for upload in s3.uploads.list(request["Bucket"], prefix):
+        if not _is_after(upload, *after):
+            continue
+        head, is_rolled, _ = upload.key[len(prefix) :].partition(delimiter or "\0\0")
+        if delimiter and is_rolled:
+            rolled.add(prefix + head + delimiter)
+        else:
+            found.append(upload)
+    page = found[:limit]
+    encode = functools.partial(quote, safe="/") if request.get("EncodingType") else str
+    answer: dict[str, Any] = {
         "Bucket": request["Bucket"],
-        "IsTruncated": False,
-        "MaxUploads": MOST_PARTS_LISTED,
+        "IsTruncated": len(found) > limit,
+        "MaxUploads": limit,
         "Uploads": [
             {
-                "Key": upload.key,
+                "Key": encode(upload.key),
                 "UploadId": upload.upload_id,
                 "Initiated": _time(upload.initiated_ms),
                 "StorageClass": "STANDARD",
             }
-            for upload in uploads
+            for upload in page
         ],
+        "CommonPrefixes": [{"Prefix": encode(name)} for name in sorted(rolled)],
     }
+    for name in ("Prefix", "Delimiter", "KeyMarker"):
+        if request.get(name):
+            answer[name] = encode(request[name])
+    for name in ("UploadIdMarker", "EncodingType"):
+        if request.get(name):
+            answer[name] = request[name]
+    if len(found) > limit:
+        answer["NextKeyMarker"] = encode(page[-1].key)
+        answer["NextUploadIdMarker"] = page[-1].upload_id
+    return answer
+
+
+def _is_after(upload: Upload, key: str, upload_id: str) -> bool:
+    return upload.key > key or (
+        upload.key == key and bool(upload_id) and upload.upload_id > upload_id
+    )

@@ -6,12 +6,13 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
+from headrace.services.s3 import reads
+from headrace.services.s3.checksums import Body
 from headrace.services.s3.files import StoredObject
 from headrace.services.s3.service import S3
-from headrace.services.s3.writes import Body, write_object
+from headrace.services.s3.writes import checked_tags, write_object
 
 _OWNER = {"DisplayName": "headrace", "ID": "0" * 64}
-MOST_TAGS = 10
 
 
 @operation("PutObject")
@@ -37,9 +38,18 @@ def _description(stored: StoredObject) -> dict[str, Any]:
 
 @operation("GetObject")
 def get_object(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
-    """Return an object with its bytes. Source: API_GetObject."""
-    stored = s3.object(request["Bucket"], request["Key"])
-    return {**_description(stored), "Body": stored.path.read_bytes()}
+    """Return an object with its bytes, or those of `Range`. Source: API_GetObject."""
+    asked = request.get("Range")
+
+    def part(stored: StoredObject) -> tuple[int, int]:
+        return reads.range_of(asked, stored.size_bytes) or (0, stored.size_bytes)
+
+    stored, data = s3.read(request["Bucket"], request["Key"], part)
+    answer = {**_description(stored), "Body": data, "ContentLength": len(data)}
+    if reads.range_of(asked, stored.size_bytes) is not None:
+        first, length = part(stored)
+        answer["ContentRange"] = f"bytes {first}-{first + length - 1}/{stored.size_bytes}"
+    return answer
 
 
 @operation("HeadObject")
@@ -58,9 +68,8 @@ def get_object_tagging(s3: S3, call: Call, request: dict[str, Any]) -> dict[str,
 @operation("PutObjectTagging")
 def put_object_tagging(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """Replace an object's tags. Source: API_PutObjectTagging."""
-    tags = {tag["Key"]: tag["Value"] for tag in request["Tagging"].get("TagSet") or []}
-    if len(tags) > MOST_TAGS:
-        raise AwsError("BadRequest", "Object tags cannot be greater than 10")
+    given: list[dict[str, str]] = request["Tagging"].get("TagSet") or []
+    tags = checked_tags([(tag["Key"], tag["Value"]) for tag in given])
     with s3.files.lock:
         stored = s3.object(request["Bucket"], request["Key"])
         s3.files.update(replace(stored, tags=tags))
@@ -76,6 +85,13 @@ def delete_object_tagging(s3: S3, call: Call, request: dict[str, Any]) -> dict[s
     return {}
 
 
+def _checksum(stored: StoredObject) -> dict[str, str] | None:
+    if not stored.checksums:
+        return None
+    is_composite = any("-" in value for value in stored.checksums.values())
+    return {**stored.checksums, "ChecksumType": "COMPOSITE" if is_composite else "FULL_OBJECT"}
+
+
 @operation("GetObjectAttributes")
 def get_object_attributes(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """Return the attributes that are asked for. Source: API_GetObjectAttributes."""
@@ -84,10 +100,10 @@ def get_object_attributes(s3: S3, call: Call, request: dict[str, Any]) -> dict[s
         "ETag": stored.etag,
         "ObjectSize": stored.size_bytes,
         "StorageClass": "STANDARD",
-        "Checksum": stored.checksums or None,
+        "Checksum": _checksum(stored),
         "ObjectParts": {"TotalPartsCount": stored.parts} if stored.parts else None,
     }
-    wanted = request.get("ObjectAttributes") or []
+    wanted: list[str] = request.get("ObjectAttributes") or []
     answer = {name: known[name] for name in wanted if known.get(name) is not None}
     answer["LastModified"] = datetime.fromtimestamp(stored.last_modified_ms // 1000, UTC)
     return answer

@@ -1,0 +1,128 @@
+"""Request bodies: an object's bytes, unwrapped and checked, and the XML of everything else."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+from xml.parsers import expat
+
+from headrace.aws.errors import AwsError
+from headrace.aws.http import HttpRequest
+from headrace.services.s3 import checksums, chunked
+from headrace.services.s3.checksums import Body
+from headrace.services.s3.errors import invalid_request, malformed_xml
+from headrace.services.s3.files import ObjectFiles
+from headrace.services.s3.routing import Target
+
+MAX_XML_BYTES = 2 * 1024 * 1024
+_DIGEST_CHARACTERS = 64
+
+_PARAM_OF_HEADER = {
+    "content-type": "ContentType",
+    "cache-control": "CacheControl",
+    "content-disposition": "ContentDisposition",
+    "content-encoding": "ContentEncoding",
+    "content-language": "ContentLanguage",
+    "content-md5": "ContentMD5",
+    "expires": "Expires",
+    "if-match": "IfMatch",
+    "if-none-match": "IfNoneMatch",
+    "x-amz-tagging": "Tagging",
+    "x-amz-website-redirect-location": "WebsiteRedirectLocation",
+    **{header: name for name, header in checksums.CHECKSUM_HEADER.items()},
+}
+_METADATA_PREFIX = "x-amz-meta-"
+
+
+@contextlib.contextmanager
+def object_body(
+    files: ObjectFiles, request: HttpRequest, target: Target
+) -> Generator[tuple[Body, dict[str, Any]]]:
+    """Give an object's bytes and the parameters that headers and trailers carry.
+
+    Temporary files that nobody took over are removed at the end. Raises AwsError.
+    """
+    with contextlib.ExitStack() as scratch:
+        headers = dict(target.headers)
+        body = Body(request.body, _adopt(files, request, scratch))
+        if chunked.is_chunked(headers):
+            temporary = files.temporary()
+            scratch.callback(temporary.unlink, missing_ok=True)
+            body, trailers = chunked.unwrap(body, temporary, headers)
+            headers.update(trailers)
+            encodings = [e.strip() for e in headers.get("content-encoding", "").split(",")]
+            headers["content-encoding"] = ",".join(e for e in encodings if e and e != "aws-chunked")
+        else:
+            _check_signed_digest(headers.get("x-amz-content-sha256", ""), body)
+        yield body, _params(headers)
+
+
+def _adopt(files: ObjectFiles, request: HttpRequest, scratch: contextlib.ExitStack) -> Path | None:
+    """Take a spooled body over, so that the server does not remove it."""
+    if request.body_file is None:
+        return None
+    temporary = files.temporary()
+    request.body_file.replace(temporary)
+    scratch.callback(temporary.unlink, missing_ok=True)
+    return temporary
+
+
+def _params(headers: dict[str, str]) -> dict[str, Any]:
+    params: dict[str, Any] = {
+        name: headers[header] for header, name in _PARAM_OF_HEADER.items() if headers.get(header)
+    }
+    params["Metadata"] = {
+        name.removeprefix(_METADATA_PREFIX): value
+        for name, value in headers.items()
+        if name.startswith(_METADATA_PREFIX)
+    }
+    if headers.get("x-amz-sdk-checksum-algorithm") and not any(
+        name in params for name in checksums.CHECKSUMS
+    ):
+        raise invalid_request(
+            "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or x-amz-trailer headers"
+            " were found."
+        )
+    return params
+
+
+def _check_signed_digest(given: str, body: Body) -> None:
+    if len(given) != _DIGEST_CHARACTERS:  # UNSIGNED-PAYLOAD, or not signed
+        return
+    if body.digest("sha256").hex() != given.lower():
+        raise AwsError(
+            "XAmzContentSHA256Mismatch",
+            "The provided 'x-amz-content-sha256' header does not match what was computed.",
+        )
+
+
+def check_xml(request: HttpRequest, headers: dict[str, str]) -> None:
+    """Refuse a body that is too large, not what its checksum says, or XML with a document type.
+
+    A document type can define entities that expand without end. Raises AwsError.
+    """
+    if request.body_file is not None or len(request.body) > MAX_XML_BYTES:
+        raise AwsError(
+            "MaxMessageLengthExceeded",
+            "Your request was too big.",
+            400,
+            {"MaxMessageLengthBytes": MAX_XML_BYTES},
+        )
+    checksums.verify(
+        Body(request.body),
+        {name: headers.get(header) for header, name in _PARAM_OF_HEADER.items()},
+    )
+    if not request.body.strip() or request.body.lstrip()[:1] == b"{":  # a policy is JSON
+        return
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler = _refuse_document_type
+    try:
+        parser.Parse(request.body, True)
+    except expat.ExpatError as error:
+        raise malformed_xml() from error
+
+
+def _refuse_document_type(*_: Any) -> None:
+    raise malformed_xml()

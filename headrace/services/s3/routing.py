@@ -1,0 +1,64 @@
+"""What a request is about: bucket, key and parameters, however they are written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from headrace.aws.http import HttpRequest
+from headrace.services.s3.errors import invalid_bucket_name
+from headrace.services.s3.writes import check_key
+
+# The bucket in front of AWS's and of local hosts: bucket.s3.eu-west-1.amazonaws.com, bucket.localhost.
+_AWS_HOST = re.compile(r"(?:(.+)\.)?s3(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?")
+_LOCAL_HOST = re.compile(r"(.+?)\.localhost(?:\..+)?")
+_LOCAL_ENDPOINT = re.compile(r"(?:(.+)\.)?s3(?:\.[a-z0-9-]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A request's bucket and key, decoded; "" where there is none. `key` is legal, if any."""
+
+    bucket: str
+    key: str
+    query: dict[str, str]
+    headers: dict[str, str]
+
+    @property
+    def path(self) -> str:
+        """A path of the same form that no key can confuse a router with."""
+        return f"/{quote(self.bucket, safe='')}{'/key' if self.key else ''}"
+
+
+def target_of(request: HttpRequest) -> Target:
+    """Return what `request` is about. Raises AwsError KeyTooLongError, InvalidURI."""
+    path = unquote(request.path, errors="surrogateescape").removeprefix("/")
+    bucket = _bucket_of_host(request.headers.get("host", ""))
+    key = path
+    if not bucket:
+        bucket, _, key = path.partition("/")
+    if not bucket and key:
+        raise invalid_bucket_name("")
+    check_key(bucket)
+    check_key(key)
+    query = request.query_params()
+    # Presigned URLs carry headers in the query.
+    headers = {
+        name.lower(): value
+        for name, value in query.items()
+        if name.lower().startswith("x-amz-") and not name.startswith("X-Amz-")
+    }
+    return Target(bucket, key, query, {**headers, **request.headers})
+
+
+def _bucket_of_host(host: str) -> str:
+    name = host.partition(":")[0].lower()
+    match = _AWS_HOST.fullmatch(name)
+    if match is not None:
+        return match[1] or ""
+    match = _LOCAL_HOST.fullmatch(name)
+    if match is None:
+        return ""
+    endpoint = _LOCAL_ENDPOINT.fullmatch(match[1])
+    return (endpoint[1] or "") if endpoint is not None else match[1]

@@ -1,0 +1,84 @@
+"""The plain files of a bucket as keys, in key order and no more of them than are asked for.
+
+A page of a listing costs the folders on its way, not the bucket. Symbolic links are never followed and
+never listed, whoever planted them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from headrace.services.s3.names import is_hidden, is_plain
+
+
+def keys(top: Path, *, prefix: str = "", after: str = "", roll: bool = False) -> Iterator[str]:
+    """Yield the keys of the files under `top`, in the order of their UTF-8 bytes.
+
+    Args:
+        top: a bucket's folder.
+        prefix: only keys that start with it.
+        after: only keys above it.
+        roll: of each folder behind `prefix` only the first key, for a listing with delimiter `/`.
+    """
+    lead = prefix[: prefix.rfind("/") + 1]
+    if lead and (not is_plain(lead[:-1]) or not is_within(top, top / lead[:-1])):
+        return
+    stack = [(_entries(top / lead, lead, prefix, after), False)]
+    while stack:
+        entries, _ = stack[-1]
+        found = next(entries, None)
+        if found is None:
+            stack.pop()
+            continue
+        name, is_folder = found
+        if is_folder:
+            stack.append((_entries(top / name, name, prefix, after), roll and name > prefix))
+            continue
+        yield name
+        rolled = next((depth for depth, (_, once) in enumerate(stack) if once), None)
+        if rolled is not None:
+            del stack[rolled:]
+
+
+def is_within(top: Path, folder: Path) -> bool:
+    """Whether `folder` is reached from `top` without a symbolic link."""
+    real = os.path.realpath(top)
+    return os.path.realpath(folder) == str(Path(real, folder.relative_to(top)))
+
+
+def _entries(folder: Path, lead: str, prefix: str, after: str) -> Iterator[tuple[str, bool]]:
+    """Yield (key, False) of files and (key + `/`, True) of folders that a listing may need."""
+    found: list[tuple[str, bool]] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                name = lead + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    name += "/"
+                    wanted = name.startswith(prefix) or prefix.startswith(name)
+                    if wanted and (name > after or after.startswith(name)):
+                        found.append((name, True))
+                elif (
+                    name > after
+                    and name.startswith(prefix)
+                    and not is_hidden(entry.name)
+                    and _is_text(entry.name)
+                    and entry.is_file(follow_symlinks=False)
+                ):
+                    found.append((name, False))
+    except (FileNotFoundError, NotADirectoryError):
+        return  # gone since its parent was read
+    # Without surrogates, the order of code points is the order of UTF-8 bytes.
+    found.sort()
+    yield from found
+
+
+def _is_text(name: str) -> bool:
+    """Whether a file's name can be a key at all: S3's keys are UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
