@@ -196,6 +196,10 @@ class Cloud:
         except Exception:
             log.exception("moto did not start")
 
+    def prepare_stop(self) -> None:
+        """Start nothing new; called while the socket is still open."""
+        self.lambda_.prepare_stop()
+
     def stop(self) -> None:
         """Stop the workers and close the files. What was acknowledged stays."""
         for service in reversed(self._services):
@@ -250,12 +254,16 @@ class Cloud:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a bound socket, not yet listening; port 0 takes a free one. Raises OSError."""
+    """Return a listening socket that nobody accepts from yet; port 0 takes a free one. Raises OSError.
+
+    It listens already, so that what a restarted mapping's function asks of the cloud waits and is not refused.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
+        bound.listen(1024)
     except OSError:
         bound.close()
         raise

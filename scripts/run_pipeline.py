@@ -36,7 +36,8 @@ from rich.table import Table
 from headrace.cli.pacing import parse_speed
 from headrace.cli.replay import replay_events
 from headrace.cli.run import health
-from scripts import flights, reference
+from headrace.cli import flights
+from scripts import reference
 
 ROOT = Path(__file__).parent.parent
 ACCOUNT, REGION = "000000000000", "us-east-1"

@@ -128,6 +128,8 @@ def _serve(config: Config) -> None:
         _write_run_file(config)
         click.echo(f"headrace is listening on {config.endpoint_url} (data in {config.data_dir})")
         await stop.wait()
+        # Before the socket closes, or functions that it cuts off would count as failed.
+        cloud.prepare_stop()
         await server.stop()
 
     try:

@@ -75,8 +75,10 @@ class MotoServices:
         with self._lock:
             if self._ready.is_set():
                 return
-            import moto.backends  # noqa: F401 - the import is the work
+            from moto.core.config import default_user_config
 
+            # AWS's own policies (AdministratorAccess, ...) are there from the start, as on AWS.
+            default_user_config["iam"]["load_aws_managed_policies"] = True
             self._reset()
             failed = 0
             for entry in self._journal:

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from scripts.flights import FLIGHTS_IN_JANUARY, FLIGHTS_IN_YEAR, departure_utc, iter_events
+from headrace.cli.flights import FLIGHTS_IN_JANUARY, FLIGHTS_IN_YEAR, departure_utc, iter_events
 
 
 @pytest.fixture(scope="module")

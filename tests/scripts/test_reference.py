@@ -5,7 +5,7 @@ from itertools import islice
 import pandas as pd
 import pytest
 
-from scripts.flights import event_frame, iter_events
+from headrace.cli.flights import event_frame, iter_events
 from scripts.reference import (
     cancellations,
     differences,

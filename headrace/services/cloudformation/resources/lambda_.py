@@ -274,12 +274,12 @@ TYPES = [
                 "ReservedConcurrentExecutions",
                 "LoggingConfig",
                 "PackageType",
+                "DeadLetterConfig",
             ),
             **stored(
                 "Role",
                 "Description",
                 "Architectures",
-                "DeadLetterConfig",
                 "KmsKeyArn",
                 "TracingConfig",
                 "EphemeralStorage",

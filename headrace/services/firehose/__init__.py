@@ -1,0 +1,1 @@
+"""Amazon Data Firehose: buffered delivery from streams and direct puts to S3."""

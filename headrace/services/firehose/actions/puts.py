@@ -1,0 +1,60 @@
+"""PutRecord and PutRecordBatch."""
+
+from headrace.aws.errors import validation_error
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.firehose import (
+    PutRecordBatchInput,
+    PutRecordBatchOutput,
+    PutRecordInput,
+    PutRecordOutput,
+)
+from headrace.services.firehose.errors import invalid
+from headrace.services.firehose.limits import BATCH_BYTES, RECORD_BYTES
+from headrace.services.firehose.service import Firehose
+from headrace.services.firehose.state import DeliveryStream
+
+
+@operation("PutRecord")
+def put_record(firehose: Firehose, call: Call, request: PutRecordInput) -> PutRecordOutput:
+    """Take one record; durable when this returns. Source: API_PutRecord."""
+    stream = _direct(firehose, call, request["DeliveryStreamName"])
+    data = request["Record"]["Data"]
+    _check_size(data, "record.data")
+    record_id = firehose.put(stream, [data], call.now_ms)[0]
+    return {"RecordId": record_id, "Encrypted": bool(stream.encryption)}
+
+
+@operation("PutRecordBatch")
+def put_record_batch(
+    firehose: Firehose, call: Call, request: PutRecordBatchInput
+) -> PutRecordBatchOutput:
+    """Take up to 500 records and 4 MiB; all or none. Source: API_PutRecordBatch."""
+    stream = _direct(firehose, call, request["DeliveryStreamName"])
+    datas = [record["Data"] for record in request["Records"]]
+    for number, data in enumerate(datas, 1):
+        _check_size(data, f"records.{number}.member.data")
+    if sum(map(len, datas)) > BATCH_BYTES:
+        raise invalid("Records size exceeds 4 MB limit")
+    ids = firehose.put(stream, datas, call.now_ms)
+    return {
+        "FailedPutCount": 0,
+        "Encrypted": bool(stream.encryption),
+        "RequestResponses": [{"RecordId": record_id} for record_id in ids],
+    }
+
+
+def _direct(firehose: Firehose, call: Call, name: str) -> DeliveryStream:
+    stream = firehose.find(call.account, call.region, name)
+    if stream.kind != "DirectPut":
+        raise invalid(
+            "This operation is not permitted on KinesisStreamAsSource delivery stream type."
+        )
+    return stream
+
+
+def _check_size(data: bytes, path: str) -> None:
+    if len(data) > RECORD_BYTES:
+        raise validation_error(
+            f"1 validation error detected: Value at '{path}' failed to satisfy constraint:"
+            f" Member must have length less than or equal to {RECORD_BYTES}"
+        )

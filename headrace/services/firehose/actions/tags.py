@@ -1,0 +1,64 @@
+"""Tags of delivery streams."""
+
+from typing import Any
+
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.firehose import (
+    ListTagsForDeliveryStreamInput,
+    ListTagsForDeliveryStreamOutput,
+    TagDeliveryStreamInput,
+    UntagDeliveryStreamInput,
+)
+from headrace.services.firehose.errors import invalid
+from headrace.services.firehose.limits import TAGS_PER_STREAM
+from headrace.services.firehose.service import Firehose
+
+
+def check_tags(present: dict[str, str], more: dict[str, str]) -> None:
+    """Raise InvalidArgumentException for reserved or too many tags."""
+    if any(key.lower().startswith("aws:") for key in more):
+        raise invalid("Tag keys starting with aws: are reserved for system use.")
+    if len({*present, *more}) > TAGS_PER_STREAM:
+        raise invalid(f"A delivery stream can have at most {TAGS_PER_STREAM} tags.")
+
+
+@operation("TagDeliveryStream")
+def tag_delivery_stream(
+    firehose: Firehose, call: Call, request: TagDeliveryStreamInput
+) -> dict[str, Any]:
+    """Add or change tags. Source: API_TagDeliveryStream."""
+    with firehose.lock:
+        stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])
+        tags = {tag["Key"]: tag.get("Value", "") for tag in request["Tags"]}
+        check_tags(stream.tags, tags)
+        stream.tags.update(tags)
+        firehose.save(stream)
+    return {}
+
+
+@operation("UntagDeliveryStream")
+def untag_delivery_stream(
+    firehose: Firehose, call: Call, request: UntagDeliveryStreamInput
+) -> dict[str, Any]:
+    """Remove tags. Source: API_UntagDeliveryStream."""
+    with firehose.lock:
+        stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])
+        for key in request["TagKeys"]:
+            stream.tags.pop(key, None)
+        firehose.save(stream)
+    return {}
+
+
+@operation("ListTagsForDeliveryStream")
+def list_tags_for_delivery_stream(
+    firehose: Firehose, call: Call, request: ListTagsForDeliveryStreamInput
+) -> ListTagsForDeliveryStreamOutput:
+    """Return a page of tags, by key. Source: API_ListTagsForDeliveryStream."""
+    stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])
+    after = request.get("ExclusiveStartTagKey", "")
+    limit = request.get("Limit", TAGS_PER_STREAM)
+    keys = sorted(key for key in stream.tags if key > after)
+    return {
+        "Tags": [{"Key": key, "Value": stream.tags[key]} for key in keys[:limit]],
+        "HasMoreTags": len(keys) > limit,
+    }

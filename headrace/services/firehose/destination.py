@@ -1,0 +1,90 @@
+"""An S3 destination as given, checked and with AWS's defaults filled in. Pure functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.services.firehose import prefix
+from headrace.services.firehose.errors import invalid, not_built
+from headrace.services.firehose.limits import (
+    CONVERSION_DEFAULT_BUFFER_MIB,
+    CONVERSION_MIN_BUFFER_MIB,
+    DEFAULT_BUFFER_MIB,
+    DEFAULT_INTERVAL_S,
+    MAX_BUFFER_MIB,
+    MAX_INTERVAL_S,
+    MIN_BUFFER_MIB,
+)
+
+PROCESSORS = frozenset({"AppendDelimiterToRecord"})
+
+
+def checked(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the destination with defaults. Raises AwsError."""
+    destination = dict(given)
+    if not str(destination.get("BucketARN", "")).startswith("arn:"):
+        raise invalid("BucketARN is not a valid ARN.")
+    conversion = destination.get("DataFormatConversionConfiguration")
+    converts = bool(conversion) and conversion.get("Enabled", True)
+    destination["BufferingHints"] = _hints(
+        destination.get("BufferingHints") or {}, converts=converts
+    )
+    compression = destination.setdefault("CompressionFormat", "UNCOMPRESSED")
+    if compression not in ("UNCOMPRESSED", "GZIP"):
+        raise not_built(f"the compression format {compression}")
+    if converts:
+        _check_conversion(conversion, compression)
+    destination.setdefault("EncryptionConfiguration", {"NoEncryptionConfig": "NoEncryption"})
+    destination.setdefault("CloudWatchLoggingOptions", {"Enabled": False})
+    if destination.setdefault("S3BackupMode", "Disabled") != "Disabled":
+        raise not_built("S3 backup")
+    if (destination.get("DynamicPartitioningConfiguration") or {}).get("Enabled"):
+        raise not_built("dynamic partitioning")
+    processing = destination.get("ProcessingConfiguration") or {}
+    if processing.get("Enabled"):
+        for processor in processing.get("Processors") or []:
+            if processor["Type"] not in PROCESSORS:
+                raise not_built(f"the processor {processor['Type']}")
+    prefix.check(
+        str(destination.get("Prefix") or ""),
+        str(destination.get("ErrorOutputPrefix") or ""),
+        time_zone=str(destination.get("CustomTimeZone") or "UTC"),
+    )
+    return destination
+
+
+def _hints(given: dict[str, Any], *, converts: bool) -> dict[str, int]:
+    default = CONVERSION_DEFAULT_BUFFER_MIB if converts else DEFAULT_BUFFER_MIB
+    size = int(given.get("SizeInMBs", default))
+    interval = int(given.get("IntervalInSeconds", DEFAULT_INTERVAL_S))
+    least = CONVERSION_MIN_BUFFER_MIB if converts else MIN_BUFFER_MIB
+    if not least <= size <= MAX_BUFFER_MIB:
+        if converts:
+            raise invalid(
+                f"BufferingHints.SizeInMBs must be at least {CONVERSION_MIN_BUFFER_MIB} when data format conversion is"
+                " enabled."
+            )
+        raise invalid(
+            f"BufferingHints.SizeInMBs must be between {MIN_BUFFER_MIB} and {MAX_BUFFER_MIB}."
+        )
+    if not 0 <= interval <= MAX_INTERVAL_S:
+        raise invalid(f"BufferingHints.IntervalInSeconds must be between 0 and {MAX_INTERVAL_S}.")
+    return {"SizeInMBs": size, "IntervalInSeconds": interval}
+
+
+def _check_conversion(conversion: dict[str, Any], compression: str) -> None:
+    if compression != "UNCOMPRESSED":
+        raise invalid(
+            "Data format conversion is enabled, CompressionFormat must be UNCOMPRESSED or absent."
+        )
+    schema = conversion.get("SchemaConfiguration") or {}
+    if not schema.get("DatabaseName") or not schema.get("TableName"):
+        raise invalid("SchemaConfiguration must name a database and a table.")
+    serializer = (conversion.get("OutputFormatConfiguration") or {}).get("Serializer") or {}
+    if "OrcSerDe" in serializer:
+        raise not_built("conversion to ORC")
+    if "ParquetSerDe" not in serializer:
+        raise invalid("OutputFormatConfiguration must have exactly one serializer.")
+    deserializer = (conversion.get("InputFormatConfiguration") or {}).get("Deserializer") or {}
+    if len(deserializer) > 1:
+        raise invalid("InputFormatConfiguration must have exactly one deserializer.")

@@ -1,0 +1,177 @@
+"""Hive column types to Arrow's, and JSON values to what such a column takes. Pure functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any, cast
+
+import pyarrow as pa
+
+Convert = Callable[[Any], Any]
+
+_INTEGERS = {"tinyint": (pa.int8(), 8), "smallint": (pa.int16(), 16), "int": (pa.int32(), 32)}
+_INTEGERS |= {"integer": (pa.int32(), 32), "bigint": (pa.int64(), 64)}
+_TEXTS = ("string", "varchar", "char")
+
+
+class UnknownType(ValueError):
+    """The table has a column of a type that cannot be written."""
+
+
+class WrongValue(ValueError):
+    """A value does not fit its column."""
+
+
+def column(kind: str) -> tuple[pa.DataType, Convert]:
+    """Return the Arrow type of a Hive type, and the function that makes a JSON value fit it.
+
+    Raises UnknownType; the function raises WrongValue.
+    """
+    text = kind.strip().lower()
+    base = text.partition("(")[0]
+    if base in _TEXTS:
+        return pa.string(), _text
+    if base in _INTEGERS:
+        arrow, bits = _INTEGERS[base]
+        return arrow, _integer(bits)
+    if base in ("double", "float"):
+        return (pa.float64() if base == "double" else pa.float32()), _float
+    if base == "boolean":
+        return pa.bool_(), _boolean
+    if base == "timestamp":
+        return pa.timestamp("ms"), _timestamp
+    if base == "date":
+        return pa.date32(), _date
+    if base == "binary":
+        return pa.binary(), lambda value: _text(value).encode()
+    if base == "decimal":
+        return _decimal(text)
+    return _nested(text)
+
+
+def _nested(text: str) -> tuple[pa.DataType, Convert]:
+    name, _, inner = text.partition("<")
+    if not inner.endswith(">"):
+        raise UnknownType(text)
+    parts = _split(inner[:-1])
+    if name == "array" and len(parts) == 1:
+        arrow, convert = column(parts[0])
+        return pa.list_(arrow), lambda value: [_or_none(convert, v) for v in _is(list, value)]
+    if name == "map" and len(parts) == 2:
+        arrow, convert = column(parts[1])
+
+        def as_map(value: Any) -> Any:
+            return [(key, _or_none(convert, v)) for key, v in _is(dict, value).items()]
+
+        return pa.map_(pa.string(), arrow), as_map
+    if name == "struct":
+        fields = [(part.partition(":")[0], column(part.partition(":")[2])) for part in parts]
+        arrow = pa.struct([(field, kind) for field, (kind, _) in fields])
+
+        def as_struct(value: Any) -> Any:
+            given = {key.lower(): item for key, item in _is(dict, value).items()}
+            return {field: _or_none(convert, given.get(field)) for field, (_, convert) in fields}
+
+        return arrow, as_struct
+    raise UnknownType(text)
+
+
+def _split(text: str) -> list[str]:
+    parts, depth, start = [], 0, 0
+    for place, letter in enumerate(text):
+        depth += (letter in "<(") - (letter in ">)")
+        if letter == "," and depth == 0:
+            parts.append(text[start:place])
+            start = place + 1
+    return [*parts, text[start:]]
+
+
+def _or_none(convert: Convert, value: Any) -> Any:
+    return None if value is None else convert(value)
+
+
+def _is(kind: type, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise WrongValue(f"{_shown(value)} is not {'a list' if kind is list else 'an object'}")
+    return value
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, default=str)[:100]
+
+
+def _text(value: Any) -> str:
+    # As the OpenX SerDe: whatever is not text is its JSON.
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _integer(bits: int) -> Convert:
+    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+
+    def convert(value: Any) -> int:
+        if type(value) is int and low <= value <= high:
+            return value
+        try:
+            number = float(value) if not isinstance(value, bool) else None
+            if number is not None and number == int(number) and low <= number <= high:
+                return int(number)
+        except (TypeError, ValueError, OverflowError):
+            pass
+        raise WrongValue(f"{_shown(value)} is not an integer of {bits} bits")
+
+    return convert
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, bool):
+        raise WrongValue(f"{_shown(value)} is not a number")
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise WrongValue(f"{_shown(value)} is not a number") from error
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise WrongValue(f"{_shown(value)} is not a boolean")
+
+
+def _timestamp(value: Any) -> datetime:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        # Epoch seconds, or milliseconds when there are too many digits for seconds.
+        seconds = value / 1000 if abs(value) >= 10**11 else float(value)
+        return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+    try:
+        at = datetime.fromisoformat(str(value))
+    except ValueError as error:
+        raise WrongValue(f"{_shown(value)} is not a timestamp") from error
+    return at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at
+
+
+def _date(value: Any) -> date:
+    try:
+        return date.fromisoformat(str(value)[:10])
+    except ValueError as error:
+        raise WrongValue(f"{_shown(value)} is not a date") from error
+
+
+def _decimal(text: str) -> tuple[pa.DataType, Convert]:
+    numbers = text.partition("(")[2].rstrip(")").split(",")
+    precision = int(numbers[0]) if numbers[0] else 10
+    scale = int(numbers[1]) if len(numbers) > 1 else 0
+
+    def convert(value: Any) -> Decimal:
+        try:
+            return Decimal(str(value)).quantize(Decimal(1).scaleb(-scale))
+        except (InvalidOperation, ValueError) as error:
+            raise WrongValue(f"{_shown(value)} is not a decimal") from error
+
+    return cast("pa.DataType", pa.decimal128(precision, scale)), convert

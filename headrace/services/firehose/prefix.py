@@ -1,0 +1,102 @@
+"""Prefix expressions: `!{timestamp:yyyy/MM/dd}`, `!{firehose:random-string}`, `!{firehose:error-output-type}`.
+
+Pure functions. Source: docs.aws.amazon.com/firehose/latest/dev/s3-prefixes.html (documented, read 2026). Timestamp
+patterns are Java's DateTimeFormatter; the letters that make sense in a path are known, others are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from headrace.services.firehose.errors import invalid
+
+ERROR_OUTPUT_TYPE = "!{firehose:error-output-type}"
+_EXPRESSION = re.compile(r"!\{([^}]*)\}")
+_RUN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
+
+_LETTERS: dict[str, Callable[[datetime, int], str]] = {
+    "y": lambda at, n: f"{at.year % 100:02d}" if n == 2 else f"{at.year:0{n}d}",
+    "u": lambda at, n: f"{at.year % 100:02d}" if n == 2 else f"{at.year:0{n}d}",
+    "M": lambda at, n: at.strftime("%b" if n == 3 else "%B") if n > 2 else f"{at.month:0{n}d}",
+    "d": lambda at, n: f"{at.day:0{n}d}",
+    "D": lambda at, n: f"{at.timetuple().tm_yday:0{n}d}",
+    "H": lambda at, n: f"{at.hour:0{n}d}",
+    "h": lambda at, n: f"{at.hour % 12 or 12:0{n}d}",
+    "m": lambda at, n: f"{at.minute:0{n}d}",
+    "s": lambda at, n: f"{at.second:0{n}d}",
+    "S": lambda at, n: f"{at.microsecond:06d}".ljust(9, "0")[:n],
+    "E": lambda at, n: at.strftime("%a" if n < 4 else "%A"),
+    "a": lambda at, _: at.strftime("%p"),
+    "w": lambda at, n: f"{at.isocalendar().week:0{n}d}",
+}
+
+
+def check(prefix: str, error_prefix: str, *, time_zone: str) -> None:
+    """Raise AwsError InvalidArgumentException as CreateDeliveryStream does."""
+    if _EXPRESSION.search(prefix) and not error_prefix:
+        raise invalid("ErrorOutputPrefix cannot be null or empty when Prefix contains expressions.")
+    if ERROR_OUTPUT_TYPE in prefix:
+        raise invalid("Prefix cannot contain !{firehose:error-output-type}.")
+    if _EXPRESSION.search(error_prefix) and ERROR_OUTPUT_TYPE not in error_prefix:
+        raise invalid(
+            "ErrorOutputPrefix must contain at least one instance of !{firehose:error-output-type}"
+            " when it contains expressions."
+        )
+    zone(time_zone)
+    sample = datetime(2026, 1, 2, tzinfo=UTC)
+    for text in (prefix, error_prefix):
+        for expression in _EXPRESSION.findall(text):
+            _value(expression, sample, "x", "x")
+
+
+def zone(name: str) -> ZoneInfo:
+    """Return a time zone. Raises AwsError."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise invalid(f"Invalid CustomTimeZone: {name}") from error
+
+
+def evaluate(text: str, at_ms: int, *, time_zone: str, random: str, error_type: str = "") -> str:
+    """Return the prefix of an object whose oldest record arrived at `at_ms`.
+
+    A prefix without a timestamp expression is followed by `yyyy/MM/dd/HH/`, as on AWS.
+    """
+    at = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone(time_zone))
+    filled = _EXPRESSION.sub(lambda match: _value(match.group(1), at, random, error_type), text)
+    if "!{timestamp:" in text or (error_type and _EXPRESSION.search(text)):
+        return filled
+    return filled + at.strftime("%Y/%m/%d/%H/")
+
+
+def _value(expression: str, at: datetime, random: str, error_type: str) -> str:
+    namespace, _, argument = expression.partition(":")
+    if namespace == "timestamp" and argument:
+        return java_format(argument, at)
+    if namespace == "firehose" and argument == "random-string":
+        return random
+    if namespace == "firehose" and argument == "error-output-type":
+        return error_type
+    if namespace in ("partitionKeyFromQuery", "partitionKeyFromLambda"):
+        raise invalid("headrace does not support dynamic partitioning yet.")
+    raise invalid(f"Invalid expression in prefix: !{{{expression}}}")
+
+
+def java_format(pattern: str, at: datetime) -> str:
+    """Return a time in a pattern of Java's DateTimeFormatter. Raises AwsError."""
+    parts: list[str] = []
+    for match in _RUN.finditer(pattern):
+        text, letter = match.group(0), match.group(2)
+        if match.group(1) is not None:
+            parts.append(match.group(1).replace("''", "'") or "'")
+        elif letter is not None:
+            function = _LETTERS.get(letter)
+            if function is None:
+                raise invalid(f"Invalid timestamp pattern: {pattern}")
+            parts.append(function(at, len(text)))
+        else:
+            parts.append(text)
+    return "".join(parts)

@@ -1,0 +1,187 @@
+"""Firehose: the backend that actions work on."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from headrace.aws.service import ServiceApi
+from headrace.core.clock import Clock
+from headrace.core.config import Durability
+from headrace.core.ids import Ids
+from headrace.core.ports import (
+    FunctionInvoker,
+    LogSink,
+    MetricSink,
+    ObjectStore,
+    SchemaCatalog,
+    StreamReader,
+)
+from headrace.core.workers import Supervisor, WorkerHandle
+from headrace.services.firehose.delivery import Delivery, Ports
+from headrace.services.firehose.errors import not_found, translate
+from headrace.services.firehose.sources import JournalSource, KinesisSource, Source
+from headrace.services.firehose.state import DeliveryStream, DeliveryStreams, Progress
+from headrace.store.database import Database
+
+FOLDER = "firehose"
+Key = tuple[str, str, str]
+
+
+class _Running:
+    """A delivery stream at work."""
+
+    def __init__(self, stream: DeliveryStream, source: Source, delivery: Delivery) -> None:
+        self.stream = stream
+        self.source = source
+        self.delivery = delivery
+        self.handle: WorkerHandle | None = None
+        self.unsubscribe = lambda: None
+        self.current = True
+
+
+class Firehose:
+    """All delivery streams. Thread-safe; control-plane changes hold `lock`."""
+
+    def __init__(
+        self,
+        *,
+        data_dir: Path,
+        clock: Clock,
+        ids: Ids,
+        database: Database,
+        supervisor: Supervisor,
+        durability: Durability = "os",
+        objects: ObjectStore,
+        streams: StreamReader,
+        schemas: SchemaCatalog,
+        functions: FunctionInvoker,
+        logs: LogSink,
+        metrics: MetricSink,
+    ) -> None:
+        self.clock = clock
+        self.ids = ids
+        self.lock = threading.RLock()
+        self._folder = data_dir / FOLDER
+        self._store = DeliveryStreams(database)
+        self._supervisor = supervisor
+        self._fsync = durability == "fsync"
+        self._reader = streams
+        self._functions = functions
+        self._ports = Ports(clock, ids, objects, schemas, logs, metrics)
+        self._running: dict[Key, _Running] = {}
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take every delivery stream up where it stood."""
+        for stream in self._store.load():
+            self._run(stream)
+
+    def stop(self) -> None:
+        """Close the journals. Buffers are read again at the next start."""
+        with self.lock:
+            for running in self._running.values():
+                self._halt(running)
+
+    def _halt(self, running: _Running) -> None:
+        running.unsubscribe()
+        if running.handle is not None:
+            running.handle.stop()
+            running.handle.join(5)
+        if isinstance(running.source, JournalSource):
+            running.source.close()
+
+    def _source(self, stream: DeliveryStream) -> Source:
+        if stream.source_arn:
+            return KinesisSource(self._reader, stream.source_arn)
+        return JournalSource(self._folder / stream.stream_id, stream.stream_id, stream.created_ms)
+
+    def _run(self, stream: DeliveryStream) -> None:
+        source = self._source(stream)
+        holder: list[_Running] = []
+        delivery = Delivery(stream, source, self._store, self._ports, lambda: holder[0].current)
+        running = _Running(stream, source, delivery)
+        holder.append(running)
+        running.handle = self._supervisor.start(delivery)
+        running.unsubscribe = source.subscribe(running.handle.wake)
+        # What arrived between the two lines above woke nobody.
+        running.handle.wake()
+        self._running[(stream.account, stream.region, stream.name)] = running
+
+    # --- delivery streams ---------------------------------------------------------------------
+
+    def find(self, account: str, region: str, name: str) -> DeliveryStream:
+        """Return a delivery stream. Raises AwsError."""
+        running = self._running.get((account, region, name))
+        if running is None:
+            raise not_found(name, account)
+        return running.stream
+
+    def exists(self, account: str, region: str, name: str) -> bool:
+        """Whether there is one of that name."""
+        return (account, region, name) in self._running
+
+    def all(self, account: str, region: str) -> list[DeliveryStream]:
+        """Return an account's delivery streams by name."""
+        return [
+            running.stream
+            for key, running in sorted(self._running.items())
+            if key[:2] == (account, region)
+        ]
+
+    def add(self, stream: DeliveryStream) -> None:
+        """Make a delivery stream; where it begins is pinned before anybody hears of it."""
+        source = self._source(stream)
+        self._store.save_progress(stream.stream_id, Progress(source.first_positions()))
+        if isinstance(source, JournalSource):
+            source.close()
+        self._store.save(stream)
+        self._run(stream)
+
+    def save(self, stream: DeliveryStream) -> None:
+        """Store a changed delivery stream; deliveries use it from the next on."""
+        self._store.save(stream)
+        running = self._running[(stream.account, stream.region, stream.name)]
+        if running.handle is not None:
+            running.handle.wake()
+
+    def remove(self, stream: DeliveryStream) -> None:
+        """Delete a delivery stream; what it had buffered is dropped, as on AWS."""
+        with self.lock:
+            running = self._running.pop((stream.account, stream.region, stream.name))
+            running.current = False
+            self._halt(running)
+            self._store.delete(stream.stream_id)
+            if isinstance(running.source, JournalSource):
+                running.source.remove()
+
+    def put(self, stream: DeliveryStream, datas: list[bytes], now_ms: int) -> list[str]:
+        """Journal records put directly; return their ids. Durable when this returns."""
+        running = self._running[(stream.account, stream.region, stream.name)]
+        assert isinstance(running.source, JournalSource)
+        return running.source.put(datas, now_ms, sync=self._fsync)
+
+    def statuses(self) -> list[dict[str, Any]]:
+        """Return how far every delivery stream has come, for the cloud's own page."""
+        return [
+            {
+                "name": running.stream.name,
+                "account": account,
+                "region": region,
+                "delivered_records": running.delivery.progress.delivered_records,
+                "delivered_objects": running.delivery.progress.delivered_objects,
+                "delivered_bytes": running.delivery.progress.delivered_bytes,
+                "failed_records": running.delivery.progress.failed_records,
+                "buffered_records": running.delivery.buffered_records,
+            }
+            for (account, region, _), running in sorted(self._running.items())
+        ]
+
+
+def firehose_api(firehose: Firehose) -> ServiceApi:
+    """Return the service for the gateway."""
+    from headrace.services.firehose import actions
+
+    return ServiceApi(name="firehose", backend=firehose, actions=actions.ALL, translate=translate)
