@@ -1,0 +1,260 @@
+"""The calls to Kinesis: boto3 for the rare ones, GetRecords straight to Arrow.
+
+boto3 makes a dict with a parsed datetime of every record; that takes several times as long as all the rest. So
+GetRecords is signed and sent by botocore, and parsed here.
+"""
+
+# botocore has no types.
+# pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from binascii import a2b_base64
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any, cast
+
+import boto3
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.config import Config
+from botocore.credentials import (
+    AssumeRoleCredentialFetcher,
+    DeferredRefreshableCredentials,
+)
+from botocore.exceptions import ClientError, HTTPClientError, NoCredentialsError
+from botocore.httpsession import URLLib3Session
+from botocore.utils import get_environ_proxies
+
+from headrace.spark.offsets import AtTimestamp, Init, TrimHorizon
+from headrace.spark.options import Options
+from headrace.spark.planning import Shard
+from headrace.spark.untyped import Records, pa, untyped
+
+log = logging.getLogger(__name__)
+
+# What a GetRecords page and a spooled file hold; the other two columns are the same in every row.
+PAGE_SCHEMA = pa.schema(
+    [
+        pa.field("data", pa.binary()),
+        pa.field("partitionKey", pa.string()),
+        pa.field("sequenceNumber", pa.string()),
+        pa.field("approximateArrivalTimestamp", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+_MOST_CONNECTIONS = 32
+_MOST_ATTEMPTS = 12
+_FIRST_BACKOFF_S = 0.1
+_LONGEST_BACKOFF_S = 5.0
+_THROTTLES = frozenset(
+    {
+        "ProvisionedThroughputExceededException",
+        "LimitExceededException",
+        "ThrottlingException",
+        "KMSThrottlingException",
+        "RequestLimitExceeded",
+    }
+)
+
+
+class ExpiredIterator(Exception):
+    """The shard iterator is older than five minutes: ask for another."""
+
+
+class KinesisError(Exception):
+    """Kinesis refuses a call for good, or cannot be reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One answer of GetRecords. `next_iterator` is None at the end of a closed shard."""
+
+    records: Records
+    next_iterator: str | None
+    millis_behind_latest: int
+
+
+class KinesisClient:
+    """Reads one stream. Thread-safe."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        session = untyped(boto3.Session(region_name=options.region))
+        self._client = untyped(session).client(
+            "kinesis",
+            endpoint_url=options.endpoint_url,
+            config=Config(
+                retries={"mode": "standard", "max_attempts": _MOST_ATTEMPTS},
+                max_pool_connections=_MOST_CONNECTIONS,
+            ),
+        )
+        self._credentials = _credentials(session, options)
+        if options.role_arn is not None:
+            self._client._request_signer._credentials = self._credentials  # noqa: SLF001
+        self._url: str = self._client.meta.endpoint_url
+        self._region: str = self._client.meta.region_name
+        self._http = untyped(URLLib3Session)(
+            proxies=get_environ_proxies(self._url), max_pool_connections=_MOST_CONNECTIONS
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+        self._client.close()
+
+    # --- the rare calls -----------------------------------------------------------------------
+
+    def shards(self) -> list[Shard]:
+        """Return every shard that is listed, open and closed."""
+        found: list[Shard] = []
+        request: dict[str, Any] = {"StreamName": self._options.stream}
+        while True:
+            answer = self._call("list_shards", request)
+            found += [
+                Shard(
+                    shard["ShardId"],
+                    tuple(
+                        shard[name]
+                        for name in ("ParentShardId", "AdjacentParentShardId")
+                        if shard.get(name)
+                    ),
+                )
+                for shard in answer["Shards"]
+            ]
+            if not answer.get("NextToken"):
+                return found
+            request = {"NextToken": answer["NextToken"]}
+
+    def now_ms(self) -> tuple[int, int]:
+        """Return the bounds between which the stream's clock stands, in epoch milliseconds.
+
+        They are apart only when this machine's clock and the service's are: the service tells its own in seconds.
+        """
+        answer = self._call("describe_stream_summary", {"StreamName": self._options.stream})
+        here_ms = time.time_ns() // 1_000_000
+        text = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        if not text:
+            return here_ms, here_ms
+        there_ms = round(parsedate_to_datetime(text).timestamp() * 1000)
+        return (here_ms, here_ms) if 0 <= here_ms - there_ms < 1000 else (there_ms, there_ms + 999)
+
+    def iterator(self, shard_id: str, after: str | None, init: Init) -> str:
+        """Return an iterator after a sequence number, or, without one, at the starting position."""
+        request: dict[str, Any] = {"StreamName": self._options.stream, "ShardId": shard_id}
+        if after is not None:
+            request |= {
+                "ShardIteratorType": "AFTER_SEQUENCE_NUMBER",
+                "StartingSequenceNumber": after,
+            }
+        elif isinstance(init, AtTimestamp):
+            request |= {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": init.timestamp_ms / 1000}
+        else:
+            kind = "TRIM_HORIZON" if isinstance(init, TrimHorizon) else "LATEST"
+            request["ShardIteratorType"] = kind
+        return str(self._call("get_shard_iterator", request)["ShardIterator"])
+
+    def _call(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return cast("dict[str, Any]", getattr(self._client, operation)(**request))
+        except ClientError as error:
+            found = cast("dict[str, Any]", error.response).get("Error", {})
+            raise KinesisError(
+                f"{found.get('Code')}: {found.get('Message')} (stream {self._options.stream}, {self._url})"
+            ) from error
+        except HTTPClientError as error:
+            raise KinesisError(f"Kinesis cannot be reached: {error}") from error
+
+    # --- GetRecords ---------------------------------------------------------------------------
+
+    def records(self, iterator: str, limit: int) -> Page:
+        """Return the next records. Waits and tries again when throttled or when the service fails.
+
+        Raises ExpiredIterator, KinesisError.
+        """
+        body = json.dumps({"ShardIterator": iterator, "Limit": limit}).encode()
+        backoff_s = _FIRST_BACKOFF_S
+        for attempt in range(1, _MOST_ATTEMPTS + 1):
+            problem = ""
+            try:
+                answer = self._http.send(self._signed("GetRecords", body))
+                if answer.status_code == 200:
+                    return parse_page(answer.content)
+                code, message = _error(answer.content)
+                if code == "ExpiredIteratorException":
+                    raise ExpiredIterator(message)
+                problem = f"{code}: {message}"
+                if code not in _THROTTLES and answer.status_code < 500:
+                    raise KinesisError(f"{problem} (stream {self._options.stream}, {self._url})")
+            except HTTPClientError as error:
+                problem = f"Kinesis cannot be reached: {error}"
+            if attempt == _MOST_ATTEMPTS:
+                raise KinesisError(problem)
+            log.info("GetRecords will be tried again in %.1f s: %s", backoff_s, problem)
+            time.sleep(backoff_s)
+            backoff_s = min(backoff_s * 2, _LONGEST_BACKOFF_S)
+        raise AssertionError
+
+    def _signed(self, operation: str, body: bytes) -> Any:
+        request = untyped(AWSRequest)(
+            "POST",
+            self._url,
+            data=body,
+            headers={
+                "Content-Type": "application/x-amz-json-1.1",
+                "X-Amz-Target": f"Kinesis_20131202.{operation}",
+            },
+        )
+        untyped(SigV4Auth)(
+            self._credentials.get_frozen_credentials(), "kinesis", self._region
+        ).add_auth(request)
+        return request.prepare()
+
+
+def parse_page(body: bytes) -> Page:
+    """Return the page in an answer's JSON body."""
+    answer = json.loads(body)
+    records: list[dict[str, Any]] = answer["Records"]
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([a2b_base64(record["Data"]) for record in records], pa.binary()),
+            pa.array([record["PartitionKey"] for record in records], pa.string()),
+            pa.array([record["SequenceNumber"] for record in records], pa.string()),
+            pa.array(
+                [round(record["ApproximateArrivalTimestamp"] * 1000) * 1000 for record in records],
+                pa.timestamp("us", tz="UTC"),
+            ),
+        ],
+        schema=PAGE_SCHEMA,
+    )
+    return Page(batch, answer.get("NextShardIterator"), int(answer.get("MillisBehindLatest") or 0))
+
+
+def _error(body: bytes) -> tuple[str, str]:
+    try:
+        answer = cast("dict[str, Any]", json.loads(body))
+        return (
+            str(answer.get("__type", "")).rpartition("#")[2],
+            str(answer.get("message") or answer.get("Message") or ""),
+        )
+    except (ValueError, AttributeError):
+        return "InternalFailure", body[:200].decode(errors="replace")
+
+
+def _credentials(session: Any, options: Options) -> Any:
+    found = session.get_credentials()
+    if found is None:
+        raise NoCredentialsError
+    if options.role_arn is None:
+        return found
+    core = session._session  # noqa: SLF001
+    fetcher = untyped(AssumeRoleCredentialFetcher)(
+        core.create_client,
+        found,
+        options.role_arn,
+        extra_args={"RoleSessionName": options.role_session_name},
+    )
+    return untyped(DeferredRefreshableCredentials)(fetcher.fetch_credentials, "assume-role")

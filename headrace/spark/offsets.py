@@ -1,0 +1,134 @@
+"""Where a query stands in a stream: a value that Spark keeps as JSON in the checkpoint.
+
+    {"v": 1, "stream": "flights", "init": {"type": "TRIM_HORIZON"},
+     "shards": {"shardId-000000000000":
+         {"type": "AFTER_SEQUENCE_NUMBER", "value": "4959…", "count": 120, "arrival": 1…}}}
+
+A shard that is not named stands at `init`. `count` is the number of the shard's records read so far: the difference of
+two offsets says how many records lie between them, which a replay must find again. `arrival` is the arrival time of
+the last one, in epoch milliseconds. SHARD_END keeps them too: a replay of the batch that ended the shard needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+VERSION = 1
+
+
+class InvalidOffset(ValueError):
+    """The checkpoint's offset is not one of this source's, or is of another stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrimHorizon:
+    """The oldest record that retention has left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """Wherever the stream ends when the query first looks. Pinned to `AtTimestamp` by an empty first batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimestamp:
+    """The first record that arrived at or after an epoch time in milliseconds."""
+
+    timestamp_ms: int
+
+
+Init = TrimHorizon | Latest | AtTimestamp
+
+
+@dataclass(frozen=True, slots=True)
+class ShardOffset:
+    """How far a shard has been read: after `sequence_number` (None: nothing yet, which only an ended shard may say)."""
+
+    sequence_number: str | None
+    count: int
+    arrival_ms: int
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """How far a stream has been read."""
+
+    stream: str
+    init: Init
+    shards: Mapping[str, ShardOffset] = field(default_factory=dict[str, ShardOffset])
+
+    def count(self, shard_id: str) -> int:
+        """Return how many records of a shard have been read."""
+        found = self.shards.get(shard_id)
+        return 0 if found is None else found.count
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value that Spark stores."""
+        return {
+            "v": VERSION,
+            "stream": self.stream,
+            "init": init_to_json(self.init),
+            "shards": {name: _shard_to_json(shard) for name, shard in sorted(self.shards.items())},
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], stream: str) -> Offset:
+        """Return the offset that `to_json` gave. Raises InvalidOffset when it is not of `stream`."""
+        if value.get("v") != VERSION:
+            raise InvalidOffset(
+                f"The checkpoint's offset has version {value.get('v')!r}; this source writes version {VERSION}."
+            )
+        if value.get("stream") != stream:
+            raise InvalidOffset(
+                f"The checkpoint is of stream {value.get('stream')!r}, and the query reads {stream!r}: "
+                "use another checkpoint for another stream."
+            )
+        shards = {str(name): _shard_from_json(shard) for name, shard in value["shards"].items()}
+        return cls(stream, init_from_json(value["init"]), shards)
+
+
+def init_to_json(init: Init) -> dict[str, Any]:
+    """Return a starting position as JSON."""
+    match init:
+        case TrimHorizon():
+            return {"type": "TRIM_HORIZON"}
+        case Latest():
+            return {"type": "LATEST"}
+        case AtTimestamp(timestamp_ms):
+            return {"type": "AT_TIMESTAMP", "value": timestamp_ms}
+
+
+def init_from_json(value: Mapping[str, Any]) -> Init:
+    """Return the starting position that `init_to_json` gave."""
+    match value:
+        case {"type": "TRIM_HORIZON"}:
+            return TrimHorizon()
+        case {"type": "LATEST"}:
+            return Latest()
+        case {"type": "AT_TIMESTAMP", "value": int(timestamp_ms)}:
+            return AtTimestamp(timestamp_ms)
+        case _:
+            raise InvalidOffset(f"The checkpoint's starting position {value!r} is unknown.")
+
+
+def _shard_to_json(shard: ShardOffset) -> dict[str, Any]:
+    value: dict[str, Any] = {
+        "type": "SHARD_END" if shard.ended else "AFTER_SEQUENCE_NUMBER",
+        "count": shard.count,
+        "arrival": shard.arrival_ms,
+    }
+    if shard.sequence_number is not None:
+        value["value"] = shard.sequence_number
+    return value
+
+
+def _shard_from_json(value: Mapping[str, Any]) -> ShardOffset:
+    return ShardOffset(
+        sequence_number=value.get("value"),
+        count=int(value["count"]),
+        arrival_ms=int(value["arrival"]),
+        ended=value["type"] == "SHARD_END",
+    )

@@ -1,0 +1,145 @@
+"""The source's options. Names are those of the `aws-kinesis` connector that EMR bundles; letter case is free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.spark.offsets import AtTimestamp, Init, Latest, TrimHorizon
+
+PREFIX = "kinesis."
+MOST_RECORDS_PER_FETCH = 10_000  # documented: API_GetRecords, Limit
+
+
+class InvalidOption(ValueError):
+    """An option that is unknown, missing, or has a value that means nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a query was given.
+
+    Attributes:
+        stream: the stream's name.
+        region: its region; None leaves it to boto3.
+        endpoint_url: of Kinesis; None leaves it to boto3 (AWS, or AWS_ENDPOINT_URL).
+        init: where a query without a checkpoint begins; None: at LATEST for a stream, TRIM_HORIZON for a batch.
+        fail_on_data_loss: whether records that are gone fail the query, or are passed over with a warning.
+        max_records_per_shard: of one micro-batch.
+        max_records_per_trigger: of one micro-batch over all shards; None sets no bound.
+        records_per_fetch: of one GetRecords call.
+        idle_fetch_interval_ms: between two calls to a shard that had nothing more to give.
+        describe_interval_s: between two looks for new shards.
+        role_arn, role_session_name: assumed for every call, when given.
+    """
+
+    stream: str
+    region: str | None = None
+    endpoint_url: str | None = None
+    init: Init | None = None
+    fail_on_data_loss: bool = True
+    max_records_per_shard: int = 100_000
+    max_records_per_trigger: int | None = None
+    records_per_fetch: int = MOST_RECORDS_PER_FETCH
+    idle_fetch_interval_ms: int = 200
+    describe_interval_s: float = 1.0
+    role_arn: str | None = None
+    role_session_name: str = "headrace-spark"
+
+
+def parse_options(given: Mapping[str, str]) -> Options:
+    """Return the options of a source. Raises InvalidOption."""
+    values: dict[str, Any] = {}
+    for name, text in given.items():
+        known = _PARSERS.get(name.lower())
+        if known is None:
+            raise InvalidOption(
+                f"The kinesis source has no option {name!r}. It has: {', '.join(_NAMES)}."
+            )
+        field, parse = known
+        try:
+            value = parse(text.strip())
+        except ValueError as error:
+            raise InvalidOption(f"Option {name} has the value {text!r}: {error}.") from None
+        if field:
+            values[field] = value
+    if not values.get("stream"):
+        raise InvalidOption("The kinesis source needs the option kinesis.streamName.")
+    return Options(**values)
+
+
+def parse_position(text: str) -> Init:
+    """Return a starting position: LATEST, TRIM_HORIZON, EARLIEST, or AT_TIMESTAMP and an ISO time."""
+    word, _, rest = text.strip().partition(" ")
+    match word.upper(), rest.strip():
+        case "LATEST", "":
+            return Latest()
+        case (("TRIM_HORIZON" | "EARLIEST"), ""):
+            return TrimHorizon()
+        case "AT_TIMESTAMP", when if when:
+            return AtTimestamp(_epoch_ms(when))
+        case _:
+            raise ValueError("not LATEST, TRIM_HORIZON, EARLIEST, or AT_TIMESTAMP with an ISO time")
+
+
+def _epoch_ms(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError("not a positive number")
+    return number
+
+
+def _fetch(text: str) -> int:
+    number = _count(text)
+    if number > MOST_RECORDS_PER_FETCH:
+        raise ValueError(f"more than {MOST_RECORDS_PER_FETCH}")
+    return number
+
+
+def _duration_s(text: str) -> float:
+    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+    for unit, seconds in units.items():
+        number = text.removesuffix(unit)
+        if number != text and number.isdecimal():
+            return int(number) * seconds
+    raise ValueError("not a duration such as 1s or 500ms")
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    raise ValueError("not true or false")
+
+
+def _polling(text: str) -> str:
+    if text.lower() != "getrecords":
+        raise ValueError("this source reads by GetRecords only")
+    return text
+
+
+_KNOWN: list[tuple[str, str, Callable[[str], Any]]] = [
+    ("kinesis.streamName", "stream", str),
+    ("kinesis.region", "region", str),
+    ("kinesis.endpointUrl", "endpoint_url", str),
+    ("kinesis.startingPosition", "init", parse_position),
+    ("kinesis.failOnDataLoss", "fail_on_data_loss", _boolean),
+    ("kinesis.maxFetchRecordsPerShard", "max_records_per_shard", _count),
+    ("kinesis.maxRecordsPerTrigger", "max_records_per_trigger", _count),
+    ("kinesis.getRecords.numberOfRecordsPerFetch", "records_per_fetch", _fetch),
+    ("kinesis.getRecords.fetchIntervalMs", "idle_fetch_interval_ms", _count),
+    ("kinesis.describeShardInterval", "describe_interval_s", _duration_s),
+    ("kinesis.stsRoleArn", "role_arn", str),
+    ("kinesis.stsSessionName", "role_session_name", str),
+    ("kinesis.consumerType", "", _polling),
+]
+_PARSERS = {name.lower(): (field, parse) for name, field, parse in _KNOWN}
+_NAMES = [name for name, _, _ in _KNOWN]

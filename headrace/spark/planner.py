@@ -1,0 +1,275 @@
+"""Plans micro-batches, in the driver: reads every shard once, spools what it reads, and so knows exact ends."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from headrace.spark.client import ExpiredIterator, Page
+from headrace.spark.offsets import AtTimestamp, Init, Latest, Offset
+from headrace.spark.options import Options
+from headrace.spark.planning import (
+    DataLoss,
+    Shard,
+    Span,
+    advance,
+    eligible,
+    expired,
+    shares,
+    spans_between,
+    without,
+)
+from headrace.spark.spool import ShardSpool, Slice
+from headrace.spark.untyped import Records, pa
+
+log = logging.getLogger(__name__)
+
+_MOST_THREADS = 16
+
+
+class Reads(Protocol):
+    """What the planner needs of Kinesis; see `KinesisClient`."""
+
+    def shards(self) -> list[Shard]:
+        """Return every shard that is listed."""
+        ...
+
+    def now_ms(self) -> tuple[int, int]:
+        """Return the bounds between which the stream's clock stands."""
+        ...
+
+    def iterator(self, shard_id: str, after: str | None, init: Init) -> str:
+        """Return an iterator after a sequence number, or at the starting position."""
+        ...
+
+    def records(self, iterator: str, limit: int) -> Page:
+        """Return the next records. Raises ExpiredIterator."""
+        ...
+
+
+class Fetcher:
+    """Reads one shard onwards from an offset. Used by one thread at a time.
+
+    Attributes:
+        spool: what it has read.
+        ended: whether the closed shard's last record is in the spool.
+        done: whether it has read all that was there when `until_ms` was set (AvailableNow).
+    """
+
+    def __init__(
+        self,
+        reads: Reads,
+        options: Options,
+        shard_id: str,
+        start: Offset,
+        folder: Path,
+        until_ms: int | None,
+    ) -> None:
+        self._reads = reads
+        self._options = options
+        self.shard_id = shard_id
+        self._init = start.init
+        known = start.shards.get(shard_id)
+        self._after = None if known is None else known.sequence_number
+        self._until_ms = until_ms
+        self._iterator: str | None = None
+        self._idle_until_s = 0.0
+        self.spool = ShardSpool(folder, start.count(shard_id))
+        self.ended = False
+        self.done = False
+
+    def fill(self, end: int) -> None:
+        """Read until the spool ends at record `end` or later, or there is nothing more to read now."""
+        while not self.ended and not self.done and self.spool.end < end:
+            if time.monotonic() < self._idle_until_s:
+                return
+            page = self._next_page()
+            self._keep(page.records)
+            if self.done:
+                return
+            self._iterator = page.next_iterator
+            if page.next_iterator is None:
+                self.ended = True
+            elif page.millis_behind_latest == 0:
+                self.done = self._until_ms is not None
+                self._idle_until_s = time.monotonic() + self._options.idle_fetch_interval_ms / 1000
+                return
+
+    def _next_page(self) -> Page:
+        while True:
+            if self._iterator is None:
+                self._iterator = self._reads.iterator(self.shard_id, self._after, self._init)
+            try:
+                return self._reads.records(self._iterator, self._options.records_per_fetch)
+            except ExpiredIterator:
+                self._iterator = None
+
+    def _keep(self, records: Records) -> None:
+        if self._until_ms is not None:
+            records = self._up_to_target(records, self._until_ms)
+        if records.num_rows:
+            self.spool.append(records)
+            self._after = str(records.column("sequenceNumber")[-1].as_py())
+
+    def _up_to_target(self, records: Records, until_ms: int) -> Records:
+        arrivals = records.column("approximateArrivalTimestamp").cast(pa.int64()).to_pylist()
+        for index, arrival_us in enumerate(arrivals):
+            if arrival_us > until_ms * 1000:
+                # Came after the query began: another run's.
+                self.done = True
+                return records.slice(0, index)
+        return records
+
+
+class Planner:
+    """Plans the micro-batches of one query. Called by one thread at a time, as Spark does."""
+
+    def __init__(
+        self, reads: Reads, options: Options, *, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._reads = reads
+        self._options = options
+        self._clock_s = clock_s
+        self._folder = Path(tempfile.mkdtemp(prefix="headrace-spool-"))
+        self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="kinesis-fetch")
+        self._fetchers: dict[str, Fetcher] = {}
+        self._fetchers_made = 0
+        self._shards: list[Shard] = []
+        self._listed_s: float | None = None
+        self._until_ms: int | None = None
+
+    def close(self) -> None:
+        """Stop reading and remove the spool."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def stop_at_now(self) -> None:
+        """Have the following plans end at what the stream holds now (AvailableNow)."""
+        self._until_ms = self._reads.now_ms()[1]
+        self._fetchers.clear()
+
+    def plan(self, start: Offset, most: int | None) -> Offset:
+        """Return where the batch that begins at `start` ends, having read and spooled it.
+
+        Args:
+            start: the previous batch's end.
+            most: the number of records that the batch may have.
+
+        Raises:
+            DataLoss: a shard that was not read to its end has expired, and the query is to fail then.
+        """
+        if isinstance(start.init, Latest):
+            # Pinned in a batch without records: Spark keeps a batch's end, but not the first batch's start.
+            return Offset(start.stream, AtTimestamp(self._reads.now_ms()[0]))
+        drained: set[str] = set()
+        while True:
+            base = self._without_expired(start)
+            fetchers = [self._fetcher(name, base) for name in eligible(self._shards, base, drained)]
+            self._fill(fetchers, base, most)
+            empty = {
+                f.shard_id for f in fetchers if f.ended and f.spool.end == base.count(f.shard_id)
+            }
+            if not empty:
+                break
+            drained |= empty
+        return self._end(base, fetchers, drained, most)
+
+    def slices(self, start: Offset, end: Offset) -> list[tuple[Span, list[Slice]]]:
+        """Return what lies between two offsets, and where it is spooled (nowhere: an empty list)."""
+        found: list[tuple[Span, list[Slice]]] = []
+        for span in spans_between(start, end):
+            fetcher = self._fetchers.get(span.shard_id)
+            first = start.count(span.shard_id)
+            slices = fetcher.spool.slices(first, first + span.count) if fetcher else None
+            found.append((span, slices or []))
+        return found
+
+    def release(self, end: Offset) -> None:
+        """Let go of what lies before `end`: no task will read it again."""
+        for name, fetcher in list(self._fetchers.items()):
+            fetcher.spool.release(end.count(name))
+            known = end.shards.get(name)
+            if known is not None and known.ended:
+                del self._fetchers[name]
+
+    # --- parts --------------------------------------------------------------------------------
+
+    def _without_expired(self, start: Offset) -> Offset:
+        self._list()
+        finished, lost = expired(self._shards, start)
+        if lost:
+            message = (
+                f"Shards {', '.join(sorted(lost))} of stream {start.stream} expired before they were "
+                "read to their end: records are lost. Set kinesis.failOnDataLoss to false to go on without them."
+            )
+            if self._options.fail_on_data_loss:
+                raise DataLoss(message)
+            log.warning("%s", message)
+        return without(start, finished | lost)
+
+    def _list(self) -> None:
+        """Look for shards, at most once an interval; at once when a shard has ended, for its children."""
+        now_s = self._clock_s()
+        due = self._listed_s is None or now_s - self._listed_s >= self._options.describe_interval_s
+        if due:
+            self._shards = self._reads.shards()
+            self._listed_s = now_s
+
+    def _fetcher(self, shard_id: str, base: Offset) -> Fetcher:
+        found = self._fetchers.get(shard_id)
+        count = base.count(shard_id)
+        if found is None or not found.spool.first <= count <= found.spool.end:
+            self._fetchers_made += 1
+            folder = self._folder / f"{self._fetchers_made}-{shard_id}"
+            found = Fetcher(self._reads, self._options, shard_id, base, folder, self._until_ms)
+            self._fetchers[shard_id] = found
+        return found
+
+    def _fill(self, fetchers: list[Fetcher], base: Offset, most: int | None) -> None:
+        per_shard = self._options.max_records_per_shard
+        want = per_shard if most is None else min(per_shard, most)
+        running = [not fetcher.ended for fetcher in fetchers]
+
+        def fill(fetcher: Fetcher) -> None:
+            fetcher.fill(base.count(fetcher.shard_id) + want)
+
+        list(self._threads.map(fill, fetchers))
+        if any(
+            was_running and fetcher.ended
+            for was_running, fetcher in zip(running, fetchers, strict=True)
+        ):
+            # Its children may be too young for the last listing.
+            self._listed_s = None
+
+    def _end(
+        self, base: Offset, fetchers: list[Fetcher], drained: set[str], most: int | None
+    ) -> Offset:
+        per_shard = self._options.max_records_per_shard
+        available = {
+            f.shard_id: min(f.spool.end - base.count(f.shard_id), per_shard) for f in fetchers
+        }
+        taken = shares(available, most)
+        spans: list[tuple[Span, int]] = []
+        ended = set(drained)
+        for fetcher in fetchers:
+            name, count = fetcher.shard_id, taken[fetcher.shard_id]
+            end = base.count(name) + count
+            if count:
+                known = base.shards.get(name)
+                sequence_number, arrival_ms = fetcher.spool.row(end - 1)
+                first = None if known is None else known.sequence_number
+                spans.append((Span(name, first, sequence_number, count), arrival_ms))
+            if fetcher.ended and end == fetcher.spool.end:
+                ended.add(name)
+        return advance(base, spans, ended)
+
+
+def as_offset(value: Any, stream: str) -> Offset:
+    """Return the offset in what Spark hands back."""
+    return Offset.from_json(cast("dict[str, Any]", value), stream)

@@ -1,0 +1,104 @@
+"""What a micro-batch takes: pure functions of the shards, the offsets, and what has been fetched.
+
+The rule that keeps a key's records in order across a reshard: a shard is read only when its parents were drained in an
+*earlier* batch, or gave this batch no record. Within a batch shards are read side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from headrace.spark.offsets import Offset, ShardOffset
+
+
+class DataLoss(Exception):
+    """Records that the query has not read are gone from the stream, or a batch cannot be read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A shard as ListShards shows it."""
+
+    shard_id: str
+    parent_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Records of one shard that a batch takes: `count` of them after `start` (None: from `init`)."""
+
+    shard_id: str
+    start: str | None
+    end: str
+    count: int
+
+
+def eligible(shards: Collection[Shard], start: Offset, drained: Collection[str] = ()) -> list[str]:
+    """Return the shards that a batch beginning at `start` may read, by id.
+
+    `drained` are shards that have ended without giving this batch a record. A parent that is not listed has
+    expired, and with it whatever of it could come before its children.
+    """
+    listed = {shard.shard_id for shard in shards}
+    ended = {name for name, shard in start.shards.items() if shard.ended} | set(drained)
+    return sorted(
+        shard.shard_id
+        for shard in shards
+        if shard.shard_id not in ended
+        and all(parent in ended or parent not in listed for parent in shard.parent_ids)
+    )
+
+
+def expired(shards: Collection[Shard], start: Offset) -> tuple[set[str], set[str]]:
+    """Return the shards of `start` that are listed no more: those that were read to their end, and those not."""
+    gone = set(start.shards) - {shard.shard_id for shard in shards}
+    finished = {name for name in gone if start.shards[name].ended}
+    return finished, gone - finished
+
+
+def shares(available: Mapping[str, int], most: int | None) -> dict[str, int]:
+    """Divide `most` records among shards that have `available` ones: evenly, and none is left that could be used."""
+    if most is None or sum(available.values()) <= most:
+        return dict(available)
+    taken: dict[str, int] = {}
+    left = most
+    # The shards that have least come first: what they do not use is divided among the others.
+    waiting = sorted(available, key=lambda name: (available[name], name))
+    for index, name in enumerate(waiting):
+        taken[name] = min(available[name], left // (len(waiting) - index))
+        left -= taken[name]
+    return taken
+
+
+def advance(start: Offset, spans: Collection[tuple[Span, int]], ended: Collection[str]) -> Offset:
+    """Return `start` moved past `spans` (each with its last record's arrival in ms), with the shards `ended` ended."""
+    shards = dict(start.shards)
+    for span, arrival_ms in spans:
+        shards[span.shard_id] = ShardOffset(
+            span.end, start.count(span.shard_id) + span.count, arrival_ms
+        )
+    for name in ended:
+        last = shards.get(name, ShardOffset(None, 0, 0))
+        shards[name] = ShardOffset(last.sequence_number, last.count, last.arrival_ms, ended=True)
+    return Offset(start.stream, start.init, shards)
+
+
+def without(offset: Offset, names: Collection[str]) -> Offset:
+    """Return `offset` without some shards."""
+    kept = {name: shard for name, shard in offset.shards.items() if name not in names}
+    return Offset(offset.stream, offset.init, kept)
+
+
+def spans_between(start: Offset, end: Offset) -> list[Span]:
+    """Return what lies between two offsets of one stream, shard by shard; shards without records are left out."""
+    spans: list[Span] = []
+    for name in sorted(end.shards):
+        after, before = end.shards[name], start.shards.get(name)
+        count = after.count - start.count(name)
+        if count < 0:
+            raise DataLoss(f"The checkpoint goes back in shard {name}: it is damaged.")
+        if count and after.sequence_number is not None:
+            first = None if before is None else before.sequence_number
+            spans.append(Span(name, first, after.sequence_number, count))
+    return spans

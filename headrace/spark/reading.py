@@ -1,0 +1,100 @@
+"""A task's part: the records of one span, as Arrow batches with the source's columns."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+from headrace.spark.client import ExpiredIterator, KinesisClient, Page
+from headrace.spark.offsets import Init
+from headrace.spark.options import Options
+from headrace.spark.planning import DataLoss, Span
+from headrace.spark.spool import Slice, read_slices
+from headrace.spark.untyped import Records, pa
+
+log = logging.getLogger(__name__)
+
+COLUMNS = (
+    "data BINARY, streamName STRING, partitionKey STRING, sequenceNumber STRING, "
+    "approximateArrivalTimestamp TIMESTAMP, shardId STRING"
+)
+ARROW_SCHEMA = pa.schema(
+    [
+        pa.field("data", pa.binary()),
+        pa.field("streamName", pa.string()),
+        pa.field("partitionKey", pa.string()),
+        pa.field("sequenceNumber", pa.string()),
+        pa.field("approximateArrivalTimestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("shardId", pa.string()),
+    ]
+)
+
+
+def with_constants(records: Records, stream: str, shard_id: str) -> Records:
+    """Return records with the columns that are the same in every row."""
+    rows = records.num_rows
+    arrays = [
+        records.column("data"),
+        pa.repeat(stream, rows),
+        records.column("partitionKey"),
+        records.column("sequenceNumber"),
+        records.column("approximateArrivalTimestamp"),
+        pa.repeat(shard_id, rows),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+
+
+def read_span(options: Options, init: Init, span: Span, slices: list[Slice]) -> Iterator[Records]:
+    """Yield exactly the records of `span`: from the spool where it is reachable, else from Kinesis again."""
+    spooled = slices and all(Path(part.path).exists() for part in slices)
+    batches = read_slices(slices) if spooled else read_again(options, init, span)
+    for batch in batches:
+        yield with_constants(batch, options.stream, span.shard_id)
+
+
+def read_again(options: Options, init: Init, span: Span) -> Iterator[Records]:
+    """Yield the records after `span.start` (or from `init`) up to `span.end`. Raises DataLoss when some are gone."""
+    client = KinesisClient(options)
+    found, last = 0, int(span.end)
+    try:
+        for page in pages(client, options, span.shard_id, span.start, init):
+            numbers = cast("list[str]", page.records.column("sequenceNumber").to_pylist())
+            rows = sum(1 for number in numbers if int(number) <= last)
+            if rows:
+                found += rows
+                yield page.records.slice(0, rows)
+            if found >= span.count or rows < len(numbers) or page.millis_behind_latest == 0:
+                break
+    finally:
+        client.close()
+    if found != span.count:
+        _report_loss(options, span, found)
+
+
+def _report_loss(options: Options, span: Span, found: int) -> None:
+    message = (
+        f"Shard {span.shard_id} of stream {options.stream} now has {found} of the {span.count} records up to "
+        f"{span.end} that this batch had: retention has removed the others, or the stream is not the same."
+    )
+    if options.fail_on_data_loss:
+        raise DataLoss(message)
+    log.warning("%s", message)
+
+
+def pages(
+    client: KinesisClient, options: Options, shard_id: str, after: str | None, init: Init
+) -> Iterator[Page]:
+    """Yield a shard's pages, one after the other, until it ends or the caller has enough."""
+    iterator: str | None = client.iterator(shard_id, after, init)
+    while iterator is not None:
+        try:
+            page = client.records(iterator, options.records_per_fetch)
+        except ExpiredIterator:
+            iterator = client.iterator(shard_id, after, init)
+            continue
+        if page.records.num_rows:
+            after = str(page.records.column("sequenceNumber")[-1].as_py())
+        yield page
+        iterator = page.next_iterator

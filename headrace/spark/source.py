@@ -1,0 +1,173 @@
+"""The data source as Spark sees it: `format("kinesis")`, streaming and batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from headrace.spark.client import KinesisClient
+from headrace.spark.offsets import Init, Latest, Offset, TrimHorizon
+from headrace.spark.options import InvalidOption, Options, parse_options
+from headrace.spark.planner import Planner, as_offset
+from headrace.spark.planning import Span
+from headrace.spark.reading import COLUMNS, pages, read_span, with_constants
+from headrace.spark.spool import Slice
+from headrace.spark.untyped import Records, pa
+
+
+class SpanPartition(InputPartition):
+    """What one task of a micro-batch reads."""
+
+    def __init__(self, init: Init, span: Span, slices: list[Slice]) -> None:
+        super().__init__((init, span, slices))
+        self.init = init
+        self.span = span
+        self.slices = slices
+
+
+class ShardPartition(InputPartition):
+    """What one task of a batch read reads: a shard from the starting position to `until_ms`."""
+
+    def __init__(self, shard_id: str, until_ms: int) -> None:
+        super().__init__((shard_id, until_ms))
+        self.shard_id = shard_id
+        self.until_ms = until_ms
+
+
+class KinesisDataSource(DataSource):
+    """Reads a Kinesis stream.
+
+    Columns: data, streamName, partitionKey, sequenceNumber, approximateArrivalTimestamp, shardId. See
+    `headrace.spark.options` for the options. A checkpointed query sees every record once, and a batch that is done
+    again has the records it had; within a partition (a shard) records come in their order.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._parsed = parse_options(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return "kinesis"
+
+    def schema(self) -> str:
+        """Return the columns, which are the same for every stream."""
+        return COLUMNS
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader of a streaming query."""
+        return KinesisStreamReader(self._parsed)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of a batch query."""
+        return KinesisBatchReader(self._parsed)
+
+
+class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans in one process of the driver's; `read` runs in tasks, on a copy that has never planned."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._planner: Planner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options, "_planner": None}
+
+    def _plan(self) -> Planner:
+        if self._planner is None:
+            self._planner = Planner(KinesisClient(self._options), self._options)
+        return self._planner
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return where a query begins. The same at every start: Spark asks again when it repeats batch 0."""
+        return Offset(self._options.stream, self._options.init or Latest()).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the limit that the options set on a micro-batch."""
+        most = self._options.max_records_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """End at what the stream holds now."""
+        self._plan().stop_at_now()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return the end of the batch that begins at `start`."""
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return self._plan().plan(as_offset(start, self._options.stream), most).to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return a partition for each shard that has records between two offsets."""
+        stream = self._options.stream
+        first, last = as_offset(start, stream), as_offset(end, stream)
+        return [
+            SpanPartition(first.init, span, slices)
+            for span, slices in self._plan().slices(first, last)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Records]:
+        """Yield a partition's records."""
+        assert isinstance(partition, SpanPartition)
+        return read_span(self._options, partition.init, partition.span, partition.slices)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Let go of what Spark has finished with."""
+        if self._planner is not None:
+            self._planner.release(as_offset(end, self._options.stream))
+
+    def stop(self) -> None:
+        """End the reading and remove the spool."""
+        if self._planner is not None:
+            self._planner.close()
+            self._planner = None
+
+
+class KinesisBatchReader(DataSourceReader):
+    """Reads from the starting position to what the stream holds when the query is planned."""
+
+    def __init__(self, options: Options) -> None:
+        if isinstance(options.init, Latest):
+            raise InvalidOption("A batch read cannot start at LATEST: there is nothing after it.")
+        self._options = replace(options, init=options.init or TrimHorizon())
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return a partition for each shard."""
+        client = KinesisClient(self._options)
+        try:
+            until_ms = client.now_ms()[1]
+            return [ShardPartition(shard.shard_id, until_ms) for shard in client.shards()]
+        finally:
+            client.close()
+
+    def read(self, partition: InputPartition) -> Iterator[Records]:
+        """Yield a shard's records."""
+        assert isinstance(partition, ShardPartition)
+        init = self._options.init or TrimHorizon()
+        client = KinesisClient(self._options)
+        try:
+            for page in pages(client, self._options, partition.shard_id, None, init):
+                arrivals = page.records.column("approximateArrivalTimestamp").cast(pa.int64())
+                early = [us for us in arrivals.to_pylist() if us <= partition.until_ms * 1000]
+                if early:
+                    kept = page.records.slice(0, len(early))
+                    yield with_constants(kept, self._options.stream, partition.shard_id)
+                if len(early) < page.records.num_rows or page.millis_behind_latest == 0:
+                    return
+        finally:
+            client.close()

@@ -1,0 +1,92 @@
+"""What the planner has read of a shard and Spark has not yet: Arrow files in a folder of the driver's machine.
+
+Records are numbered by the shard's count (see `offsets`), so that a batch is a range of numbers. The spool is
+nobody's memory: a task that cannot reach it reads the records again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.spark.untyped import Records, pa
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Rows of one spool file."""
+
+    path: str
+    offset: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    path: Path
+    first: int
+    rows: int
+
+    @property
+    def end(self) -> int:
+        return self.first + self.rows
+
+
+class ShardSpool:
+    """The spooled records of one shard, from number `first` on. Used by one thread at a time."""
+
+    def __init__(self, folder: Path, first: int) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._chunks: list[_Chunk] = []
+        self.first = first
+        self.end = first
+
+    def append(self, records: Records) -> None:
+        """Add records after the last."""
+        path = self._folder / f"{self.end}.arrow"
+        with (
+            pa.OSFile(str(path), "wb") as file,
+            pa.ipc.new_file(file, records.schema) as writer,
+        ):
+            writer.write_batch(records)
+        self._chunks.append(_Chunk(path, self.end, records.num_rows))
+        self.end += records.num_rows
+
+    def row(self, number: int) -> tuple[str, int]:
+        """Return the sequence number and the arrival in milliseconds of record `number`."""
+        chunk = next(chunk for chunk in self._chunks if chunk.first <= number < chunk.end)
+        batch = read_file(str(chunk.path))
+        at = number - chunk.first
+        arrival = batch.column("approximateArrivalTimestamp")[at].value
+        return str(batch.column("sequenceNumber")[at].as_py()), int(arrival) // 1000
+
+    def slices(self, start: int, end: int) -> list[Slice] | None:
+        """Return where the records numbered from `start` to before `end` lie; None when they are not all here."""
+        if start < self.first or end > self.end:
+            return None
+        return [
+            Slice(str(c.path), max(start, c.first) - c.first, min(end, c.end) - max(start, c.first))
+            for c in self._chunks
+            if c.first < end and c.end > start
+        ]
+
+    def release(self, before: int) -> None:
+        """Remove the files that hold only records numbered below `before`."""
+        while self._chunks and self._chunks[0].end <= before:
+            chunk = self._chunks.pop(0)
+            chunk.path.unlink(missing_ok=True)
+            self.first = chunk.end
+
+
+def read_file(path: str) -> Records:
+    """Return the records of a spool file, mapped into memory."""
+    with pa.memory_map(path) as file:
+        return pa.ipc.open_file(file).get_batch(0)
+
+
+def read_slices(slices: list[Slice]) -> Iterator[Records]:
+    """Yield the rows of `slices`."""
+    for part in slices:
+        yield read_file(part.path).slice(part.offset, part.rows)
