@@ -33,6 +33,16 @@ _STORAGE: dict[str, FidelityLevel] = {
 # The standard library computes CRC32, SHA1 and SHA256, which are enforced.
 _CHECKSUMS: dict[str, FidelityLevel] = {"ChecksumCRC32C": "stored", "ChecksumCRC64NVME": "stored"}
 
+_WHOLE_CHECKSUMS: dict[str, FidelityLevel] = {
+    "ChecksumCRC32": "ignored",
+    "ChecksumCRC32C": "ignored",
+    "ChecksumCRC64NVME": "ignored",
+    "ChecksumSHA1": "ignored",
+    "ChecksumSHA256": "ignored",
+    "ChecksumType": "ignored",
+    "MpuObjectSize": "ignored",
+}
+
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "CreateBucket": {**_ACCESS, "GrantWrite": "ignored", "ObjectLockEnabledForBucket": "stored"},
     "PutBucketVersioning": {"VersioningConfiguration": "stored"},
@@ -53,18 +63,7 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "CopyObject": {**_ACCESS, **_STORAGE},
     "CreateMultipartUpload": {**_ACCESS, **_STORAGE},
     "UploadPart": {**_CHECKSUMS},
-    "CompleteMultipartUpload": {
-        name: "ignored"
-        for name in (
-            "ChecksumCRC32",
-            "ChecksumCRC32C",
-            "ChecksumCRC64NVME",
-            "ChecksumSHA1",
-            "ChecksumSHA256",
-            "ChecksumType",
-            "MpuObjectSize",
-        )
-    },
+    "CompleteMultipartUpload": _WHOLE_CHECKSUMS,
     "DeleteObject": {"MFA": "ignored", "BypassGovernanceRetention": "ignored"},
     "DeleteObjects": {"MFA": "ignored", "BypassGovernanceRetention": "ignored"},
 }

@@ -99,6 +99,7 @@ class HttpFront:
         if action is None:
             log.warning("s3:%s is not built", operation)
             raise _not_implemented(operation)
+        bodies.check_required(operation, params)
         output = action(self._s3, replace(request.call, operation=operation), params)
         response = codec_moto.serialize_output(
             "s3", operation, output or {}, request.call.request_id

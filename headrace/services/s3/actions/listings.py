@@ -119,7 +119,7 @@ def list_objects_v2(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, An
         try:
             if not token:
                 raise ValueError("an empty token")
-            after = base64.urlsafe_b64decode(token).decode()
+            after = base64.b64decode(token, altchars=b"-_", validate=True).decode()
         except (binascii.Error, ValueError) as error:
             raise invalid_argument(
                 "The continuation token provided is incorrect", "continuation-token", token
