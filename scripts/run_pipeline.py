@@ -46,7 +46,8 @@ LOOK_EVERY_S = 0.2
 STAGE_WITHIN_S = 600.0
 STEP_STATES_ENDED = {"COMPLETED", "FAILED", "CANCELLED", "INTERRUPTED"}
 
-console = Console(highlight=False)
+# A log or a pipe has no width of its own: the tables need this much.
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
 
 class StageError(RuntimeError):
@@ -83,6 +84,8 @@ class Run:
         """The variables that point every AWS tool at the local cloud; AWS_ENDPOINT_URL alone does it."""
         return {
             **os.environ,
+            # The app and the AWS CLI are this environment's, activated or not.
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
             "AWS_ENDPOINT_URL": self.endpoint_url,
             "AWS_ACCESS_KEY_ID": "test",
             "AWS_SECRET_ACCESS_KEY": "test",

@@ -182,7 +182,7 @@ def test_a_damaged_file_is_refused_by_name(text: str, sentence: str, tmp_path: P
 
 
 def test_the_flights_delivery_holds_every_field_of_an_enriched_event() -> None:
-    from scripts.flights import event_frame
+    from headrace.cli.flights import event_frame
     from scripts.reference import enriched
 
     config: DeliveryConfig = load_delivery(CONFIG)

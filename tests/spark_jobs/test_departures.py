@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from scripts.flights import event_frame, iter_events
+from headrace.cli.flights import event_frame, iter_events
 from scripts.reference import WINDOW_COLUMNS, differing_windows, hourly_departures
 from spark_jobs import departures
 
