@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from xml.parsers import expat
-
-from botocore.model import ListShape, Shape, StructureShape
 
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest
-from headrace.aws.model import operation_model
 from headrace.services.s3 import checksums, chunked
 from headrace.services.s3.checksums import Body
-from headrace.services.s3.errors import invalid_argument, invalid_request, malformed_xml
+from headrace.services.s3.errors import invalid_request, malformed_xml
 from headrace.services.s3.files import ObjectFiles
 from headrace.services.s3.routing import Target
 
@@ -129,31 +126,3 @@ def check_xml(request: HttpRequest, headers: dict[str, str]) -> None:
 
 def _refuse_document_type(*_: Any) -> None:
     raise malformed_xml()
-
-
-def check_required(operation: str, params: dict[str, Any]) -> None:
-    """Refuse an input that lacks what the model requires. Raises AwsError MalformedXML, InvalidArgument."""
-    shape = operation_model("s3", operation).input_shape
-    if shape is None:
-        return
-    payload = shape.serialization.get("payload")
-    for name in shape.required_members:
-        if name not in params:
-            if name == payload:
-                raise malformed_xml()
-            raise invalid_argument(f"{name} is required", name, "")
-    if payload in params and not _is_complete(shape.members[payload], params[payload]):
-        raise malformed_xml()
-
-
-def _is_complete(shape: Shape, value: Any) -> bool:
-    if isinstance(shape, StructureShape) and isinstance(value, dict):
-        members = cast("dict[str, Any]", value)
-        return all(members.get(name) is not None for name in shape.required_members) and all(
-            _is_complete(shape.members[name], member)
-            for name, member in members.items()
-            if name in shape.members and member is not None
-        )
-    if isinstance(shape, ListShape) and isinstance(value, list):
-        return all(_is_complete(shape.member, item) for item in cast("list[Any]", value))
-    return True

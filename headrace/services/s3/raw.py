@@ -14,6 +14,7 @@ from headrace.aws.operation import Action, operation_name
 from headrace.services.s3 import bodies, checksums, reads
 from headrace.services.s3.errors import invalid_argument, invalid_version, translate
 from headrace.services.s3.files import StoredObject
+from headrace.services.s3.required import check_required
 from headrace.services.s3.routing import Target, target_of
 from headrace.services.s3.writes import write_object
 
@@ -99,7 +100,7 @@ class HttpFront:
         if action is None:
             log.warning("s3:%s is not built", operation)
             raise _not_implemented(operation)
-        bodies.check_required(operation, params)
+        check_required(operation, params)
         output = action(self._s3, replace(request.call, operation=operation), params)
         response = codec_moto.serialize_output(
             "s3", operation, output or {}, request.call.request_id
