@@ -31,8 +31,9 @@ def open_log(data_dir: Path, *, shard_id: str = SHARD_ID, roll_at_bytes: int = 1
 
 def put(log: ShardLog, texts: list[str], now_ms: int = NOW_MS) -> list[str]:
     """Append one batch; returns the sequence numbers."""
-    records = [(base64.b64encode(text.encode()).decode(), json.dumps("k")) for text in texts]
-    return log.append(records, sum(len(text) for text in texts) + len(texts), now_ms)
+    data = [base64.b64encode(text.encode()).decode() for text in texts]
+    data_bytes = sum(len(text.encode()) + 1 for text in texts)
+    return log.append_columns(data, ["k"] * len(texts), data_bytes, now_ms)
 
 
 def records(log: ShardLog, index: int = 0, max_records: int = 10_000) -> list[dict[str, Any]]:
@@ -42,7 +43,9 @@ def records(log: ShardLog, index: int = 0, max_records: int = 10_000) -> list[di
         batch = log.read(index, max_records, EVERYTHING)
         if not batch.count:
             return found
-        got = [json.loads(text) for payload in batch.payloads for text in frame.split(payload)]
+        got = [
+            json.loads(text) for payload in batch.payloads for text in frame.split(bytes(payload))
+        ]
         assert len(got) == batch.count
         found.extend(got)
         index = batch.next_index

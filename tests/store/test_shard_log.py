@@ -209,8 +209,10 @@ def test_readers_see_whole_batches_while_others_append_roll_and_trim(tmp_path: P
     assert not problems
 
 
-def _data_of(payload: bytes) -> list[str]:
-    return [base64.b64decode(r["Data"]).decode() for r in json.loads(b"[" + payload + b"]")]
+def _data_of(payload: bytes | memoryview) -> list[str]:
+    return [
+        base64.b64decode(r["Data"]).decode() for r in json.loads(b"".join((b"[", payload, b"]")))
+    ]
 
 
 class TestFlusher:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Got:
     """A slice of a shard. `next_iterator` is None, and `children` are given, at a closed shard's end."""
 
-    payloads: list[bytes]
+    payloads: list[bytes | memoryview]
     next_iterator: str | None
     behind_ms: int
     children: list[dict[str, Any]]

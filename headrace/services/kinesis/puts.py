@@ -7,7 +7,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from headrace.services.kinesis.errors import invalid_argument, stream_not_found
 from headrace.services.kinesis.limits import HASH_KEYS
@@ -17,27 +18,20 @@ from headrace.store.shard_log import LogClosed, LogFull
 if TYPE_CHECKING:
     from headrace.services.kinesis.service import Kinesis
 
+_Answer = TypeVar("_Answer")
 _quote: Callable[[str], str] = json.encoder.encode_basestring_ascii  # type: ignore[assignment]
 
 
 class Entries(NamedTuple):
     """Records to put, as columns: one list a field, one position a record.
 
-    `data` is base64 text; `sizes` are the decoded bytes of data and key; `explicit_hash_keys` is None when
-    no record has one. Columns and not objects: making five hundred objects costs as much as storing them.
+    `data` is base64 text, padded; `explicit_hash_keys` is None when no record has one. Columns and not objects:
+    making five hundred objects costs as much as storing them.
     """
 
-    data: list[str]
-    keys: list[str]
-    sizes: list[int]
-    explicit_hash_keys: list[str | None] | None = None
-
-
-class Placed(NamedTuple):
-    """Where a record went."""
-
-    sequence_number: str
-    shard_id: str
+    data: Sequence[str]
+    keys: Sequence[str]
+    explicit_hash_keys: Sequence[str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +40,26 @@ class Refused:
 
     code: str
     message: str
+
+
+@dataclass(slots=True)
+class Placed:
+    """Where records went, as columns, and the few that went nowhere, by position.
+
+    `waits` are done when the records are as durable as the cloud is set; the answer must not leave before.
+    """
+
+    numbers: list[str]
+    shard_ids: list[str]
+    refused: dict[int, Refused]
+    waits: list[Future[None]]
+
+
+def size_bytes(data: Sequence[str], keys: Sequence[str]) -> int:
+    """Return the decoded size of base64 texts (each whole groups of four) and keys."""
+    texts, joined = "".join(data), "".join(keys)
+    key_bytes = len(joined) if joined.isascii() else len(joined.encode())
+    return len(texts) * 3 // 4 - texts.count("=") + key_bytes
 
 
 def explicit_hash_key(text: str) -> bytes:
@@ -59,23 +73,21 @@ def explicit_hash_key(text: str) -> bytes:
     return value.to_bytes(16, "big")
 
 
-def put(
-    kinesis: Kinesis, stream: Stream, entries: Entries, now_ms: int
-) -> tuple[list[Placed | Refused], list[Future[None]]]:
+def put(kinesis: Kinesis, stream: Stream, entries: Entries, now_ms: int) -> Placed:
     """Append entries, each shard's in their order and in one write.
 
-    Returns what became of each, and with durability=fsync the Futures after which the answer may leave.
     Raises AwsError when an explicit hash key is out of range (then nothing is stored), or when the stream is
     deleted meanwhile.
     """
-    results: list[Placed | Refused] = [_NOT_YET] * len(entries.keys)
-    waits: list[Future[None]] = []
-    groups = _by_shard(stream, range(len(entries.keys)), entries)
+    count = len(entries.keys)
+    placed = Placed([""] * count, [""] * count, {}, [])
+    escaped = _escaped(entries.keys)
+    groups = _by_shard(stream, range(count), entries)
     while groups:
         again: list[int] = []
         for shard, members in groups:
             try:
-                _append(kinesis, stream, shard, members, entries, now_ms, results, waits)
+                _append(kinesis, stream, shard, members, entries, escaped, now_ms, placed)
             except LogClosed:
                 # Split or merged since it was chosen: its children take the records.
                 again.extend(members)
@@ -84,10 +96,15 @@ def put(
         # In the order of the request: a merge brings two shards' records together.
         groups = _by_shard(stream, sorted(again), entries) if again else []
     kinesis.wake(stream)
-    return results, waits
+    return placed
 
 
-_NOT_YET = Refused("InternalFailure", "Internal service failure")
+def _escaped(keys: Sequence[str]) -> Sequence[str]:
+    """Return keys as they stand between the quotes of JSON strings."""
+    joined = "".join(keys)
+    if len(_quote(joined)) == len(joined) + 2:
+        return keys
+    return [_quote(key)[1:-1] for key in keys]
 
 
 def _by_shard(
@@ -116,33 +133,37 @@ def _append(
     shard: Shard,
     members: Sequence[int],
     entries: Entries,
+    escaped: Sequence[str],
     now_ms: int,
-    results: list[Placed | Refused],
-    waits: list[Future[None]],
+    placed: Placed,
 ) -> None:
     log = shard.log
     assert log is not None
-    data, keys, sizes, _ = entries
-    records = [(data[i], _quote(keys[i])) for i in members]
-    size_bytes = sum([sizes[i] for i in members])
+    data, keys, _ = entries
+    if len(members) < len(keys):
+        # One more than needed, and cut off: of one position alone, itemgetter gives no tuple.
+        pick = itemgetter(*members, members[0])
+        plain = escaped is keys
+        data, keys = pick(data)[:-1], pick(keys)[:-1]
+        escaped = keys if plain else pick(escaped)[:-1]
     tail = f',"EncryptionType":"{stream.encryption_type}"' if stream.key_id else ""
     try:
-        numbers = log.append(records, size_bytes, now_ms, tail)
+        numbers = log.append_columns(data, escaped, size_bytes(data, keys), now_ms, tail)
     except LogFull as error:
         refused = Refused("InternalFailure", f"Internal service failure: {error}")
-        for i in members:
-            results[i] = refused
+        placed.refused.update(dict.fromkeys(members, refused))
         return
     shard_id = shard.shard_id
     for i, number in zip(members, numbers, strict=True):
-        results[i] = Placed(number, shard_id)
+        placed.numbers[i] = number
+        placed.shard_ids[i] = shard_id
     if kinesis.flusher is not None:
-        waits.append(kinesis.flusher.sync(log))
+        placed.waits.append(kinesis.flusher.sync(log))
 
 
-def when_durable(waits: Sequence[Future[None]], answer: object) -> Future[object]:
+def when_durable(waits: Sequence[Future[None]], answer: _Answer) -> Future[_Answer]:
     """Return a Future of `answer` that is done when every one of `waits` is."""
-    done: Future[object] = Future()
+    done: Future[_Answer] = Future()
     left = [len(waits)]
 
     def one_done(wait: Future[None]) -> None:

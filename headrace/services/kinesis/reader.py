@@ -137,7 +137,7 @@ def _index_of(shard: Shard, log: ShardLog, number: str) -> int:
     return parsed.index
 
 
-def _records(payload: bytes) -> list[StreamRecord]:
+def _records(payload: bytes | memoryview) -> list[StreamRecord]:
     return [
         StreamRecord(
             sequence_number=stored.SequenceNumber,
@@ -145,5 +145,5 @@ def _records(payload: bytes) -> list[StreamRecord]:
             data=base64.b64decode(stored.Data),
             approximate_arrival_ms=round(stored.ApproximateArrivalTimestamp * 1000),
         )
-        for stored in _decode(b"[" + payload + b"]")
+        for stored in _decode(b"".join((b"[", payload, b"]")))
     ]

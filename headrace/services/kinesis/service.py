@@ -261,12 +261,15 @@ def kinesis_api(kinesis: Kinesis) -> ServiceApi:
     """Return the service for the gateway."""
     from headrace.services.kinesis import actions
 
+    inline = {"GetRecords"}
+    if kinesis.flusher is None:
+        # A write to the page cache. With fsync the long way waits for the disk.
+        inline |= {"PutRecord", "PutRecords"}
     return ServiceApi(
         name="kinesis",
         backend=kinesis,
         actions=actions.ALL,
         translate=translate,
         raw=HotPath(kinesis).handle,
-        # With fsync they return Futures; without, they are a write to the page cache.
-        inline=frozenset({"PutRecord", "PutRecords", "GetRecords"}),
+        inline=frozenset(inline),
     )

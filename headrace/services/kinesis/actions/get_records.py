@@ -31,8 +31,8 @@ def get_records(kinesis: Kinesis, call: Call, request: GetRecordsInput) -> GetRe
     return answer
 
 
-def _records(payload: bytes) -> list[dict[str, Any]]:
-    records: list[dict[str, Any]] = msgspec.json.decode(b"[" + payload + b"]")
+def _records(payload: bytes | memoryview) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = msgspec.json.decode(b"".join((b"[", payload, b"]")))
     for record in records:
         milliseconds = round(record["ApproximateArrivalTimestamp"] * 1000)
         record["ApproximateArrivalTimestamp"] = datetime.fromtimestamp(

@@ -21,15 +21,14 @@ def put_record(kinesis: Kinesis, call: Call, request: PutRecordInput) -> PutReco
         _check_ordering(ordering, stream, call.now_ms)
     check_key(request.get("PartitionKey"), "partitionKey")
     check_dry_run(request)
-    results, waits = puts.put(kinesis, stream, entries_of([request]), call.now_ms)
-    for wait in waits:
+    placed = puts.put(kinesis, stream, entries_of([request]), call.now_ms)
+    for wait in placed.waits:
         wait.result()
-    placed = results[0]
-    if isinstance(placed, puts.Refused):
-        raise AwsError(placed.code, placed.message, 500)
+    for refused in placed.refused.values():
+        raise AwsError(refused.code, refused.message, 500)
     answer: PutRecordOutput = {
-        "ShardId": placed.shard_id,
-        "SequenceNumber": placed.sequence_number,
+        "ShardId": placed.shard_ids[0],
+        "SequenceNumber": placed.numbers[0],
     }
     if stream.key_id:
         answer["EncryptionType"] = stream.encryption_type

@@ -14,7 +14,7 @@ from headrace.aws.shapes.kinesis import (
 from headrace.services.kinesis import puts
 from headrace.services.kinesis.errors import check_dry_run, invalid_argument
 from headrace.services.kinesis.limits import PUT_RECORDS_BYTES
-from headrace.services.kinesis.puts import Entries, Placed
+from headrace.services.kinesis.puts import Entries
 from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Stream
 
@@ -27,22 +27,19 @@ def put_records(kinesis: Kinesis, call: Call, request: PutRecordsInput) -> PutRe
         check_size(record["Data"], stream, f"records.{number}.member.data")
         check_key(record.get("PartitionKey"), f"records.{number}.member.partitionKey")
     entries = entries_of(request["Records"])
-    if sum(entries.sizes) > PUT_RECORDS_BYTES:
+    if puts.size_bytes(entries.data, entries.keys) > PUT_RECORDS_BYTES:
         raise invalid_argument(f"Records size exceeds {PUT_RECORDS_BYTES // 1024**2} MB limit")
     check_dry_run(request)
-    results, waits = puts.put(kinesis, stream, entries, call.now_ms)
-    for wait in waits:
+    placed = puts.put(kinesis, stream, entries, call.now_ms)
+    for wait in placed.waits:
         wait.result()
     records: list[PutRecordsResultEntry] = [
-        {"SequenceNumber": result.sequence_number, "ShardId": result.shard_id}
-        if isinstance(result, Placed)
-        else {"ErrorCode": result.code, "ErrorMessage": result.message}
-        for result in results
+        {"SequenceNumber": number, "ShardId": shard_id}
+        for number, shard_id in zip(placed.numbers, placed.shard_ids, strict=True)
     ]
-    answer: PutRecordsOutput = {
-        "FailedRecordCount": sum("ErrorCode" in record for record in records),
-        "Records": records,
-    }
+    for i, refused in placed.refused.items():
+        records[i] = {"ErrorCode": refused.code, "ErrorMessage": refused.message}
+    answer: PutRecordsOutput = {"FailedRecordCount": len(placed.refused), "Records": records}
     if stream.key_id:
         answer["EncryptionType"] = stream.encryption_type
     return answer
@@ -72,6 +69,5 @@ def entries_of(records: Sequence[Mapping[str, Any]]) -> Entries:
     return Entries(
         data=[base64.b64encode(record["Data"]).decode() for record in records],
         keys=[record["PartitionKey"] for record in records],
-        sizes=[len(record["Data"]) + len(record["PartitionKey"].encode()) for record in records],
         explicit_hash_keys=explicit if any(explicit) else None,
     )
