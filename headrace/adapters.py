@@ -10,7 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.core.arn import Arn
@@ -203,7 +203,7 @@ class LogQueue:
             ("CreateLogGroup", {"logGroupName": group}),
             ("CreateLogStream", {"logGroupName": group, "logStreamName": stream}),
         ):
-            key = (account, region, operation, *cast("tuple[str, ...]", tuple(params.values())))
+            key = (account, region, operation, *params.values())
             if key in self._known:
                 continue
             try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,6 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def data_dir(tmp_path: Path) -> Iterator[Path]:
+def data_dir(tmp_path: Path) -> Path:
     """An empty data directory."""
-    yield tmp_path / "data"
+    return tmp_path / "data"

@@ -21,6 +21,9 @@ from headrace.aws.http import HttpRequest, HttpResponse
 
 @functools.cache
 def _model(service: str) -> Any:
+    # The package before its parts: while another thread loads moto, importing a part first makes both fail
+    # over moto's circular imports.
+    import moto as _  # noqa: F401
     from moto.core.utils import get_service_model
 
     return get_service_model(service)

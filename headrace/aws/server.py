@@ -313,22 +313,28 @@ class _Connection(asyncio.Protocol):
                 await asyncio.get_running_loop().sendfile(
                     self._transport, file, part.offset_bytes, part.length_bytes
                 )
-        if not keep_alive and self._transport is not None:
-            self._transport.close()
+        if not keep_alive:
+            self.close()
 
     async def _write_stream(self, answer: HttpResponse, body: Iterator[bytes]) -> None:
-        assert self._transport is not None
-        self._transport.write(_head(answer, None, True, chunked=True))
-        while self._transport is not None:
+        self._send(_head(answer, None, True, chunked=True))
+        while self._open:
             chunk = await asyncio.wrap_future(self._server.next_chunk(body))
-            if self._transport is None:
-                return
             if chunk is None:
-                self._transport.write(b"0\r\n\r\n")
+                self._send(b"0\r\n\r\n")
                 return
             if chunk:
-                self._transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+                self._send(b"%x\r\n%b\r\n" % (len(chunk), chunk))
             await self._writable.wait()
+
+    @property
+    def _open(self) -> bool:
+        """Whether the client is still there; asked anew after every wait."""
+        return self._transport is not None
+
+    def _send(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
 
     def _refuse(self, status: int, message: bytes) -> None:
         self._failed = True

@@ -1,11 +1,13 @@
 """Options that several commands share, and how configuration is put together: defaults < HEADRACE_* < flags."""
 
+# pyright: reportMissingTypeStubs=false
+
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -50,10 +52,11 @@ def client(service: str, *, endpoint_url: str, region: str, aws: bool) -> Any:
     import boto3
     from botocore.config import Config
 
+    make: Any = cast("Any", boto3).client
     config = Config(max_pool_connections=32, retries={"mode": "standard"})
     if aws:
-        return boto3.client(service, region_name=region, config=config)  # type: ignore[call-overload]
-    return boto3.client(  # type: ignore[call-overload]
+        return make(service, region_name=region, config=config)
+    return make(
         service,
         region_name=region,
         endpoint_url=endpoint_url,

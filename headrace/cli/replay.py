@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 from rich.progress import (
@@ -111,7 +111,7 @@ def _events(source: str, month: int | None) -> list[dict[str, Any]]:
                 raise fail(f"{source}, line {number}, is not JSON.") from error
             if not isinstance(event, dict):
                 raise fail(f"{source}, line {number}, is not a JSON object.")
-            events.append(event)
+            events.append(cast("dict[str, Any]", event))
     return events
 
 

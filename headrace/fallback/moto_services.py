@@ -78,7 +78,8 @@ class MotoServices:
             from moto.core.config import default_user_config
 
             # AWS's own policies (AdministratorAccess, ...) are there from the start, as on AWS.
-            default_user_config["iam"]["load_aws_managed_policies"] = True
+            iam: Any = cast("Any", default_user_config)["iam"]
+            iam["load_aws_managed_policies"] = True
             self._reset()
             failed = 0
             for entry in self._journal:
@@ -93,7 +94,8 @@ class MotoServices:
         """Empty moto: it is global in a process, and this cloud may not be the first in it."""
         from moto.core.base_backend import BackendDict
 
-        for backend in list(BackendDict._instances):  # noqa: SLF001 - as moto's own mock_aws does
+        backends: Any = BackendDict
+        for backend in list(backends._instances):  # noqa: SLF001 - as moto's own mock_aws does
             backend.reset()
 
     # --- requests -----------------------------------------------------------------------------
@@ -178,7 +180,7 @@ class MotoServices:
         """See `headrace.aws.gateway.Fallback.account_of`."""
         if not self._ready.is_set() or not access_key.startswith(("AKIA", "ASIA", "LSIA")):
             return None
-        from moto.core import DEFAULT_ACCOUNT_ID
+        from moto.core.models import DEFAULT_ACCOUNT_ID
         from moto.iam.models import get_account_id_from
 
         account = str(get_account_id_from(access_key))
@@ -333,8 +335,8 @@ def _host(request: HttpRequest, service: str, region: str) -> str:
 @functools.cache
 def _url_table(service: str) -> list[tuple[re.Pattern[str], Any]]:
     import moto.backends
-    from moto.core import DEFAULT_ACCOUNT_ID
     from moto.core.base_backend import BackendDict
+    from moto.core.models import DEFAULT_ACCOUNT_ID
 
     backends: Any = moto.backends.get_backend(cast("Any", service))
     if isinstance(backends, BackendDict):

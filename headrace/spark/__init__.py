@@ -9,5 +9,5 @@ that it runs on EMR as one zip (`headrace.spark.package`). Which file does what:
 - `planner`: plans micro-batches in the driver, reading every shard once;
 - `spool`: what the planner has read and Spark has not yet: Arrow files;
 - `reading`: a task's part: from the spool, or again from Kinesis, exactly the same records;
-- `client`: the four calls to Kinesis.
+- `client`, `pages`: the four calls to Kinesis, and GetRecords as Arrow.
 """

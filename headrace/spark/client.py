@@ -12,8 +12,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from binascii import a2b_base64
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
 
@@ -31,20 +29,11 @@ from botocore.utils import get_environ_proxies
 
 from headrace.spark.offsets import AtTimestamp, Init, TrimHorizon
 from headrace.spark.options import Options
+from headrace.spark.pages import ExpiredIterator, Page, parse_page
 from headrace.spark.planning import Shard
-from headrace.spark.untyped import Records, pa, untyped
+from headrace.spark.untyped import untyped
 
 log = logging.getLogger(__name__)
-
-# What a GetRecords page and a spooled file hold; the other two columns are the same in every row.
-PAGE_SCHEMA = pa.schema(
-    [
-        pa.field("data", pa.binary()),
-        pa.field("partitionKey", pa.string()),
-        pa.field("sequenceNumber", pa.string()),
-        pa.field("approximateArrivalTimestamp", pa.timestamp("us", tz="UTC")),
-    ]
-)
 
 _MOST_CONNECTIONS = 32
 _MOST_ATTEMPTS = 12
@@ -61,21 +50,8 @@ _THROTTLES = frozenset(
 )
 
 
-class ExpiredIterator(Exception):
-    """The shard iterator is older than five minutes: ask for another."""
-
-
 class KinesisError(Exception):
     """Kinesis refuses a call for good, or cannot be reached."""
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """One answer of GetRecords. `next_iterator` is None at the end of a closed shard."""
-
-    records: Records
-    next_iterator: str | None
-    millis_behind_latest: int
 
 
 class KinesisClient:
@@ -212,25 +188,6 @@ class KinesisClient:
             self._credentials.get_frozen_credentials(), "kinesis", self._region
         ).add_auth(request)
         return request.prepare()
-
-
-def parse_page(body: bytes) -> Page:
-    """Return the page in an answer's JSON body."""
-    answer = json.loads(body)
-    records: list[dict[str, Any]] = answer["Records"]
-    batch = pa.RecordBatch.from_arrays(
-        [
-            pa.array([a2b_base64(record["Data"]) for record in records], pa.binary()),
-            pa.array([record["PartitionKey"] for record in records], pa.string()),
-            pa.array([record["SequenceNumber"] for record in records], pa.string()),
-            pa.array(
-                [round(record["ApproximateArrivalTimestamp"] * 1000) * 1000 for record in records],
-                pa.timestamp("us", tz="UTC"),
-            ),
-        ],
-        schema=PAGE_SCHEMA,
-    )
-    return Page(batch, answer.get("NextShardIterator"), int(answer.get("MillisBehindLatest") or 0))
 
 
 def _error(body: bytes) -> tuple[str, str]:

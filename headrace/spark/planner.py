@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from headrace.spark.client import ExpiredIterator, Page
 from headrace.spark.offsets import AtTimestamp, Init, Latest, Offset
 from headrace.spark.options import Options
+from headrace.spark.pages import ExpiredIterator, Page
 from headrace.spark.planning import (
     DataLoss,
     Shard,

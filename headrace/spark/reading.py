@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from headrace.spark.client import ExpiredIterator, KinesisClient, Page
 from headrace.spark.offsets import Init
 from headrace.spark.options import Options
+from headrace.spark.pages import ExpiredIterator, Page
 from headrace.spark.planning import DataLoss, Span
 from headrace.spark.spool import Slice, read_slices
 from headrace.spark.untyped import Records, pa
+
+if TYPE_CHECKING:
+    from headrace.spark.client import KinesisClient
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +59,9 @@ def read_span(options: Options, init: Init, span: Span, slices: list[Slice]) -> 
 
 def read_again(options: Options, init: Init, span: Span) -> Iterator[Records]:
     """Yield the records after `span.start` (or from `init`) up to `span.end`. Raises DataLoss when some are gone."""
+    # boto3 takes long to import, and a task that reads from the spool does without.
+    from headrace.spark.client import KinesisClient
+
     client = KinesisClient(options)
     found, last = 0, int(span.end)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -20,14 +20,23 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from headrace.spark.client import KinesisClient
 from headrace.spark.offsets import Init, Latest, Offset, TrimHorizon
 from headrace.spark.options import InvalidOption, Options, parse_options
 from headrace.spark.planner import Planner, as_offset
 from headrace.spark.planning import Span
 from headrace.spark.reading import COLUMNS, pages, read_span, with_constants
 from headrace.spark.spool import Slice
+
+if TYPE_CHECKING:
+    from headrace.spark.client import KinesisClient
 from headrace.spark.untyped import Records, pa
+
+
+def connect(options: Options) -> KinesisClient:
+    """Return a client; boto3, which takes long to import, is loaded only where one is needed."""
+    from headrace.spark.client import KinesisClient
+
+    return KinesisClient(options)
 
 
 class SpanPartition(InputPartition):
@@ -91,7 +100,7 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _plan(self) -> Planner:
         if self._planner is None:
-            self._planner = Planner(KinesisClient(self._options), self._options)
+            self._planner = Planner(connect(self._options), self._options)
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:
@@ -148,7 +157,7 @@ class KinesisBatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return a partition for each shard."""
-        client = KinesisClient(self._options)
+        client = connect(self._options)
         try:
             until_ms = client.now_ms()[1]
             return [ShardPartition(shard.shard_id, until_ms) for shard in client.shards()]
@@ -159,7 +168,7 @@ class KinesisBatchReader(DataSourceReader):
         """Yield a shard's records."""
         assert isinstance(partition, ShardPartition)
         init = self._options.init or TrimHorizon()
-        client = KinesisClient(self._options)
+        client = connect(self._options)
         try:
             for page in pages(client, self._options, partition.shard_id, None, init):
                 arrivals = page.records.column("approximateArrivalTimestamp").cast(pa.int64())

@@ -33,7 +33,7 @@ _SEGMENT_MAGIC = b"HRSEG\x00\x00\x01"
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 
 
-class CorruptFrame(ValueError):  # noqa: N818
+class CorruptFrame(ValueError):
     """The bytes are not a whole, unharmed frame."""
 
 

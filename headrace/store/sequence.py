@@ -19,7 +19,7 @@ _INDEX_MASK = (1 << 64) - 1
 MAX_INDEX = 0x7FFF_FFFF_FFFF_FFFF
 
 
-class InvalidSequence(ValueError):  # noqa: N818
+class InvalidSequence(ValueError):
     """The text is not a sequence number."""
 
 

@@ -29,14 +29,22 @@ def test_items_are_those_of_the_prefix_in_order_and_wildcards_are_letters(tmp_pa
 def test_a_failed_transaction_leaves_nothing(tmp_path: Path):
     database = Database(tmp_path / "state.sqlite")
     things = database.documents("things")
-    with pytest.raises(RuntimeError), database.transaction():
-        things.put("a", 1)
-        raise RuntimeError
+
+    def half_done() -> None:
+        with database.transaction():
+            things.put("a", 1)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        half_done()
     assert things.get("a") is None
 
 
 def test_migrations_run_once_and_only_the_new_ones(tmp_path: Path):
-    for statements in (["CREATE TABLE t (a)"], ["CREATE TABLE t (a)", "INSERT INTO t VALUES (1)"]) * 2:
+    for statements in (
+        ["CREATE TABLE t (a)"],
+        ["CREATE TABLE t (a)", "INSERT INTO t VALUES (1)"],
+    ) * 2:
         database = Database(tmp_path / "state.sqlite")
         database.migrate("thing", statements)
         rows = database.query("SELECT count(*) FROM t")[0][0]

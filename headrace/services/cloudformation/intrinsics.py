@@ -192,7 +192,7 @@ def _equals(argument: Any, scope: Scope) -> bool:
 
 def _loosely(value: Any) -> Any:
     # CloudFormation compares texts: 1 equals "1", true equals "true".
-    return value if isinstance(value, dict | list) else _scalar(value)
+    return cast("Any", value) if isinstance(value, dict | list) else _scalar(value)
 
 
 def _and(argument: Any, scope: Scope) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call
+from headrace.core.values import listed
 from headrace.services.cloudformation import changes, graph
 from headrace.services.cloudformation import parameters as parameters_module
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
@@ -47,17 +48,14 @@ def prepare(
     cfn: CloudFormation, call: Call, stack: Stack, request: Mapping[str, Any]
 ) -> tuple[Template, dict[str, Any]]:
     """Return the template and the resolved parameters of a request. Raises AwsError, TemplateError."""
-    if request.get("UsePreviousTemplate"):
-        body = stack.body
-    else:
-        body = cfn.read_template(request)
+    body = stack.body if request.get("UsePreviousTemplate") else cfn.read_template(request)
     template = parse(body)
     cfn.check_types(template)
     for name in template.resources:
         dependencies(template, name)
     graph.check_acyclic({name: dependencies(template, name) for name in template.resources})
-    check_capabilities(template, request.get("Capabilities") or [])
-    given = request.get("Parameters") or []
+    check_capabilities(template, listed(request, "Capabilities"))
+    given = listed(request, "Parameters")
     resolved = parameters_module.resolve(
         template.parameters,
         {
@@ -91,7 +89,7 @@ def check_rules(template: Template, scope: Scope) -> None:
         condition = rule.get("RuleCondition")
         if condition is not None and not evaluate(condition, scope):
             continue
-        for assertion in rule.get("Assertions") or []:
+        for assertion in listed(rule, "Assertions"):
             if not evaluate(assertion["Assert"], scope):
                 described = assertion.get("AssertDescription", "an assertion failed")
                 raise TemplateError(f"Template constraint violation: {described}")
@@ -218,7 +216,7 @@ def begin(
     stack.description = template.description
     stack.parameters = values
     stack.tags = tags
-    stack.capabilities = list(request.get("Capabilities") or [])
+    stack.capabilities = list(listed(request, "Capabilities"))
     stack.imports = []
     stack.role_arn = request.get("RoleARN") or stack.role_arn
     if request.get("NotificationARNs") is not None:

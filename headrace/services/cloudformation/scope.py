@@ -41,11 +41,8 @@ def scope_of(
 ) -> Scope:
     """Return the scope in which `template`'s values are evaluated.
 
-    Args:
-        parameters: effective values by name.
-        resources: those that are there.
-        later: whether a resource will only be known after apply; used for change sets.
-        imported: overrides how exports are read.
+    `parameters` are effective values by name; `resources` those that are there; `later` says whether a
+    resource will only be known after apply, for change sets; `imported` overrides how exports are read.
     """
     names: dict[str, Any] = {**pseudo_parameters(stack), **parameters}
     for logical_id in template.resources:

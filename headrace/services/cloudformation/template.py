@@ -70,8 +70,8 @@ def parse(body: str) -> Template:
         raise TemplateError(
             f"headrace does not run transforms; the template names {template['Transform']}"
         )
-    resources = template.get("Resources")
-    if not isinstance(resources, dict) or not resources:
+    resources = _section(template, "Resources")
+    if not resources:
         raise TemplateError("Template format error: At least one Resources member must be defined.")
     if len(resources) > MAX_RESOURCES:
         raise TemplateError(
@@ -85,7 +85,7 @@ def parse(body: str) -> Template:
         rules=_section(template, "Rules"),
         mappings=_section(template, "Mappings"),
         conditions=_section(template, "Conditions"),
-        resources=cast("dict[str, Any]", resources),
+        resources=resources,
         outputs=_section(template, "Outputs"),
     )
     _check(parsed)
@@ -93,7 +93,7 @@ def parse(body: str) -> Template:
 
 
 def _section(template: dict[str, Any], name: str) -> Mapping[str, Any]:
-    value = template.get(name) or {}
+    value: Any = template.get(name) or {}
     if not isinstance(value, dict):
         raise TemplateError(f"Template format error: {name} must be an object.")
     return cast("dict[str, Any]", value)
@@ -130,9 +130,10 @@ class _Loader(yaml.SafeLoader):
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[str, Any]:
     loader.flatten_mapping(node)
+    construct: Any = cast("Any", loader).construct_object
     pairs = [
-        (str(loader.construct_object(key, deep=True)), loader.construct_object(value, deep=True))
-        for key, value in node.value
+        (str(construct(key, deep=True)), construct(value, deep=True))
+        for key, value in cast("list[tuple[Any, Any]]", node.value)
     ]
     try:
         return _unique_pairs(pairs)
@@ -141,8 +142,9 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[str, Any]:
 
 
 def _short_form(loader: _Loader, suffix: str, node: yaml.Node) -> Any:
+    value: Any
     if isinstance(node, yaml.ScalarNode):
-        value: Any = loader.construct_scalar(node)
+        value = loader.construct_scalar(node)
     elif isinstance(node, yaml.SequenceNode):
         value = loader.construct_sequence(node, deep=True)
     else:
@@ -155,7 +157,7 @@ def _short_form(loader: _Loader, suffix: str, node: yaml.Node) -> Any:
 
 
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
-_Loader.add_multi_constructor("!", _short_form)
+cast("Any", _Loader).add_multi_constructor("!", _short_form)
 _Loader.yaml_implicit_resolvers = {
     letter: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -163,10 +165,11 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def _check(template: Template) -> None:
-    for name, resource in template.resources.items():
+    for name, definition in template.resources.items():
+        resource = cast("dict[str, Any]", definition) if isinstance(definition, dict) else {}
         if not re.fullmatch(r"[A-Za-z0-9]+", name):
             raise TemplateError(f"Template format error: Resource name {name} is non alphanumeric.")
-        if not isinstance(resource, dict) or not isinstance(resource.get("Type"), str):
+        if not isinstance(resource.get("Type"), str):
             raise TemplateError(
                 f"Template format error: [/Resources/{name}] Every Resources object must contain a Type member."
             )
@@ -264,8 +267,8 @@ def get_att_parts(item: Any) -> tuple[str, str]:
 def dependencies(template: Template, logical_id: str) -> set[str]:
     """Return the resources that must be there before this one."""
     resource = template.resources[logical_id]
-    explicit = resource.get("DependsOn") or []
-    named = [explicit] if isinstance(explicit, str) else list(explicit)
+    explicit: Any = resource.get("DependsOn") or []
+    named: list[str] = [explicit] if isinstance(explicit, str) else list(explicit)
     for name in named:
         if name not in template.resources:
             raise TemplateError(

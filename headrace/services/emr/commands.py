@@ -160,15 +160,14 @@ def _spark(
 
     conf = folder / "conf"
     conf.mkdir(exist_ok=True)
-    properties = spark_properties(
-        buckets=workshop.objects.buckets(), cores=workshop.cores, temporary=folder / "tmp"
-    )
+    properties = spark_properties(buckets=workshop.objects.buckets(), cores=workshop.cores)
     properties.update(_classification(cluster, "spark-defaults"))
     (conf / "spark-defaults.conf").write_text(properties_file(properties))
     (conf / "log4j2.properties").write_text(LOGGING)
     environment = {
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": str(conf),
+        "SPARK_LOCAL_DIRS": str(folder / "tmp"),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,

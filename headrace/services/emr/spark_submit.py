@@ -18,6 +18,13 @@ _SWITCHES = frozenset({"--verbose", "-v", "--supervise"})
 _REPLACED = frozenset({"--master", "--deploy-mode"})
 _FILE_LISTS = frozenset({"--py-files", "--files", "--jars", "--archives"})
 
+# The JVM's optimizing compiler only for what is ten times as hot as it would ask for: most steps here are over before
+# its work pays. Measured on `departures` over 27,004 records: 22 s of CPU instead of 31.
+_JAVA_OPTIONS = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+
 LOGGING = """\
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
@@ -75,7 +82,7 @@ def local_arguments(submission: Submission, local: Callable[[str], str]) -> list
     return [*arguments, local(submission.application), *submission.arguments]
 
 
-def spark_properties(*, buckets: Mapping[str, Path], cores: int, temporary: Path) -> dict[str, str]:
+def spark_properties(*, buckets: Mapping[str, Path], cores: int) -> dict[str, str]:
     """Return the settings that make `s3://` the cloud's plain files, and a small machine quick.
 
     A bucket made after the step has begun is not among `buckets`: the step cannot see it.
@@ -87,11 +94,11 @@ def spark_properties(*, buckets: Mapping[str, Path], cores: int, temporary: Path
         "spark.hadoop.fs.viewfs.overload.scheme.target.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
         "FileSystemBasedCheckpointFileManager",
+        "spark.driver.defaultJavaOptions": _JAVA_OPTIONS,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.local.dir": str(temporary),
         # Two hundred, Spark's own, is for clusters; a job's or a cluster's setting wins.
         "spark.sql.shuffle.partitions": str(max(2, cores)),
         "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -1,5 +1,9 @@
 """Record format conversion: JSON to Parquet through a Glue table's schema. Pure functions over records."""
 
+# pyarrow has no types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false, reportUnknownLambdaType=false
+
 from __future__ import annotations
 
 import base64
@@ -89,7 +93,7 @@ def _objects(data: bytes) -> list[dict[str, Any]]:
             raise ValueError("the record is empty") from None
     for value in found:
         if not isinstance(value, dict):
-            raise ValueError("the record is not a JSON object")
+            raise WrongValue("the record is not a JSON object")
     return cast("list[dict[str, Any]]", found)
 
 

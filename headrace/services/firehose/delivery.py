@@ -27,6 +27,7 @@ from headrace.core.ports import (
     SchemaCatalog,
     StreamRecord,
 )
+from headrace.core.values import listed, mapped
 from headrace.services.firehose import convert, prefix
 from headrace.services.firehose.sources import END, TRIM_HORIZON, Source, position_text
 from headrace.services.firehose.state import DeliveryStream, DeliveryStreams, Progress
@@ -258,14 +259,13 @@ class Delivery:
         )
 
     def _delimiter(self) -> bytes:
-        processing = self._stream.destination.get("ProcessingConfiguration") or {}
+        processing = mapped(self._stream.destination, "ProcessingConfiguration")
         if not processing.get("Enabled"):
             return b""
-        for processor in processing.get("Processors") or []:
+        for processor in listed(processing, "Processors"):
             if processor["Type"] == "AppendDelimiterToRecord":
                 values = {
-                    p["ParameterName"]: p["ParameterValue"]
-                    for p in processor.get("Parameters") or []
+                    p["ParameterName"]: p["ParameterValue"] for p in listed(processor, "Parameters")
                 }
                 text = str(values.get("Delimiter", "\\n"))
                 return text.replace("\\n", "\n").replace("\\t", "\t").encode()
@@ -312,7 +312,7 @@ class Delivery:
 
     def _say(self, message: str) -> None:
         log.warning("%s: %s", self.name, message)
-        options = self._stream.destination.get("CloudWatchLoggingOptions") or {}
+        options = mapped(self._stream.destination, "CloudWatchLoggingOptions")
         if options.get("Enabled") and options.get("LogGroupName"):
             self._ports.logs.put(
                 options["LogGroupName"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.core.values import listed, mapped
 from headrace.services.firehose import prefix
 from headrace.services.firehose.errors import invalid, not_built
 from headrace.services.firehose.limits import (
@@ -24,11 +25,9 @@ def checked(given: dict[str, Any]) -> dict[str, Any]:
     destination = dict(given)
     if not str(destination.get("BucketARN", "")).startswith("arn:"):
         raise invalid("BucketARN is not a valid ARN.")
-    conversion = destination.get("DataFormatConversionConfiguration")
-    converts = bool(conversion) and conversion.get("Enabled", True)
-    destination["BufferingHints"] = _hints(
-        destination.get("BufferingHints") or {}, converts=converts
-    )
+    conversion = mapped(destination, "DataFormatConversionConfiguration")
+    converts = bool(conversion) and bool(conversion.get("Enabled", True))
+    destination["BufferingHints"] = _hints(mapped(destination, "BufferingHints"), converts=converts)
     compression = destination.setdefault("CompressionFormat", "UNCOMPRESSED")
     if compression not in ("UNCOMPRESSED", "GZIP"):
         raise not_built(f"the compression format {compression}")
@@ -38,11 +37,11 @@ def checked(given: dict[str, Any]) -> dict[str, Any]:
     destination.setdefault("CloudWatchLoggingOptions", {"Enabled": False})
     if destination.setdefault("S3BackupMode", "Disabled") != "Disabled":
         raise not_built("S3 backup")
-    if (destination.get("DynamicPartitioningConfiguration") or {}).get("Enabled"):
+    if mapped(destination, "DynamicPartitioningConfiguration").get("Enabled"):
         raise not_built("dynamic partitioning")
-    processing = destination.get("ProcessingConfiguration") or {}
+    processing = mapped(destination, "ProcessingConfiguration")
     if processing.get("Enabled"):
-        for processor in processing.get("Processors") or []:
+        for processor in listed(processing, "Processors"):
             if processor["Type"] not in PROCESSORS:
                 raise not_built(f"the processor {processor['Type']}")
     prefix.check(
@@ -77,14 +76,14 @@ def _check_conversion(conversion: dict[str, Any], compression: str) -> None:
         raise invalid(
             "Data format conversion is enabled, CompressionFormat must be UNCOMPRESSED or absent."
         )
-    schema = conversion.get("SchemaConfiguration") or {}
+    schema = mapped(conversion, "SchemaConfiguration")
     if not schema.get("DatabaseName") or not schema.get("TableName"):
         raise invalid("SchemaConfiguration must name a database and a table.")
-    serializer = (conversion.get("OutputFormatConfiguration") or {}).get("Serializer") or {}
+    serializer = mapped(mapped(conversion, "OutputFormatConfiguration"), "Serializer")
     if "OrcSerDe" in serializer:
         raise not_built("conversion to ORC")
     if "ParquetSerDe" not in serializer:
         raise invalid("OutputFormatConfiguration must have exactly one serializer.")
-    deserializer = (conversion.get("InputFormatConfiguration") or {}).get("Deserializer") or {}
+    deserializer = mapped(mapped(conversion, "InputFormatConfiguration"), "Deserializer")
     if len(deserializer) > 1:
         raise invalid("InputFormatConfiguration must have exactly one deserializer.")

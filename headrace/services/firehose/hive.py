@@ -1,5 +1,9 @@
 """Hive column types to Arrow's, and JSON values to what such a column takes. Pure functions."""
 
+# pyarrow has no types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false, reportUnknownLambdaType=false
+
 from __future__ import annotations
 
 import json
@@ -12,8 +16,13 @@ import pyarrow as pa
 
 Convert = Callable[[Any], Any]
 
-_INTEGERS = {"tinyint": (pa.int8(), 8), "smallint": (pa.int16(), 16), "int": (pa.int32(), 32)}
-_INTEGERS |= {"integer": (pa.int32(), 32), "bigint": (pa.int64(), 64)}
+_INTEGERS: dict[str, tuple[Any, int]] = {
+    "tinyint": (pa.int8(), 8),
+    "smallint": (pa.int16(), 16),
+    "int": (pa.int32(), 32),
+    "integer": (pa.int32(), 32),
+    "bigint": (pa.int64(), 64),
+}
 _TEXTS = ("string", "varchar", "char")
 
 

@@ -40,6 +40,7 @@ _SUBRESOURCES = (
     "uploads",
 )
 MAX_PART_NUMBER = 10_000
+HOST_ID = "headrace"
 # Below this, bytes and headers are read as one; above, the server sends the file.
 READ_WHOLE_BELOW_BYTES = 1024 * 1024
 
@@ -54,14 +55,20 @@ class HttpFront:
     def handle(self, request: HttpRequest) -> HttpResponse:
         """Answer a request. Raises what is neither AWS's error nor one of ours."""
         try:
-            return self._answer(request, target_of(request))
+            response = self._answer(request, target_of(request))
         except Exception as error:
             aws_error = error if isinstance(error, AwsError) else translate(error)
             if aws_error is None:
                 raise
             if not isinstance(error, AwsError) and aws_error.status >= 500:
                 log.exception("%s %s failed", request.method, request.path)
-            return _error_answer(request, aws_error)
+            response = _error_answer(request, aws_error)
+        if request.call is not None:
+            response.headers += [
+                ("x-amz-request-id", request.call.request_id),
+                ("x-amz-id-2", HOST_ID),
+            ]
+        return response
 
     def _answer(self, request: HttpRequest, target: Target) -> HttpResponse:
         query = target.query

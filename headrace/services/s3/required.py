@@ -11,7 +11,7 @@ from headrace.services.s3.errors import invalid_argument, malformed_xml
 def check_required(operation: str, params: dict[str, Any]) -> None:
     """Refuse an input that lacks what the model requires. Raises AwsError MalformedXML, InvalidArgument."""
     # botocore has no types: its shapes are Any here.
-    shape: Any = operation_model("s3", operation).input_shape
+    shape: Any = cast("Any", operation_model("s3", operation)).input_shape
     if shape is None:
         return
     payload: str | None = shape.serialization.get("payload")

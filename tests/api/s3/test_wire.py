@@ -73,7 +73,8 @@ def test_an_error_names_its_resource_and_request(lab: S3Lab, s3: Any):
     assert (error.tag, found["Code"], found["Key"]) == ("Error", "NoSuchKey", "none<&>")
     assert found["Resource"] == f"/{BUCKET}/none<&>"
     assert found["RequestId"] == header(response, "x-amzn-requestid")
-    assert found["HostId"]
+    assert found["RequestId"] == header(response, "x-amz-request-id")
+    assert found["HostId"] == header(response, "x-amz-id-2")
     assert header(response, "content-type") == "application/xml"
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.core.arn import make_arn
+from headrace.core.values import listed
 from headrace.services.cloudformation import requests
 from headrace.services.cloudformation.actions.describe import parameter_list, tag_list, time_of
 from headrace.services.cloudformation.deploy import Deployment
@@ -46,8 +47,8 @@ def create_change_set(cfn: CloudFormation, call: Call, request: dict[str, Any]) 
             description=request.get("Description") or "",
             parameters=values,
             tags=dict(tags),
-            capabilities=list(request.get("Capabilities") or []),
-            notification_arns=list(request.get("NotificationARNs") or []),
+            capabilities=list(listed(request, "Capabilities")),
+            notification_arns=list(listed(request, "NotificationARNs")),
             rollback_configuration=dict(request.get("RollbackConfiguration") or {}),
             role_arn=request.get("RoleARN") or "",
             on_failure=request.get("OnStackFailure") or "",

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.aws.operation import Call, operation
+from headrace.core.values import listed
 from headrace.services.cloudformation.errors import (
     stack_missing,
     stack_not_found,
@@ -218,7 +219,7 @@ def list_stack_resources(
 @operation("ListStacks")
 def list_stacks(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """Return all stacks in brief, deleted ones too. Source: API_ListStacks."""
-    wanted = request.get("StackStatusFilter") or []
+    wanted = listed(request, "StackStatusFilter")
     summaries: list[dict[str, Any]] = []
     for stack in cfn.stacks.all(call.account, call.region):
         if wanted and stack.status not in wanted:

@@ -4,6 +4,7 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
+from headrace.core.values import listed
 from headrace.services.cloudformation import requests
 from headrace.services.cloudformation.deploy import Deployment
 from headrace.services.cloudformation.errors import (
@@ -88,7 +89,7 @@ def delete_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> No
                 reason = f"Cannot delete export {output['ExportName']} as it is in use by {shown}."
                 cfn.set_status(stack, "DELETE_FAILED", reason)
                 return
-        retained = set(request.get("RetainResources") or [])
+        retained = set(listed(request, "RetainResources"))
         for name in retained & set(stack.resources):
             stack.resources[name].deletion_policy = "Retain"
         cfn.set_status(stack, "DELETE_IN_PROGRESS", "User Initiated")
@@ -106,7 +107,7 @@ def continue_update_rollback(
             raise validation_error(
                 f"Stack:{stack.stack_id} is in {stack.status} state and can not continue update rollback."
             )
-        for name in request.get("ResourcesToSkip") or []:
+        for name in listed(request, "ResourcesToSkip"):
             if name in stack.resources and name in stack.previous["resources"]:
                 stack.resources[name].updated_ms = stack.previous["resources"][name]["updated_ms"]
         cfn.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", "User Initiated")

@@ -11,6 +11,7 @@ from headrace.aws.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, FidelityLevel
+from headrace.core.values import listed
 from headrace.services.cloudformation.errors import ResourceFailed
 
 Properties = dict[str, Any]
@@ -158,7 +159,7 @@ def boolean(value: Any) -> bool:
 def tag_list(properties: Mapping[str, Any], context: Context) -> list[dict[str, str]]:
     """Return the resource's and its stack's tags as AWS's list; the resource's win."""
     tags = dict(context.tags)
-    for tag in properties.get("Tags") or []:
+    for tag in listed(properties, "Tags"):
         tags[tag["Key"]] = str(tag["Value"])
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from headrace.aws.errors import AwsError
+from headrace.core.values import listed
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
@@ -56,7 +57,7 @@ def _instances(given: Properties) -> dict[str, Any]:
     # A cluster of CloudFormation's stays up unless it is told otherwise.
     instances.setdefault("KeepJobFlowAliveWhenNoSteps", True)
     groups = [_group(given[key], role) for key, role in _GROUPS if key in given]
-    groups += [_group(task, "TASK") for task in given.get("TaskInstanceGroups") or []]
+    groups += [_group(task, "TASK") for task in listed(given, "TaskInstanceGroups")]
     if groups:
         instances["InstanceGroups"] = groups
     return instances
@@ -69,7 +70,7 @@ def _configurations(given: Any) -> list[dict[str, Any]]:
             "Properties": {
                 key: str(value) for key, value in item.get("ConfigurationProperties", {}).items()
             },
-            "Configurations": _configurations(item.get("Configurations") or []),
+            "Configurations": _configurations(listed(item, "Configurations")),
         }
         for item in cast("list[dict[str, Any]]", given)
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from headrace.core.values import listed
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
@@ -43,15 +44,15 @@ def _create(context: Context, properties: Properties) -> Made:
 
 
 def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
-    kept = {target["Id"] for target in new.get("Targets") or []}
-    gone = [target["Id"] for target in old.get("Targets") or [] if target["Id"] not in kept]
+    kept = {target["Id"] for target in listed(new, "Targets")}
+    gone = [target["Id"] for target in listed(old, "Targets") if target["Id"] not in kept]
     if gone:
         context.call("events", "RemoveTargets", {"Rule": physical_id, "Ids": gone, **_bus(old)})
     return _put(context, physical_id, new)
 
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
-    ids = [target["Id"] for target in properties.get("Targets") or []]
+    ids = [target["Id"] for target in listed(properties, "Targets")]
     where = _bus(properties)
     if ids:
         params = {"Rule": physical_id, "Ids": ids, **where}

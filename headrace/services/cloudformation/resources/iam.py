@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from headrace.aws.errors import AwsError
+from headrace.core.values import listed
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
@@ -45,20 +46,20 @@ def _create_role(context: Context, properties: Properties) -> Made:
 
 
 def _set_role_policies(context: Context, name: str, old: Properties, new: Properties) -> None:
-    before, after = (set(p.get("ManagedPolicyArns") or []) for p in (old, new))
+    before, after = (set(listed(p, "ManagedPolicyArns")) for p in (old, new))
     for arn in sorted(after - before):
         context.call("iam", "AttachRolePolicy", {"RoleName": name, "PolicyArn": arn})
     for arn in sorted(before - after):
         params = {"RoleName": name, "PolicyArn": arn}
         context.gone_is_fine("iam", "DetachRolePolicy", params, GONE)
-    inline = {p["PolicyName"]: p["PolicyDocument"] for p in new.get("Policies") or []}
+    inline = {p["PolicyName"]: p["PolicyDocument"] for p in listed(new, "Policies")}
     for policy, document in inline.items():
         context.call(
             "iam",
             "PutRolePolicy",
             {"RoleName": name, "PolicyName": policy, "PolicyDocument": _document(document)},
         )
-    for policy in old.get("Policies") or []:
+    for policy in listed(old, "Policies"):
         if policy["PolicyName"] not in inline:
             params = {"RoleName": name, "PolicyName": policy["PolicyName"]}
             context.gone_is_fine("iam", "DeleteRolePolicy", params, GONE)
@@ -108,7 +109,7 @@ _HOLDERS = (("Roles", "Role"), ("Users", "User"), ("Groups", "Group"))
 
 def _put_policy(context: Context, properties: Properties) -> None:
     for plural, kind in _HOLDERS:
-        for holder in properties.get(plural) or []:
+        for holder in listed(properties, plural):
             context.call(
                 "iam",
                 f"Put{kind}Policy",
@@ -128,7 +129,7 @@ def _create_policy(context: Context, properties: Properties) -> Made:
 def _update_policy(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
     _put_policy(context, new)
     for plural, _ in _HOLDERS:
-        gone = [h for h in old.get(plural) or [] if h not in (new.get(plural) or [])]
+        gone = [h for h in listed(old, plural) if h not in listed(new, plural)]
         _delete_policy(context, physical_id, {**old, plural: gone, **_others_empty(plural)})
     return Made(physical_id, {"Id": new["PolicyName"]})
 
@@ -139,7 +140,7 @@ def _others_empty(kept: str) -> Properties:
 
 def _delete_policy(context: Context, physical_id: str, properties: Properties) -> None:
     for plural, kind in _HOLDERS:
-        for holder in properties.get(plural) or []:
+        for holder in listed(properties, plural):
             params = {f"{kind}Name": holder, "PolicyName": properties["PolicyName"]}
             context.gone_is_fine("iam", f"Delete{kind}Policy", params, GONE)
 
@@ -159,13 +160,13 @@ def _create_managed(context: Context, properties: Properties) -> Made:
             "Description": properties.get("Description", ""),
         },
     )["Policy"]
-    for role in properties.get("Roles") or []:
+    for role in listed(properties, "Roles"):
         context.call("iam", "AttachRolePolicy", {"RoleName": role, "PolicyArn": policy["Arn"]})
     return Made(policy["Arn"], {"PolicyArn": policy["Arn"], "PolicyId": policy["PolicyId"]})
 
 
 def _delete_managed(context: Context, physical_id: str, properties: Properties) -> None:
-    for role in properties.get("Roles") or []:
+    for role in listed(properties, "Roles"):
         params = {"RoleName": role, "PolicyArn": physical_id}
         context.gone_is_fine("iam", "DetachRolePolicy", params, GONE)
     context.gone_is_fine("iam", "DeletePolicy", {"PolicyArn": physical_id}, GONE)

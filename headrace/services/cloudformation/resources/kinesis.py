@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.core.values import listed, mapped
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
@@ -19,7 +20,7 @@ GONE = "ResourceNotFoundException"
 
 def _mode(properties: Properties) -> str:
     # CDK writes no StreamModeDetails for some provisioned streams: a shard count says it.
-    details = properties.get("StreamModeDetails") or {}
+    details = mapped(properties, "StreamModeDetails")
     default = "PROVISIONED" if "ShardCount" in properties else "ON_DEMAND"
     return str(details.get("StreamMode", default))
 
@@ -78,8 +79,8 @@ def _settle(context: Context, name: str, old: Properties, new: Properties) -> No
                     "KeyId": former["KeyId"],
                 },
             )
-    wanted = set(new.get("DesiredShardLevelMetrics") or [])
-    present = set(old.get("DesiredShardLevelMetrics") or [])
+    wanted = set(listed(new, "DesiredShardLevelMetrics"))
+    present = set(listed(old, "DesiredShardLevelMetrics"))
     for verb, metrics in (("Enable", wanted - present), ("Disable", present - wanted)):
         if metrics:
             context.call(

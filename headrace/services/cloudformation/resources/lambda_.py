@@ -6,6 +6,7 @@ import io
 import zipfile
 from typing import Any
 
+from headrace.core.values import listed
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
@@ -142,7 +143,7 @@ def _alias_params(properties: Properties) -> dict[str, Any]:
     if "RoutingConfig" in properties:
         weights = {
             weight["FunctionVersion"]: float(weight["FunctionWeight"])
-            for weight in properties["RoutingConfig"].get("AdditionalVersionWeights") or []
+            for weight in listed(properties["RoutingConfig"], "AdditionalVersionWeights")
         }
         params["RoutingConfig"] = {"AdditionalVersionWeights": weights}
     return params

@@ -16,6 +16,7 @@ from headrace.aws.shapes.firehose import (
     UpdateDestinationInput,
 )
 from headrace.core.ports import StreamNotFound
+from headrace.core.values import listed, mapped
 from headrace.services.firehose.actions.tags import check_tags
 from headrace.services.firehose.destination import checked
 from headrace.services.firehose.errors import in_use, invalid, not_built
@@ -48,7 +49,7 @@ def create_delivery_stream(
         raise invalid(
             "KinesisStreamSourceConfig is required for KinesisStreamAsSource, and for no other type."
         )
-    tags = {tag["Key"]: tag.get("Value", "") for tag in given.get("Tags") or []}
+    tags = {tag["Key"]: tag.get("Value", "") for tag in listed(given, "Tags")}
     check_tags({}, tags)
     stream = DeliveryStream(
         name=name,
@@ -61,7 +62,7 @@ def create_delivery_stream(
         source_arn=source["KinesisStreamARN"] if source else "",
         source_role_arn=source["RoleARN"] if source else "",
         source_from_ms=call.now_ms,
-        encryption=dict(given.get("DeliveryStreamEncryptionConfigurationInput") or {}),
+        encryption=mapped(given, "DeliveryStreamEncryptionConfigurationInput"),
         tags=tags,
     )
     with firehose.lock:
