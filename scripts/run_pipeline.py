@@ -379,53 +379,65 @@ def malformed(run: Run) -> int:
 
 def summary(run: Run, windows: pd.DataFrame, seconds: float) -> bool:
     """Print the results; return whether every check holds."""
+    console.print(checks_table(run.checks))
+    console.print(preview(windows))
+    holds = all(check.holds for check in run.checks)
+    verdict = "[green]everything holds[/]" if holds else "[red]something is wrong[/]"
+    console.print(f"{verdict} after {seconds:.0f} s; the endpoint is [bold]{run.endpoint_url}[/]\n")
+    console.print("try it:")
+    for line in invitations(run):
+        console.print(f"  {line}", soft_wrap=True, markup=False)
+    return holds
+
+
+def checks_table(checks: list[Check]) -> Table:
+    """Return the table of what went in and what came out."""
     table = Table(title="input = output", title_justify="left", header_style="bold")
-    for name, justify in (
-        ("stage", "left"),
-        ("", "left"),
-        ("expected", "right"),
-        ("found", "right"),
-        ("", "left"),
-        ("", "left"),
-    ):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for name in ("stage", "what"):
+        table.add_column(name)
+    for name in ("expected", "found"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    table.add_column("", overflow="fold")
     last = ""
-    for check in run.checks:
+    for check in checks:
         mark = "[green]ok[/]" if check.holds else "[red]WRONG[/]"
-        shown = [
+        values = (
             f"{value:,}" if isinstance(value, int) else str(value)
             for value in (check.expected, check.found)
-        ]
-        table.add_row(
-            check.stage if check.stage != last else "", check.what, *shown, mark, check.detail
         )
+        stage = check.stage if check.stage != last else ""
+        table.add_row(stage, check.what, *values, mark, check.detail)
         last = check.stage
-    console.print(table)
-    preview = Table(
+    return table
+
+
+def preview(windows: pd.DataFrame) -> Table:
+    """Return the first lines of the Spark job's result."""
+    table = Table(
         title="departures by hour and origin (first lines)",
         title_justify="left",
         header_style="bold",
     )
     for name in windows.columns:
-        preview.add_column(str(name))
+        table.add_column(str(name))
     for row in windows.head(6).itertuples(index=False):
-        preview.add_row(
-            *(f"{value:.1f}" if isinstance(value, float) else str(value) for value in row)
-        )
-    console.print(preview)
-    holds = all(check.holds for check in run.checks)
-    console.print(
-        f"{'[green]everything holds[/]' if holds else '[red]something is wrong[/]'} after {seconds:.0f} s; the endpoint is [bold]{run.endpoint_url}[/]\n"
-    )
+        table.add_row(*(f"{v:.1f}" if isinstance(v, float) else str(v) for v in row))
+    return table
+
+
+def invitations(run: Run) -> list[str]:
+    """Return a line each for boto3, the AWS CLI and headrace itself."""
+    keys = "AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_DEFAULT_REGION=" + REGION
+    there = f"AWS_ENDPOINT_URL={run.endpoint_url} {keys}"
+    bucket = run.output("delivery", "LakeBucketName")
     stream = run.output("ingest", "EnrichedStreamName")
-    console.print("try it:")
-    for line in (
-        f"  python -c \"import boto3; print(boto3.client('kinesis', endpoint_url='{run.endpoint_url}', region_name='{REGION}', aws_access_key_id='test', aws_secret_access_key='test').list_streams()['StreamNames'])\"",
-        f"  AWS_ENDPOINT_URL={run.endpoint_url} AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_REGION={REGION} .venv/bin/aws s3 ls s3://{run.output('delivery', 'LakeBucketName')} --recursive",
-        f"  .venv/bin/headrace tail {stream} --from TRIM_HORIZON --limit 3 --endpoint-url {run.endpoint_url}",
-    ):
-        console.print(line, soft_wrap=True, markup=False)
-    return holds
+    code = "import boto3; print(boto3.client('kinesis').list_streams()['StreamNames'])"
+    return [
+        f'{there} .venv/bin/python -c "{code}"',
+        f"{there} .venv/bin/aws s3 ls s3://{bucket} --recursive",
+        f"AWS_ENDPOINT_URL={run.endpoint_url} .venv/bin/headrace tail {stream} --from TRIM_HORIZON --limit 3",
+    ]
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
