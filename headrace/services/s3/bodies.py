@@ -10,13 +10,12 @@ from xml.parsers import expat
 
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest
-from headrace.services.s3 import checksums, chunked
+from headrace.services.s3 import checksums, chunked, limits
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import invalid_request, malformed_xml
 from headrace.services.s3.files import ObjectFiles
 from headrace.services.s3.routing import Target
 
-MAX_XML_BYTES = 2 * 1024 * 1024
 _DIGEST_CHARACTERS = 64
 
 _PARAM_OF_HEADER = {
@@ -103,12 +102,12 @@ def check_xml(request: HttpRequest, headers: dict[str, str]) -> None:
 
     A document type can define entities that expand without end. Raises AwsError.
     """
-    if request.body_file is not None or len(request.body) > MAX_XML_BYTES:
+    if request.body_file is not None or len(request.body) > limits.XML_BYTES:
         raise AwsError(
             "MaxMessageLengthExceeded",
             "Your request was too big.",
             400,
-            {"MaxMessageLengthBytes": MAX_XML_BYTES},
+            {"MaxMessageLengthBytes": limits.XML_BYTES},
         )
     checksums.verify(
         Body(request.body),

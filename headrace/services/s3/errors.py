@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.aws.errors import AwsError
 from headrace.core.ports import BucketNotFound, ObjectNotFound
+from headrace.services.s3 import limits
 
 
 def no_such_bucket(name: str) -> AwsError:
@@ -81,7 +82,7 @@ def key_too_long(key: str) -> AwsError:
         "KeyTooLongError",
         "Your key is too long",
         400,
-        {"Size": str(len(key.encode())), "MaxSizeAllowed": "1024"},
+        {"Size": str(len(key.encode())), "MaxSizeAllowed": str(limits.KEY_BYTES)},
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 
-MAX_KEY_BYTES = 1024
 MAX_COMPONENT_BYTES = 255
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")

@@ -11,7 +11,7 @@ from headrace.aws import codec_moto
 from headrace.aws.errors import AwsError
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.operation import Action, operation_name
-from headrace.services.s3 import bodies, checksums, reads
+from headrace.services.s3 import bodies, checksums, limits, reads
 from headrace.services.s3.errors import invalid_argument, invalid_version, translate
 from headrace.services.s3.files import StoredObject
 from headrace.services.s3.required import check_required
@@ -39,7 +39,6 @@ _SUBRESOURCES = (
     "torrent",
     "uploads",
 )
-MAX_PART_NUMBER = 10_000
 HOST_ID = "headrace"
 # Below this, bytes and headers are read as one; above, the server sends the file.
 READ_WHOLE_BELOW_BYTES = 1024 * 1024
@@ -200,7 +199,7 @@ def _range(stored: StoredObject, target: Target) -> tuple[int, int] | None:
 
 
 def _part_number(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= MAX_PART_NUMBER:
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= limits.PART_NUMBER:
         raise invalid_argument(
             "Part number must be an integer between 1 and 10000, inclusive", "partNumber", text
         )

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from headrace.aws.errors import AwsError
-from headrace.services.s3 import checksums
+from headrace.services.s3 import checksums, limits
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import key_too_long, no_such_key, precondition_failed
 from headrace.services.s3.files import DEFAULT_CONTENT_TYPE, StoredObject
-from headrace.services.s3.names import MAX_KEY_BYTES
 
 if TYPE_CHECKING:
     from headrace.services.s3.service import S3
@@ -28,10 +27,6 @@ KEPT_HEADERS = (
     "Expires",
     "WebsiteRedirectLocation",
 )
-MAX_METADATA_BYTES = 2048
-MOST_TAGS = 10
-MAX_TAG_KEY_CHARACTERS = 128
-MAX_TAG_VALUE_CHARACTERS = 256
 _CHUNK_BYTES = 1024 * 1024
 
 
@@ -43,6 +38,7 @@ def write_object(
     try:
         s3.bucket(bucket)
         check_key(key)
+        _check_size(body.size_bytes)
         kept = checksums.verify(body, params)
         described = described_by(params)
         if temporary is None:
@@ -62,6 +58,16 @@ def write_object(
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def _check_size(size_bytes: int) -> None:
+    if size_bytes > limits.PUT_BYTES:
+        raise AwsError(
+            "EntityTooLarge",
+            "Your proposed upload exceeds the maximum allowed size",
+            400,
+            {"ProposedSize": str(size_bytes), "MaxSizeAllowed": str(limits.PUT_BYTES)},
+        )
 
 
 def described_by(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,19 +130,19 @@ def check_key(key: str) -> None:
         size = len(key.encode())
     except UnicodeEncodeError as error:
         raise AwsError("InvalidURI", "Couldn't parse the specified URI.") from error
-    if size > MAX_KEY_BYTES:
+    if size > limits.KEY_BYTES:
         raise key_too_long(key)
 
 
 def checked_tags(pairs: list[tuple[str, str]]) -> dict[str, str]:
     """Return an object's tags by key. Raises BadRequest, InvalidTag. Source: S3's object tagging rules."""
-    if len(pairs) > MOST_TAGS:
-        raise AwsError("BadRequest", f"Object tags cannot be greater than {MOST_TAGS}")
+    if len(pairs) > limits.TAGS_PER_OBJECT:
+        raise AwsError("BadRequest", f"Object tags cannot be greater than {limits.TAGS_PER_OBJECT}")
     tags: dict[str, str] = {}
     for key, value in pairs:
-        if not key or len(key) > MAX_TAG_KEY_CHARACTERS:
+        if not key or len(key) > limits.TAG_KEY_CHARS:
             raise AwsError("InvalidTag", "The TagKey you have provided is invalid")
-        if len(value) > MAX_TAG_VALUE_CHARACTERS:
+        if len(value) > limits.TAG_VALUE_CHARS:
             raise AwsError("InvalidTag", "The TagValue you have provided is invalid")
         if key in tags:
             raise AwsError("InvalidTag", "Cannot provide multiple Tags with the same key")
@@ -146,12 +152,12 @@ def checked_tags(pairs: list[tuple[str, str]]) -> dict[str, str]:
 
 def _check_metadata(metadata: Mapping[str, str]) -> None:
     size = sum(len(name.encode()) + len(value.encode()) for name, value in metadata.items())
-    if size > MAX_METADATA_BYTES:
+    if size > limits.METADATA_BYTES:
         raise AwsError(
             "MetadataTooLarge",
             "Your metadata headers exceed the maximum allowed metadata size",
             400,
-            {"Size": str(size), "MaxSizeAllowed": str(MAX_METADATA_BYTES)},
+            {"Size": str(size), "MaxSizeAllowed": str(limits.METADATA_BYTES)},
         )
 
 

@@ -173,6 +173,24 @@ def test_a_body_other_than_its_signed_digest_is_refused(lab: S3Lab, s3: Any):
     assert lab.request("PUT", f"/{BUCKET}/k", body=b"signed", headers=headers).status == 200
 
 
+def test_an_object_is_at_most_5_gib_at_once(lab: S3Lab, s3: Any, tmp_path: Path):
+    spooled = tmp_path / "large"
+    with spooled.open("wb") as file:
+        file.truncate(5 * 1024**3 + 1)
+    response = lab.handle(HttpRequest("PUT", f"/{BUCKET}/k", "", {}, b"", spooled))
+    assert (response.status, b"<Code>EntityTooLarge</Code>" in response.body) == (400, True)
+    assert files_under(lab.data_dir / "s3") == set()
+
+
+def test_a_document_is_at_most_2_mib(lab: S3Lab, s3: Any):
+    body = b"<Tagging>" + b" " * 2 * 1024**2 + b"</Tagging>"
+    response = lab.request("PUT", f"/{BUCKET}", "tagging", body)
+    assert (response.status, b"<Code>MaxMessageLengthExceeded</Code>" in response.body) == (
+        400,
+        True,
+    )
+
+
 def test_an_announced_checksum_must_come(lab: S3Lab, s3: Any):
     headers = {"x-amz-sdk-checksum-algorithm": "CRC32"}
     response = lab.request("PUT", f"/{BUCKET}/k", body=b"data", headers=headers)

@@ -5,6 +5,7 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
+from headrace.services.s3 import limits
 from headrace.services.s3.errors import invalid_bucket_name
 from headrace.services.s3.names import is_bucket_name
 from headrace.services.s3.service import S3
@@ -108,7 +109,7 @@ def list_buckets(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """Return the account's buckets by name. Source: API_ListBuckets."""
     prefix = request.get("Prefix") or ""
     after = request.get("ContinuationToken") or ""
-    limit = request.get("MaxBuckets") or 10_000
+    limit = request.get("MaxBuckets") or limits.LIST_BUCKETS
     names = sorted(
         name
         for name, bucket in s3.buckets().items()

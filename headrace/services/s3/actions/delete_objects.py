@@ -4,11 +4,10 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
+from headrace.services.s3 import limits
 from headrace.services.s3.errors import invalid_version, malformed_xml, precondition_failed
 from headrace.services.s3.service import S3
 from headrace.services.s3.writes import check_key
-
-MOST_AT_ONCE = 1000
 
 
 @operation("DeleteObject")
@@ -31,7 +30,7 @@ def delete_objects(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any
     """Delete up to 1,000 objects. Source: API_DeleteObjects."""
     s3.bucket(request["Bucket"])
     wanted: list[dict[str, str]] = request["Delete"].get("Objects") or []
-    if not 0 < len(wanted) <= MOST_AT_ONCE:
+    if not 0 < len(wanted) <= limits.DELETE_KEYS:
         raise malformed_xml()
     if not all(item.get("Key") for item in wanted):
         raise malformed_xml()

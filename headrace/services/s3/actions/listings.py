@@ -10,11 +10,11 @@ from typing import Any
 from urllib.parse import quote
 
 from headrace.aws.operation import Call, operation
+from headrace.services.s3 import limits
 from headrace.services.s3.errors import invalid_argument
 from headrace.services.s3.files import StoredObject
 from headrace.services.s3.service import S3
 
-MOST_KEYS = 1000
 _OWNER = {"DisplayName": "headrace", "ID": "0" * 64}
 
 
@@ -59,10 +59,10 @@ def page_of(
 def _limit(request: dict[str, Any]) -> int:
     limit = request.get("MaxKeys")
     if limit is None:
-        return MOST_KEYS
+        return limits.LIST_KEYS
     if limit < 0:
         raise invalid_argument("Argument maxKeys must be an integer between 0 and 2147483647")
-    return min(limit, MOST_KEYS)
+    return min(limit, limits.LIST_KEYS)
 
 
 def _content(stored: StoredObject, encode: Callable[[str], str], *, owner: bool) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
-from headrace.services.s3 import checksums, reads
+from headrace.services.s3 import checksums, limits, reads
 from headrace.services.s3.actions.copy_object import source_object
 from headrace.services.s3.checksums import CHECKSUMS, COMPUTABLE, Body
 from headrace.services.s3.errors import malformed_xml
@@ -18,9 +18,6 @@ from headrace.services.s3.service import S3
 from headrace.services.s3.uploads import Part, Upload
 from headrace.services.s3.writes import KEPT_HEADERS, check_key, copy_file, described_by, publish_if
 
-MIN_PART_BYTES = 5 * 1024 * 1024
-MOST_PARTS_LISTED = 1000
-MOST_UPLOADS_LISTED = 1000
 _KEPT = ("ContentType", "Metadata", "Tagging", "ChecksumAlgorithm", "ChecksumType", *KEPT_HEADERS)
 
 
@@ -158,14 +155,14 @@ def _chosen(s3: S3, upload: Upload, wanted: list[dict[str, Any]]) -> list[Part]:
             )
         chosen.append(found)
     for part in chosen[:-1]:
-        if part.size_bytes < MIN_PART_BYTES:
+        if part.size_bytes < limits.MIN_PART_BYTES:
             raise AwsError(
                 "EntityTooSmall",
                 "Your proposed upload is smaller than the minimum allowed size",
                 400,
                 {
                     "ProposedSize": str(part.size_bytes),
-                    "MinSizeAllowed": str(MIN_PART_BYTES),
+                    "MinSizeAllowed": str(limits.MIN_PART_BYTES),
                     "PartNumber": str(part.number),
                     "ETag": part.etag,
                 },
@@ -195,7 +192,7 @@ def list_parts(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
     after = int(request.get("PartNumberMarker") or 0)
-    limit = min(int(request.get("MaxParts") or MOST_PARTS_LISTED), MOST_PARTS_LISTED)
+    limit = min(int(request.get("MaxParts") or limits.LIST_PARTS), limits.LIST_PARTS)
     parts = [part for part in s3.uploads.parts(upload).values() if part.number > after]
     answer: dict[str, Any] = {
         "Bucket": upload.bucket,
@@ -227,7 +224,7 @@ def list_multipart_uploads(s3: S3, call: Call, request: dict[str, Any]) -> dict[
     s3.bucket(request["Bucket"])
     prefix, delimiter = request.get("Prefix") or "", request.get("Delimiter") or ""
     after = (request.get("KeyMarker") or "", request.get("UploadIdMarker") or "")
-    limit = min(int(request.get("MaxUploads") or MOST_UPLOADS_LISTED), MOST_UPLOADS_LISTED)
+    limit = min(int(request.get("MaxUploads") or limits.LIST_UPLOADS), limits.LIST_UPLOADS)
     found: list[Upload] = []
     rolled: set[str] = set()
     for upload in s3.uploads.list(request["Bucket"], prefix):

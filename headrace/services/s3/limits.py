@@ -1,0 +1,21 @@
+"""Quotas of S3.
+
+Sources (documented, read 2026): docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html (multipart),
+object-keys.html, UsingMetadata.html, object-tagging.html, and the API reference of each listing.
+"""
+
+KEY_BYTES = 1024
+PUT_BYTES = 5 * 1024**3
+METADATA_BYTES = 2048
+TAGS_PER_OBJECT = 10
+TAG_KEY_CHARS = 128
+TAG_VALUE_CHARS = 256
+MIN_PART_BYTES = 5 * 1024**2
+PART_NUMBER = 10_000
+LIST_KEYS = 1000
+LIST_PARTS = 1000
+LIST_UPLOADS = 1000
+LIST_BUCKETS = 10_000
+DELETE_KEYS = 1000
+# Of a body that is a document, such as a lifecycle configuration. assumed: S3 does not say.
+XML_BYTES = 2 * 1024**2
