@@ -49,6 +49,7 @@ class ObjectFiles:
         self._ids = ids
         self._index = ObjectIndex(database)
         self._fsync = durability == "fsync"
+        self._last_stamp_ns = 0
 
     def prepare(self) -> None:
         """Make the folders, throw away what a kill left half-written, and finish what it left done."""
@@ -97,6 +98,7 @@ class ObjectFiles:
 
     def publish(self, temporary: Path, stored: StoredObject) -> StoredObject:
         """Make a temporary file the object: at once, and with the index behind it when this returns."""
+        self._stamp(temporary)
         if self._fsync:
             _sync(temporary)
         with self.lock:
@@ -113,6 +115,15 @@ class ObjectFiles:
                 # Hadoop checks a file against the checksum beside it, which is now another's.
                 _remove_checksum(path)
         return stored
+
+    def _stamp(self, temporary: Path) -> None:
+        """Give a file a modification time of its own: a kernel's clock may give two writes the same.
+
+        Size and time are how a row knows its file.
+        """
+        with self.lock:
+            self._last_stamp_ns = max(temporary.stat().st_mtime_ns, self._last_stamp_ns + 1)
+            os.utime(temporary, ns=(self._last_stamp_ns, self._last_stamp_ns))
 
     def _place(self, bucket: str, key: str) -> tuple[Path, bool]:
         """Return where a key's file goes, its folder made, and whether that is the escape folder."""

@@ -119,7 +119,8 @@ class S3:
             stored = self.object(bucket, key)
             offset, length = (0, stored.size_bytes) if part is None else part(stored)
             with contextlib.suppress(FileNotFoundError), stored.path.open("rb") as file:
-                if os.fstat(file.fileno()).st_mtime_ns == stored.mtime_ns:
+                status = os.fstat(file.fileno())
+                if (status.st_size, status.st_mtime_ns) == (stored.size_bytes, stored.mtime_ns):
                     file.seek(offset)
                     return stored, file.read(length)
         # Replaced or deleted since it was found, again and again.
