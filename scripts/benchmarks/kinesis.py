@@ -108,24 +108,24 @@ def drain(load: Load, name: str) -> Result:
     for first in load.iterators(name, "TRIM_HORIZON"):
         iterator: str | None = first
         while iterator and time.perf_counter() < stop_at:
-            body = connection.call(request("GetRecords", {"ShardIterator": iterator}))
-            found = body.count(b'"SequenceNumber"')
+            start, stop = connection.exchange(request("GetRecords", {"ShardIterator": iterator}))
+            found = connection.buffer.count(b'"SequenceNumber"', start, stop)
             if not found:
                 break
             count += found
-            iterator = next_iterator(body)
+            iterator = next_iterator(connection.buffer, start, stop)
     elapsed = time.perf_counter() - started
     connection.close()
     return {"records/s": count / elapsed}
 
 
-def next_iterator(body: bytes) -> str | None:
+def next_iterator(buffer: bytearray | bytes, start: int, stop: int) -> str | None:
     """Return NextShardIterator, found without parsing the records."""
-    at = body.rfind(b'"NextShardIterator"')
+    at = buffer.rfind(b'"NextShardIterator"', start, stop)
     if at < 0:
         return None
-    quote = body.find(b'"', at + 19)
-    return body[quote + 1 : body.index(b'"', quote + 1)].decode()
+    quote = buffer.find(b'"', at + 19)
+    return buffer[quote + 1 : buffer.index(b'"', quote + 1)].decode()
 
 
 def put_record(load: Load, name: str, clients: int) -> Result:
@@ -188,7 +188,7 @@ def put_to_seen(load: Load, name: str) -> Result:
             continue
         now = time.perf_counter()
         seen.extend(now - sent[part.split(b'"', 2)[1]] for part in body.split(b'"Data":')[1:])
-        iterator = next_iterator(body)
+        iterator = next_iterator(body, 0, len(body))
         if was_done and len(seen) >= len(sent):
             break
         time.sleep(POLL_EVERY_S)

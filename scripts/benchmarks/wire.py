@@ -13,7 +13,7 @@ _SCOPE = (
     "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/kinesis/aws4_request,"
     " SignedHeaders=host, Signature=0"
 )
-RECEIVE_BYTES = 1 << 20
+FIRST_BUFFER_BYTES = 1 << 18
 
 
 def request(operation: str, body: Any) -> bytes:
@@ -29,12 +29,16 @@ def request(operation: str, body: Any) -> bytes:
 
 
 class Connection:
-    """One kept-alive connection; opens itself again when the server closes it after an answer."""
+    """One kept-alive connection; opens itself again when the server closes it after an answer.
+
+    Answers are received into one buffer that is used again and again: fresh memory for each would cost the
+    client more than the server needs to answer.
+    """
 
     def __init__(self, port: int) -> None:
         self._port = port
         self.socket = self._open()
-        self._received: list[bytes] = []
+        self.buffer = bytearray(FIRST_BUFFER_BYTES)
         self._received_bytes = 0
         self._wanted_bytes = 0
 
@@ -49,57 +53,70 @@ class Connection:
 
     def send(self, data: bytes) -> None:
         """Send a whole request."""
-        self._received = []
         self._received_bytes = self._wanted_bytes = 0
         self.socket.sendall(data)
 
-    def receive(self) -> bytes | None:
-        """Take what has arrived; return the body once it is whole. Raises RuntimeError on an error."""
-        part = self.socket.recv(RECEIVE_BYTES)
-        self._received.append(part)
-        self._received_bytes += len(part)
-        # Joined when it may be whole, not each time: a drain's answers come in many parts.
-        if part and self._received_bytes < self._wanted_bytes:
+    def receive(self) -> tuple[int, int] | None:
+        """Take what has arrived; once the answer is whole, return where its body lies in `buffer`.
+
+        Raises RuntimeError when the answer is an error.
+        """
+        room = max(self._wanted_bytes, self._received_bytes + 1)
+        if len(self.buffer) < room:
+            self.buffer.extend(bytes(max(room, 2 * len(self.buffer)) - len(self.buffer)))
+        with memoryview(self.buffer) as view:
+            part_bytes = self.socket.recv_into(view[self._received_bytes :])
+        self._received_bytes += part_bytes
+        if part_bytes and self._received_bytes < self._wanted_bytes:
             return None
-        data = b"".join(self._received)
-        self._received = [data]
-        end = data.find(b"\r\n\r\n")
+        where = self._whole_body(ended=not part_bytes)
+        if where is None:
+            return None
+        if self.buffer[9:12] != b"200":
+            message = bytes(self.buffer[where[0] : where[1]][:300])
+            raise RuntimeError(f"{self.buffer[9:12].decode()}: {message.decode(errors='replace')}")
+        return where
+
+    def _whole_body(self, *, ended: bool) -> tuple[int, int] | None:
+        end = self.buffer.find(b"\r\n\r\n", 0, self._received_bytes)
         if end < 0:
-            if not part:
+            if ended:
                 raise RuntimeError("the server closed the connection")
             return None
-        head = data[:end].lower()
+        head = bytes(self.buffer[:end]).lower()
+        start, stop = end + 4, self._received_bytes
         at = head.find(b"content-length:")
         if at >= 0:
-            length = int(head[at + 15 :].split(b"\r\n", 1)[0])
-            self._wanted_bytes = end + 4 + length
-            if self._received_bytes < self._wanted_bytes:
-                if not part:
+            self._wanted_bytes = start + int(head[at + 15 :].split(b"\r\n", 1)[0])
+            if stop < self._wanted_bytes:
+                if ended:
                     raise RuntimeError("the answer is cut off")
                 return None
-            body = data[end + 4 :]
         elif b"transfer-encoding: chunked" in head:
-            if not data.endswith(b"0\r\n\r\n"):
+            if not self.buffer.endswith(b"0\r\n\r\n", start, stop):
                 return None
-            body = _unchunk(data[end + 4 :])
-        elif part:
+            whole = _unchunk(bytes(self.buffer[start:stop]))
+            self.buffer[start : start + len(whole)] = whole
+            stop = start + len(whole)
+        elif not ended:
             return None
-        else:
-            body = data[end + 4 :]
-        if data[9:12] != b"200":
-            raise RuntimeError(f"{data[9:12].decode()}: {body[:300].decode(errors='replace')}")
-        if b"connection: close" in head or data.startswith(b"HTTP/1.0"):
+        if ended or b"connection: close" in head or head.startswith(b"http/1.0"):
             self.socket.close()
             self.socket = self._open()
-        return body
+        return start, stop
 
-    def call(self, data: bytes) -> bytes:
-        """Send a request and return the answer's body."""
+    def exchange(self, data: bytes) -> tuple[int, int]:
+        """Send a request; return where the answer's body lies in `buffer`."""
         self.send(data)
         while True:
-            body = self.receive()
-            if body is not None:
-                return body
+            where = self.receive()
+            if where is not None:
+                return where
+
+    def call(self, data: bytes) -> bytes:
+        """Send a request; return the answer's body."""
+        start, stop = self.exchange(data)
+        return bytes(self.buffer[start:stop])
 
     def ask(self, operation: str, body: Any) -> Any:
         """Call an operation; for set-up, where speed does not matter."""

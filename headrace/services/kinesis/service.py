@@ -26,6 +26,7 @@ from headrace.services.kinesis.state import Shard, Stream
 from headrace.store.check import STREAMS_FOLDER
 from headrace.store.database import Database
 from headrace.store.flusher import Flusher
+from headrace.store.memory import keep_freed_memory
 from headrace.store.shard_log import ShardLog, identity_of
 
 log = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ class Kinesis:
 
     def start(self) -> None:
         """Open every stream's logs and start retention."""
+        keep_freed_memory()
         for _, document in self._documents.items():  # noqa: PERF102 - not a dict
             stream = Stream.from_document(document)
             for shard in stream.shards:
