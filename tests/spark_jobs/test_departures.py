@@ -181,13 +181,17 @@ def test_a_run_before_the_first_flight_publishes_nothing(source: Source) -> None
 def test_a_flight_later_than_the_watermark_is_dropped_and_said_so(
     source: Source, flights: list[bytes]
 ) -> None:
-    last = json.loads(flights[-1])
-    source.put([record(last | {"event_time": "2013-01-31T00:00:00Z", "event_id": "new"})])
-    source.run()
-    source.put(flights[:5])
+    def late_in_january(day: int) -> bytes:
+        time = f"2013-01-{day}T00:00:00Z"
+        return record(json.loads(flights[-1]) | {"event_time": time, "event_id": time})
 
-    assert source.run() == {"read": 5, "unreadable": 0, "dropped as late": 5}
-    assert source.windows["departures"].sum() == 1
+    for day in (30, 31):
+        source.put([late_in_january(day)])
+        assert source.run()["dropped as late"] == 0
+    source.put([*flights[:5], late_in_january(29)])
+
+    assert source.run() == {"read": 6, "unreadable": 0, "dropped as late": 5}
+    assert source.windows["departures"].sum() == 3
 
 
 def test_windows_that_a_dead_run_left_unpublished_are_published_by_the_next(
