@@ -128,6 +128,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[tuple[HttpRequest, bool]] = deque()
         self._busy = False
+        self._half_closed = False
         self._writable = asyncio.Event()
         self._writable.set()
         self._failed = False
@@ -163,6 +164,11 @@ class _Connection(asyncio.Protocol):
             self._refuse(400, b"upgrades are not supported\n")
         except httptools.HttpParserError:
             self._refuse(400, b"bad request\n")
+
+    def eof_received(self) -> bool:
+        # A client that will send no more still wants its answers.
+        self._half_closed = True
+        return self._busy
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -273,6 +279,8 @@ class _Connection(asyncio.Protocol):
             started = None
             request, keep_alive = self._waiting.popleft()
         self._busy = False
+        if self._half_closed:
+            self.close()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 

