@@ -1,0 +1,130 @@
+"""From a step to a command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.core.ports import BucketNotFound, ObjectNotFound
+from headrace.services.emr.commands import Workshop, prepare
+from headrace.services.emr.errors import StepRefused
+from headrace.services.emr.model import Cluster, Step
+
+
+class Bucket:
+    """An object store with one bucket, `bucket`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def file(self, bucket: str, key: str) -> Path:
+        if bucket != "bucket":
+            raise BucketNotFound(bucket)
+        path = self._folder / key
+        if not path.is_file():
+            raise ObjectNotFound(key)
+        return path
+
+    def buckets(self) -> dict[str, Path]:
+        return {"bucket": self._folder}
+
+
+def cluster(**request: object) -> Cluster:
+    return Cluster(
+        id="j-1", account="123456789012", region="eu-west-1", name="c",
+        request=dict(request), created_ms=0, keep_alive=True,
+    )  # fmt: skip
+
+
+def made(tmp_path: Path, jar: str, *args: str, of: Cluster | None = None):
+    step = Step(
+        id="s-1", cluster_id="j-1", number=1, name="s", jar=jar, args=list(args), created_ms=0
+    )
+    bucket = tmp_path / "bucket"
+    bucket.mkdir(exist_ok=True)
+    (bucket / "job.py").write_text("print()")
+    workshop = Workshop(Bucket(bucket), lambda: "http://127.0.0.1:1", 2)  # type: ignore[arg-type]
+    return prepare(workshop, of or cluster(), step, tmp_path / "step")
+
+
+def test_a_step_is_given_credentials_region_and_endpoint(tmp_path: Path) -> None:
+    environment = made(tmp_path, "command-runner.jar", "true").environment
+    assert environment["AWS_ACCESS_KEY_ID"] == "123456789012"
+    assert environment["AWS_REGION"] == environment["AWS_DEFAULT_REGION"] == "eu-west-1"
+    assert environment["AWS_ENDPOINT_URL"] == "http://127.0.0.1:1"
+
+
+def test_the_clouds_own_environment_stays_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "secret")
+    assert "AWS_SESSION_TOKEN" not in made(tmp_path, "command-runner.jar", "true").environment
+
+
+def test_a_spark_step_runs_a_copy_of_its_job(tmp_path: Path) -> None:
+    command = made(tmp_path, "command-runner.jar", "spark-submit", "s3://bucket/job.py", "--x")
+    assert command.arguments[0].endswith("/bin/spark-submit")
+    assert command.arguments[-2:] == [str(tmp_path / "step" / "work" / "job.py"), "--x"]
+    assert Path(command.arguments[-2]).read_text() == "print()"
+
+
+def test_a_clusters_classifications_reach_the_step(tmp_path: Path) -> None:
+    configurations = [
+        {"Classification": "spark-defaults", "Properties": {"spark.sql.shuffle.partitions": "9"}},
+        {
+            "Classification": "spark-env",
+            "Configurations": [{"Classification": "export", "Properties": {"COLOUR": "blue"}}],
+        },
+    ]
+    command = made(
+        tmp_path, "command-runner.jar", "spark-submit", "s3://bucket/job.py",
+        of=cluster(Configurations=configurations),
+    )  # fmt: skip
+    assert command.environment["COLOUR"] == "blue"
+    defaults = (tmp_path / "step" / "conf" / "spark-defaults.conf").read_text()
+    assert "spark.sql.shuffle.partitions 9\n" in defaults
+
+
+def test_a_script_is_fetched_and_run(tmp_path: Path) -> None:
+    command = made(
+        tmp_path, "s3://eu-west-1.elasticmapreduce/libs/script-runner/script-runner.jar",
+        "s3://bucket/job.py", "one",
+    )  # fmt: skip
+    assert command.arguments == ["bash", str(tmp_path / "step" / "work" / "job.py"), "one"]
+
+
+@pytest.mark.parametrize(
+    ("jar", "args", "sentence"),
+    [
+        ("s3://bucket/own.jar", [], r"no Hadoop to run the jar 's3://bucket/own\.jar'"),
+        ("command-runner.jar", [], "no command to run"),
+        ("script-runner.jar", [], "no command to run"),
+        ("command-runner.jar", ["no-such-command"], 'Cannot run program "no-such-command"'),
+        ("command-runner.jar", ["spark-submit"], "no application"),
+        ("command-runner.jar", ["spark-submit", "s3://bucket/no.py"], "there is no such object"),
+        ("command-runner.jar", ["spark-submit", "s3://other/no.py"], "there is no bucket other"),
+        ("command-runner.jar", ["spark-submit", "s3://bucket/a/.."], "does not name an object"),
+    ],
+)
+def test_what_cannot_run_is_refused_in_a_sentence(
+    tmp_path: Path, jar: str, args: list[str], sentence: str
+) -> None:
+    with pytest.raises(StepRefused, match=sentence):
+        made(tmp_path, jar, *args)
+
+
+def test_a_missing_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(StepRefused, match="Spark needs Java 17 or newer"):
+        made(tmp_path, "command-runner.jar", "spark-submit", "s3://bucket/job.py")
+
+
+def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(StepRefused, match="is Java 8: Spark needs Java 17 or newer"):
+        made(tmp_path, "command-runner.jar", "spark-submit", "s3://bucket/job.py")

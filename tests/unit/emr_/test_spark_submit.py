@@ -1,0 +1,72 @@
+"""spark-submit as on EMR, turned into spark-submit on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.services.emr.errors import StepRefused
+from headrace.services.emr.spark_submit import (
+    local_arguments,
+    parse_submission,
+    properties_file,
+    spark_properties,
+)
+
+
+def local(uri: str) -> str:
+    return uri.replace("s3://bucket/", "/local/")
+
+
+def turned(*arguments: str) -> list[str]:
+    return local_arguments(parse_submission(arguments), local)
+
+
+def test_the_cluster_is_replaced_by_this_machine() -> None:
+    assert turned("--master", "yarn", "--deploy-mode", "cluster", "job.py") == [
+        "--master",
+        "local[*]",
+        "job.py",
+    ]
+    assert turned("--master=yarn", "--deploy-mode=client", "job.py")[-1] == "job.py"
+
+
+def test_only_the_application_and_file_lists_are_fetched() -> None:
+    assert turned(
+        "--py-files", "s3://bucket/a.zip,local.py", "--conf", "x=s3://bucket/y",
+        "s3://bucket/job.py", "--in", "s3://bucket/in",
+    ) == [
+        "--master", "local[*]", "--py-files", "/local/a.zip,local.py", "--conf", "x=s3://bucket/y",
+        "/local/job.py", "--in", "s3://bucket/in",
+    ]  # fmt: skip
+
+
+def test_switches_take_no_value() -> None:
+    submission = parse_submission(["--verbose", "--class", "Main", "job.jar", "--verbose"])
+    assert submission.options == [("--verbose", None), ("--class", "Main")]
+    assert submission.application == "job.jar"
+    assert submission.arguments == ["--verbose"]
+
+
+def test_an_option_may_be_joined_to_its_value() -> None:
+    assert parse_submission(["--conf=a=b", "j.py"]).options == [("--conf", "a=b")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [([], "no application"), (["--conf"], "--conf lacks"), (["--conf", "a=b"], "no application")],
+)
+def test_what_cannot_be_submitted_is_refused(arguments: list[str], sentence: str) -> None:
+    with pytest.raises(StepRefused, match=sentence):
+        parse_submission(arguments)
+
+
+def test_every_bucket_becomes_a_mount() -> None:
+    properties = spark_properties(buckets={"my.bucket": Path("/data dir/s3/my.bucket")}, cores=2)
+    key = "spark.hadoop.fs.viewfs.mounttable.my.bucket.linkFallback"
+    assert properties[key] == "file:///data%20dir/s3/my.bucket"
+
+
+def test_properties_keep_their_backslashes_and_lines() -> None:
+    assert properties_file({"a": "b\\c\nd"}) == "a b\\\\c\\nd\n"
