@@ -43,7 +43,7 @@ def decode_body(body: bytes, content_type: str) -> dict[str, Any]:
     if not body:
         return {}
     try:
-        value = cbor2.loads(body) if is_cbor(content_type) else msgspec.json.decode(body)
+        value = _load_cbor(body) if is_cbor(content_type) else msgspec.json.decode(body)
     except (
         msgspec.DecodeError,
         cbor2.CBORDecodeError,
@@ -54,6 +54,17 @@ def decode_body(body: bytes, content_type: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise serialization_error("Unexpected value type in payload")
     return cast("dict[str, Any]", value)
+
+
+def _load_cbor(body: bytes) -> Any:
+    return cbor2.loads(body, semantic_decoders={1: _decode_epoch_ms})
+
+
+def _decode_epoch_ms(value: Any, _immutable: bool) -> datetime:
+    # AWS's CBOR counts milliseconds under tag 1, where RFC 8949 counts seconds. What is raised here becomes
+    # a CBORDecodeError.
+    # Source: SdkCborGenerator and AwsCborProtocolFactory of AWS's SDK for Java, both versions.
+    return _from_epoch_s(value / 1000)
 
 
 def decode_input(service: str, operation: str, body: bytes, content_type: str) -> dict[str, Any]:
@@ -235,9 +246,10 @@ def _encode_timestamp_json(value: Any) -> Any:
 
 
 def _encode_timestamp_cbor(value: Any) -> Any:
-    # AWS's SDKs read tag 1 with milliseconds for Kinesis; cbor2 writes a datetime as text.
-    seconds = _encode_timestamp_json(value)
-    return cbor2.CBORTag(1, seconds)
+    # Milliseconds: see `_decode_epoch_ms`.
+    if isinstance(value, datetime):
+        value = value.timestamp()
+    return cbor2.CBORTag(1, round(value * 1000))
 
 
 def _encode_leaf_json(shape: Shape) -> Convert:

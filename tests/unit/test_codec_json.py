@@ -6,7 +6,6 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-import cbor2
 import pytest
 from botocore.parsers import create_parser
 from hypothesis import given
@@ -83,9 +82,8 @@ def test_an_output_reads_the_same_in_botocores_client(records: Any, content_type
     output = {"Records": records, "MillisBehindLatest": 7}
     body = codec_json.encode_output("kinesis", "GetRecords", output, content_type)
     if content_type == CBOR_1_1:
-        assert cbor2.loads(body)["MillisBehindLatest"] == 7
-        again = codec_json.decode_body(body, content_type)["Records"]
-        assert [r["Data"] for r in again] == [r["Data"] for r in records]
+        again = codec_json.decode_body(body, content_type)
+        assert again == output
         return
     parser = create_parser("json")
     shape = operation_model("kinesis", "GetRecords").output_shape

@@ -9,14 +9,16 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headrace.aws import codec_json
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.operation import Call
 from headrace.aws.service import RawAnswer
-from headrace.services.kinesis import gets, puts
+from headrace.services.kinesis import gets, hot_cbor, puts
+from headrace.services.kinesis.hot_cbor import CBOR
 from headrace.services.kinesis.limits import (
     GET_RECORDS_COUNT,
     PARTITION_KEY_CHARS,
@@ -80,9 +82,13 @@ class HotPath:
     def handle(self, request: HttpRequest) -> RawAnswer:
         """Answer a request of the usual form; None sends it the long way."""
         way = self._ways.get(request.headers.get("x-amz-target", ""))
-        if way is None or request.headers.get("content-type") != JSON:
+        content_type = request.headers.get("content-type")
+        if way is None or request.call is None:
             return None
-        assert request.call is not None
+        if content_type == CBOR and way == self._get_records:
+            return self._get_records_cbor(request.body, request.call)
+        if content_type != JSON:
+            return None
         try:
             return way(request.body, request.call)
         except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError):
@@ -144,6 +150,23 @@ class HotPath:
         parts[0] = b'{"Records":['
         parts.append(f"{end}}}".encode())
         return _answer(b"".join(parts), [])
+
+    def _get_records_cbor(self, body: bytes, call: Call) -> RawAnswer:
+        # Small and without times: the generic decoder is quick, and its errors are the right ones.
+        request = codec_json.decode_input("kinesis", "GetRecords", body, CBOR)
+        iterator, limit = request.get("ShardIterator"), request.get("Limit", GET_RECORDS_COUNT)
+        if set(request) - {"ShardIterator", "Limit"} or not 0 < limit <= GET_RECORDS_COUNT:
+            return None
+        if not iterator or len(iterator) > SHARD_ITERATOR_CHARS:
+            return None
+        got = gets.get(self._kinesis, iterator, limit, call)
+        rest: dict[str, Any] = {"MillisBehindLatest": got.behind_ms}
+        if got.next_iterator is not None:
+            rest["NextShardIterator"] = got.next_iterator
+        if got.children:
+            rest["ChildShards"] = got.children
+        answer = hot_cbor.encode(got.payloads, rest)
+        return HttpResponse(200, [("Content-Type", CBOR)], answer)
 
 
 def _entries(records: Sequence[_Record | _PutRecord], max_record_bytes: int) -> Entries | None:

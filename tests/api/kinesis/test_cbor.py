@@ -18,7 +18,12 @@ def _ask(cloud: InProcessCloud, operation: str, value: Any) -> tuple[int, Any]:
     )
     assert isinstance(answer.body, bytes)
     assert ("Content-Type", CBOR) in answer.headers
-    return answer.status, cbor2.loads(answer.body)
+    return answer.status, loads(answer.body)
+
+
+def loads(body: bytes) -> Any:
+    """Decode with tag 1 as AWS's SDKs read it: milliseconds."""
+    return cbor2.loads(body, semantic_decoders={1: lambda value, _: value})
 
 
 def test_records_go_in_and_come_out_as_bytes(streams: Streams, cloud: InProcessCloud):
@@ -42,6 +47,32 @@ def test_records_go_in_and_come_out_as_bytes(streams: Streams, cloud: InProcessC
     ]
     assert got["Records"][0]["PartitionKey"] == "é"
     assert got["MillisBehindLatest"] == 0
+
+
+def test_times_are_milliseconds_both_ways(streams: Streams, cloud: InProcessCloud):
+    streams.create()
+    streams.put("a")
+    streams.clock.advance(1.234)
+    at_ms = streams.clock.now_ms()
+    streams.put("b")
+    status, answer = _ask(
+        cloud,
+        "GetShardIterator",
+        {
+            "StreamName": "flights",
+            "ShardId": "shardId-000000000000",
+            "ShardIteratorType": "AT_TIMESTAMP",
+            "Timestamp": cbor2.CBORTag(1, at_ms),
+        },
+    )
+    assert status == 200
+    body = cbor2.dumps({"ShardIterator": answer["ShardIterator"]})
+    got = cloud.json_request("Kinesis_20131202.GetRecords", body, content_type=CBOR)
+    assert isinstance(got.body, bytes)
+    raw = cbor2.loads(got.body, semantic_decoders={1: lambda value, _: ("tag 1", value)})
+    [record] = raw["Records"]
+    assert record["Data"] == b"b"
+    assert record["ApproximateArrivalTimestamp"] == ("tag 1", at_ms)
 
 
 def test_errors_are_cbor_too(streams: Streams, cloud: InProcessCloud):

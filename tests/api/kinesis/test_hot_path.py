@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from headrace.services.kinesis import hot
 from tests.api.kinesis.conftest import StillClock
+from tests.api.kinesis.test_cbor import CBOR
+from tests.api.kinesis.test_cbor import loads as loads_cbor
 from tests.support.cloud import InProcessCloud
 
 NAME = "flights"
@@ -41,7 +43,7 @@ class Twins:
 def _ask(cloud: InProcessCloud, operation: str, body: bytes, content_type: str) -> tuple[int, Any]:
     answer = cloud.json_request(f"Kinesis_20131202.{operation}", body, content_type=content_type)
     assert isinstance(answer.body, bytes)
-    load: Any = cbor2.loads if "cbor" in content_type else json.loads
+    load: Any = loads_cbor if "cbor" in content_type else json.loads
     value = load(answer.body)
     if value.get("NextShardIterator", "") is None:
         del value["NextShardIterator"]
@@ -155,20 +157,22 @@ def test_bodies_that_are_no_json(twins: Twins, body: bytes, operation: str):
     assert short == long
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
+    cbor=st.booleans(),
     shard=st.sampled_from(["0", "1", "2"]),
     limit=st.one_of(st.none(), st.integers(1, 9), odd),
     more=st.sampled_from([{}, {"StreamARN": ARN}, {"DryRun": True}, {"Colour": 1}]),
 )
-def test_get_records(twins: Twins, shard: str, limit: Any, more: Any):
+def test_get_records(twins: Twins, cbor: bool, shard: str, limit: Any, more: Any):
     answers: list[tuple[int, Any]] = []
     for cloud in (twins.short, twins.long):
         iterator = cloud.client("kinesis").get_shard_iterator(
             StreamName=NAME, ShardId=shard, ShardIteratorType="TRIM_HORIZON"
         )["ShardIterator"]
-        body = json.dumps({"ShardIterator": iterator, "Limit": limit, **more}).encode()
-        answers.append(_ask(cloud, "GetRecords", body, hot.JSON))
+        value = {"ShardIterator": iterator, "Limit": limit, **more}
+        body = cbor2.dumps(value) if cbor else json.dumps(value).encode()
+        answers.append(_ask(cloud, "GetRecords", body, CBOR if cbor else hot.JSON))
     assert answers[0] == answers[1]
 
 
