@@ -59,7 +59,7 @@ setup_python() {
 
 setup_node() {
   install cdk/.headrace-installed cdk/package-lock.json -- \
-    npm ci --prefix cdk --no-audit --no-fund --loglevel=error
+    npm ci --prefix cdk --no-audit --no-fund --silent
 }
 
 setup() { need_java; need_node; setup_python; setup_node; }

@@ -100,6 +100,11 @@ def up(
     finally:
         if ephemeral:
             shutil.rmtree(data_dir, ignore_errors=True)
+    # Everything acknowledged is stored. Python would now wait for pool threads, some of which may be inside a
+    # function's invocation or a client's long poll for minutes yet.
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def _serve(config: Config) -> None:
@@ -135,8 +140,9 @@ def _serve(config: Config) -> None:
     try:
         asyncio.run(run())
     finally:
-        cloud.stop()
+        # Before the directory's lock is free: from then on the file may be another cloud's.
         (config.data_dir / RUN_FILE).unlink(missing_ok=True)
+        cloud.stop()
 
 
 def _write_run_file(config: Config) -> None:

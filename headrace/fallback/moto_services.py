@@ -75,6 +75,8 @@ class MotoServices:
         with self._lock:
             if self._ready.is_set():
                 return
+            # First, whole: two threads that import parts of moto at once can both fail.
+            import moto  # noqa: F401  # pyright: ignore[reportUnusedImport]
             from moto.core.config import default_user_config
 
             # AWS's own policies (AdministratorAccess, ...) are there from the start, as on AWS.

@@ -80,7 +80,8 @@ class InProcessCloud:
         elif not isinstance(response.body, bytes):
             response.body = b"".join(response.body)
         if request.method == "HEAD":
-            response.headers.append(("Content-Length", str(len(response.body))))
+            if all(name.lower() != "content-length" for name, _ in response.headers):
+                response.headers.append(("Content-Length", str(len(response.body))))
             response.body = b""
         return response
 

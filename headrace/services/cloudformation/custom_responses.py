@@ -15,6 +15,10 @@ PATH = "/_headrace/cfn-response/"
 LOOK_EVERY_S = 0.25
 
 
+class CloudStopped(BaseException):
+    """The cloud is being stopped: the operation ends where it is, and the next start takes it up."""
+
+
 class Responses:
     """Tokens that are waited for, and the answers that came. Thread-safe; not kept over a restart."""
 
@@ -25,6 +29,14 @@ class Responses:
         self._lock = threading.Lock()
         self._waiting: dict[str, threading.Event] = {}
         self._answers: dict[str, dict[str, Any]] = {}
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Let nobody wait any longer: the cloud is being stopped."""
+        with self._lock:
+            self._stopping = True
+            for event in self._waiting.values():
+                event.set()
 
     def expect(self) -> tuple[str, str]:
         """See `CustomResponses.expect`."""
@@ -69,6 +81,8 @@ class Responses:
                 if reason is not None and not event.is_set():
                     raise ResourceFailed(reason)
             with self._lock:
+                if self._stopping and token not in self._answers:
+                    raise CloudStopped
                 return self._answers.get(token)
         finally:
             with self._lock:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.aws.errors import AwsError
 from headrace.services.cloudformation import graph
 from headrace.services.cloudformation.changes import changed_properties
+from headrace.services.cloudformation.custom_responses import CloudStopped
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.resources.base import Context, Made, ResourceType
@@ -203,6 +204,8 @@ class Deployment:
                 for future in done:
                     name = running.pop(future)
                     error = future.exception()
+                    if isinstance(error, CloudStopped):
+                        raise error
                     if error is None:
                         for nodes in left.values():
                             nodes.discard(name)

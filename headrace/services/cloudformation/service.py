@@ -14,7 +14,7 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import BucketNotFound, ControlPlane, ObjectNotFound, ObjectStore
 from headrace.core.workers import Supervisor, WorkerDone
-from headrace.services.cloudformation.custom_responses import Responses
+from headrace.services.cloudformation.custom_responses import CloudStopped, Responses
 from headrace.services.cloudformation.deploy import STACK_TYPE, Deployment
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError, translate
 from headrace.services.cloudformation.resources import TYPES, custom_resource_type
@@ -42,6 +42,8 @@ class _Operation:
     def step(self) -> float:
         try:
             self._work()
+        except CloudStopped as stopped:
+            raise WorkerDone from stopped
         except Exception:
             log.exception("%s failed", self.name)
         finally:
@@ -107,7 +109,8 @@ class CloudFormation:
                 return deployment.roll_back_update
 
     def stop(self) -> None:
-        """Nothing to close; operations under way are resumed at the next start."""
+        """Let operations end where they are; they are resumed at the next start."""
+        self._responses.stop()
 
     # --- operations ---------------------------------------------------------------------------
 

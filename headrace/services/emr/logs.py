@@ -20,19 +20,24 @@ _EXCEPTION = re.compile(
 )
 
 
-def failure_message(stderr: str, exit_code: int | None) -> str:
-    """Return the sentence that best says why a command failed, from the end of what it wrote to stderr.
+def failure_cause(stderr: str, stdout: str, exit_code: int | None) -> tuple[str, str]:
+    """Return the log and the sentence that best say why a command failed, from the ends of what it wrote.
 
-    The last exception of its own that the program printed; else its last line; else the exit code.
+    The last exception that the program printed (Spark sends a Python driver's traceback to stdout); else the last
+    line of stderr; else the exit code.
     """
-    lines = [line.rstrip() for line in stderr.splitlines() if line.strip()]
-    for line in reversed(lines):
-        found = _EXCEPTION.match(line)
-        if found:
-            return found[1][:LONGEST_MESSAGE]
-    if lines:
-        return lines[-1].strip()[:LONGEST_MESSAGE]
-    return f"The command ended with exit code {exit_code} and wrote nothing to stderr."
+    logs = {
+        name: [line.rstrip() for line in text.splitlines() if line.strip()]
+        for name, text in (("stderr", stderr), ("stdout", stdout))
+    }
+    for name, lines in logs.items():
+        for line in reversed(lines):
+            found = _EXCEPTION.match(line)
+            if found:
+                return name, found[1][:LONGEST_MESSAGE]
+    if logs["stderr"]:
+        return "stderr", logs["stderr"][-1].strip()[:LONGEST_MESSAGE]
+    return "stderr", f"The command ended with exit code {exit_code} and wrote nothing to stderr."
 
 
 def tail(path: Path, most_bytes: int = STDERR_TAIL_BYTES) -> str:

@@ -23,7 +23,7 @@ from headrace.services.emr.errors import StepRefused
 from headrace.services.emr.limits import CANCEL_GRACE_S, POLL_S
 from headrace.services.emr.logs import (
     archive,
-    failure_message,
+    failure_cause,
     log_location,
     remove_scratch,
     tail,
@@ -155,7 +155,9 @@ class ClusterRunner:
         elif code is None:
             self._fail(step, LOST_MESSAGE if process.adopted else KILLED_MESSAGE)
         else:
-            self._fail(step, failure_message(tail(self.folder(step) / "stderr"), code))
+            folder = self.folder(step)
+            name, message = failure_cause(tail(folder / "stderr"), tail(folder / "stdout"), code)
+            self._fail(step, message, log_name=name)
 
     def _is_dying(self, step: Step, process: StepProcess) -> bool:
         """After a signal the wrapper is gone first; the step has ended when all of it has."""
@@ -208,11 +210,11 @@ class ClusterRunner:
         self._note(step, f"the process is {process.pid}")
         self._running[step.id] = process
 
-    def _fail(self, step: Step, message: str) -> None:
+    def _fail(self, step: Step, message: str, *, log_name: str = "stderr") -> None:
         step.failure = {"Reason": UNKNOWN_ERROR, "Message": message}
         location = self._location(step)
         if location is not None:
-            step.failure["LogFile"] = f"s3://{location[0]}/{location[1]}stderr.gz"
+            step.failure["LogFile"] = f"s3://{location[0]}/{location[1]}{log_name}.gz"
         self._end(step, StepState.FAILED, "")
         with self._store.lock:
             self._after_failure(step)

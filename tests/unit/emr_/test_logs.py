@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.services.emr.logs import failure_message, log_location, tail
+from headrace.services.emr.logs import failure_cause, log_location, tail
 
 PYTHON = """\
 26/11/21 06:48:25 WARN SparkConf: something
@@ -32,11 +32,16 @@ Exception in thread "main" org.apache.spark.SparkException: Application failed
     ],
 )
 def test_the_cause_is_told_in_a_sentence(stderr: str, message: str) -> None:
-    assert failure_message(stderr, 3) == message
+    assert failure_cause(stderr, "", 3) == ("stderr", message)
+
+
+def test_a_python_drivers_traceback_is_looked_for_in_stdout_too() -> None:
+    found = failure_cause("WARNING: Using incubator modules\n", PYTHON, 1)
+    assert found == ("stdout", "ValueError: no such airport: XYZ")
 
 
 def test_a_message_is_not_longer_than_an_answer_should_carry() -> None:
-    assert len(failure_message("ValueError: " + "x" * 100_000, 1)) == 1024
+    assert len(failure_cause("ValueError: " + "x" * 100_000, "", 1)[1]) == 1024
 
 
 @pytest.mark.parametrize(
