@@ -1,0 +1,136 @@
+"""One Spark session and one cloud for all tests of the source."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Of pyspark, about pandas 3, which these tests do not use.
+warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+
+# Before the JVM starts: its Python workers must find pyarrow.
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+from tests.support.server import REGION, ServerProcess, wait_until  # noqa: E402 - see above
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    from pyspark.sql import SparkSession
+
+    from headrace.spark.source import KinesisDataSource
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    session.dataSource.register(KinesisDataSource)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("cloud") / "data") as server:
+        yield server
+
+
+class Stream:
+    """A stream of numbered records: record n has the data b"n" and a key of its own choice."""
+
+    def __init__(self, server: ServerProcess, name: str, shards: int) -> None:
+        self.server = server
+        self.name = name
+        self.kinesis = server.client("kinesis")
+        self.kinesis.create_stream(StreamName=name, ShardCount=shards)
+        self.until_active()
+        self.count = 0
+
+    def until_active(self) -> None:
+        def active() -> bool:
+            answer = self.kinesis.describe_stream_summary(StreamName=self.name)
+            return answer["StreamDescriptionSummary"]["StreamStatus"] == "ACTIVE"
+
+        wait_until(active)
+
+    def put(self, count: int, keys: int = 20) -> None:
+        """Put the next `count` numbers, spread over `keys` partition keys."""
+        records = [
+            {"Data": str(n).encode(), "PartitionKey": f"key-{n % keys}"}
+            for n in range(self.count, self.count + count)
+        ]
+        for start in range(0, count, 500):
+            answer = self.kinesis.put_records(
+                StreamName=self.name, Records=records[start : start + 500]
+            )
+            assert answer["FailedRecordCount"] == 0
+        self.count += count
+
+    def shards(self) -> list[Any]:
+        return self.kinesis.list_shards(StreamName=self.name)["Shards"]
+
+    def open_shards(self) -> list[Any]:
+        found = [
+            shard
+            for shard in self.shards()
+            if "EndingSequenceNumber" not in shard["SequenceNumberRange"]
+        ]
+        return sorted(found, key=lambda shard: int(shard["HashKeyRange"]["StartingHashKey"]))
+
+    def split(self) -> None:
+        """Split the first open shard in the middle."""
+        shard = self.open_shards()[0]
+        edges = shard["HashKeyRange"]
+        middle = (int(edges["StartingHashKey"]) + int(edges["EndingHashKey"])) // 2 + 1
+        self.kinesis.split_shard(
+            StreamName=self.name, ShardToSplit=shard["ShardId"], NewStartingHashKey=str(middle)
+        )
+        self.until_active()
+
+    def merge(self) -> None:
+        """Merge the first two open shards."""
+        first, second, *_ = self.open_shards()
+        self.kinesis.merge_shards(
+            StreamName=self.name,
+            ShardToMerge=first["ShardId"],
+            AdjacentShardToMerge=second["ShardId"],
+        )
+        self.until_active()
+
+    def options(self, **more: str) -> dict[str, str]:
+        return {
+            "kinesis.streamName": self.name,
+            "kinesis.region": REGION,
+            "kinesis.endpointUrl": self.server.endpoint_url,
+            "kinesis.startingposition": "TRIM_HORIZON",
+            **{f"kinesis.{name}": value for name, value in more.items()},
+        }
+
+
+@pytest.fixture
+def make_stream(server: ServerProcess, request: pytest.FixtureRequest) -> Any:
+    numbers = itertools.count()
+
+    def make(shards: int = 2) -> Stream:
+        name = f"{request.node.name[:80]}-{next(numbers)}".replace("[", "-").replace("]", "")
+        return Stream(server, name, shards)
+
+    return make
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[str, str]:
+    """Where a query writes, and its checkpoint."""
+    return str(tmp_path / "out"), str(tmp_path / "checkpoint")
