@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 from urllib.parse import parse_qsl, unquote
 
 from headrace.aws.operation import Call
@@ -12,11 +13,16 @@ from headrace.aws.operation import Call
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """A response body that is `length_bytes` of a file from `offset_bytes` on."""
+    """A response body that is `length_bytes` of a file from `offset_bytes` on.
+
+    `file` is the file held open, for one that another may take the place of before it is sent; whoever sends
+    the body closes it.
+    """
 
     path: Path
     offset_bytes: int
     length_bytes: int
+    file: IO[bytes] | None = None
 
 
 Body = bytes | FileSlice | Iterator[bytes]

@@ -115,7 +115,7 @@ class Server:
 
 
 def _read(part: FileSlice) -> bytes:
-    with part.path.open("rb") as file:
+    with part.file or part.path.open("rb") as file:
         return os.pread(file.fileno(), part.length_bytes, part.offset_bytes)
 
 
@@ -313,11 +313,9 @@ class _Connection(asyncio.Protocol):
     ) -> None:
         assert self._transport is not None
         head = _head(answer, part.length_bytes, keep_alive)
-        if request.method == "HEAD":
+        with part.file or part.path.open("rb") as file:
             self._transport.write(head)
-        else:
-            with part.path.open("rb") as file:
-                self._transport.write(head)
+            if request.method != "HEAD":
                 await asyncio.get_running_loop().sendfile(
                     self._transport, file, part.offset_bytes, part.length_bytes
                 )
