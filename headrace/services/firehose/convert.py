@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 from collections.abc import Sequence
@@ -18,20 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.core.ports import StreamRecord, TableSchema
-from headrace.services.firehose.hive import Convert, UnknownType, WrongValue, column
+from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.hive import Convert, WrongValue, column
 
 MALFORMED = "DataFormatConversion.MalformedData"
 _decode = msgspec.json.Decoder().decode
 _scan = json.JSONDecoder().raw_decode
-
-
-@dataclass(slots=True)
-class Failed:
-    """A record that could not be converted, and why."""
-
-    record: StreamRecord
-    code: str
-    message: str
 
 
 @dataclass(slots=True)
@@ -108,26 +99,3 @@ def _row(item: dict[str, Any], converts: list[tuple[str, Convert]]) -> list[Any]
         except WrongValue as error:
             raise WrongValue(f"{name}: {error}") from error
     return row
-
-
-def error_lines(failed: Sequence[Failed], now_ms: int) -> bytes:
-    """Return AWS's JSON lines of failed records. Source: the format-conversion page (documented)."""
-    lines = [
-        json.dumps(
-            {
-                "attemptsMade": 1,
-                "arrivalTimestamp": failure.record.approximate_arrival_ms,
-                "errorCode": failure.code,
-                "errorMessage": failure.message,
-                "attemptEndingTimestamp": now_ms,
-                "rawData": base64.b64encode(failure.record.data).decode(),
-                "sequenceNumber": failure.record.sequence_number,
-                "subSequenceNumber": None,
-            }
-        )
-        for failure in failed
-    ]
-    return ("\n".join(lines) + "\n").encode()
-
-
-__all__ = ["Converted", "Failed", "UnknownType", "error_lines", "to_parquet"]

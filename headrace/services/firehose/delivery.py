@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
@@ -28,9 +28,13 @@ from headrace.core.ports import (
     StreamRecord,
 )
 from headrace.core.values import listed, mapped
-from headrace.services.firehose import convert, prefix
+from headrace.services.firehose import prefix
+from headrace.services.firehose.failures import Failed, error_lines
 from headrace.services.firehose.sources import END, TRIM_HORIZON, Source, position_text
 from headrace.services.firehose.state import DeliveryStream, DeliveryStreams, Progress
+
+if TYPE_CHECKING:
+    from headrace.services.firehose.convert import Converted
 
 log = logging.getLogger(__name__)
 
@@ -223,7 +227,7 @@ class Delivery:
 
     def _write(self, records: list[StreamRecord], intent: dict[str, Any]) -> None:
         stream = self._stream
-        failed: list[convert.Failed] = []
+        failed: list[Failed] = []
         if stream.conversion is not None:
             made = self._convert(records, stream.conversion)
             body, failed = made.data, made.failed
@@ -233,7 +237,7 @@ class Delivery:
             body = b"".join([record.data + delimiter for record in records])
             rows = len(records)
         if failed:
-            self._put(convert.error_lines(failed, intent["named_ms"]), intent, CONVERSION_FAILED)
+            self._put(error_lines(failed, intent["named_ms"]), intent, CONVERSION_FAILED)
             self._progress.failed_records += len(failed)
             self._say(f"{len(failed)} records could not be converted: {failed[0].message}")
         if rows:
@@ -242,9 +246,10 @@ class Delivery:
             self._progress.delivered_bytes += len(body)
         self._count_delivered(records, len(body))
 
-    def _convert(
-        self, records: list[StreamRecord], conversion: dict[str, Any]
-    ) -> convert.Converted:
+    def _convert(self, records: list[StreamRecord], conversion: dict[str, Any]) -> Converted:
+        # pyarrow takes a fifth of a second to import, and a cloud must be healthy within one.
+        from headrace.services.firehose import convert
+
         table = conversion["SchemaConfiguration"]
         schema = self._ports.schemas.table(
             table["DatabaseName"],

@@ -1,0 +1,17 @@
+"""Every owned service against botocore's model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.aws.gateway import check_api
+from tests.support.cloud import InProcessCloud
+
+
+def test_services_declare_only_operations_that_aws_has(tmp_path: Path):
+    with InProcessCloud(tmp_path / "data") as cloud:
+        apis = cloud.cloud.gateway.owned
+        assert sorted(apis) == ["cloudformation", "emr", "firehose", "kinesis", "lambda", "s3"]
+        for api in apis.values():
+            check_api(api)
+            assert len(api.by_name()) == len(api.actions)
