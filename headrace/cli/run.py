@@ -110,6 +110,7 @@ def up(
 def _serve(config: Config) -> None:
     # Imported here: `headrace down` and `--help` need none of it.
     from headrace.cloud import Cloud, DataDirInUse, bind, server_for
+    from headrace.store.shard_log import LogDamaged
 
     try:
         bound = bind(config.host, config.port)
@@ -139,6 +140,8 @@ def _serve(config: Config) -> None:
 
     try:
         asyncio.run(run())
+    except LogDamaged as error:
+        raise fail(f"{error}; see: headrace check --data-dir {config.data_dir}") from error
     finally:
         # Before the directory's lock is free: from then on the file may be another cloud's.
         (config.data_dir / RUN_FILE).unlink(missing_ok=True)
