@@ -118,6 +118,11 @@ class KinesisClient:
         there_ms = round(parsedate_to_datetime(text).timestamp() * 1000)
         return (here_ms, here_ms) if 0 <= here_ms - there_ms < 1000 else (there_ms, there_ms + 999)
 
+    def retention_ms(self) -> int:
+        """Return how long the stream keeps a record, in milliseconds."""
+        answer = self._call("describe_stream_summary", {"StreamName": self._options.stream})
+        return int(answer["StreamDescriptionSummary"]["RetentionPeriodHours"]) * 3_600_000
+
     def iterator(self, shard_id: str, after: str | None, init: Init) -> str:
         """Return an iterator after a sequence number, or, without one, at the starting position."""
         request: dict[str, Any] = {"StreamName": self._options.stream, "ShardId": shard_id}

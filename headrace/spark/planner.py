@@ -44,6 +44,10 @@ class Reads(Protocol):
         """Return the bounds between which the stream's clock stands."""
         ...
 
+    def retention_ms(self) -> int:
+        """Return how long the stream keeps a record."""
+        ...
+
     def iterator(self, shard_id: str, after: str | None, init: Init) -> str:
         """Return an iterator after a sequence number, or at the starting position."""
         ...
@@ -77,6 +81,8 @@ class Fetcher:
         self._init = start.init
         known = start.shards.get(shard_id)
         self._after = None if known is None else known.sequence_number
+        # The arrival of the last record read by an earlier planner, until it is known that none was lost since.
+        self._resumed_ms = None if known is None or known.ended else known.arrival_ms
         self._until_ms = until_ms
         self._iterator: str | None = None
         self._idle_until_s = 0.0
@@ -111,11 +117,29 @@ class Fetcher:
                 self._iterator = None
 
     def _keep(self, records: Records) -> None:
+        if records.num_rows and self._resumed_ms is not None:
+            self._check_retention(self._resumed_ms)
+            self._resumed_ms = None
         if self._until_ms is not None:
             records = self._up_to_target(records, self._until_ms)
         if records.num_rows:
             self.spool.append(records)
             self._after = str(records.column("sequenceNumber")[-1].as_py())
+
+    def _check_retention(self, resumed_ms: int) -> None:
+        """Kinesis does not say that records are gone: it goes on with the oldest that is left.
+
+        Of a shard without records for as long as that, nothing is lost; it cannot be told from one with lost ones.
+        """
+        if self._reads.now_ms()[0] - resumed_ms <= self._reads.retention_ms():
+            return
+        message = (
+            f"The checkpoint of shard {self.shard_id} of stream {self._options.stream} is older than the stream's "
+            "retention: records that came since may be lost. Set kinesis.failOnDataLoss to false to go on."
+        )
+        if self._options.fail_on_data_loss:
+            raise DataLoss(message)
+        log.warning("%s", message)
 
     def _up_to_target(self, records: Records, until_ms: int) -> Records:
         arrivals = records.column("approximateArrivalTimestamp").cast(pa.int64()).to_pylist()

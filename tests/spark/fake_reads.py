@@ -76,6 +76,9 @@ class FakeReads:
     def now_ms(self) -> tuple[int, int]:
         return self.clock_ms, self.clock_ms
 
+    def retention_ms(self) -> int:
+        return 86_400_000
+
     def iterator(self, shard_id: str, after: str | None, init: Init) -> str:
         self._expired_iterators.discard(shard_id)
         records = self._shards[shard_id].records

@@ -156,6 +156,35 @@ def test_an_unfinished_shard_that_expires_is_data_loss() -> None:
         assert set(planner.plan(end, None).shards) == {kept}
 
 
+def test_a_checkpoint_that_retention_has_overtaken_is_data_loss() -> None:
+    reads = FakeReads(1)
+    (shard,) = reads.open_shards
+    reads.put(shard, 2)
+    with planner_of(reads) as planner:
+        end = planner.plan(BEGIN, None)
+    reads.clock_ms += 86_400_001
+    with planner_of(reads) as planner:
+        # Nothing came: nothing can be missed.
+        assert planner.plan(end, None) == end
+    reads.put(shard, 1)
+    with planner_of(reads) as planner, pytest.raises(DataLoss, match="older than the stream's"):
+        planner.plan(end, None)
+    with planner_of(reads, replace(OPTIONS, fail_on_data_loss=False)) as planner:
+        assert planner.plan(end, None).shards[shard].count == 3
+
+
+def test_a_young_checkpoint_is_gone_on_with() -> None:
+    reads = FakeReads(1)
+    (shard,) = reads.open_shards
+    reads.put(shard, 2)
+    with planner_of(reads) as planner:
+        end = planner.plan(BEGIN, None)
+    reads.clock_ms += 86_400_000
+    reads.put(shard, 1)
+    with planner_of(reads) as planner:
+        assert planner.plan(end, None).shards[shard].count == 3
+
+
 def test_latest_is_pinned_by_a_batch_without_records() -> None:
     reads = FakeReads(1)
     reads.put(reads.open_shards[0], 5)

@@ -168,6 +168,8 @@ def _spark(
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": str(conf),
         "SPARK_LOCAL_DIRS": str(folder / "tmp"),
+        # spark-submit is a JVM that starts a JVM: the first is to be quick, not good.
+        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
