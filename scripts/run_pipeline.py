@@ -15,6 +15,8 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -383,11 +385,25 @@ def summary(run: Run, windows: pd.DataFrame, seconds: float) -> bool:
     console.print(preview(windows))
     holds = all(check.holds for check in run.checks)
     verdict = "[green]everything holds[/]" if holds else "[red]something is wrong[/]"
-    console.print(f"{verdict} after {seconds:.0f} s; the endpoint is [bold]{run.endpoint_url}[/]\n")
-    console.print("try it:")
+    console.print(f"{verdict} after {seconds:.0f} s; the endpoint is [bold]{run.endpoint_url}[/]")
+    console.print(fidelity(run))
+    console.print("\ntry it:")
     for line in invitations(run):
         console.print(f"  {line}", soft_wrap=True, markup=False)
     return holds
+
+
+def fidelity(run: Run) -> str:
+    """Return one line on what the deployed stacks ask for that the local cloud does not act upon."""
+    page = f"{run.endpoint_url}/_headrace/fidelity"
+    with urllib.request.urlopen(page, timeout=10) as answer:
+        rows: list[dict[str, str]] = json.load(answer)
+    own = [row for row in rows if row["stack"] != "CDKToolkit"]
+    levels = Counter(row["level"] for row in own)
+    return (
+        f"of the stacks' properties {levels['stored']} are stored without effect and"
+        f" {levels['ignored']} ignored: {page}"
+    )
 
 
 def checks_table(checks: list[Check]) -> Table:

@@ -17,19 +17,19 @@ from xml.sax.saxutils import escape
 from headrace.aws.codec_json import decode_rest_json
 from headrace.aws.errors import AwsError, unknown_operation
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.moto_imports import load_moto
 
 
 @functools.cache
 def _model(service: str) -> Any:
-    # The package before its parts: while another thread loads moto, importing a part first makes both fail
-    # over moto's circular imports.
-    import moto as _  # noqa: F401
+    load_moto()
     from moto.core.utils import get_service_model
 
     return get_service_model(service)
 
 
 def _moto_request(request: HttpRequest) -> Any:
+    load_moto()
     from moto.core.request import Request
 
     query = f"?{request.query}" if request.query else ""
@@ -71,6 +71,7 @@ def parse_request(service: str, request: HttpRequest) -> tuple[str, dict[str, An
 def _parse(
     operation: Any, moto_request: Any, url_params: Mapping[str, Any], body: bytes
 ) -> dict[str, Any]:
+    load_moto()
     from moto.core.parse import PROTOCOL_PARSERS, RequestParserError
 
     parser = PROTOCOL_PARSERS[operation.service_model.protocol](operation)
@@ -85,7 +86,14 @@ def _parse(
                 "url_params": url_params,
             }
         )
-    except (RequestParserError, ValueError, TypeError, AttributeError, KeyError) as error:
+    except (
+        RequestParserError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        LookupError,
+        ArithmeticError,
+    ) as error:
         # moto's parsers trust the body; whatever they trip over is a body of the wrong shape.
         raise AwsError("SerializationException", "Could not parse the request") from error
     return {name: value for name, value in parsed.items() if value is not None}
@@ -135,6 +143,7 @@ def _xml_text(text: str) -> str:
 
 
 def _serializer(service: str, operation: str, request_id: str) -> Any:
+    load_moto()
     from moto.core.serialize import SerializationContext, get_serializer_class
 
     model = _model(service)

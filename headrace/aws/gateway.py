@@ -278,9 +278,19 @@ class _Owned:
             answer = self._raw(request)
             if answer is not None:
                 return answer
+        try:
+            if self._protocol == "json":
+                return self._answer_json(request, call)
+            return self._answer_moto_codec(request, call)
+        except Exception:
+            log.exception("a request to %s failed outside its operation", self.api.name)
+            return self._failure(request, call)
+
+    def _failure(self, request: HttpRequest, call: Call) -> HttpResponse:
+        """Return the error of a defect of headrace, in the service's own form."""
         if self._protocol == "json":
-            return self._answer_json(request, call)
-        return self._answer_moto_codec(request, call)
+            return self._json_error(internal_failure(), request)
+        return codec_moto.serialize_error(self.api.name, None, internal_failure(), call.request_id)
 
     def _raw(self, request: HttpRequest) -> RawAnswer:
         assert self.api.raw is not None

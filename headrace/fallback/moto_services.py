@@ -24,6 +24,7 @@ from botocore.exceptions import ClientError
 
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.moto_imports import IMPORTING, load_moto
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.fallback.journal import Entry, Journal
@@ -75,8 +76,7 @@ class MotoServices:
         with self._lock:
             if self._ready.is_set():
                 return
-            # First, whole: two threads that import parts of moto at once can both fail.
-            import moto  # noqa: F401  # pyright: ignore[reportUnusedImport]
+            load_moto()
             from moto.core.config import default_user_config
 
             # AWS's own policies (AdministratorAccess, ...) are there from the start, as on AWS.
@@ -356,7 +356,10 @@ def _method_for(url: str) -> Any:
 
     for service, pattern in backend_index.backend_url_patterns:
         if pattern.match(url):
-            for path_pattern, method in _url_table(service):
+            # A service's own modules are imported at its first request.
+            with IMPORTING:
+                table = _url_table(service)
+            for path_pattern, method in table:
                 if path_pattern.match(url):
                     return method
     return None

@@ -142,3 +142,11 @@ def test_errors_are_read_by_botocore(service: str):
     parsed = parser.parse(response, shape)
     assert answer.status == 409
     assert (parsed["Error"]["Code"], parsed["Error"]["Message"]) == ("Oops", "a <b> & c")
+
+
+def test_a_date_beyond_all_dates_is_a_bad_request():
+    from headrace.aws.errors import AwsError
+
+    headers = {"if-modified-since": "9" * 64}
+    with pytest.raises(AwsError, match="SerializationException"):
+        codec_moto.parse_request("s3", HttpRequest("GET", "/bucket/key", "", headers))
