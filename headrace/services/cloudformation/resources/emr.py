@@ -151,7 +151,7 @@ def _delete_cluster(context: Context, physical_id: str, properties: Properties) 
     try:
         context.call("emr", "TerminateJobFlows", {"JobFlowIds": [physical_id]})
     except AwsError as error:
-        if "is not valid" not in error.message:
+        if "is not valid" not in error.message and "does not exist" not in error.message:
             raise
 
 
