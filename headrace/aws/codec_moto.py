@@ -72,7 +72,7 @@ def _parse(
     operation: Any, moto_request: Any, url_params: Mapping[str, Any], body: bytes
 ) -> dict[str, Any]:
     load_moto()
-    from moto.core.parse import PROTOCOL_PARSERS, RequestParserError
+    from moto.core.parse import PROTOCOL_PARSERS
 
     parser = PROTOCOL_PARSERS[operation.service_model.protocol](operation)
     try:
@@ -86,15 +86,8 @@ def _parse(
                 "url_params": url_params,
             }
         )
-    except (
-        RequestParserError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        LookupError,
-        ArithmeticError,
-    ) as error:
-        # moto's parsers trust the body; whatever they trip over is a body of the wrong shape.
+    except Exception as error:
+        # moto's parsers trust the request; whatever they trip over is a request of the wrong form.
         raise AwsError("SerializationException", "Could not parse the request") from error
     return {name: value for name, value in parsed.items() if value is not None}
 
