@@ -55,6 +55,9 @@ LOOK_EVERY_S = 0.02
     help="os: survives kill -9; fsync: survives a power cut.",
 )
 @click.option("--ephemeral", is_flag=True, help="Keep nothing: a data directory for this run only.")
+@click.option(
+    "--ephemeral-dir", type=click.Path(file_okay=False, path_type=Path), hidden=True, default=None
+)
 @click.option("--strict", is_flag=True, help="Refuse properties that would be ignored.")
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--verbose", "-v", is_flag=True, help="Log every worker's doings.")
@@ -67,6 +70,7 @@ def up(
     durability: Durability,
     *,
     ephemeral: bool,
+    ephemeral_dir: Path | None,
     strict: bool,
     detach: bool,
     verbose: bool,
@@ -78,7 +82,7 @@ def up(
         _detach(data_dir, ephemeral=ephemeral)
         return
     if ephemeral:
-        data_dir = Path(tempfile.mkdtemp(prefix="headrace-"))
+        data_dir = ephemeral_dir or Path(tempfile.mkdtemp(prefix="headrace-"))
     config = Config(
         data_dir=data_dir.absolute(),
         host=host,
@@ -160,9 +164,9 @@ def _detach(data_dir: Path, *, ephemeral: bool) -> None:
     """Start this very command again without --detach, and wait until it is healthy."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
     if ephemeral:
-        # The parent must know where the child is, so the parent makes the directory.
+        # The parent must know where the child is, so the parent makes the directory; the child removes it.
         data_dir = Path(tempfile.mkdtemp(prefix="headrace-"))
-        arguments = [a for a in arguments if a != "--ephemeral"] + ["--data-dir", str(data_dir)]
+        arguments += ["--ephemeral-dir", str(data_dir)]
     data_dir.mkdir(parents=True, exist_ok=True)
     running = health(data_dir)
     if running is not None:
@@ -184,6 +188,8 @@ def _detach(data_dir: Path, *, ephemeral: bool) -> None:
         found = health(data_dir)
         if found is not None and found["status"] == "ok":
             click.echo(f"headrace is listening on {found['endpoint_url']} (pid {found['pid']})")
+            if ephemeral:
+                click.echo(f"stop it with: headrace down --data-dir {data_dir}")
             return
         if child.poll() is not None:
             lines = log_path.read_text(errors="replace").strip().splitlines()

@@ -240,6 +240,15 @@ def test_up_down_and_status(tmp_path: Path):
     assert "is sound" in headrace("check", "--data-dir", data_dir).stdout
 
 
+def test_an_ephemeral_cloud_leaves_nothing():
+    up = headrace("up", "--detach", "--ephemeral", "--port", "0")
+    assert up.returncode == 0, up.stderr
+    folder = up.stdout.strip().rsplit(" ", 1)[1]
+    assert Path(folder).is_dir()
+    assert headrace("down", "--data-dir", folder).returncode == 0
+    assert not Path(folder).exists()
+
+
 def test_check_finds_a_flipped_bit(tmp_path: Path):
     with ServerProcess(tmp_path / "data") as server:
         server.client("kinesis").create_stream(StreamName="s", ShardCount=1)
