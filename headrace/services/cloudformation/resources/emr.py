@@ -161,50 +161,34 @@ def _create_step(context: Context, properties: Properties) -> Made:
     return Made(step, {"Id": step})
 
 
+# What AWS does not change in a running cluster: another value means another cluster.
+_FIXED_ENFORCED = ("Name", "LogUri", "Steps", "StepConcurrencyLevel")
+_FIXED_STORED = (
+    "Applications",
+    "AutoScalingRole",
+    "AutoTerminationPolicy",
+    "BootstrapActions",
+    "Configurations",
+    "CustomAmiId",
+    "Instances",
+    "JobFlowRole",
+    "OSReleaseLabel",
+    "ReleaseLabel",
+    "SecurityConfiguration",
+    "ServiceRole",
+)
+
 TYPES = [
     ResourceType(
         "AWS::EMR::Cluster",
         {
-            **enforced("Name", "LogUri", "Steps", "StepConcurrencyLevel", "Tags"),
-            **stored(
-                "Applications",
-                "AutoScalingRole",
-                "AutoTerminationPolicy",
-                "BootstrapActions",
-                "Configurations",
-                "CustomAmiId",
-                "Instances",
-                "JobFlowRole",
-                "OSReleaseLabel",
-                "ReleaseLabel",
-                "SecurityConfiguration",
-                "ServiceRole",
-                "VisibleToAllUsers",
-            ),
+            **enforced(*_FIXED_ENFORCED, "Tags"),
+            **stored(*_FIXED_STORED, "VisibleToAllUsers"),
         },
         _create_cluster,
         _delete_cluster,
         update=_update_cluster,
-        replace_on=frozenset(
-            {
-                "Name",
-                "LogUri",
-                "Steps",
-                "StepConcurrencyLevel",
-                "Applications",
-                "AutoScalingRole",
-                "AutoTerminationPolicy",
-                "BootstrapActions",
-                "Configurations",
-                "CustomAmiId",
-                "Instances",
-                "JobFlowRole",
-                "OSReleaseLabel",
-                "ReleaseLabel",
-                "SecurityConfiguration",
-                "ServiceRole",
-            }
-        ),
+        replace_on=frozenset({*_FIXED_ENFORCED, *_FIXED_STORED}),
     ),
     ResourceType(
         "AWS::EMR::Step",
