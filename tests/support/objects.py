@@ -1,11 +1,15 @@
-"""Ports in memory, for deliveries: objects that can fail, schemas, logs, metrics."""
+"""Ports in memory, for deliveries: objects that can fail, functions, schemas, logs, metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from headrace.core.ports import (
+    FunctionNotFound,
+    InvokeResult,
     LogLine,
     Metric,
     ObjectInfo,
@@ -15,13 +19,22 @@ from headrace.core.ports import (
 )
 
 
+class Killed(BaseException):
+    """Stands for kill -9: nothing catches it."""
+
+
 class MemoryObjects:
-    """An `ObjectStore` in a dict. `die_after_put`: the object is written, then the process is as killed."""
+    """An `ObjectStore` in a dict.
+
+    Attributes:
+        fates: what becomes of the next puts, in order: `refuse`, `die before`, `die after`, `ok`; then all are ok.
+        refuse: every put is refused.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
         self.puts = 0
-        self.die_after_put = False
+        self.fates: list[str] = []
         self.refuse = False
 
     def put(
@@ -34,12 +47,15 @@ class MemoryObjects:
         content_encoding: str | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> str:
-        if self.refuse:
+        fate = self.fates.pop(0) if self.fates else "ok"
+        if self.refuse or fate == "refuse":
             raise OSError("no space left")
+        if fate == "die before":
+            raise Killed
         self.objects[f"{bucket}/{key}"] = body if isinstance(body, bytes) else body.read_bytes()
         self.puts += 1
-        if self.die_after_put:
-            raise KeyboardInterrupt("killed")
+        if fate == "die after":
+            raise Killed
         return "etag"
 
     def get(self, bucket: str, key: str) -> bytes:
@@ -61,6 +77,26 @@ class MemoryObjects:
 
     def buckets(self) -> Mapping[str, Path]:
         return {}
+
+
+class MemoryFunctions:
+    """A `FunctionInvoker` whose functions are Python's: event in, answer out; raising is a function error."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, Callable[[dict[str, Any]], Any]] = {}
+        self.events: list[dict[str, Any]] = []
+
+    def invoke(self, function_arn: str, payload: bytes) -> InvokeResult:
+        function = self.functions.get(function_arn)
+        if function is None:
+            raise FunctionNotFound(function_arn)
+        self.events.append(json.loads(payload))
+        try:
+            answer = json.dumps(function(self.events[-1])).encode()
+        except ArithmeticError as error:
+            answer = json.dumps({"errorMessage": str(error)}).encode()
+            return InvokeResult(answer, "Unhandled", "$LATEST", "request")
+        return InvokeResult(answer, None, "$LATEST", "request")
 
 
 class MemorySchemas:

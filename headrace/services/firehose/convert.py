@@ -1,4 +1,8 @@
-"""Record format conversion: JSON to Parquet through a Glue table's schema. Pure functions over records."""
+"""Record format conversion: JSON to Parquet through a Glue table's schema. Pure functions over records.
+
+Works by column, since one call for a column of plain values is many times faster than one for each value; only a
+column that holds something else is gone through value by value, which also finds the values to refuse.
+"""
 
 # pyarrow has no types.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -10,6 +14,8 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import itemgetter
 from typing import Any, cast
 
 import msgspec
@@ -18,11 +24,17 @@ import pyarrow.parquet as pq
 
 from headrace.core.ports import StreamRecord, TableSchema
 from headrace.services.firehose.failures import Failed
-from headrace.services.firehose.hive import Convert, WrongValue, column
+from headrace.services.firehose.hive import Column, WrongValue, column
+from headrace.services.firehose.serde import Reading, Writing
 
-MALFORMED = "DataFormatConversion.MalformedData"
+# Codes as in AWS's CloudWatch messages (documented); which one AWS gives for which fault is assumed.
+NOT_JSON = "DataFormatConversion.ParseError"
+DOES_NOT_FIT = "DataFormatConversion.MalformedData"
+# What a hostile value can raise on its way into a column: it costs its record, never the delivery.
+_REFUSALS = (ValueError, TypeError, ArithmeticError, RecursionError, pa.ArrowException)
 _decode = msgspec.json.Decoder().decode
 _scan = json.JSONDecoder().raw_decode
+Item = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -35,39 +47,74 @@ class Converted:
 
 
 def to_parquet(
-    records: Sequence[StreamRecord], schema: TableSchema, *, compression: str
+    records: Sequence[StreamRecord],
+    schema: TableSchema,
+    reading: Reading | None = None,
+    writing: Writing | None = None,
 ) -> Converted:
     """Return one Parquet file of all objects in `records`; a record with a bad one is left out whole.
 
-    Keys match columns without regard to case, as the OpenX SerDe does; unknown keys are dropped, and
-    missing ones are null. Raises UnknownType.
+    Unknown keys are dropped, and missing ones are null. Raises UnknownType.
     """
-    columns = [(name.lower(), *column(kind)) for name, kind in schema.columns]
-    values: list[list[Any]] = [[] for _ in columns]
-    failed: list[Failed] = []
-    converts = [(name, convert) for name, _, convert in columns]
-    rows = 0
-    for record in records:
-        try:
-            made = [_row(item, converts) for item in _objects(record.data)]
-        except (WrongValue, ValueError) as error:
-            failed.append(Failed(record, MALFORMED, str(error)))
-            continue
-        for row in made:
-            rows += 1
-            for cells, value in zip(values, row, strict=True):
-                cells.append(value)
-    fields = [pa.field(name, arrow) for name, arrow, _ in columns]
-    table = pa.table(
-        [pa.array(cells, arrow) for cells, (_, arrow, _) in zip(values, columns, strict=True)],
-        schema=pa.schema(fields),
+    reading, writing = reading or Reading(), writing or Writing()
+    columns = [(name.lower(), column(kind)) for name, kind in schema.columns]
+    items, owners, refused = _parse(records)
+    items = _renamed(items, reading)
+    arrays: list[Any] = []
+    for name, kind in columns:
+        key = reading.key_of.get(name, name)
+        key = key.lower() if reading.case_insensitive else key
+        array, wrong = _array(_cells(items, key), kind)
+        arrays.append(array)
+        for row, message in wrong.items():
+            refused.setdefault(owners[row], (DOES_NOT_FIT, f"{name}: {message}"))
+    table = pa.table(arrays, schema=pa.schema([(name, kind.arrow) for name, kind in columns]))
+    if refused:
+        table = table.filter(pa.array([owner not in refused for owner in owners], pa.bool_()))
+    failed = [Failed(records[owner], *refused[owner]) for owner in sorted(refused)]
+    return Converted(_written(table, writing), table.num_rows, failed)
+
+
+def _written(table: Any, writing: Writing) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(
+        table,
+        file,
+        compression=writing.compression,
+        use_dictionary=writing.dictionary,
+        data_page_size=writing.page_size_bytes,
+        data_page_version=writing.data_page_version,
+        # As Firehose writes them: Spark then reads instants, not local times. (observed by its users)
+        use_deprecated_int96_timestamps=True,
     )
-    written = io.BytesIO()
-    pq.write_table(table, written, compression=compression)
-    return Converted(written.getvalue(), rows, failed)
+    return file.getvalue()
 
 
-def _objects(data: bytes) -> list[dict[str, Any]]:
+def _parse(
+    records: Sequence[StreamRecord],
+) -> tuple[list[Item], Sequence[int], dict[int, tuple[str, str]]]:
+    """Return all objects, by object the record that it is from, and by record why it was refused."""
+    try:
+        found = [_decode(record.data) for record in records]
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        found = []
+    if len(found) == len(records) and set(map(type, found)) <= {dict}:
+        return cast("list[Item]", found), range(len(records)), {}
+    items: list[Item] = []
+    owners: list[int] = []
+    refused: dict[int, tuple[str, str]] = {}
+    for number, record in enumerate(records):
+        try:
+            objects = _objects(record.data)
+        except (ValueError, RecursionError) as error:
+            refused[number] = (NOT_JSON, f"Encountered malformed JSON: {error}")
+            continue
+        items += objects
+        owners += [number] * len(objects)
+    return items, owners, refused
+
+
+def _objects(data: bytes) -> list[Item]:
     """Return the JSON objects in a record; several may follow each other. Raises ValueError."""
     try:
         found = [_decode(data)]
@@ -82,20 +129,64 @@ def _objects(data: bytes) -> list[dict[str, Any]]:
             found.append(value)
         if not found:
             raise ValueError("the record is empty") from None
-    for value in found:
-        if not isinstance(value, dict):
-            raise WrongValue("the record is not a JSON object")
-    return cast("list[dict[str, Any]]", found)
+    if not all(isinstance(value, dict) for value in found):
+        raise ValueError("the record is not a JSON object")
+    return cast("list[Item]", found)
 
 
-def _row(item: dict[str, Any], converts: list[tuple[str, Convert]]) -> list[Any]:
-    if any(key != key.lower() for key in item):
-        item = {key.lower(): value for key, value in item.items()}
-    row: list[Any] = []
-    for name, convert in converts:
-        value = item.get(name)
+def _renamed(items: list[Item], reading: Reading) -> list[Item]:
+    """Return the objects with their keys as `reading` wants them; usually they are so already."""
+    keys: set[str] = set()
+    for item in items:
+        keys.update(item)
+
+    def wanted(key: str) -> str:
+        if reading.dots_to_underscores:
+            key = key.replace(".", "_")
+        return key.lower() if reading.case_insensitive else key
+
+    names = {key: wanted(key) for key in keys}
+    if all(key == name for key, name in names.items()):
+        return items
+    return [{names[key]: value for key, value in item.items()} for item in items]
+
+
+def _cells(items: list[Item], key: str) -> list[Any]:
+    try:
+        return list(map(itemgetter(key), items))
+    except KeyError:
+        return [item.get(key) for item in items]
+
+
+def _array(cells: list[Any], kind: Column) -> tuple[Any, dict[int, str]]:
+    """Return a column's values as Arrow's, null where one does not fit, and by row why it does not."""
+    if set(map(type, cells)) <= kind.plain:
         try:
-            row.append(None if value is None else convert(value))
-        except WrongValue as error:
-            raise WrongValue(f"{name}: {error}") from error
-    return row
+            return pa.array(cells, kind.arrow), {}
+        except _REFUSALS:
+            pass  # Some value is out of the type's range: it is found below.
+    wrong: dict[int, str] = {}
+    made: list[Any] = []
+    for row, cell in enumerate(cells):
+        try:
+            made.append(None if cell is None else kind.convert(cell))
+        except _REFUSALS as error:
+            made.append(None)
+            wrong[row] = str(error) if isinstance(error, WrongValue) else f"refused: {error}"
+    try:
+        return pa.array(made, kind.arrow), wrong
+    except _REFUSALS:
+        pass
+    fits = [_fits(value, kind) for value in made]
+    for row in compress(range(len(made)), [not fit for fit in fits]):
+        made[row] = None
+        wrong[row] = f"a value is out of the range of {kind.name}"
+    return pa.array(made, kind.arrow), wrong
+
+
+def _fits(value: Any, kind: Column) -> bool:
+    try:
+        pa.array([value], kind.arrow)
+    except _REFUSALS:
+        return False
+    return True

@@ -2,46 +2,30 @@
 
 The buffer is memory only: it can always be read again from the source. A delivery is decided in three steps,
 each durable before the next: the *intent* (which records, by shard and sequence number, under which object
-name), the object, and the new positions. After a kill the intent is carried out again, to the same bytes under the
-same name, so nothing is lost and nothing is there twice. (AWS promises at-least-once.)
+names), the objects, and the new positions. After a kill the intent is carried out again, under the same names, so
+nothing is lost and nothing is there twice. (AWS promises at-least-once.)
 """
 
 from __future__ import annotations
 
-import gzip
-import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from headrace.core.clock import Clock
-from headrace.core.ids import Ids
-from headrace.core.ports import (
-    LogLine,
-    LogSink,
-    Metric,
-    MetricSink,
-    ObjectStore,
-    SchemaCatalog,
-    StreamRecord,
-)
-from headrace.core.values import listed, mapped
-from headrace.services.firehose import prefix
-from headrace.services.firehose.failures import Failed, error_lines
-from headrace.services.firehose.sources import END, TRIM_HORIZON, Source, position_text
-from headrace.services.firehose.state import DeliveryStream, DeliveryStreams, Progress
-
-if TYPE_CHECKING:
-    from headrace.services.firehose.convert import Converted
-
-log = logging.getLogger(__name__)
+from headrace.core.ports import StreamRecord
+from headrace.core.workers import WorkerDone
+from headrace.services.firehose import output
+from headrace.services.firehose.output import Ports
+from headrace.services.firehose.sources import END, Source, is_past, position_text
+from headrace.services.firehose.state import DeliveryStream, DeliveryStreams, Intent, Progress
+from headrace.services.firehose.telling import Telling
 
 READ_RECORDS = 10_000
 READ_BYTES = 4 * 1024 * 1024
 MIB = 1024 * 1024
-CONVERSION_FAILED = "format-conversion-failed"
+# While a buffer fills, its source is looked at this often and appends wake nobody: an append stays cheap.
+LOOK_EVERY_S = 0.25
 
 
 @dataclass(slots=True)
@@ -50,29 +34,27 @@ class Buffer:
 
     records: dict[str, list[StreamRecord]] = field(default_factory=dict[str, list[StreamRecord]])
     after: dict[str, str] = field(default_factory=dict[str, str])
+    count: int = 0
     size_bytes: int = 0
     since_s: float = 0.0
+    oldest_ms: int = 0
+    newest_ms: int = 0
 
-    @property
-    def count(self) -> int:
-        """Records in all."""
-        return sum(map(len, self.records.values()))
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """What deliveries need of the rest of the cloud."""
-
-    clock: Clock
-    ids: Ids
-    objects: ObjectStore
-    schemas: SchemaCatalog
-    logs: LogSink
-    metrics: MetricSink
+    def add(self, shard_id: str, records: list[StreamRecord], now_s: float) -> None:
+        """Take more records of a shard, at least one."""
+        arrivals = [record.approximate_arrival_ms for record in records]
+        oldest_ms, newest_ms = min(arrivals), max(arrivals)
+        if not self.count:
+            self.since_s, self.oldest_ms = now_s, oldest_ms
+        self.oldest_ms = min(self.oldest_ms, oldest_ms)
+        self.newest_ms = max(self.newest_ms, newest_ms)
+        self.records.setdefault(shard_id, []).extend(records)
+        self.size_bytes += sum(len(record.data) for record in records)
+        self.count += len(records)
 
 
 class Delivery:
-    """The `Worker` of one delivery stream. `step` is called by one thread at a time."""
+    """The `Worker` of one delivery stream. `step` is called by one thread at a time; the rest is for any."""
 
     def __init__(
         self,
@@ -83,6 +65,8 @@ class Delivery:
         is_current: Callable[[], bool],
     ) -> None:
         self.name = f"firehose {stream.name}"
+        self.telling = Telling(stream, ports.clock, ports.logs, ports.metrics)
+        self.wants_waking = True
         self._stream = stream
         self._source = source
         self._streams = streams
@@ -96,31 +80,60 @@ class Delivery:
         """How far it has come."""
         return self._progress
 
-    @property
-    def buffered_records(self) -> int:
-        """Records in the buffer."""
-        return self._buffer.count
+    def status(self) -> dict[str, Any]:
+        """Return how far it has come, as plain JSON. `behind_ms` is the age of the oldest record that waits."""
+        progress, buffer = self._progress, self._buffer
+        intent = progress.intent
+        oldest_ms = intent.oldest_ms if intent is not None else buffer.oldest_ms
+        waiting = buffer.count or intent is not None
+        return {
+            "delivered_records": progress.delivered_records,
+            "delivered_objects": progress.delivered_objects,
+            "delivered_bytes": progress.delivered_bytes,
+            "failed_records": progress.failed_records,
+            "buffered_records": buffer.count + (0 if intent is None else intent.records),
+            "behind_ms": max(0, self._ports.clock.now_ms() - oldest_ms) if waiting else 0,
+            "last_error": self.telling.last_error,
+        }
 
     # --- the worker ---------------------------------------------------------------------------
 
     def step(self) -> float:
         """Deliver what a kill left, read what is new, deliver what is due."""
+        if not self._is_current():
+            raise WorkerDone
         try:
-            if self._progress.intent is not None:
-                self._carry_out(self._read_again(self._progress.intent))
-            more = self._fill()
-            wait_s = self._wait_s()
-            if self._buffer.count and wait_s <= 0:
-                self._deliver()
-                return 0.0
-            if not self._buffer.count and self._buffer.after:
-                # Only ends of shards: nothing to write, but their children may now be read.
-                self._advance(self._buffer.after)
-                return 0.0
-        except Exception as error:
-            self._say(f"The delivery failed and will be tried again: {error}")
+            return self._step()
+        except WorkerDone:
             raise
-        return 0.0 if more else wait_s
+        except Exception as error:
+            # New records must not cut the back-off short.
+            self.wants_waking = False
+            self.telling.failure(error)
+            raise
+
+    def _step(self) -> float:
+        intent = self._progress.intent
+        if intent is not None:
+            self._carry_out(intent, self._read_again(intent), again=True)
+        # Before reading: what is appended from here on either is read or wakes.
+        self.wants_waking = True
+        more = self._fill()
+        wait_s = self._wait_s()
+        if self._buffer.count and wait_s <= 0:
+            self._deliver()
+            return 0.0
+        if not self._buffer.count and self._buffer.after:
+            # Only ends of shards: nothing to write.
+            self._advance(replace(self._progress), self._buffer.after)
+            self._buffer = Buffer()
+            return 0.0
+        if more:
+            return 0.0
+        if self._buffer.count:
+            self.wants_waking = False
+            return min(wait_s, LOOK_EVERY_S)
+        return math.inf
 
     def _hints(self) -> tuple[int, float]:
         hints = self._stream.destination["BufferingHints"]
@@ -136,30 +149,26 @@ class Delivery:
         return max(0.0, self._buffer.since_s + interval_s - self._ports.clock.monotonic_s())
 
     def _fill(self) -> bool:
-        """Read what is there into the buffer; whether there may be more at once."""
+        """Read what is there into the buffer; whether there is more at once."""
         buffer = self._buffer
         size_bytes, _ = self._hints()
         more = False
-        for shard_id in self._source.readable(self._progress):
-            if buffer.size_bytes >= size_bytes:
+        positions = {**self._progress.positions, **buffer.after}
+        for shard_id, position in self._source.readable(positions):
+            room_bytes = min(READ_BYTES, size_bytes - buffer.size_bytes)
+            if room_bytes <= 0:
                 return False
-            position = buffer.after.get(shard_id) or self._progress.positions.get(
-                shard_id, TRIM_HORIZON
-            )
-            if position == END:
-                continue
-            got = self._source.read(
-                shard_id, position, READ_RECORDS, min(READ_BYTES, size_bytes - buffer.size_bytes)
-            )
+            got = self._source.read(shard_id, position, READ_RECORDS, room_bytes)
             if got.records:
-                if not buffer.count:
-                    buffer.since_s = self._ports.clock.monotonic_s()
-                buffer.records.setdefault(shard_id, []).extend(got.records)
-                buffer.size_bytes += sum(len(record.data) for record in got.records)
-                more = True
-                self._count_incoming(got.records)
+                before_bytes = buffer.size_bytes
+                buffer.add(shard_id, got.records, self._ports.clock.monotonic_s())
+                read_bytes = buffer.size_bytes - before_bytes
+                more |= len(got.records) >= READ_RECORDS or read_bytes >= room_bytes // 2
+                if self._stream.source_arn:
+                    self.telling.read(got.records)
             if got.next_position is None:
                 buffer.after[shard_id] = END
+                more = True
             elif got.records:
                 buffer.after[shard_id] = position_text(got.next_position)
         return more
@@ -167,190 +176,97 @@ class Delivery:
     # --- delivering ---------------------------------------------------------------------------
 
     def _deliver(self) -> None:
-        buffer = self._buffer
-        records = [record for shard in sorted(buffer.records) for record in buffer.records[shard]]
-        now_ms = self._ports.clock.now_ms()
-        intent = {
-            "version": self._stream.version,
-            "at_ms": min(record.approximate_arrival_ms for record in records),
-            "named_ms": now_ms,
-            "uuid": self._ports.ids.uuid(),
-            "random": self._ports.ids.hex(11),
-            "from": {
-                shard: self._progress.positions.get(shard, TRIM_HORIZON) for shard in buffer.records
-            },
-            "counts": {shard: len(found) for shard, found in buffer.records.items()},
-            "after": buffer.after,
-        }
-        self._progress.intent = intent
-        self._save()
-        self._carry_out(records)
+        # From here on the records are the intent's. Should storing it fail, they are read again.
+        buffer, self._buffer = self._buffer, Buffer()
+        intent = self._intend(buffer)
+        self._save(replace(self._progress, intent=intent))
+        self._carry_out(intent, buffer.records, again=False)
 
-    def _read_again(self, intent: dict[str, Any]) -> list[StreamRecord]:
+    def _intend(self, buffer: Buffer) -> Intent:
+        stream, now_ms = self._stream, self._ports.clock.now_ms()
+        positions = self._progress.positions
+        return Intent(
+            version=stream.version,
+            destination=stream.destination,
+            keys=output.name_objects(stream, buffer.oldest_ms, self._ports.ids, now_ms),
+            oldest_ms=buffer.oldest_ms,
+            newest_ms=buffer.newest_ms,
+            decided_ms=now_ms,
+            counts={shard_id: len(records) for shard_id, records in buffer.records.items()},
+            start={
+                shard_id: self._source.start(shard_id, positions) for shard_id in buffer.records
+            },
+            last={
+                shard_id: records[-1].sequence_number
+                for shard_id, records in buffer.records.items()
+            },
+            after=buffer.after,
+        )
+
+    def _read_again(self, intent: Intent) -> dict[str, list[StreamRecord]]:
         """Return the very records of an intent, from the source."""
+        return {shard_id: self._read_shard_again(intent, shard_id) for shard_id in intent.counts}
+
+    def _read_shard_again(self, intent: Intent, shard_id: str) -> list[StreamRecord]:
+        wanted, position = intent.counts[shard_id], intent.start[shard_id]
         records: list[StreamRecord] = []
-        for shard_id in sorted(intent["counts"]):
-            left, position = intent["counts"][shard_id], intent["from"][shard_id]
-            while left > 0:
-                got = self._source.read(shard_id, position, min(left, READ_RECORDS), READ_BYTES)
-                if not got.records:
-                    # Retention, or the stream's deletion, has overtaken the delivery.
-                    self._say(f"{left} records of {shard_id} were gone before they were delivered")
-                    break
-                records += got.records
-                left -= len(got.records)
-                if got.next_position is None:
-                    break
-                position = position_text(got.next_position)
+        while len(records) < wanted:
+            left = wanted - len(records)
+            got = self._source.read(shard_id, position, min(left, READ_RECORDS), READ_BYTES)
+            # Where retention took the first ones, what comes instead is later deliveries'.
+            kept = [r for r in got.records if not is_past(r.sequence_number, intent.last[shard_id])]
+            records += kept
+            if not kept or got.next_position is None:
+                break
+            position = position_text(got.next_position)
+        if len(records) < wanted:
+            self.telling.gone(shard_id, wanted - len(records))
         return records
 
-    def _carry_out(self, records: list[StreamRecord]) -> None:
-        intent = self._progress.intent
-        assert intent is not None
-        if not self._is_current():
-            return
+    def _carry_out(
+        self, intent: Intent, batch: dict[str, list[StreamRecord]], *, again: bool
+    ) -> None:
+        records = sum(map(len, batch.values()))
+        done = self._progress
         if records:
-            self._write(records, intent)
-        self._progress.delivered_records += len(records)
-        self._progress.intent = None
-        self._advance(intent["after"])
-        for shard_id in intent["counts"]:
-            self._source.delivered(shard_id, intent["at_ms"])
-
-    def _advance(self, after: dict[str, str]) -> None:
-        self._progress.positions.update(after)
-        self._save()
-        self._buffer = Buffer()
-
-    def _save(self) -> None:
-        self._streams.save_progress(self._stream.stream_id, self._progress)
-
-    def _write(self, records: list[StreamRecord], intent: dict[str, Any]) -> None:
-        stream = self._stream
-        failed: list[Failed] = []
-        if stream.conversion is not None:
-            made = self._convert(records, stream.conversion)
-            body, failed = made.data, made.failed
-            rows = made.rows
-        else:
-            delimiter = self._delimiter()
-            body = b"".join([record.data + delimiter for record in records])
-            rows = len(records)
-        if failed:
-            self._put(error_lines(failed, intent["named_ms"]), intent, CONVERSION_FAILED)
-            self._progress.failed_records += len(failed)
-            self._say(f"{len(failed)} records could not be converted: {failed[0].message}")
-        if rows:
-            self._put(body, intent, "")
-            self._progress.delivered_objects += 1
-            self._progress.delivered_bytes += len(body)
-        self._count_delivered(records, len(body))
-
-    def _convert(self, records: list[StreamRecord], conversion: dict[str, Any]) -> Converted:
-        # pyarrow takes a fifth of a second to import, and a cloud must be healthy within one.
-        from headrace.services.firehose import convert
-
-        table = conversion["SchemaConfiguration"]
-        schema = self._ports.schemas.table(
-            table["DatabaseName"],
-            table["TableName"],
-            account=table.get("CatalogId") or self._stream.account,
-            region=table.get("Region") or self._stream.region,
-        )
-        serializer = conversion["OutputFormatConfiguration"]["Serializer"]["ParquetSerDe"]
-        compression = serializer.get("Compression") or "SNAPPY"
-        return convert.to_parquet(
-            records, schema, compression="NONE" if compression == "UNCOMPRESSED" else compression
-        )
-
-    def _delimiter(self) -> bytes:
-        processing = mapped(self._stream.destination, "ProcessingConfiguration")
-        if not processing.get("Enabled"):
-            return b""
-        for processor in listed(processing, "Processors"):
-            if processor["Type"] == "AppendDelimiterToRecord":
-                values = {
-                    p["ParameterName"]: p["ParameterValue"] for p in listed(processor, "Parameters")
-                }
-                text = str(values.get("Delimiter", "\\n"))
-                return text.replace("\\n", "\n").replace("\\t", "\t").encode()
-        return b""
-
-    def _put(self, body: bytes, intent: dict[str, Any], error_type: str) -> None:
-        stream = self._stream
-        text = stream.error_prefix if error_type else stream.prefix
-        if error_type and not text:
-            # AWS's default: the type's name under the prefix.
-            text = f"{stream.prefix}{error_type}/"
-        folder = prefix.evaluate(
-            text,
-            intent["at_ms"],
-            time_zone=stream.time_zone,
-            random=intent["random"],
-            error_type=error_type,
-        )
-        at = datetime.fromtimestamp(intent["named_ms"] / 1000, UTC).strftime("%Y-%m-%d-%H-%M-%S")
-        name = f"{stream.name}-{intent['version']}-{at}-{intent['uuid']}"
-        encoding = None
-        if not error_type:
-            name += self._extension()
-            if stream.destination.get("CompressionFormat") == "GZIP":
-                # A fixed time in the header: a delivery done again gives the same bytes.
-                body, encoding = gzip.compress(body, mtime=0), "gzip"
-        self._ports.objects.put(
-            stream.bucket,
-            folder + name,
-            body,
-            content_type="application/octet-stream",
-            content_encoding=encoding,
-        )
-
-    def _extension(self) -> str:
-        given = self._stream.destination.get("FileExtension")
-        if given:
-            return str(given)
-        if self._stream.conversion is not None:
-            return ".parquet"
-        return ".gz" if self._stream.destination.get("CompressionFormat") == "GZIP" else ""
-
-    # --- telling ------------------------------------------------------------------------------
-
-    def _say(self, message: str) -> None:
-        log.warning("%s: %s", self.name, message)
-        options = mapped(self._stream.destination, "CloudWatchLoggingOptions")
-        if options.get("Enabled") and options.get("LogGroupName"):
-            self._ports.logs.put(
-                options["LogGroupName"],
-                options.get("LogStreamName") or "DestinationDelivery",
-                [LogLine(self._ports.clock.now_ms(), message)],
-                account=self._stream.account,
-                region=self._stream.region,
+            try:
+                written = output.write(self._stream, intent, batch, self._ports, again=again)
+            except Exception:
+                self._rename(intent)
+                raise
+            if written.failed:
+                self.telling.refused(written.failed)
+            self.telling.delivered(
+                records=records, size_bytes=written.size_bytes, oldest_ms=intent.oldest_ms
             )
+            done = replace(
+                done,
+                delivered_records=done.delivered_records + records,
+                delivered_objects=done.delivered_objects + written.objects,
+                delivered_bytes=done.delivered_bytes + written.size_bytes,
+                failed_records=done.failed_records + len(written.failed),
+            )
+        self._advance(done, intent.after)
+        for shard_id in intent.counts:
+            self._source.delivered(shard_id, intent.newest_ms)
 
-    def _count_incoming(self, records: list[StreamRecord]) -> None:
-        self._measure(
-            ("IncomingRecords", len(records), "Count"),
-            ("IncomingBytes", sum(len(record.data) for record in records), "Bytes"),
+    def _rename(self, intent: Intent) -> None:
+        """After a failure: deliver to the destination as it is now, should it have been changed."""
+        stream = self._stream
+        if intent.version == stream.version:
+            return
+        keys = output.name_objects(
+            stream, intent.oldest_ms, self._ports.ids, self._ports.clock.now_ms()
         )
+        moved = replace(intent, version=stream.version, destination=stream.destination, keys=keys)
+        self._save(replace(self._progress, intent=moved))
 
-    def _count_delivered(self, records: list[StreamRecord], size_bytes: int) -> None:
-        now_ms = self._ports.clock.now_ms()
-        oldest_ms = min(record.approximate_arrival_ms for record in records)
-        self._measure(
-            ("DeliveryToS3.Records", len(records), "Count"),
-            ("DeliveryToS3.Bytes", size_bytes, "Bytes"),
-            ("DeliveryToS3.Success", 1, "Count"),
-            ("DeliveryToS3.DataFreshness", max(0, now_ms - oldest_ms) / 1000, "Seconds"),
-        )
+    def _advance(self, progress: Progress, after: dict[str, str]) -> None:
+        self._save(replace(progress, positions={**progress.positions, **after}, intent=None))
 
-    def _measure(self, *data: tuple[str, float, str]) -> None:
-        now_ms = self._ports.clock.now_ms()
-        dimensions = (("DeliveryStreamName", self._stream.name),)
-        self._ports.metrics.put(
-            [
-                Metric("AWS/Firehose", name, value, unit, dimensions, now_ms)
-                for name, value, unit in data
-            ],
-            account=self._stream.account,
-            region=self._stream.region,
-        )
+    def _save(self, progress: Progress) -> None:
+        if not self._is_current():
+            raise WorkerDone
+        self._streams.save_progress(self._stream.stream_id, progress)
+        # Only now: what is in memory is never ahead of the disk.
+        self._progress = progress

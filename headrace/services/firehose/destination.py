@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.core.values import listed, mapped
-from headrace.services.firehose import prefix
+from headrace.core.values import mapped
+from headrace.services.firehose import prefix, processors, serde
 from headrace.services.firehose.errors import invalid, not_built
 from headrace.services.firehose.limits import (
     CONVERSION_DEFAULT_BUFFER_MIB,
@@ -16,8 +16,6 @@ from headrace.services.firehose.limits import (
     MAX_INTERVAL_S,
     MIN_BUFFER_MIB,
 )
-
-PROCESSORS = frozenset({"AppendDelimiterToRecord"})
 
 
 def checked(given: dict[str, Any]) -> dict[str, Any]:
@@ -39,11 +37,7 @@ def checked(given: dict[str, Any]) -> dict[str, Any]:
         raise not_built("S3 backup")
     if mapped(destination, "DynamicPartitioningConfiguration").get("Enabled"):
         raise not_built("dynamic partitioning")
-    processing = mapped(destination, "ProcessingConfiguration")
-    if processing.get("Enabled"):
-        for processor in listed(processing, "Processors"):
-            if processor["Type"] not in PROCESSORS:
-                raise not_built(f"the processor {processor['Type']}")
+    processors.check(destination)
     prefix.check(
         str(destination.get("Prefix") or ""),
         str(destination.get("ErrorOutputPrefix") or ""),
@@ -76,14 +70,4 @@ def _check_conversion(conversion: dict[str, Any], compression: str) -> None:
         raise invalid(
             "Data format conversion is enabled, CompressionFormat must be UNCOMPRESSED or absent."
         )
-    schema = mapped(conversion, "SchemaConfiguration")
-    if not schema.get("DatabaseName") or not schema.get("TableName"):
-        raise invalid("SchemaConfiguration must name a database and a table.")
-    serializer = mapped(mapped(conversion, "OutputFormatConfiguration"), "Serializer")
-    if "OrcSerDe" in serializer:
-        raise not_built("conversion to ORC")
-    if "ParquetSerDe" not in serializer:
-        raise invalid("OutputFormatConfiguration must have exactly one serializer.")
-    deserializer = mapped(mapped(conversion, "InputFormatConfiguration"), "Deserializer")
-    if len(deserializer) > 1:
-        raise invalid("InputFormatConfiguration must have exactly one deserializer.")
+    serde.check(conversion)

@@ -2,13 +2,30 @@
 
 from headrace.core.ports import FidelityLevel
 
+_DESTINATION: dict[str, FidelityLevel] = {
+    "RoleARN": "stored",
+    "EncryptionConfiguration": "stored",
+    "S3BackupConfiguration": "ignored",
+    "DataFormatConversionConfiguration.SchemaConfiguration.RoleARN": "stored",
+    "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.ParquetSerDe.BlockSizeBytes": "stored",
+    "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.ParquetSerDe.MaxPaddingBytes": "stored",
+    # Records are transformed when their buffer is delivered, whatever this interval.
+    "ProcessingConfiguration.Processors.Lambda.BufferIntervalInSeconds": "stored",
+    "ProcessingConfiguration.Processors.Lambda.RoleArn": "stored",
+}
+
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "CreateDeliveryStream": {
         "DeliveryStreamEncryptionConfigurationInput": "stored",
-        "ExtendedS3DestinationConfiguration.RoleARN": "stored",
-        "ExtendedS3DestinationConfiguration.EncryptionConfiguration": "stored",
-        "ExtendedS3DestinationConfiguration.DataFormatConversionConfiguration.SchemaConfiguration.RoleARN": "stored",
         "KinesisStreamSourceConfiguration.RoleARN": "stored",
+        **{
+            f"ExtendedS3DestinationConfiguration.{name}": _DESTINATION[name]
+            for name in _DESTINATION
+        },
+    },
+    "UpdateDestination": {
+        f"ExtendedS3DestinationUpdate.{name.replace('BackupConfiguration', 'BackupUpdate')}": level
+        for name, level in _DESTINATION.items()
     },
     "StartDeliveryStreamEncryption": {"DeliveryStreamEncryptionConfigurationInput": "stored"},
 }

@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, cast
@@ -24,6 +26,9 @@ _INTEGERS: dict[str, tuple[Any, int]] = {
     "bigint": (pa.int64(), 64),
 }
 _TEXTS = ("string", "varchar", "char")
+_NOTHING = type(None)
+# yyyy-[M]M-[d]d HH:mm:ss[.S]: what of OpenX's formats is not ISO 8601.
+_SHORT_TIME = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})([ T].*)?")
 
 
 class UnknownType(ValueError):
@@ -34,12 +39,42 @@ class WrongValue(ValueError):
     """A value does not fit its column."""
 
 
-def column(kind: str) -> tuple[pa.DataType, Convert]:
-    """Return the Arrow type of a Hive type, and the function that makes a JSON value fit it.
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What a column takes.
 
-    Raises UnknownType; the function raises WrongValue.
+    Attributes:
+        name: the Hive type.
+        arrow: the Arrow type.
+        convert: makes a JSON value (never None) fit; raises WrongValue and what Python's own conversions raise.
+        plain: the Python types that Arrow takes as they are, with the same meaning.
     """
+
+    name: str
+    arrow: pa.DataType
+    convert: Convert
+    plain: frozenset[type]
+
+
+def column(kind: str) -> Column:
+    """Return what a column of a Hive type takes. Raises UnknownType."""
     text = kind.strip().lower()
+    arrow, convert = _type(text)
+    base = text.partition("(")[0]
+    plain: tuple[type, ...] = ()
+    if base in _TEXTS:
+        plain = (str,)
+    elif base in _INTEGERS:
+        plain = (int,)
+    elif base in ("double", "float"):
+        plain = (float, int)
+    elif base == "boolean":
+        plain = (bool,)
+    return Column(text, arrow, convert, frozenset((*plain, _NOTHING)))
+
+
+def _type(text: str) -> tuple[pa.DataType, Convert]:
+    text = text.strip()
     base = text.partition("(")[0]
     if base in _TEXTS:
         return pa.string(), _text
@@ -51,7 +86,7 @@ def column(kind: str) -> tuple[pa.DataType, Convert]:
     if base == "boolean":
         return pa.bool_(), _boolean
     if base == "timestamp":
-        return pa.timestamp("ms"), _timestamp
+        return pa.timestamp("ns"), _timestamp
     if base == "date":
         return pa.date32(), _date
     if base == "binary":
@@ -63,21 +98,23 @@ def column(kind: str) -> tuple[pa.DataType, Convert]:
 
 def _nested(text: str) -> tuple[pa.DataType, Convert]:
     name, _, inner = text.partition("<")
+    name = name.strip()
     if not inner.endswith(">"):
         raise UnknownType(text)
     parts = _split(inner[:-1])
     if name == "array" and len(parts) == 1:
-        arrow, convert = column(parts[0])
+        arrow, convert = _type(parts[0])
         return pa.list_(arrow), lambda value: [_or_none(convert, v) for v in _is(list, value)]
     if name == "map" and len(parts) == 2:
-        arrow, convert = column(parts[1])
+        key_arrow, key_convert = _type(parts[0])
+        arrow, convert = _type(parts[1])
 
         def as_map(value: Any) -> Any:
-            return [(key, _or_none(convert, v)) for key, v in _is(dict, value).items()]
+            return [(key_convert(key), _or_none(convert, v)) for key, v in _is(dict, value).items()]
 
-        return pa.map_(pa.string(), arrow), as_map
+        return pa.map_(key_arrow, arrow), as_map
     if name == "struct":
-        fields = [(part.partition(":")[0], column(part.partition(":")[2])) for part in parts]
+        fields = [(part.partition(":")[0].strip(), _type(part.partition(":")[2])) for part in parts]
         arrow = pa.struct([(field, kind) for field, (kind, _) in fields])
 
         def as_struct(value: Any) -> Any:
@@ -157,12 +194,29 @@ def _timestamp(value: Any) -> datetime:
     if isinstance(value, int | float) and not isinstance(value, bool):
         # Epoch seconds, or milliseconds when there are too many digits for seconds.
         seconds = value / 1000 if abs(value) >= 10**11 else float(value)
-        return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+        try:
+            return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+        except (ValueError, OverflowError, OSError) as error:
+            raise WrongValue(f"{_shown(value)} is not a timestamp") from error
+    text = str(value).strip()
     try:
-        at = datetime.fromisoformat(str(value))
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        at = _short_time(text)
+    if at.tzinfo is None or at.tzinfo is UTC:
+        return at.replace(tzinfo=None)
+    return at.astimezone(UTC).replace(tzinfo=None)
+
+
+def _short_time(text: str) -> datetime:
+    match = _SHORT_TIME.fullmatch(text)
+    try:
+        if match is None:
+            raise ValueError(text)
+        year, month, day, rest = match.groups(default="")
+        return datetime.fromisoformat(f"{year}-{month:0>2}-{day:0>2}{rest}")
     except ValueError as error:
-        raise WrongValue(f"{_shown(value)} is not a timestamp") from error
-    return at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at
+        raise WrongValue(f"{_shown(text)} is not a timestamp") from error
 
 
 def _date(value: Any) -> date:

@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headrace.services.firehose.errors import invalid
+from headrace.services.firehose.limits import EVALUATED_PREFIX_CHARS
 
+RANDOM_CHARS = 11
 ERROR_OUTPUT_TYPE = "!{firehose:error-output-type}"
 _EXPRESSION = re.compile(r"!\{([^}]*)\}")
 _RUN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
@@ -47,37 +49,59 @@ def check(prefix: str, error_prefix: str, *, time_zone: str) -> None:
         )
     zone(time_zone)
     sample = datetime(2026, 1, 2, tzinfo=UTC)
-    for text in (prefix, error_prefix):
-        for expression in _EXPRESSION.findall(text):
-            _value(expression, sample, "x", "x")
+    for name, text in (("Prefix", prefix), ("ErrorOutputPrefix", error_prefix)):
+        if "!{" in _EXPRESSION.sub("", text):
+            raise invalid(f"{name} can contain the sequence !{{ only in expressions.")
+        filled = _fill(text, sample, lambda: "x" * RANDOM_CHARS, "format-conversion-failed")
+        if len(filled) > EVALUATED_PREFIX_CHARS:
+            raise invalid(
+                f"{name} cannot be longer than {EVALUATED_PREFIX_CHARS} characters when evaluated."
+            )
 
 
 def zone(name: str) -> ZoneInfo:
     """Return a time zone. Raises AwsError."""
     try:
         return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError) as error:
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise invalid(f"Invalid CustomTimeZone: {name}") from error
 
 
-def evaluate(text: str, at_ms: int, *, time_zone: str, random: str, error_type: str = "") -> str:
+def evaluate(
+    text: str,
+    at_ms: int,
+    *,
+    time_zone: str,
+    random: Callable[[], str],
+    error_type: str = "",
+) -> str:
     """Return the prefix of an object whose oldest record arrived at `at_ms`.
 
-    A prefix without a timestamp expression is followed by `yyyy/MM/dd/HH/`, as on AWS.
+    A prefix without a timestamp expression is followed by `yyyy/MM/dd/HH/`, as on AWS; an error prefix only when it
+    has no expression at all. `random` is asked anew for each random string.
     """
     at = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone(time_zone))
-    filled = _EXPRESSION.sub(lambda match: _value(match.group(1), at, random, error_type), text)
+    filled = _fill(text, at, random, error_type)
     if "!{timestamp:" in text or (error_type and _EXPRESSION.search(text)):
         return filled
     return filled + at.strftime("%Y/%m/%d/%H/")
 
 
-def _value(expression: str, at: datetime, random: str, error_type: str) -> str:
+def error_prefix(prefix: str, given: str, error_type: str) -> str:
+    """Return the error prefix to evaluate. Without one, it is the type's name under the prefix."""
+    return given or f"{prefix}{error_type}/"
+
+
+def _fill(text: str, at: datetime, random: Callable[[], str], error_type: str) -> str:
+    return _EXPRESSION.sub(lambda match: _value(match.group(1), at, random, error_type), text)
+
+
+def _value(expression: str, at: datetime, random: Callable[[], str], error_type: str) -> str:
     namespace, _, argument = expression.partition(":")
     if namespace == "timestamp" and argument:
         return java_format(argument, at)
     if namespace == "firehose" and argument == "random-string":
-        return random
+        return random()
     if namespace == "firehose" and argument == "error-output-type":
         return error_type
     if namespace in ("partitionKeyFromQuery", "partitionKeyFromLambda"):

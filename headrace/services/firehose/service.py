@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from headrace.core.ports import (
     StreamReader,
 )
 from headrace.core.workers import Supervisor, WorkerHandle
-from headrace.services.firehose.delivery import Delivery, Ports
+from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.errors import not_found, translate
+from headrace.services.firehose.output import Ports
 from headrace.services.firehose.sources import JournalSource, KinesisSource, Source
 from headrace.services.firehose.state import DeliveryStream, DeliveryStreams, Progress
 from headrace.store.database import Database
@@ -68,19 +70,31 @@ class Firehose:
         self._supervisor = supervisor
         self._fsync = durability == "fsync"
         self._reader = streams
-        self._functions = functions
-        self._ports = Ports(clock, ids, objects, schemas, logs, metrics)
+        self._ports = Ports(clock, ids, objects, schemas, functions, logs, metrics)
         self._running: dict[Key, _Running] = {}
 
     # --- life ---------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Take every delivery stream up where it stood."""
-        for stream in self._store.load():
+        streams = self._store.load()
+        self._clear({stream.stream_id for stream in streams})
+        for stream in streams:
             self._run(stream)
+
+    def _clear(self, present: set[str]) -> None:
+        """Remove the journals of delivery streams whose deletion a kill cut short."""
+        for folder in self._folder.glob("*"):
+            if folder.name not in present:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def prepare_stop(self) -> None:
+        """Take functions' failures from now on for the stop's doing: their records are tried again."""
+        self._ports.stopping.set()
 
     def stop(self) -> None:
         """Close the journals. Buffers are read again at the next start."""
+        self.prepare_stop()
         with self.lock:
             for running in self._running.values():
                 self._halt(running)
@@ -104,10 +118,15 @@ class Firehose:
         delivery = Delivery(stream, source, self._store, self._ports, lambda: holder[0].current)
         running = _Running(stream, source, delivery)
         holder.append(running)
-        running.handle = self._supervisor.start(delivery)
-        running.unsubscribe = source.subscribe(running.handle.wake)
+        handle = running.handle = self._supervisor.start(delivery)
+
+        def wake() -> None:
+            if delivery.wants_waking:
+                handle.wake()
+
+        running.unsubscribe = source.subscribe(wake)
         # What arrived between the two lines above woke nobody.
-        running.handle.wake()
+        handle.wake()
         self._running[(stream.account, stream.region, stream.name)] = running
 
     # --- delivery streams ---------------------------------------------------------------------
@@ -161,22 +180,17 @@ class Firehose:
         """Journal records put directly; return their ids. Durable when this returns."""
         running = self._running[(stream.account, stream.region, stream.name)]
         assert isinstance(running.source, JournalSource)
-        return running.source.put(datas, now_ms, sync=self._fsync)
+        numbers = running.source.put(datas, now_ms, sync=self._fsync)
+        running.delivery.telling.incoming(datas)
+        return numbers
 
     def statuses(self) -> list[dict[str, Any]]:
-        """Return how far every delivery stream has come, for the cloud's own page."""
+        """Return how far every delivery stream has come, for the cloud's own page. See `Delivery.status`."""
+        with self.lock:
+            all_running = sorted(self._running.items())
         return [
-            {
-                "name": running.stream.name,
-                "account": account,
-                "region": region,
-                "delivered_records": running.delivery.progress.delivered_records,
-                "delivered_objects": running.delivery.progress.delivered_objects,
-                "delivered_bytes": running.delivery.progress.delivered_bytes,
-                "failed_records": running.delivery.progress.failed_records,
-                "buffered_records": running.delivery.buffered_records,
-            }
-            for (account, region, _), running in sorted(self._running.items())
+            {"name": name, "account": account, "region": region, **running.delivery.status()}
+            for (account, region, name), running in all_running
         ]
 
 

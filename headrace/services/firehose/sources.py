@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import shutil
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -22,7 +23,6 @@ from headrace.core.ports import (
     StreamRecord,
     TrimHorizon,
 )
-from headrace.services.firehose.state import Progress
 from headrace.store import sequence
 from headrace.store.sequence import SequenceBase
 from headrace.store.shard_log import ShardLog, identity_of
@@ -31,6 +31,8 @@ END = "END"
 TRIM_HORIZON = "TRIM_HORIZON"
 _AT = "AT:"
 JOURNAL_SHARD = "journal"
+# A delivered segment is deleted once a later one was delivered from: this much stays on the disk, about.
+JOURNAL_SEGMENT_BYTES = 16 * 1024 * 1024
 
 
 def position_text(position: Position) -> str:
@@ -53,6 +55,11 @@ def position_of(text: str) -> AtSequence | AfterSequence | TrimHorizon:
     return AfterSequence(text)
 
 
+def is_past(number: str, last: str) -> bool:
+    """Whether a sequence number is above another of its shard."""
+    return int(number) > int(last)
+
+
 class Source(Protocol):
     """Shards to read from."""
 
@@ -60,8 +67,12 @@ class Source(Protocol):
         """Return where a new delivery stream begins, by shard."""
         ...
 
-    def readable(self, progress: Progress) -> list[str]:
-        """Return the shards that may be read now, parents before children; ended ones left out."""
+    def readable(self, positions: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Return the shards that may be read now, with where to go on; parents before children."""
+        ...
+
+    def start(self, shard_id: str, positions: Mapping[str, str]) -> str:
+        """Return where to go on with a shard."""
         ...
 
     def read(self, shard_id: str, position: str, max_records: int, max_bytes: int) -> ReadResult:
@@ -95,26 +106,30 @@ class KinesisSource:
                 positions[shard.shard_id] = position_text(pinned)
         return positions
 
-    def readable(self, progress: Progress) -> list[str]:
+    def readable(self, positions: Mapping[str, str]) -> list[tuple[str, str]]:
         """See `Source.readable`."""
         try:
             shards = self._reader.shards(self._arn)
         except StreamNotFound:
             return []
+        # An open shard cannot be done: it is that of a newer stream of the same name.
+        done = {
+            shard.shard_id
+            for shard in shards
+            if shard.closed and positions.get(shard.shard_id) == END
+        }
         present = {shard.shard_id for shard in shards}
-        positions = progress.positions
-        found: list[str] = []
-        for shard in shards:
-            if positions.get(shard.shard_id) == END:
-                continue
-            waiting = [
-                parent
-                for parent in shard.parent_ids
-                if parent in present and positions.get(parent) != END
-            ]
-            if not waiting:
-                found.append(shard.shard_id)
-        return found
+        return [
+            (shard.shard_id, self.start(shard.shard_id, positions))
+            for shard in shards
+            if shard.shard_id not in done
+            and all(parent in done for parent in shard.parent_ids if parent in present)
+        ]
+
+    def start(self, shard_id: str, positions: Mapping[str, str]) -> str:
+        """See `Source.start`. A shard that a reshard made is read from its first record."""
+        position = positions.get(shard_id, TRIM_HORIZON)
+        return TRIM_HORIZON if position == END else position
 
     def read(self, shard_id: str, position: str, max_records: int, max_bytes: int) -> ReadResult:
         """See `Source.read`. A shard that retention has removed is at its end."""
@@ -149,10 +164,20 @@ _decode = msgspec.json.Decoder(list[_Journalled]).decode
 class JournalSource:
     """Records put directly, on the disk before they are acknowledged: a shard log with one shard."""
 
-    def __init__(self, folder: Path, stream_id: str, created_ms: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        stream_id: str,
+        created_ms: int,
+        *,
+        roll_at_bytes: int = JOURNAL_SEGMENT_BYTES,
+    ) -> None:
         base = SequenceBase(created_ms // 1000, 0)
         self._folder = folder
-        self._log = ShardLog(folder, base, identity_of(stream_id, JOURNAL_SHARD))
+        self._log = ShardLog(
+            folder, base, identity_of(stream_id, JOURNAL_SHARD), roll_at_bytes=roll_at_bytes
+        )
+        self._sync_lock = threading.Lock()
         self._wake: Callable[[], None] = lambda: None
 
     def put(self, datas: Sequence[bytes], now_ms: int, *, sync: bool) -> list[str]:
@@ -160,7 +185,8 @@ class JournalSource:
         rows = [(base64.b64encode(data).decode(), '""') for data in datas]
         numbers = self._log.append(rows, sum(map(len, datas)), now_ms)
         if sync:
-            self._log.sync()
+            with self._sync_lock:
+                self._log.sync()
         self._wake()
         return numbers
 
@@ -168,9 +194,13 @@ class JournalSource:
         """See `Source.first_positions`."""
         return {JOURNAL_SHARD: TRIM_HORIZON}
 
-    def readable(self, progress: Progress) -> list[str]:
+    def readable(self, positions: Mapping[str, str]) -> list[tuple[str, str]]:
         """See `Source.readable`."""
-        return [JOURNAL_SHARD]
+        return [(JOURNAL_SHARD, self.start(JOURNAL_SHARD, positions))]
+
+    def start(self, shard_id: str, positions: Mapping[str, str]) -> str:
+        """See `Source.start`."""
+        return positions.get(shard_id, TRIM_HORIZON)
 
     def read(self, shard_id: str, position: str, max_records: int, max_bytes: int) -> ReadResult:
         """See `Source.read`."""

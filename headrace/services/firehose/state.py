@@ -60,7 +60,40 @@ class DeliveryStream:
         return given if given and given.get("Enabled", True) else None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A delivery that has been decided on: which records, and where they go, whatever happens in between.
+
+    Attributes:
+        version: of the delivery stream whose `destination` this is.
+        keys: by error type (empty for what went well), the object's key.
+        oldest_ms: when the first of the records arrived.
+        newest_ms: when the last did.
+        decided_ms: when it was decided.
+        counts: by shard, how many records.
+        start: by shard, the position to read them from.
+        last: by shard, the sequence number of the last.
+        after: by shard, the position that follows; also of shards that only ended.
+    """
+
+    version: int
+    destination: dict[str, Any]
+    keys: dict[str, str]
+    oldest_ms: int
+    newest_ms: int
+    decided_ms: int
+    counts: dict[str, int]
+    start: dict[str, str]
+    last: dict[str, str]
+    after: dict[str, str]
+
+    @property
+    def records(self) -> int:
+        """How many records it is about."""
+        return sum(self.counts.values())
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How far a delivery stream has come: durable, and written with each delivery.
 
@@ -71,7 +104,7 @@ class Progress:
     """
 
     positions: dict[str, str] = field(default_factory=dict[str, str])
-    intent: dict[str, Any] | None = None
+    intent: Intent | None = None
     delivered_records: int = 0
     delivered_bytes: int = 0
     delivered_objects: int = 0
@@ -96,7 +129,10 @@ class DeliveryStreams:
     def progress(self, stream_id: str) -> Progress:
         """Return a delivery stream's progress."""
         value = self._progress.get(stream_id)
-        return Progress() if value is None else Progress(**value)
+        if value is None:
+            return Progress()
+        intent = value.pop("intent")
+        return Progress(**value, intent=None if intent is None else Intent(**intent))
 
     def save_progress(self, stream_id: str, progress: Progress) -> None:
         """Store progress; durable on return."""

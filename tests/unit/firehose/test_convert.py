@@ -10,15 +10,18 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.core.ports import StreamRecord, TableSchema
 from headrace.services.firehose import convert
 from headrace.services.firehose.hive import UnknownType
+from headrace.services.firehose.serde import Reading, Writing
 
 
 def rows(datas: list[bytes], *columns: tuple[str, str]) -> tuple[list[dict[str, Any]], list[str]]:
     records = [StreamRecord(str(i), "k", data, 1000 + i) for i, data in enumerate(datas)]
-    made = convert.to_parquet(records, TableSchema(columns), compression="SNAPPY")
+    made = convert.to_parquet(records, TableSchema(columns))
     table = pq.read_table(io.BytesIO(made.data))
     assert table.num_rows == made.rows
     return table.to_pylist(), [failure.message for failure in made.failed]
@@ -39,11 +42,17 @@ def rows(datas: list[bytes], *columns: tuple[str, str]) -> tuple[list[dict[str, 
         ("boolean", "false", False),
         ("timestamp", "2026-01-02T03:04:05Z", datetime(2026, 1, 2, 3, 4, 5)),
         ("timestamp", 0, datetime(1970, 1, 1)),
+        ("timestamp", 1518033528.5, datetime(2018, 2, 7, 19, 58, 48, 500000)),
+        ("timestamp", 1518033528123, datetime(2018, 2, 7, 19, 58, 48, 123000)),
+        ("timestamp", "2017-2-7 15:13:01.14", datetime(2017, 2, 7, 15, 13, 1, 140000)),
+        ("timestamp", "2017-02-07T15:13:01.39256Z", datetime(2017, 2, 7, 15, 13, 1, 392560)),
+        ("timestamp", "2017-02-07T15:13:01+02:00", datetime(2017, 2, 7, 13, 13, 1)),
         ("date", "2026-01-02", date(2026, 1, 2)),
         ("decimal(6,2)", "12.345", Decimal("12.34")),
         ("array<int>", [1, None], [1, None]),
         ("struct<a:int,b:array<string>>", {"A": 1, "b": ["x"]}, {"a": 1, "b": ["x"]}),
         ("map<string,int>", {"x": 1}, [("x", 1)]),
+        ("map<int,double>", {"5": 1}, [(5, 1.0)]),
     ],
 )
 def test_a_value_fits_its_column(kind: str, value: Any, expected: Any):
@@ -72,3 +81,88 @@ def test_several_objects_in_a_record_are_several_rows():
 def test_an_unknown_column_type_is_said():
     with pytest.raises(UnknownType):
         rows([b"{}"], ("a", "interval"))
+
+
+def test_options_of_the_openx_serde():
+    records = [StreamRecord("1", "k", b'{"Is.Late": true, "at": 5}', 0)]
+    schema = TableSchema((("is_late", "boolean"), ("when_", "int")))
+    reading = Reading(dots_to_underscores=True, key_of={"when_": "at"})
+    made = convert.to_parquet(records, schema, reading)
+    assert read(made.data).to_pylist() == [{"is_late": True, "when_": 5}]
+    made = convert.to_parquet(records, schema, Reading(case_insensitive=False, key_of={}))
+    assert read(made.data).to_pylist() == [{"is_late": None, "when_": None}]
+
+
+def test_options_of_the_parquet_serde():
+    records = [StreamRecord("1", "k", b'{"a": "x"}', 0)]
+    schema = TableSchema((("a", "string"),))
+    for compression, expected in (("GZIP", "GZIP"), ("NONE", "UNCOMPRESSED")):
+        made = convert.to_parquet(
+            records, schema, None, Writing(compression=compression, dictionary=False)
+        )
+        chunk = pq.ParquetFile(io.BytesIO(made.data)).metadata.row_group(0).column(0)
+        assert chunk.compression == expected
+        assert not chunk.has_dictionary_page
+
+
+def test_timestamps_are_instants_as_firehose_writes_them():
+    records = [StreamRecord("1", "k", b'{"a": 0}', 0)]
+    made = convert.to_parquet(records, TableSchema((("a", "timestamp"),)))
+    (column,) = [pq.ParquetFile(io.BytesIO(made.data)).schema.column(0)]
+    assert column.physical_type == "INT96"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("timestamp", '"0001-01-01T00:00:00Z"'),
+        ("timestamp", "1e300"),
+        ("timestamp", '"2026-13-01 00:00:00"'),
+        ("date", '"yesterday"'),
+        ("string", '"\\ud800"'),
+        ("decimal(4,2)", "12345678"),
+        ("decimal(4,2)", '"NaN"'),
+        ("bigint", "1e30"),
+        ("int", "true"),
+        ("double", '"1e"'),
+        ("boolean", "1"),
+        ("array<tinyint>", "[1, 300]"),
+        ("struct<a:timestamp>", '{"a": "0001-01-01"}'),
+        ("map<int,int>", '{"x": 1}'),
+        ("array<int>", "[" * 5000 + "]" * 5000),
+        ("array<int>", "{}"),
+    ],
+)
+def test_a_value_that_no_column_takes_costs_its_record_and_nothing_else(kind: str, value: str):
+    datas = [b'{"c": null, "n": 1}', f'{{"c": {value}, "n": 2}}'.encode(), b'{"n": 3}']
+    found, failed = rows(datas, ("n", "int"), ("c", kind))
+    assert [row["n"] for row in found] == [1, 3]
+    assert len(failed) == 1
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "a": st.none() | st.integers() | st.text() | st.floats() | st.booleans(),
+                "B": st.none() | st.text() | st.lists(st.integers()),
+                "other": st.integers(),
+            },
+        ),
+        max_size=20,
+    )
+)
+def test_any_json_is_a_row_or_a_failure_and_one_record_does_not_touch_another(
+    items: list[dict[str, Any]],
+):
+    columns = (("a", "bigint"), ("b", "string"))
+    datas = [json.dumps(item).encode() for item in items]
+    together, failed = rows(datas, *columns)
+    apart = [rows([data], *columns) for data in datas]
+    assert together == [row for found, _ in apart for row in found]
+    assert failed == [message for _, messages in apart for message in messages]
+
+
+def read(data: bytes) -> Any:
+    return pq.read_table(io.BytesIO(data))

@@ -14,7 +14,9 @@ AT_MS = int(AT.timestamp() * 1000)
 
 
 def evaluated(text: str, *, error_type: str = "", time_zone: str = "UTC") -> str:
-    return prefix.evaluate(text, AT_MS, time_zone=time_zone, random="r4nd0m", error_type=error_type)
+    return prefix.evaluate(
+        text, AT_MS, time_zone=time_zone, random=lambda: "r4nd0m", error_type=error_type
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,8 @@ def test_the_error_type_is_filled_in():
         ),
         ("x/", "e/!{timestamp:yyyy}/", "must contain at least one instance"),
         ("!{timestamp:QQ}/", "e/!{firehose:error-output-type}/", "Invalid timestamp pattern"),
+        ("x!{timestamp/", "", "can contain the sequence !{ only in expressions"),
+        ("x" * 513, "", "Prefix cannot be longer than 512 characters"),
         ("!{nonsense:x}/", "e/!{firehose:error-output-type}/", "Invalid expression"),
         ("!{partitionKeyFromQuery:k}/", "e/!{firehose:error-output-type}/", "dynamic partitioning"),
     ],
@@ -65,6 +69,27 @@ def test_what_firehose_refuses(text: str, error_text: str, message: str):
     assert message in caught.value.message
 
 
-def test_an_unknown_time_zone_is_refused():
+def test_each_random_string_is_a_new_one():
+    drawn = iter(["one", "two"])
+    text = "!{firehose:random-string}/!{firehose:random-string}/!{timestamp:dd}/"
+    found = prefix.evaluate(text, AT_MS, time_zone="UTC", random=lambda: next(drawn))
+    assert found == "one/two/07/"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("", "in/processing-failed/2026/03/07/04/"),
+        ("bad/", "bad/2026/03/07/04/"),
+        ("bad/!{firehose:error-output-type}/", "bad/processing-failed/"),
+    ],
+)
+def test_error_prefixes(given: str, expected: str):
+    text = prefix.error_prefix("in/", given, "processing-failed")
+    assert evaluated(text, error_type="processing-failed") == expected
+
+
+@pytest.mark.parametrize("name", ["Mars/Olympus", "America", "../UTC"])
+def test_an_unknown_time_zone_is_refused(name: str):
     with pytest.raises(AwsError, match="Invalid CustomTimeZone"):
-        prefix.check("", "", time_zone="Mars/Olympus")
+        prefix.check("", "", time_zone=name)

@@ -17,6 +17,7 @@ from headrace.aws.shapes.firehose import (
 )
 from headrace.core.ports import StreamNotFound
 from headrace.core.values import listed, mapped
+from headrace.services.firehose.actions.encryption import checked_encryption
 from headrace.services.firehose.actions.tags import check_tags
 from headrace.services.firehose.destination import checked
 from headrace.services.firehose.errors import in_use, invalid, not_built
@@ -62,7 +63,7 @@ def create_delivery_stream(
         source_arn=source["KinesisStreamARN"] if source else "",
         source_role_arn=source["RoleARN"] if source else "",
         source_from_ms=call.now_ms,
-        encryption=mapped(given, "DeliveryStreamEncryptionConfigurationInput"),
+        encryption=checked_encryption(mapped(given, "DeliveryStreamEncryptionConfigurationInput")),
         tags=tags,
     )
     with firehose.lock:

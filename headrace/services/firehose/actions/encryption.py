@@ -7,7 +7,16 @@ from headrace.aws.shapes.firehose import (
     StartDeliveryStreamEncryptionInput,
     StopDeliveryStreamEncryptionInput,
 )
+from headrace.core.values import mapped
+from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.service import Firehose
+
+
+def checked_encryption(given: dict[str, Any]) -> dict[str, Any]:
+    """Return an encryption configuration. Raises InvalidArgumentException for a key that does not fit its type."""
+    if given and (given.get("KeyType") == "CUSTOMER_MANAGED_CMK") != bool(given.get("KeyARN")):
+        raise invalid("KeyARN is required for CUSTOMER_MANAGED_CMK, and for no other key type.")
+    return given
 
 
 @operation("StartDeliveryStreamEncryption")
@@ -18,8 +27,13 @@ def start_delivery_stream_encryption(
     given = cast("dict[str, Any]", request)
     with firehose.lock:
         stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])
-        stream.encryption = dict(
-            given.get("DeliveryStreamEncryptionConfigurationInput") or {"KeyType": "AWS_OWNED_CMK"}
+        if stream.source_arn:
+            raise invalid(
+                "Encryption cannot be started on a KinesisStreamAsSource delivery stream."
+            )
+        stream.encryption = checked_encryption(
+            mapped(given, "DeliveryStreamEncryptionConfigurationInput")
+            or {"KeyType": "AWS_OWNED_CMK"}
         )
         firehose.save(stream)
     return {}

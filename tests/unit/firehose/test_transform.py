@@ -1,0 +1,198 @@
+"""Transformation by a Lambda function."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.aws.errors import AwsError
+from headrace.services.firehose import processors
+from headrace.services.firehose.transform import Stopping
+from tests.support.objects import Killed
+from tests.unit.firehose.lab import CONVERSION, FUNCTION, SHARD, Lab, processing
+
+
+def answer(event: dict[str, Any], change: Any) -> dict[str, Any]:
+    """Return a function's answer; `change` gives (result, data) for a record's data."""
+    records: list[dict[str, Any]] = []
+    for record in event["records"]:
+        result, data = change(base64.b64decode(record["data"]))
+        records.append(
+            {
+                "recordId": record["recordId"],
+                "result": result,
+                "data": base64.b64encode(data).decode(),
+            }
+        )
+    return {"records": records}
+
+
+def upper(event: dict[str, Any]) -> dict[str, Any]:
+    return answer(event, lambda data: ("Ok", data.upper()))
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    lab = Lab(tmp_path, ProcessingConfiguration=processing("Lambda", LambdaArn=FUNCTION))
+    lab.functions.functions[FUNCTION] = upper
+    return lab
+
+
+def errors(lab: Lab) -> list[dict[str, Any]]:
+    (key,) = [key for key in lab.objects.objects if "processing-failed" in key]
+    return [json.loads(line) for line in lab.objects.objects[key].splitlines()]
+
+
+def test_records_are_delivered_as_the_function_returns_them(lab: Lab):
+    lab.put(b"one", b"two")
+    lab.deliver()
+    assert list(lab.objects.objects.values()) == [b"ONETWO"]
+    (event,) = lab.functions.events
+    assert event["deliveryStreamArn"] == lab.stream.arn
+    assert event["sourceKinesisStreamArn"] == lab.stream.source_arn
+    record = event["records"][0]
+    assert record["approximateArrivalTimestamp"] == 1_700_000_000_000
+    metadata = record["kinesisRecordMetadata"]
+    assert (metadata["shardId"], metadata["partitionKey"]) == (SHARD, "key")
+    assert record["recordId"].startswith(metadata["sequenceNumber"])
+
+
+def test_dropped_records_are_nowhere_and_failed_ones_in_the_errors(lab: Lab):
+    results = {b"good": "Ok", b"drop": "Dropped", b"fail": "ProcessingFailed"}
+    lab.functions.functions[FUNCTION] = lambda event: answer(event, lambda d: (results[d], d))
+    lab.put(b"drop", b"good", b"fail")
+    lab.deliver()
+    (failure,) = errors(lab)
+    assert base64.b64decode(failure["rawData"]) == b"fail"
+    assert failure["errorCode"] == "Lambda.ProcessingFailedStatus"
+    assert failure["lambdaArn"] == FUNCTION
+    assert sorted(lab.objects.objects.values())[0] == b"good"
+    assert lab.delivery.progress.failed_records == 1
+
+
+def test_a_failing_function_is_tried_four_times_then_its_records_are_set_aside(lab: Lab):
+    lab.functions.functions[FUNCTION] = lambda _: 1 / 0
+    lab.put(b"one")
+    lab.deliver()
+    (failure,) = errors(lab)
+    assert (failure["errorCode"], failure["attemptsMade"]) == ("Lambda.FunctionError", 4)
+    assert len(lab.functions.events) == 4
+
+
+def test_a_function_that_is_not_there(lab: Lab):
+    lab.functions.functions.clear()
+    lab.put(b"one")
+    lab.deliver()
+    assert errors(lab)[0]["errorCode"] == "Lambda.ResourceNotFoundException"
+
+
+@pytest.mark.parametrize(
+    ("returned", "code"),
+    [
+        ({"records": []}, "Lambda.MissingRecordId"),
+        ({"rows": []}, "Lambda.JsonProcessingException"),
+        ("nonsense", "Lambda.JsonProcessingException"),
+    ],
+)
+def test_an_answer_that_firehose_cannot_use(lab: Lab, returned: Any, code: str):
+    lab.functions.functions[FUNCTION] = lambda _: returned
+    lab.put(b"one")
+    lab.deliver()
+    assert errors(lab)[0]["errorCode"] == code
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code"),
+    [
+        (lambda records: records * 2, "Lambda.DuplicatedRecordId"),
+        (lambda records: [{**records[0], "data": "?"}], "Lambda.JsonProcessingException"),
+        (lambda records: [{**records[0], "result": "Fine"}], "Lambda.JsonProcessingException"),
+    ],
+)
+def test_a_record_that_firehose_cannot_use(lab: Lab, spoil: Any, code: str):
+    lab.functions.functions[FUNCTION] = lambda event: {"records": spoil(upper(event)["records"])}
+    lab.put(b"one")
+    lab.deliver()
+    assert errors(lab)[0]["errorCode"] == code
+
+
+def test_records_go_in_batches_of_the_size_that_was_asked_for(lab: Lab):
+    lab.put(*[b"x" * 300_000] * 4)
+    lab.settle()
+    assert [len(event["records"]) for event in lab.functions.events] == [3, 1]
+
+
+def test_many_small_records_do_not_exceed_what_an_invocation_takes(lab: Lab):
+    lab.put(*[b"x"] * 20_000)
+    lab.deliver()
+    assert sum(len(event["records"]) for event in lab.functions.events) == 20_000
+    assert max(len(json.dumps(event)) for event in lab.functions.events) < 6_000_000
+    assert lab.delivered == b"X" * 20_000
+
+
+def test_a_kill_after_the_object_delivers_once_although_the_function_runs_again(lab: Lab):
+    calls: list[int] = []
+
+    def fickle(event: dict[str, Any]) -> dict[str, Any]:
+        calls.append(1)
+        return answer(event, lambda data: ("Ok" if len(calls) == 1 else "Dropped", data))
+
+    lab.functions.functions[FUNCTION] = fickle
+    lab.put(b"one")
+    lab.settle()
+    lab.clock.advance(60)
+    lab.objects.fates = ["die after"]
+    with pytest.raises(Killed):
+        lab.settle()
+    lab.start()
+    lab.settle()
+    # The later answer is the one that counts: nothing of the first is left.
+    assert lab.objects.objects == {}
+    assert lab.delivery.progress.delivered_records == 1
+
+
+def test_a_function_that_fails_because_the_cloud_stops_loses_nothing(lab: Lab):
+    lab.functions.functions[FUNCTION] = lambda _: 1 / 0
+    lab.put(b"one")
+    lab.settle()
+    lab.clock.advance(60)
+    lab.ports.stopping.set()
+    with pytest.raises(Stopping):
+        lab.settle()
+    lab.functions.functions[FUNCTION] = upper
+    lab.start()
+    lab.settle()
+    assert list(lab.objects.objects.values()) == [b"ONE"]
+
+
+def test_transformed_records_are_converted(tmp_path: Path):
+    configuration = processing("Lambda", LambdaArn=FUNCTION)
+    lab = Lab(tmp_path, **CONVERSION, ProcessingConfiguration=configuration)
+    lab.functions.functions[FUNCTION] = lambda event: answer(
+        event, lambda data: ("Ok", b'{"a": %s}' % data)
+    )
+    lab.put(b"1", b"2")
+    lab.deliver()
+    (key,) = lab.objects.objects
+    assert key.endswith(".parquet")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({}, "Invalid Lambda ARN"),
+        ({"LambdaArn": "arn:aws:s3:::b"}, "Invalid Lambda ARN"),
+        ({"LambdaArn": FUNCTION, "NumberOfRetries": "many"}, "must be numbers"),
+        ({"LambdaArn": FUNCTION, "NumberOfRetries": "-1"}, "must not be negative"),
+        ({"LambdaArn": FUNCTION, "BufferSizeInMBs": "4"}, "between 0.2 and 3.0"),
+        ({"LambdaArn": FUNCTION, "BufferSizeInMBs": "nan"}, "between 0.2 and 3.0"),
+    ],
+)
+def test_parameters_that_are_refused(parameters: dict[str, str], message: str):
+    with pytest.raises(AwsError) as caught:
+        processors.check({"ProcessingConfiguration": processing("Lambda", **parameters)})
+    assert message in caught.value.message
