@@ -198,6 +198,7 @@ class Cloud:
 
     def prepare_stop(self) -> None:
         """Start nothing new; called while the socket is still open."""
+        self.firehose.prepare_stop()
         self.lambda_.prepare_stop()
 
     def stop(self) -> None:

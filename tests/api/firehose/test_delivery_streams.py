@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from botocore.exceptions import ClientError
 
@@ -49,6 +51,28 @@ def objects(cloud: InProcessCloud) -> dict[str, bytes]:
     s3 = cloud.client("s3")
     keys = [item["Key"] for item in s3.list_objects_v2(Bucket="lake").get("Contents", [])]
     return {key: s3.get_object(Bucket="lake", Key=key)["Body"].read() for key in keys}
+
+
+def conversion(
+    *,
+    schema: dict[str, Any] | None = None,
+    serializer: dict[str, Any] | None = None,
+    deserializer: dict[str, Any] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """Return a destination's members for conversion to Parquet."""
+    return {
+        "BufferingHints": {"SizeInMBs": 64, "IntervalInSeconds": 0},
+        "DataFormatConversionConfiguration": {
+            "Enabled": True,
+            "SchemaConfiguration": schema or {"DatabaseName": "d", "TableName": "t"},
+            "InputFormatConfiguration": {"Deserializer": deserializer or {"OpenXJsonSerDe": {}}},
+            "OutputFormatConfiguration": {
+                "Serializer": {"ParquetSerDe": {}} if serializer is None else serializer
+            },
+        },
+        **more,
+    }
 
 
 # --- serialization ----------------------------------------------------------------------------
@@ -96,7 +120,29 @@ def test_a_name_that_is_taken(firehose: Any):
         ({"DynamicPartitioningConfiguration": {"Enabled": True}}, "dynamic partitioning"),
         (
             {"ProcessingConfiguration": {"Enabled": True, "Processors": [{"Type": "Lambda"}]}},
-            "the processor Lambda",
+            "Invalid Lambda ARN",
+        ),
+        (
+            {
+                "ProcessingConfiguration": {
+                    "Enabled": True,
+                    "Processors": [{"Type": "RecordDeAggregation"}],
+                }
+            },
+            "headrace does not support the processor RecordDeAggregation",
+        ),
+        ({"Prefix": "!{timestamp:yyyy}/"}, "ErrorOutputPrefix cannot be null"),
+        ({"CustomTimeZone": "Mars"}, "Invalid CustomTimeZone"),
+        ({"BucketARN": "lake"}, "failed to satisfy constraint"),
+        ({"RoleARN": "nobody"}, "failed to satisfy constraint"),
+        (conversion(BufferingHints={"SizeInMBs": 63}), "at least 64"),
+        (conversion(CompressionFormat="GZIP"), "must be UNCOMPRESSED"),
+        (conversion(serializer={"OrcSerDe": {}}), "headrace does not support conversion to ORC"),
+        (conversion(serializer={}), "exactly one serializer"),
+        (conversion(schema={"DatabaseName": "d"}), "must name a database and a table"),
+        (
+            conversion(deserializer={"HiveJsonSerDe": {"TimestampFormats": ["yyyy"]}}),
+            "headrace does not support TimestampFormats",
         ),
     ],
 )
@@ -126,15 +172,6 @@ def test_another_destination_is_refused(firehose: Any):
     )
 
 
-def test_a_record_that_is_too_large(firehose: Any):
-    create(firehose)
-    code, message = refused(
-        firehose.put_record, DeliveryStreamName="d", Record={"Data": b"x" * (1000 * 1024 + 1)}
-    )
-    assert code == "ValidationException"
-    assert "Member must have length less than or equal to 1024000" in message
-
-
 def test_a_source_that_is_not_there(firehose: Any):
     code, message = refused(
         firehose.create_delivery_stream,
@@ -151,18 +188,6 @@ def test_a_source_that_is_not_there(firehose: Any):
 
 
 # --- behaviour --------------------------------------------------------------------------------
-
-
-def test_direct_puts_arrive(cloud: InProcessCloud, firehose: Any):
-    create(firehose, Prefix="in/")
-    answer = firehose.put_record_batch(
-        DeliveryStreamName="d", Records=[{"Data": b"one"}, {"Data": b"two"}]
-    )
-    assert answer["FailedPutCount"] == 0
-    assert len({response["RecordId"] for response in answer["RequestResponses"]}) == 2
-    found = wait_until(lambda: objects(cloud), what="the object")
-    assert b"".join(found.values()) == b"onetwo"
-    assert all(key.startswith("in/20") and "/d-1-" in key for key in found)
 
 
 def test_a_stream_is_delivered_and_describe_says_so(cloud: InProcessCloud, firehose: Any):
@@ -207,11 +232,98 @@ def test_an_update_changes_where_records_go(cloud: InProcessCloud, firehose: Any
     )[0] == ("ConcurrentModificationException")
 
 
-def test_tags_and_deletion(firehose: Any):
+def test_json_becomes_parquet_through_a_glue_table(cloud: InProcessCloud, firehose: Any):
+    glue = cloud.client("glue")
+    glue.create_database(DatabaseInput={"Name": "d"})
+    columns = [{"Name": "carrier", "Type": "string"}, {"Name": "delay", "Type": "int"}]
+    glue.create_table(
+        DatabaseName="d", TableInput={"Name": "t", "StorageDescriptor": {"Columns": columns}}
+    )
+    create(firehose, Prefix="rows/", **conversion())
+    firehose.put_record(DeliveryStreamName="d", Record={"Data": b'{"Carrier": "AA", "delay": 5}'})
+    found = wait_until(lambda: objects(cloud), what="the object")
+    ((key, body),) = found.items()
+    assert key.endswith(".parquet")
+    assert pq.read_table(io.BytesIO(body)).to_pylist() == [{"carrier": "AA", "delay": 5}]
+
+
+def test_describe_shows_what_was_given_with_defaults(firehose: Any):
+    create(firehose, Prefix="in/")
+    found = firehose.describe_delivery_stream(DeliveryStreamName="d")["DeliveryStreamDescription"]
+    assert found["DeliveryStreamStatus"] == "ACTIVE"
+    assert found["DeliveryStreamType"] == "DirectPut"
+    assert found["DeliveryStreamARN"].endswith(":deliverystream/d")
+    (described,) = found["Destinations"]
+    extended = described["ExtendedS3DestinationDescription"]
+    assert extended["BufferingHints"] == {"SizeInMBs": 1, "IntervalInSeconds": 0}
+    assert extended["CompressionFormat"] == "UNCOMPRESSED"
+    assert extended["S3BackupMode"] == "Disabled"
+    assert described["S3DestinationDescription"]["Prefix"] == "in/"
+
+
+def test_lists_go_on_after_a_name(firehose: Any):
+    for name in ("c", "a", "b"):
+        create(firehose, name)
+    page = firehose.list_delivery_streams(Limit=2)
+    assert (page["DeliveryStreamNames"], page["HasMoreDeliveryStreams"]) == (["a", "b"], True)
+    page = firehose.list_delivery_streams(ExclusiveStartDeliveryStreamName="b")
+    assert (page["DeliveryStreamNames"], page["HasMoreDeliveryStreams"]) == (["c"], False)
+    kind = "KinesisStreamAsSource"
+    assert firehose.list_delivery_streams(DeliveryStreamType=kind)["DeliveryStreamNames"] == []
+
+
+def test_another_account_and_region_see_nothing(cloud: InProcessCloud, firehose: Any):
     create(firehose)
-    firehose.tag_delivery_stream(DeliveryStreamName="d", Tags=[{"Key": "a", "Value": "1"}])
-    assert firehose.list_tags_for_delivery_stream(DeliveryStreamName="d")["Tags"] == [
-        {"Key": "a", "Value": "1"}
-    ]
+    elsewhere = cloud.client("firehose", region="eu-west-1")
+    other = cloud.client("firehose", account="111111111111")
+    for client in (elsewhere, other):
+        assert client.list_delivery_streams()["DeliveryStreamNames"] == []
+
+
+def test_a_bucket_that_comes_later_gets_the_records(cloud: InProcessCloud, firehose: Any):
+    create(firehose, BucketARN="arn:aws:s3:::later")
+    firehose.put_record(DeliveryStreamName="d", Record={"Data": b"x"})
+    status = cloud.cloud.firehose.statuses
+    wait_until(lambda: "S3.NoSuchBucket" in status()[0]["last_error"], what="the failure")
+    cloud.client("s3").create_bucket(Bucket="later")
+    wait_until(lambda: status()[0]["delivered_records"] == 1, what="the delivery")
+    assert status()[0]["last_error"] == ""
+
+
+def test_deliveries_go_on_after_a_restart(data_dir: Path):
+    with InProcessCloud(data_dir) as first:
+        first.client("s3").create_bucket(Bucket="lake")
+        hints = {"SizeInMBs": 1, "IntervalInSeconds": 900}
+        create(first.client("firehose"), BufferingHints=hints)
+        first.client("firehose").put_record(DeliveryStreamName="d", Record={"Data": b"x"})
+    with InProcessCloud(data_dir) as second:
+        (status,) = wait_until(
+            lambda: [s for s in second.cloud.firehose.statuses() if s["buffered_records"]],
+            what="the buffer",
+        )
+        assert (status["name"], status["delivered_records"]) == ("d", 0)
+        second.client("firehose").update_destination(
+            DeliveryStreamName="d",
+            CurrentDeliveryStreamVersionId="1",
+            DestinationId="destinationId-000000000001",
+            ExtendedS3DestinationUpdate={
+                "BufferingHints": {"SizeInMBs": 1, "IntervalInSeconds": 0}
+            },
+        )
+        found = wait_until(lambda: objects(second), what="the object")
+        assert list(found.values()) == [b"x"]
+
+
+def test_deletion_takes_the_journal_and_frees_the_name(
+    cloud: InProcessCloud, firehose: Any, data_dir: Path
+):
+    create(firehose, BufferingHints={"SizeInMBs": 1, "IntervalInSeconds": 900})
+    firehose.put_record(DeliveryStreamName="d", Record={"Data": b"old"})
+    assert list((data_dir / "firehose").iterdir())
     firehose.delete_delivery_stream(DeliveryStreamName="d")
+    assert list((data_dir / "firehose").iterdir()) == []
     assert firehose.list_delivery_streams()["DeliveryStreamNames"] == []
+    create(firehose)
+    firehose.put_record(DeliveryStreamName="d", Record={"Data": b"new"})
+    found = wait_until(lambda: objects(cloud), what="the object")
+    assert list(found.values()) == [b"new"]

@@ -341,7 +341,7 @@ def test_a_table_that_is_not_there_is_waited_for(tmp_path: Path):
     lab.put(b'{"a": 1}')
     lab.settle()
     lab.clock.advance(60)
-    with pytest.raises(SchemaNotFound, match="d.t"):
+    with pytest.raises(SchemaNotFound, match=r"d\.t"):
         lab.settle()
     assert "DataFormatConversion.EntityNotFound" in lab.logs.lines[0]
     lab.schemas.columns = columns
