@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -25,7 +25,11 @@ class FileSlice:
     file: IO[bytes] | None = None
 
 
-Body = bytes | FileSlice | Iterator[bytes]
+DROPPED = 0
+
+# An iterator is driven on a thread of the server's pool. An asynchronous one is driven on the event loop, where it
+# must never block, and is closed when the client goes away.
+Body = bytes | FileSlice | Iterator[bytes] | AsyncGenerator[bytes, None]
 
 
 @dataclass(slots=True)
@@ -62,7 +66,10 @@ class HttpRequest:
 
 @dataclass(slots=True)
 class HttpResponse:
-    """A response. The server adds Content-Length, or chunks an iterator."""
+    """A response. The server adds Content-Length, or chunks an iterator.
+
+    Status 0 drops the connection (of HTTP/2: resets the stream) with no answer, as a fault on demand asks for.
+    """
 
     status: int
     headers: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])

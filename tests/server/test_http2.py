@@ -1,0 +1,265 @@
+"""HTTP/2 in clear text: frames as a client sends them, to a real server around a handler of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+
+import h2.connection
+import h2.events
+import h2.settings
+import pytest
+
+from headrace.aws.http import DROPPED, FileSlice, HttpRequest, HttpResponse
+from headrace.aws.server import Server
+
+Handler = Callable[[HttpRequest], HttpResponse | Future[HttpResponse]]
+
+
+@contextmanager
+def serving(handle: Handler, tmp_path: Path, *, inline: bool = False) -> Iterator[int]:
+    """Run a server on a thread of its own; yield its port."""
+    bound = socket.create_server(("127.0.0.1", 0))
+    loop = asyncio.new_event_loop()
+    server = Server(handle, is_inline=lambda _: inline, temp_dir=tmp_path / "tmp")
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(server.start(bound), loop).result(10)
+    try:
+        yield bound.getsockname()[1]
+    finally:
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(_end_tasks(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+async def _end_tasks() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Client:
+    """An HTTP/2 client that shows frames as they come."""
+
+    def __init__(self, port: int, *, window_bytes: int | None = None, first_bytes: int = 0) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.h2 = h2.connection.H2Connection()
+        if window_bytes is not None:
+            values = {h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: window_bytes}
+            self.h2.local_settings = h2.settings.Settings(client=True, initial_values=values)
+        self.h2.initiate_connection()
+        self.heads: dict[int, dict[str, str]] = {}
+        self.bodies: dict[int, bytes] = {}
+        self.ended: list[int] = []
+        self.reset: list[int] = []
+        hello = self.h2.data_to_send()
+        self.socket.sendall(hello[:first_bytes])
+        self.socket.sendall(hello[first_bytes:])
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def flush(self) -> None:
+        self.socket.sendall(self.h2.data_to_send())
+
+    def ask(self, path: str, body: bytes = b"", method: str = "POST") -> int:
+        """Send a request; return its stream."""
+        stream = self.h2.get_next_available_stream_id()
+        headers = [(":method", method), (":path", path), (":scheme", "http"), (":authority", "t")]
+        self.h2.send_headers(stream, headers, end_stream=not body)
+        sent = 0
+        while sent < len(body):
+            room = min(self.h2.local_flow_control_window(stream), self.h2.max_outbound_frame_size)
+            if room == 0:
+                self.flush()
+                self.hear()
+                continue
+            part = body[sent : sent + room]
+            sent += len(part)
+            self.h2.send_data(stream, part, end_stream=sent == len(body))
+        self.flush()
+        return stream
+
+    def hear(self) -> None:
+        """Take what has come, at least one piece. Raises ConnectionError at the end."""
+        data = self.socket.recv(65536)
+        if not data:
+            raise ConnectionError("closed")
+        for event in self.h2.receive_data(data):
+            match event:
+                case h2.events.ResponseReceived():
+                    self.heads[event.stream_id] = {k.decode(): v.decode() for k, v in event.headers}
+                case h2.events.DataReceived():
+                    known = self.bodies.get(event.stream_id, b"")
+                    self.bodies[event.stream_id] = known + event.data
+                    length = event.flow_controlled_length
+                    self.h2.acknowledge_received_data(length, event.stream_id)
+                case h2.events.StreamEnded():
+                    self.ended.append(event.stream_id)
+                case h2.events.StreamReset():
+                    self.reset.append(event.stream_id)
+                case _:
+                    pass
+        self.flush()
+
+    def answer(self, stream: int) -> tuple[dict[str, str], bytes]:
+        """Wait for a stream's whole answer."""
+        while stream not in self.ended:
+            self.hear()
+        return self.heads[stream], self.bodies.get(stream, b"")
+
+
+def echo(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(200, [("X-Path", request.path), ("Connection", "close")], request.body)
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_a_request_is_answered(tmp_path: Path, inline: bool):
+    with serving(echo, tmp_path, inline=inline) as port, Client(port) as client:
+        head, body = client.answer(client.ask("/a?b=c", b"hello"))
+    assert (head[":status"], head["x-path"], head["content-length"]) == ("200", "/a", "5")
+    assert "connection" not in head
+    assert body == b"hello"
+
+
+def test_streams_are_answered_side_by_side(tmp_path: Path):
+    first: Future[HttpResponse] = Future()
+
+    def handle(request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
+        return first if request.path == "/slow" else HttpResponse(200, body=b"quick")
+
+    with serving(handle, tmp_path) as port, Client(port) as client:
+        slow = client.ask("/slow")
+        quick = client.ask("/quick")
+        assert client.answer(quick)[1] == b"quick"
+        assert slow not in client.ended
+        first.set_result(HttpResponse(200, body=b"slow"))
+        assert client.answer(slow)[1] == b"slow"
+
+
+def test_bodies_larger_than_every_window(tmp_path: Path):
+    data = bytes(range(256)) * 4096 * 20  # 20 MiB: the request is spooled to a file
+
+    def handle(request: HttpRequest) -> HttpResponse:
+        assert request.body_file is not None
+        return HttpResponse(200, body=request.body_file.read_bytes())
+
+    with serving(handle, tmp_path) as port, Client(port) as client:
+        assert client.answer(client.ask("/", data))[1] == data
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_client_that_gives_no_window_gets_no_data(tmp_path: Path):
+    with serving(echo, tmp_path) as port, Client(port, window_bytes=0) as client:
+        stream = client.ask("/", b"12345")
+        while stream not in client.heads:
+            client.hear()
+        client.h2.increment_flow_control_window(3, stream)
+        client.flush()
+        while client.bodies.get(stream, b"") != b"123":
+            client.hear()
+        client.h2.increment_flow_control_window(3, stream)
+        client.flush()
+        assert client.answer(stream)[1] == b"12345"
+
+
+def test_a_file_and_an_iterator(tmp_path: Path):
+    (tmp_path / "f").write_bytes(b"0123456789" * 200_000)
+
+    def handle(request: HttpRequest) -> HttpResponse:
+        if request.path == "/file":
+            return HttpResponse(200, body=FileSlice(tmp_path / "f", 5, 1_500_000))
+        return HttpResponse(200, body=iter([b"a", b"b"]))
+
+    with serving(handle, tmp_path) as port, Client(port) as client:
+        expected = (b"0123456789" * 200_000)[5:1_500_005]
+        assert client.answer(client.ask("/file"))[1] == expected
+        head, body = client.answer(client.ask("/file", method="HEAD"))
+        assert (head["content-length"], body) == ("1500000", b"")
+        assert client.answer(client.ask("/parts"))[1] == b"ab"
+
+
+class Endless:
+    """A body that goes on until its client goes away."""
+
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+
+    async def __call__(self) -> AsyncGenerator[bytes, None]:
+        try:
+            yield b"first"
+            await asyncio.Event().wait()
+        finally:
+            self.closed.set()
+
+
+def test_a_body_that_comes_as_it_comes_ends_with_its_stream(tmp_path: Path):
+    endless = Endless()
+    with (
+        serving(lambda _: HttpResponse(200, body=endless()), tmp_path) as port,
+        Client(port) as client,
+    ):
+        stream = client.ask("/")
+        while client.bodies.get(stream) != b"first":
+            client.hear()
+        assert not endless.closed.is_set()
+        client.h2.reset_stream(stream)
+        client.flush()
+        assert endless.closed.wait(10)
+
+
+@pytest.mark.parametrize("half", [True, False])
+def test_over_http1_it_ends_with_the_connection(tmp_path: Path, half: bool):
+    endless = Endless()
+    with serving(lambda _: HttpResponse(200, body=endless()), tmp_path) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n")
+            came = b""
+            while b"first\r\n" not in came:
+                came += connection.recv(4096)
+            assert b"Transfer-Encoding: chunked" in came
+            if half:
+                connection.shutdown(socket.SHUT_WR)
+                assert endless.closed.wait(10)
+        assert endless.closed.wait(10)
+
+
+def test_a_dropped_answer_resets_the_stream_or_the_connection(tmp_path: Path):
+    with serving(lambda _: HttpResponse(DROPPED), tmp_path) as port:
+        with Client(port) as client:
+            stream = client.ask("/")
+            while stream not in client.reset:
+                client.hear()
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n")
+            assert connection.recv(4096) == b""
+
+
+def test_the_preface_may_come_in_pieces(tmp_path: Path):
+    with serving(echo, tmp_path) as port, Client(port, first_bytes=5) as client:
+        assert client.answer(client.ask("/", b"x"))[1] == b"x"
+
+
+def test_nonsense_after_the_preface_closes_the_connection(tmp_path: Path):
+    with (
+        serving(echo, tmp_path) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=10) as connection,
+    ):
+        data_on_stream_zero = b"\0\0\1\0\0\0\0\0\0x"
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + data_on_stream_zero)
+        came = b""
+        while part := connection.recv(4096):
+            came += part
+        assert came  # our settings and the GOAWAY, then the end
