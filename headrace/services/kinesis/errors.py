@@ -27,6 +27,14 @@ def shard_not_found(shard_id: str, name: str, account: str) -> AwsError:
     )
 
 
+def consumer_not_found(name: str, stream_name: str, account: str) -> AwsError:
+    """No such consumer of the stream."""
+    return AwsError(
+        "ResourceNotFoundException",
+        f"Consumer {name} under stream {stream_name} under account {account} not found.",
+    )
+
+
 def invalid_argument(message: str) -> AwsError:
     """An argument that the model allows and the service does not."""
     return AwsError("InvalidArgumentException", message)

@@ -17,12 +17,15 @@ from headrace.core.config import Durability
 from headrace.core.ids import Ids
 from headrace.core.ports import MetricSink
 from headrace.core.workers import Supervisor
+from headrace.services.kinesis.account import AccountSettings
+from headrace.services.kinesis.consumers import Consumers
 from headrace.services.kinesis.errors import invalid_argument, stream_not_found, translate
 from headrace.services.kinesis.hot import HotPath
 from headrace.services.kinesis.iterators import IteratorCodec
 from headrace.services.kinesis.reader import KinesisReader
 from headrace.services.kinesis.retention import Retention
 from headrace.services.kinesis.state import Shard, Stream
+from headrace.services.kinesis.tokens import TokenCodec
 from headrace.store.check import STREAMS_FOLDER
 from headrace.store.database import Database
 from headrace.store.flusher import Flusher
@@ -67,6 +70,9 @@ class Kinesis:
         self._supervisor = supervisor
         self._subscribers: dict[str, list[Wake]] = {}
         self.iterators = IteratorCodec(self._iterator_key())
+        self.tokens = TokenCodec(self._iterator_key())
+        self.account_settings = AccountSettings(self._settings)
+        self.consumers = Consumers(database.documents("kinesis_consumers"))
         self.reader = KinesisReader(self)
 
     def _iterator_key(self) -> bytes:
@@ -119,28 +125,37 @@ class Kinesis:
         """Return the stream that a request names by StreamName or StreamARN. Raises AwsError."""
         name = request.get("StreamName")
         arn = request.get("StreamARN")
+        stream_id = request.get("StreamId")
         if arn is not None:
-            try:
-                parsed = Arn.parse(arn)
-            except InvalidArn as error:
-                raise invalid_argument(f"StreamARN {arn} is not a valid ARN.") from error
-            if name is not None and parsed.name != name:
+            key = _key_of_arn(arn)
+            if key is None:
+                raise invalid_argument(f"StreamARN {arn} is not a valid ARN.")
+            if name is not None and key[2] != name:
                 raise invalid_argument("StreamName and StreamARN do not name the same stream.")
-            name, account, region = parsed.name, parsed.account, parsed.region
-        if name is None:
+        elif name is not None:
+            key = (account, region, name)
+        elif stream_id is not None:
+            return self._of_public_id(account, region, stream_id)
+        else:
             raise invalid_argument("Either StreamName or StreamARN should be specified.")
-        stream = self.streams.get((account, region, name))
+        stream = self.streams.get(key)
         if stream is None:
-            raise stream_not_found(name, account)
+            raise stream_not_found(key[2], key[0])
+        if stream_id is not None and stream.public_id != stream_id:
+            raise invalid_argument("StreamId does not belong to the stream that is named.")
         return stream
+
+    def _of_public_id(self, account: str, region: str, stream_id: str) -> Stream:
+        for stream in list(self.by_id.values()):
+            where = (stream.account, stream.region)
+            if where == (account, region) and stream.public_id == stream_id:
+                return stream
+        raise stream_not_found(stream_id, account)
 
     def find_arn(self, arn: str) -> Stream | None:
         """Return the stream of an ARN, or None."""
-        try:
-            parsed = Arn.parse(arn)
-        except InvalidArn:
-            return None
-        return self.streams.get((parsed.account, parsed.region, parsed.name))
+        key = _key_of_arn(arn)
+        return None if key is None else self.streams.get(key)
 
     def add(self, stream: Stream) -> None:
         """Make a new stream: its logs, then its document, then it shows."""
@@ -161,7 +176,9 @@ class Kinesis:
     def remove(self, stream: Stream) -> None:
         """Delete a stream and its records."""
         with self.lock:
-            self._documents.delete(stream.stream_id)
+            with self.consumers.lock, self._database.transaction():
+                self.consumers.remove_of(stream)
+                self._documents.delete(stream.stream_id)
             self.streams.pop((stream.account, stream.region, stream.name), None)
             self.by_id.pop(stream.stream_id, None)
             for shard in stream.shards:
@@ -257,6 +274,16 @@ class Kinesis:
         if self._subscribers:
             for wake in self._subscribers.get(stream.arn, ()):
                 wake()
+
+
+def _key_of_arn(arn: str) -> tuple[str, str, str] | None:
+    """Return (account, region, name) of a stream's ARN; None for anything else."""
+    try:
+        parsed = Arn.parse(arn)
+    except InvalidArn:
+        return None
+    kind, _, name = parsed.resource.partition("/")
+    return (parsed.account, parsed.region, name) if kind == "stream" else None
 
 
 def kinesis_api(kinesis: Kinesis) -> ServiceApi:

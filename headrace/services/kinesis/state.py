@@ -104,6 +104,10 @@ class Stream:
     key_id: str | None = None
     tags: dict[str, str] = field(default_factory=dict[str, str])
     enhanced_metrics: list[str] = field(default_factory=list[str])
+    warm_throughput_mibps: int | None = None
+    policy: str | None = None
+    # When quotas of a rolling day were used, by quota.
+    used_ms: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     shards: list[Shard] = field(default_factory=list[Shard])
     # Derived: one value, so that whoever routes meanwhile sees the old or the new, never halves.
     _routes: tuple[list[Shard], list[bytes]] = field(default_factory=lambda: ([], []))
@@ -112,6 +116,11 @@ class Stream:
     def arn(self) -> str:
         """The stream's ARN."""
         return make_arn("kinesis", self.region, self.account, f"stream/{self.name}")
+
+    @property
+    def public_id(self) -> str:
+        """AWS's StreamId: tells incarnations of one name apart."""
+        return f"{self.stream_id[:20]}-{self.stream_id[20:23]}"
 
     @property
     def open_shards(self) -> list[Shard]:
@@ -153,7 +162,8 @@ class Stream:
     @staticmethod
     def from_document(value: dict[str, Any]) -> Stream:
         """Return the stream that `document` stored; its shards have no logs yet."""
-        fields = {name: value[name] for name in _STREAM_FIELDS}
+        # A field that the version which stored it did not have yet takes its default.
+        fields = {name: value[name] for name in _STREAM_FIELDS if name in value}
         stream = Stream(**fields)
         stream.shards = [Shard.from_document(shard) for shard in value["shards"]]
         return stream
@@ -172,6 +182,9 @@ _STREAM_FIELDS = (
     "key_id",
     "tags",
     "enhanced_metrics",
+    "warm_throughput_mibps",
+    "policy",
+    "used_ms",
 )
 
 

@@ -130,7 +130,7 @@ class TestBehaviour:
 
     def test_an_operation_that_is_not_built_says_so(self, streams: Streams, kinesis: Any):
         streams.create()
-        error = failure(kinesis.list_stream_consumers, StreamARN=arn_of("flights"))
+        error = failure(kinesis.list_channels)
         assert error.code == "UnknownOperationException"
 
     def test_settings_outlast_a_restart(

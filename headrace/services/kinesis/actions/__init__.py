@@ -1,5 +1,9 @@
 """Kinesis's actions, listed one by one. What is not here answers UnknownOperationException."""
 
+from headrace.services.kinesis.actions.account_settings import (
+    describe_account_settings,
+    update_account_settings,
+)
 from headrace.services.kinesis.actions.create_stream import create_stream
 from headrace.services.kinesis.actions.delete_stream import delete_stream
 from headrace.services.kinesis.actions.describe_limits import describe_limits
@@ -15,6 +19,7 @@ from headrace.services.kinesis.actions.get_records import get_records
 from headrace.services.kinesis.actions.get_shard_iterator import get_shard_iterator
 from headrace.services.kinesis.actions.list_shards import list_shards
 from headrace.services.kinesis.actions.list_streams import list_streams
+from headrace.services.kinesis.actions.max_record_size import update_max_record_size
 from headrace.services.kinesis.actions.merge_shards import merge_shards
 from headrace.services.kinesis.actions.monitoring import (
     disable_enhanced_monitoring,
@@ -22,11 +27,22 @@ from headrace.services.kinesis.actions.monitoring import (
 )
 from headrace.services.kinesis.actions.put_record import put_record
 from headrace.services.kinesis.actions.put_records import put_records
+from headrace.services.kinesis.actions.resource_policy import (
+    delete_resource_policy,
+    get_resource_policy,
+    put_resource_policy,
+)
 from headrace.services.kinesis.actions.retention import (
     decrease_stream_retention_period,
     increase_stream_retention_period,
 )
 from headrace.services.kinesis.actions.split_shard import split_shard
+from headrace.services.kinesis.actions.stream_consumers import (
+    deregister_stream_consumer,
+    describe_stream_consumer,
+    list_stream_consumers,
+    register_stream_consumer,
+)
 from headrace.services.kinesis.actions.stream_mode import update_stream_mode
 from headrace.services.kinesis.actions.tags import (
     add_tags_to_stream,
@@ -37,33 +53,45 @@ from headrace.services.kinesis.actions.tags import (
     untag_resource,
 )
 from headrace.services.kinesis.actions.update_shard_count import update_shard_count
+from headrace.services.kinesis.actions.warm_throughput import update_stream_warm_throughput
 
 ALL = [
     add_tags_to_stream,
     create_stream,
     decrease_stream_retention_period,
+    delete_resource_policy,
     delete_stream,
+    deregister_stream_consumer,
+    describe_account_settings,
     describe_limits,
     describe_stream,
+    describe_stream_consumer,
     describe_stream_summary,
     disable_enhanced_monitoring,
     enable_enhanced_monitoring,
     get_records,
+    get_resource_policy,
     get_shard_iterator,
     increase_stream_retention_period,
     list_shards,
+    list_stream_consumers,
     list_streams,
     list_tags_for_resource,
     list_tags_for_stream,
     merge_shards,
     put_record,
     put_records,
+    put_resource_policy,
+    register_stream_consumer,
     remove_tags_from_stream,
     split_shard,
     start_stream_encryption,
     stop_stream_encryption,
     tag_resource,
     untag_resource,
+    update_account_settings,
+    update_max_record_size,
     update_shard_count,
     update_stream_mode,
+    update_stream_warm_throughput,
 ]

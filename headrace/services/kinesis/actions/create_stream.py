@@ -2,11 +2,11 @@
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import CreateStreamInput
-from headrace.services.kinesis.actions.tags import check_tags
 from headrace.services.kinesis.errors import in_use, invalid_argument, limit_exceeded
 from headrace.services.kinesis.limits import ON_DEMAND_SHARDS, SHARD_QUOTA
 from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Shard, Stream, StreamMode, even_ranges
+from headrace.services.kinesis.tagging import check_tags
 
 
 @operation("CreateStream")

@@ -2,10 +2,19 @@
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import DeleteStreamInput
+from headrace.services.kinesis.errors import in_use
 from headrace.services.kinesis.service import Kinesis
 
 
 @operation("DeleteStream")
 def delete_stream(kinesis: Kinesis, call: Call, request: DeleteStreamInput) -> None:
-    """Delete a stream and its records, at once. Source: API_DeleteStream."""
-    kinesis.remove(kinesis.find(call.account, call.region, request))
+    """Delete a stream, its records and, when told to, its consumers, at once. Source: API_DeleteStream."""
+    with kinesis.lock:
+        stream = kinesis.find(call.account, call.region, request)
+        consumers = kinesis.consumers.of_stream(stream, call.now_ms)
+        if consumers and not request.get("EnforceConsumerDeletion", False):
+            raise in_use(
+                f"Stream {stream.name} under account {stream.account} has {len(consumers)} registered consumers."
+                " Deregister them, or set EnforceConsumerDeletion."
+            )
+        kinesis.remove(stream)

@@ -10,6 +10,7 @@ from headrace.aws.shapes.kinesis import (
     DescribeStreamSummaryInput,
     DescribeStreamSummaryOutput,
 )
+from headrace.services.kinesis.actions.warm_throughput import warm_throughput
 from headrace.services.kinesis.limits import DESCRIBE_STREAM_DEFAULT
 from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Shard, Stream
@@ -78,6 +79,9 @@ def describe_stream_summary(
     stream = kinesis.find(call.account, call.region, request)
     summary: Any = _common(stream)
     summary["OpenShardCount"] = len(stream.open_shards)
-    summary["ConsumerCount"] = 0
+    summary["StreamId"] = stream.public_id
+    summary["ConsumerCount"] = len(kinesis.consumers.of_stream(stream, call.now_ms))
+    if stream.warm_throughput_mibps is not None:
+        summary["WarmThroughput"] = warm_throughput(stream)
     summary["MaxRecordSizeInKiB"] = stream.max_record_bytes // 1024
     return {"StreamDescriptionSummary": summary}

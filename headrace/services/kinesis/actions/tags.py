@@ -1,6 +1,5 @@
-"""Tags, by stream and by ARN."""
+"""Tags, of streams and, by ARN, of consumers too."""
 
-from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import (
     AddTagsToStreamInput,
@@ -12,39 +11,24 @@ from headrace.aws.shapes.kinesis import (
     TagResourceInput,
     UntagResourceInput,
 )
-from headrace.services.kinesis.errors import invalid_argument
+from headrace.services.kinesis.actions.resources import find_resource, save_resource
+from headrace.services.kinesis.consumers import Consumer
 from headrace.services.kinesis.limits import TAGS_PER_STREAM
 from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Stream
+from headrace.services.kinesis.tagging import check_tags
 
 
-def check_tags(present: dict[str, str], more: dict[str, str]) -> None:
-    """Raise InvalidArgumentException when a stream would have too many tags, or reserved ones."""
-    if any(key.lower().startswith("aws:") for key in more):
-        raise invalid_argument("Tag keys starting with aws: are reserved for system use.")
-    if len({*present, *more}) > TAGS_PER_STREAM:
-        raise invalid_argument(
-            f"Failed to add tags to stream because it would exceed the maximum of {TAGS_PER_STREAM} tags."
-        )
+def _add(kinesis: Kinesis, resource: Stream | Consumer, tags: dict[str, str]) -> None:
+    check_tags(resource.tags, tags)
+    resource.tags.update(tags)
+    save_resource(kinesis, resource)
 
 
-def _add(kinesis: Kinesis, stream: Stream, tags: dict[str, str]) -> None:
-    check_tags(stream.tags, tags)
-    stream.tags.update(tags)
-    kinesis.save(stream)
-
-
-def _remove(kinesis: Kinesis, stream: Stream, keys: list[str]) -> None:
+def _remove(kinesis: Kinesis, resource: Stream | Consumer, keys: list[str]) -> None:
     for key in keys:
-        stream.tags.pop(key, None)
-    kinesis.save(stream)
-
-
-def _by_arn(kinesis: Kinesis, arn: str) -> Stream:
-    stream = kinesis.find_arn(arn)
-    if stream is None:
-        raise AwsError("ResourceNotFoundException", f"Resource {arn} not found.")
-    return stream
+        resource.tags.pop(key, None)
+    save_resource(kinesis, resource)
 
 
 @operation("AddTagsToStream")
@@ -82,14 +66,14 @@ def list_tags_for_stream(
 def tag_resource(kinesis: Kinesis, call: Call, request: TagResourceInput) -> None:
     """Add or change tags by ARN. Source: API_TagResource."""
     with kinesis.lock:
-        _add(kinesis, _by_arn(kinesis, request["ResourceARN"]), request["Tags"])
+        _add(kinesis, find_resource(kinesis, call, request)[1], request["Tags"])
 
 
 @operation("UntagResource")
 def untag_resource(kinesis: Kinesis, call: Call, request: UntagResourceInput) -> None:
     """Remove tags by ARN. Source: API_UntagResource."""
     with kinesis.lock:
-        _remove(kinesis, _by_arn(kinesis, request["ResourceARN"]), request["TagKeys"])
+        _remove(kinesis, find_resource(kinesis, call, request)[1], request["TagKeys"])
 
 
 @operation("ListTagsForResource")
@@ -97,5 +81,5 @@ def list_tags_for_resource(
     kinesis: Kinesis, call: Call, request: ListTagsForResourceInput
 ) -> ListTagsForResourceOutput:
     """Return all tags by ARN. Source: API_ListTagsForResource."""
-    stream = _by_arn(kinesis, request["ResourceARN"])
-    return {"Tags": [{"Key": key, "Value": stream.tags[key]} for key in sorted(stream.tags)]}
+    tags = find_resource(kinesis, call, request)[1].tags
+    return {"Tags": [{"Key": key, "Value": tags[key]} for key in sorted(tags)]}

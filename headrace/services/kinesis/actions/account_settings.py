@@ -1,0 +1,60 @@
+"""DescribeAccountSettings and UpdateAccountSettings."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.kinesis import (
+    DescribeAccountSettingsInput,
+    DescribeAccountSettingsOutput,
+    UpdateAccountSettingsInput,
+    UpdateAccountSettingsOutput,
+)
+from headrace.services.kinesis.account import Commitment
+from headrace.services.kinesis.service import Kinesis
+
+
+@operation("DescribeAccountSettings")
+def describe_account_settings(
+    kinesis: Kinesis, call: Call, request: DescribeAccountSettingsInput
+) -> DescribeAccountSettingsOutput:
+    """Return the account's settings. Source: API_DescribeAccountSettings."""
+    commitment = kinesis.account_settings.commitment(call.account, call.region)
+    return {"MinimumThroughputBillingCommitment": _shown(commitment, call.now_ms)}
+
+
+@operation("UpdateAccountSettings")
+def update_account_settings(
+    kinesis: Kinesis, call: Call, request: UpdateAccountSettingsInput
+) -> UpdateAccountSettingsOutput:
+    """Begin or end the billing commitment. Source: API_UpdateAccountSettings."""
+    enable = request["MinimumThroughputBillingCommitment"]["Status"] == "ENABLED"
+    with kinesis.lock:
+        settings = kinesis.account_settings
+        commitment = settings.commitment(call.account, call.region)
+        status = commitment.status(call.now_ms)
+        if enable and status == "DISABLED":
+            commitment = Commitment(call.now_ms, None)
+        elif enable:
+            commitment = Commitment(commitment.started_ms, None)
+        elif status == "ENABLED":
+            ends_ms = max(call.now_ms, commitment.earliest_end_ms)
+            commitment = Commitment(commitment.started_ms, ends_ms)
+        settings.set(call.account, call.region, commitment)
+    return {"MinimumThroughputBillingCommitment": _shown(commitment, call.now_ms)}
+
+
+def _shown(commitment: Commitment, now_ms: int) -> Any:
+    status = commitment.status(now_ms)
+    shown: dict[str, Any] = {"Status": status}
+    if commitment.started_ms:
+        shown["StartedAt"] = _time(commitment.started_ms)
+        if status == "DISABLED" and commitment.ends_ms is not None:
+            shown["EndedAt"] = _time(commitment.ends_ms)
+        else:
+            shown["EarliestAllowedEndAt"] = _time(commitment.earliest_end_ms)
+    return shown
+
+
+def _time(timestamp_ms: int) -> datetime:
+    return datetime.fromtimestamp(timestamp_ms // 1000, UTC)

@@ -1,0 +1,14 @@
+"""UpdateMaxRecordSize."""
+
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.kinesis import UpdateMaxRecordSizeInput
+from headrace.services.kinesis.service import Kinesis
+
+
+@operation("UpdateMaxRecordSize")
+def update_max_record_size(kinesis: Kinesis, call: Call, request: UpdateMaxRecordSizeInput) -> None:
+    """Set how large a record may be, 1 to 10 MiB; those that are there stay. Source: API_UpdateMaxRecordSize."""
+    with kinesis.lock:
+        stream = kinesis.find(call.account, call.region, request)
+        stream.max_record_bytes = request["MaxRecordSizeInKiB"] * 1024
+        kinesis.save(stream)

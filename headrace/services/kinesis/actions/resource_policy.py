@@ -1,0 +1,99 @@
+"""PutResourcePolicy, GetResourcePolicy and DeleteResourcePolicy: kept and shown, never evaluated."""
+
+import json
+from typing import Any, cast
+
+from headrace.aws.errors import AwsError
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.kinesis import (
+    DeleteResourcePolicyInput,
+    GetResourcePolicyInput,
+    GetResourcePolicyOutput,
+    PutResourcePolicyInput,
+)
+from headrace.services.kinesis.actions.resources import find_resource, save_resource
+from headrace.services.kinesis.actions.stream_consumers import not_active
+from headrace.services.kinesis.consumers import Consumer
+from headrace.services.kinesis.errors import invalid_argument, limit_exceeded
+from headrace.services.kinesis.limits import POLICY_CHARS
+from headrace.services.kinesis.service import Kinesis
+
+
+@operation("PutResourcePolicy")
+def put_resource_policy(kinesis: Kinesis, call: Call, request: PutResourcePolicyInput) -> None:
+    """Attach a policy to a stream or a consumer. Source: API_PutResourcePolicy."""
+    with kinesis.lock:
+        stream, resource = find_resource(kinesis, call, request)
+        if isinstance(resource, Consumer) and resource.status(call.now_ms) != "ACTIVE":
+            raise not_active(stream, resource)
+        _check(request["Policy"], request["ResourceARN"])
+        resource.policy = request["Policy"]
+        save_resource(kinesis, resource)
+
+
+@operation("GetResourcePolicy")
+def get_resource_policy(
+    kinesis: Kinesis, call: Call, request: GetResourcePolicyInput
+) -> GetResourcePolicyOutput:
+    """Return the policy of a stream or a consumer. Source: API_GetResourcePolicy."""
+    _, resource = find_resource(kinesis, call, request)
+    if resource.policy is None:
+        raise _no_policy(request["ResourceARN"])
+    return {"Policy": resource.policy}
+
+
+@operation("DeleteResourcePolicy")
+def delete_resource_policy(
+    kinesis: Kinesis, call: Call, request: DeleteResourcePolicyInput
+) -> None:
+    """Detach the policy of a stream or a consumer. Source: API_DeleteResourcePolicy."""
+    with kinesis.lock:
+        _, resource = find_resource(kinesis, call, request)
+        if resource.policy is None:
+            raise _no_policy(request["ResourceARN"])
+        resource.policy = None
+        save_resource(kinesis, resource)
+
+
+def _no_policy(arn: str) -> AwsError:
+    return AwsError("ResourceNotFoundException", f"No resource policy found for resource {arn}.")
+
+
+def _check(text: str, arn: str) -> None:
+    """Raise InvalidArgumentException when a policy is not one, or is of another resource."""
+    if len(text) > POLICY_CHARS:
+        raise limit_exceeded(f"The policy is longer than {POLICY_CHARS} characters.")
+    try:
+        document: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise invalid_argument("Policy is not valid JSON.") from error
+    given = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+    statements: Any = given.get("Statement")
+    if isinstance(statements, dict):
+        statements = [statements]
+    if not isinstance(statements, list) or not statements:
+        raise invalid_argument("Policy must have a Statement.")
+    for statement in cast("list[Any]", statements):
+        _check_statement(statement, arn)
+
+
+def _check_statement(statement: Any, arn: str) -> None:
+    if not isinstance(statement, dict):
+        raise invalid_argument("Every Statement of a policy must be an object.")
+    given = cast("dict[str, Any]", statement)
+    if given.get("Effect") not in ("Allow", "Deny"):
+        raise invalid_argument("Every Statement of a policy must have the Effect Allow or Deny.")
+    if not given.get("Principal"):
+        raise invalid_argument("Every Statement of a resource policy must have a Principal.")
+    actions = _texts(given.get("Action"))
+    if not actions or not all(action.startswith("kinesis:") for action in actions):
+        raise invalid_argument("Every Action of a policy must be one of kinesis.")
+    if _texts(given.get("Resource")) != [arn]:
+        raise invalid_argument(f"The Resource of every Statement must be {arn}.")
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, str)]

@@ -1,0 +1,161 @@
+"""RegisterStreamConsumer, DeregisterStreamConsumer, DescribeStreamConsumer and ListStreamConsumers."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.aws.errors import AwsError
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.kinesis import (
+    DeregisterStreamConsumerInput,
+    DescribeStreamConsumerInput,
+    DescribeStreamConsumerOutput,
+    ListStreamConsumersInput,
+    ListStreamConsumersOutput,
+    RegisterStreamConsumerInput,
+    RegisterStreamConsumerOutput,
+)
+from headrace.services.kinesis.consumers import Consumer
+from headrace.services.kinesis.errors import consumer_not_found, in_use, invalid_argument
+from headrace.services.kinesis.limits import (
+    CONSUMERS_PER_ADVANTAGE_STREAM,
+    CONSUMERS_PER_STREAM,
+    LIST_CONSUMERS_DEFAULT,
+)
+from headrace.services.kinesis.service import Kinesis
+from headrace.services.kinesis.state import Stream
+from headrace.services.kinesis.tagging import check_tags
+
+
+@operation("RegisterStreamConsumer")
+def register_stream_consumer(
+    kinesis: Kinesis, call: Call, request: RegisterStreamConsumerInput
+) -> RegisterStreamConsumerOutput:
+    """Make a consumer for enhanced fan-out. Source: API_RegisterStreamConsumer."""
+    tags = dict(request.get("Tags", {}))
+    check_tags({}, tags)
+    with kinesis.lock:
+        stream = kinesis.find(call.account, call.region, request)
+        quota = _quota(kinesis, stream, call.now_ms)
+        consumer = kinesis.consumers.register(
+            stream, request["ConsumerName"], tags, quota, call.now_ms
+        )
+    return {"Consumer": _consumer(consumer, call.now_ms)}
+
+
+def _quota(kinesis: Kinesis, stream: Stream, now_ms: int) -> int:
+    advantage = stream.mode == "ON_DEMAND" and kinesis.account_settings.is_committed(
+        stream.account, stream.region, now_ms
+    )
+    return CONSUMERS_PER_ADVANTAGE_STREAM if advantage else CONSUMERS_PER_STREAM
+
+
+@operation("DeregisterStreamConsumer")
+def deregister_stream_consumer(
+    kinesis: Kinesis, call: Call, request: DeregisterStreamConsumerInput
+) -> None:
+    """Take a consumer away; its subscriptions end. Source: API_DeregisterStreamConsumer."""
+    with kinesis.lock:
+        stream, consumer = find_consumer(kinesis, call, request)
+        if consumer.status(call.now_ms) == "DELETING":
+            raise not_active(stream, consumer)
+        kinesis.consumers.deregister(consumer, call.now_ms)
+    kinesis.wake(stream)
+
+
+@operation("DescribeStreamConsumer")
+def describe_stream_consumer(
+    kinesis: Kinesis, call: Call, request: DescribeStreamConsumerInput
+) -> DescribeStreamConsumerOutput:
+    """Return a consumer. Source: API_DescribeStreamConsumer."""
+    stream, consumer = find_consumer(kinesis, call, request)
+    description = _consumer(consumer, call.now_ms)
+    description["StreamARN"] = stream.arn
+    return {"ConsumerDescription": description}
+
+
+@operation("ListStreamConsumers")
+def list_stream_consumers(
+    kinesis: Kinesis, call: Call, request: ListStreamConsumersInput
+) -> ListStreamConsumersOutput:
+    """Return a page of a stream's consumers, by name. Source: API_ListStreamConsumers."""
+    stream = kinesis.find(call.account, call.region, request)
+    token = request.get("NextToken")
+    after = ""
+    if token is not None:
+        if "StreamCreationTimestamp" in request:
+            raise invalid_argument(
+                "NextToken and StreamCreationTimestamp cannot be provided together."
+            )
+        held = kinesis.tokens.open("ListStreamConsumers", token, call.now_ms)
+        if held["stream"] != stream.stream_id:
+            raise invalid_argument("NextToken was not given for the stream that is named.")
+        after = held["after"]
+    check_creation(stream, request)
+    limit = min(request.get("MaxResults", LIST_CONSUMERS_DEFAULT), LIST_CONSUMERS_DEFAULT)
+    found = [c for c in kinesis.consumers.of_stream(stream, call.now_ms) if c.name > after]
+    page = found[:limit]
+    answer: ListStreamConsumersOutput = {"Consumers": [_consumer(c, call.now_ms) for c in page]}
+    if len(found) > limit:
+        value = {"stream": stream.stream_id, "after": page[-1].name}
+        answer["NextToken"] = kinesis.tokens.seal("ListStreamConsumers", value, call.now_ms)
+    return answer
+
+
+def check_creation(stream: Stream, request: Mapping[str, Any]) -> None:
+    """Raise ResourceNotFoundException when the request means another stream of this name."""
+    given = request.get("StreamCreationTimestamp")
+    # Streams show their creation to the second.
+    if given is not None and int(given.timestamp()) != stream.created_ms // 1000:
+        raise AwsError(
+            "ResourceNotFoundException",
+            f"Stream {stream.name} under account {stream.account} with creation timestamp"
+            f" {int(given.timestamp())} not found.",
+        )
+
+
+def find_consumer(
+    kinesis: Kinesis, call: Call, request: Mapping[str, Any]
+) -> tuple[Stream, Consumer]:
+    """Return the consumer that ConsumerARN, or StreamARN and ConsumerName, names. Raises AwsError."""
+    arn, name = request.get("ConsumerARN"), request.get("ConsumerName")
+    if arn is None and (name is None or "StreamARN" not in request):
+        raise invalid_argument(
+            "Either ConsumerARN or both StreamARN and ConsumerName should be specified."
+        )
+    if arn is None:
+        stream = kinesis.find(call.account, call.region, request)
+        consumer = kinesis.consumers.named(stream, str(name), call.now_ms)
+        if consumer is None:
+            raise consumer_not_found(str(name), stream.name, stream.account)
+        return stream, consumer
+    stream, consumer = consumer_of_arn(kinesis, arn, call.now_ms)
+    if request.get("StreamARN") not in (None, stream.arn) or name not in (None, consumer.name):
+        raise invalid_argument("ConsumerARN, StreamARN and ConsumerName do not name one consumer.")
+    return stream, consumer
+
+
+def consumer_of_arn(kinesis: Kinesis, arn: str, now_ms: int) -> tuple[Stream, Consumer]:
+    """Return a consumer and its stream. Raises ResourceNotFoundException."""
+    consumer = kinesis.consumers.by_arn(arn, now_ms)
+    stream = None if consumer is None else kinesis.by_id.get(consumer.stream_id)
+    if consumer is None or stream is None:
+        raise AwsError("ResourceNotFoundException", f"Consumer {arn} not found.")
+    return stream, consumer
+
+
+def not_active(stream: Stream, consumer: Consumer) -> AwsError:
+    """Return the error of a consumer that is being made or taken away."""
+    return in_use(
+        f"Consumer {consumer.name} with creation timestamp {consumer.created_s} under stream:"
+        f" {stream.name} , account {stream.account} is not in ACTIVE status."
+    )
+
+
+def _consumer(consumer: Consumer, now_ms: int) -> Any:
+    return {
+        "ConsumerName": consumer.name,
+        "ConsumerARN": consumer.arn,
+        "ConsumerStatus": consumer.status(now_ms),
+        "ConsumerCreationTimestamp": datetime.fromtimestamp(consumer.created_s, UTC),
+    }

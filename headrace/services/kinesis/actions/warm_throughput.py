@@ -1,0 +1,67 @@
+"""UpdateStreamWarmThroughput, and what CreateStream and UpdateStreamMode share of it."""
+
+from headrace.aws.errors import validation_error
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.kinesis import (
+    UpdateStreamWarmThroughputInput,
+    UpdateStreamWarmThroughputOutput,
+    WarmThroughputObject,
+)
+from headrace.services.kinesis.actions.update_shard_count import plan
+from headrace.services.kinesis.errors import invalid_argument, limit_exceeded
+from headrace.services.kinesis.limits import ON_DEMAND_SHARDS, WARM_THROUGHPUT_MIBPS
+from headrace.services.kinesis.service import Kinesis
+from headrace.services.kinesis.state import Stream
+
+
+@operation("UpdateStreamWarmThroughput")
+def update_stream_warm_throughput(
+    kinesis: Kinesis, call: Call, request: UpdateStreamWarmThroughputInput
+) -> UpdateStreamWarmThroughputOutput:
+    """Scale an on-demand stream before its traffic comes. Source: API_UpdateStreamWarmThroughput."""
+    target = request["WarmThroughputMiBps"]
+    with kinesis.lock:
+        stream = kinesis.find(call.account, call.region, request)
+        if stream.mode != "ON_DEMAND":
+            raise invalid_argument(
+                f"Stream {stream.name} under account {stream.account} is not in On-Demand mode:"
+                " warm throughput is not supported for streams in provisioned mode."
+            )
+        check_warm_throughput(kinesis, call, target)
+        shards = warm_shards(target)
+        stream.warm_throughput_mibps = target
+        if shards != len(stream.open_shards):
+            ranges = [(s.starting_hash_key, s.ending_hash_key) for s in stream.open_shards]
+            kinesis.reshard(stream, plan(ranges, shards), call.now_ms)
+        else:
+            kinesis.save(stream)
+    return {
+        "StreamName": stream.name,
+        "StreamARN": stream.arn,
+        "WarmThroughput": warm_throughput(stream),
+    }
+
+
+def check_warm_throughput(kinesis: Kinesis, call: Call, target_mibps: int) -> None:
+    """Raise AwsError when the account may not have this warm throughput."""
+    if not kinesis.account_settings.is_committed(call.account, call.region, call.now_ms):
+        raise validation_error(
+            "Warm throughput is supported only in accounts that have MinimumThroughputBillingCommitment enabled."
+        )
+    if target_mibps > WARM_THROUGHPUT_MIBPS:
+        raise limit_exceeded(
+            f"WarmThroughputMiBps {target_mibps} is more than the limit of {WARM_THROUGHPUT_MIBPS}."
+        )
+
+
+def warm_shards(target_mibps: int) -> int:
+    """Return how many shards take that much: 1 MiB/s each, and never fewer than a stream begins with."""
+    return max(ON_DEMAND_SHARDS, target_mibps)
+
+
+def warm_throughput(stream: Stream) -> WarmThroughputObject:
+    """Return AWS's WarmThroughputObject."""
+    return {
+        "TargetMiBps": stream.warm_throughput_mibps or 0,
+        "CurrentMiBps": len(stream.open_shards),
+    }

@@ -1,0 +1,148 @@
+"""Registered consumers (enhanced fan-out) of all streams: what they are, and where they are kept.
+
+Durable when a method returns. Thread-safe; changes are made under the service's lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from headrace.services.kinesis.errors import in_use, limit_exceeded
+from headrace.services.kinesis.limits import CONSUMERS_CREATING
+from headrace.store.database import Documents
+
+if TYPE_CHECKING:
+    from headrace.services.kinesis.state import Stream
+
+ConsumerStatus = Literal["CREATING", "ACTIVE", "DELETING"]
+
+
+@dataclass(slots=True)
+class Consumer:
+    """A consumer of one incarnation of a stream.
+
+    `active_at_ms` ends CREATING; `gone_at_ms`, once it is being deregistered, ends DELETING.
+    """
+
+    name: str
+    stream_id: str
+    arn: str
+    created_ms: int
+    active_at_ms: int
+    gone_at_ms: int | None = None
+    tags: dict[str, str] = field(default_factory=dict[str, str])
+    policy: str | None = None
+
+    def status(self, now_ms: int) -> ConsumerStatus:
+        """Return AWS's word for its state."""
+        if self.gone_at_ms is not None:
+            return "DELETING"
+        return "ACTIVE" if now_ms >= self.active_at_ms else "CREATING"
+
+    @property
+    def created_s(self) -> int:
+        """Its creation as its ARN has it."""
+        return self.created_ms // 1000
+
+
+class Consumers:
+    """All consumers.
+
+    Attributes:
+        creating_ms: how long a new one is CREATING.
+        deleting_ms: how long one is DELETING.
+        lock: taken before the database's, never after.
+    """
+
+    def __init__(self, documents: Documents) -> None:
+        self.creating_ms = 0
+        self.deleting_ms = 0
+        self._documents = documents
+        self.lock = threading.RLock()
+        self._by_arn: dict[str, Consumer] = {}
+        for arn, document in documents.items():
+            self._by_arn[arn] = Consumer(**document)
+
+    def of_stream(self, stream: Stream, now_ms: int) -> list[Consumer]:
+        """Return a stream's consumers, by name."""
+        with self.lock:
+            self._forget_gone(now_ms)
+            found = [c for c in self._by_arn.values() if c.stream_id == stream.stream_id]
+        return sorted(found, key=lambda consumer: consumer.name)
+
+    def named(self, stream: Stream, name: str, now_ms: int) -> Consumer | None:
+        """Return a stream's consumer of that name."""
+        found = (c for c in self.of_stream(stream, now_ms) if c.name == name)
+        return next(found, None)
+
+    def by_arn(self, arn: str, now_ms: int) -> Consumer | None:
+        """Return the consumer of an ARN."""
+        with self.lock:
+            self._forget_gone(now_ms)
+            return self._by_arn.get(arn)
+
+    def is_present(self, consumer: Consumer) -> bool:
+        """Whether a consumer can still read."""
+        return consumer.gone_at_ms is None and self._by_arn.get(consumer.arn) is consumer
+
+    def register(
+        self, stream: Stream, name: str, tags: dict[str, str], quota: int, now_ms: int
+    ) -> Consumer:
+        """Make a consumer. Raises AwsError when there is one of that name, or too many."""
+        present = self.of_stream(stream, now_ms)
+        if any(consumer.name == name for consumer in present):
+            raise in_use(
+                f"Consumer {name} under stream {stream.name} already exists for account {stream.account}."
+            )
+        if len(present) >= quota:
+            raise limit_exceeded(
+                f"Failed to register consumer {name} on stream {stream.name} under account {stream.account}."
+                f" The stream has reached its limit of {quota} registered consumers."
+            )
+        if sum(c.status(now_ms) == "CREATING" for c in present) >= CONSUMERS_CREATING:
+            raise limit_exceeded(
+                f"Failed to register consumer {name} on stream {stream.name} under account {stream.account}."
+                f" No more than {CONSUMERS_CREATING} consumers can be in CREATING status at the same time."
+            )
+        consumer = Consumer(
+            name=name,
+            stream_id=stream.stream_id,
+            arn=f"{stream.arn}/consumer/{name}:{now_ms // 1000}",
+            created_ms=now_ms,
+            active_at_ms=now_ms + self.creating_ms,
+            tags=tags,
+        )
+        self.save(consumer)
+        return consumer
+
+    def save(self, consumer: Consumer) -> None:
+        """Store a new or changed consumer."""
+        document: dict[str, Any] = asdict(consumer)
+        with self.lock:
+            self._documents.put(consumer.arn, document)
+            self._by_arn[consumer.arn] = consumer
+
+    def deregister(self, consumer: Consumer, now_ms: int) -> None:
+        """Take a consumer away, after `deleting_ms` in DELETING."""
+        with self.lock:
+            consumer.gone_at_ms = now_ms + self.deleting_ms
+            self.save(consumer)
+            self._forget_gone(now_ms)
+
+    def remove_of(self, stream: Stream) -> None:
+        """Take all of a stream's consumers away, at once."""
+        with self.lock:
+            for consumer in list(self._by_arn.values()):
+                if consumer.stream_id == stream.stream_id:
+                    self._remove(consumer)
+
+    def _forget_gone(self, now_ms: int) -> None:
+        for consumer in list(self._by_arn.values()):
+            if consumer.gone_at_ms is not None and consumer.gone_at_ms <= now_ms:
+                self._remove(consumer)
+
+    def _remove(self, consumer: Consumer) -> None:
+        self._documents.delete(consumer.arn)
+        self._by_arn.pop(consumer.arn, None)
