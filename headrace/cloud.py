@@ -37,11 +37,11 @@ from headrace.services.firehose.service import Firehose, firehose_api
 from headrace.services.kinesis.service import Kinesis, kinesis_api
 from headrace.services.lambda_.service import Lambda, lambda_api
 from headrace.services.s3.service import S3, s3_api
+from headrace.store.check import STATE_FILE
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
 
-STATE_FILE = "state.sqlite"
 LOCK_FILE = "lock"
 
 

@@ -1,32 +1,28 @@
 """One file of a shard log: append-only frames, and a sparse index of them in memory.
 
-A sealed segment's index is kept beside it (`.index`), so that opening a log scans only its last segment;
-the file is a cache and is rebuilt when it is missing or wrong.
+The index is kept beside it (`.index`): of a sealed segment, and every so often of the one that takes records, so that
+opening a log reads only what came after.
 """
 
 from __future__ import annotations
 
-import array
 import logging
 import os
-import struct
-import zlib
-from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.store import frame
 from headrace.store.frame import CorruptFrame, FrameHeader
+from headrace.store.segment_index import INDEX_SUFFIX, Extent, SparseIndex, WrongIndex, boot_id
 
 log = logging.getLogger(__name__)
 
-# One index entry for about so many bytes of log: 24 bytes of memory a step.
-INDEX_STEP_BYTES = 16 * 1024
+# The index of the segment that takes records is saved after so many bytes: what a restart scans at most.
+SAVE_INDEX_EVERY_BYTES = 32 * 1024 * 1024
 SCAN_CHUNK_BYTES = 4 * 1024 * 1024
 SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
 CUT_SUFFIX = ".cut"
-_SUMMARY = struct.Struct("<QQQQI")
+_BOOT = boot_id()
 
 
 class SegmentDeleted(Exception):
@@ -69,10 +65,8 @@ class Segment:
         self.size_bytes = 0
         self.first_arrival_ms = 0
         self.last_arrival_ms = 0
-        self._indices = array.array("Q")
-        self._offsets = array.array("Q")
-        self._arrivals = array.array("Q")
-        self._next_mark = 0
+        self._index = SparseIndex()
+        self._saved_bytes = 0
         self._file: _File | None = None
 
     # --- opening ------------------------------------------------------------------------------
@@ -105,11 +99,16 @@ class Segment:
         segment = cls(path, int(path.stem), identity)
         file = _File(path, os.O_RDONLY)
         segment._check_header(file)
-        if not segment._load_index(file):
+        file_bytes = os.fstat(file.fd).st_size
+        extent = segment._load_index()
+        if extent is None or not extent.sealed or extent.size_bytes != file_bytes:
+            segment._index = SparseIndex()
             dropped = segment._scan(file)
             if dropped:
                 log.error("%s: %d bytes at its end are damaged and not served", path, dropped)
-            segment.save_index()
+            segment.save_index(sealed=True)
+        else:
+            segment._take(extent)
         return segment
 
     @classmethod
@@ -127,6 +126,15 @@ class Segment:
             segment._write_header()
             return segment, 0
         segment._check_header(file)
+        extent = segment._load_index()
+        known = extent is not None and extent.size_bytes <= os.fstat(file.fd).st_size
+        # After a power cut the kernel may have kept the index but not all that it speaks of.
+        if extent is not None and known and any(_BOOT) and extent.boot == _BOOT:
+            segment._take(extent)
+        else:
+            segment._index = SparseIndex()
+            # It must not be taken for right once the segment has grown past what it says.
+            segment._index_path.unlink(missing_ok=True)
         dropped = segment._scan(file)
         if dropped:
             torn = os.pread(file.fd, dropped, segment.size_bytes)
@@ -151,9 +159,9 @@ class Segment:
             )
 
     def _scan(self, file: _File) -> int:
-        """Read all frames, fill the index, and return the bytes after the last good one."""
+        """Read the frames that the index does not know, and return the bytes after the last good one."""
         file_bytes = os.fstat(file.fd).st_size
-        self.size_bytes = frame.SEGMENT_HEADER_BYTES
+        self.size_bytes = max(self.size_bytes, frame.SEGMENT_HEADER_BYTES)
         for offset, header in self._checked_frames(file, file_bytes):
             self._note(offset, header)
             self.size_bytes = offset + header.frame_bytes
@@ -161,7 +169,7 @@ class Segment:
 
     def _checked_frames(self, file: _File, file_bytes: int) -> Iterator[tuple[int, FrameHeader]]:
         """Yield (offset, header) of frames up to the first that is cut off, damaged or out of order."""
-        offset, expected = frame.SEGMENT_HEADER_BYTES, self.first_index
+        offset, expected = self.size_bytes, self.end_index
         start, chunk = offset, memoryview(b"")
         while offset < file_bytes:
             try:
@@ -184,13 +192,12 @@ class Segment:
     def seal(self) -> None:
         """Take no more records: let go of the file, and keep the index beside it."""
         self._file = None
-        try:
-            self.save_index()
-        except OSError as error:
-            log.warning("%s: its index is not kept: %s", self.path, error)
+        self._try_to_save_index(sealed=True)
 
     def close(self) -> None:
-        """Close the file, once no reader uses it."""
+        """Close the file, once no reader uses it; the next start need not read it."""
+        if self._file is not None and self.size_bytes != self._saved_bytes:
+            self._try_to_save_index(sealed=False)
         self._file = None
 
     # --- writing ------------------------------------------------------------------------------
@@ -207,6 +214,8 @@ class Segment:
         self._note(self.size_bytes, header)
         # Last: from here on readers see the frame.
         self.size_bytes += len(data)
+        if self.size_bytes - self._saved_bytes >= SAVE_INDEX_EVERY_BYTES:
+            self._try_to_save_index(sealed=False)
 
     def sync(self) -> None:
         """Put what was written on the disk."""
@@ -222,11 +231,7 @@ class Segment:
             return None
 
     def _note(self, offset: int, header: FrameHeader) -> None:
-        if offset >= self._next_mark:
-            self._indices.append(header.first_index)
-            self._arrivals.append(header.arrival_ms)
-            self._offsets.append(offset)
-            self._next_mark = offset + INDEX_STEP_BYTES
+        self._index.note(offset, header)
         if not self.first_arrival_ms:
             self.first_arrival_ms = header.arrival_ms
         self.end_index = header.end_index
@@ -235,21 +240,12 @@ class Segment:
     # --- reading ------------------------------------------------------------------------------
 
     def offset_near_index(self, index: int) -> int:
-        """Return the offset of an indexed frame at or before the one that holds `index`."""
-        at = bisect_right(self._indices, index, 0, len(self._offsets)) - 1
-        return self._offsets[at] if at >= 0 else frame.SEGMENT_HEADER_BYTES
+        """See `SparseIndex`."""
+        return self._index.offset_near_index(index)
 
     def offset_near_arrival(self, timestamp_ms: int) -> int:
-        """Return the offset of an indexed frame before every frame that arrived at or after then."""
-        # Several marks may share an arrival: go one below the first that is not earlier.
-        low, high = 0, len(self._offsets)
-        while low < high:
-            middle = (low + high) // 2
-            if self._arrivals[middle] < timestamp_ms:
-                low = middle + 1
-            else:
-                high = middle
-        return self._offsets[low - 1] if low else frame.SEGMENT_HEADER_BYTES
+        """See `SparseIndex`."""
+        return self._index.offset_near_arrival(timestamp_ms)
 
     def read(self, offset: int, length_bytes: int) -> bytes:
         """Return up to `length_bytes` of whole and partial frames from `offset` on.
@@ -264,45 +260,48 @@ class Segment:
 
     # --- the index file -----------------------------------------------------------------------
 
-    def save_index(self) -> None:
-        """Write the index beside the segment; it may be lost without harm."""
-        summary = _SUMMARY.pack(
+    def save_index(self, *, sealed: bool) -> None:
+        """Write the index beside the segment; it may be lost without harm. Raises OSError."""
+        self._saved_bytes = self.size_bytes
+        extent = Extent(
             self.size_bytes,
             self.end_index,
             self.first_arrival_ms,
             self.last_arrival_ms,
-            len(self._offsets),
+            sealed,
+            _BOOT,
         )
-        body = b"".join(
-            (summary, self._indices.tobytes(), self._arrivals.tobytes(), self._offsets.tobytes())
-        )
-        partial = self.path.with_suffix(".partial")
-        partial.write_bytes(struct.pack("<I", zlib.crc32(body)) + body)
-        partial.replace(self.path.with_suffix(INDEX_SUFFIX))
+        self._index.save(self._index_path, self.first_index, self.identity, extent)
 
-    def _load_index(self, file: _File) -> bool:
+    def _try_to_save_index(self, *, sealed: bool) -> None:
         try:
-            data = self.path.with_suffix(INDEX_SUFFIX).read_bytes()
+            self.save_index(sealed=sealed)
+        except OSError as error:
+            log.warning("%s: its index is not kept: %s", self.path, error)
+
+    @property
+    def _index_path(self) -> Path:
+        return self.path.with_suffix(INDEX_SUFFIX)
+
+    def _load_index(self) -> Extent | None:
+        try:
+            return self._index.load(self._index_path, self.first_index, self.identity)
         except FileNotFoundError:
-            return False
-        body = data[4:]
-        if len(body) < _SUMMARY.size or struct.unpack("<I", data[:4])[0] != zlib.crc32(body):
-            return False
-        size, end, first_arrival, last_arrival, count = _SUMMARY.unpack_from(body)
-        if size != os.fstat(file.fd).st_size or len(body) != _SUMMARY.size + 24 * count:
-            return False
-        self.size_bytes, self.end_index = size, end
-        self.first_arrival_ms, self.last_arrival_ms = first_arrival, last_arrival
-        at = _SUMMARY.size
-        for column in (self._indices, self._arrivals, self._offsets):
-            column.frombytes(body[at : at + 8 * count])
-            at += 8 * count
-        return True
+            return None
+        except (WrongIndex, OSError) as error:
+            log.warning("%s: made anew: %s", self._index_path, error)
+            return None
+
+    def _take(self, extent: Extent) -> None:
+        self.size_bytes = self._saved_bytes = extent.size_bytes
+        self.end_index = extent.end_index
+        self.first_arrival_ms = extent.first_arrival_ms
+        self.last_arrival_ms = extent.last_arrival_ms
 
     def delete(self) -> None:
         """Remove the file and its index. A read of it that has begun goes on."""
         self._file = None
-        self.path.with_suffix(INDEX_SUFFIX).unlink(missing_ok=True)
+        self._index_path.unlink(missing_ok=True)
         self.path.unlink(missing_ok=True)
 
 

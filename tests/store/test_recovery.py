@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from pathlib import Path
@@ -10,10 +11,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.store.check import check
-from tests.store.logs import open_log, put, segments, texts
+from headrace.store import segment
+from headrace.store.check import Problem, check_log
+from headrace.store.shard_log import LogDamaged, identity_of
+from tests.store.logs import STREAM_ID, open_log, put, segments, texts
 
 BATCHES = st.lists(st.lists(st.text(max_size=30), min_size=1, max_size=5), min_size=1, max_size=12)
+
+
+def check(data_dir: Path) -> list[Problem]:
+    """What is wrong with the logs alone."""
+    folder = data_dir / "streams" / STREAM_ID
+    return [
+        problem
+        for shard in sorted(folder.iterdir())
+        for problem in check_log(shard, identity_of(STREAM_ID, shard.name))
+    ]
+
+
+def _forget_indexes(folder: Path) -> None:
+    """Leave what a kill before the first save of an index leaves."""
+    for path in folder.glob("streams/*/*/*.index"):
+        path.unlink()
 
 
 def _fill(folder: Path, batches: list[list[str]], roll_at_bytes: int) -> tuple[Path, list[int]]:
@@ -52,7 +71,7 @@ def test_a_cut_loses_only_the_batches_that_it_cut(
     log.close_files()
     assert texts(open_log(folder)) == [*kept, "next"]
     assert len(numbers) == 1
-    assert list(check(folder)) == []
+    assert check(folder) == []
 
 
 @settings(max_examples=150, deadline=None)
@@ -62,16 +81,18 @@ def test_garbage_in_the_last_segment_loses_nothing_before_it_and_is_kept_aside(
 ):
     folder = tmp_path_factory.mktemp("log")
     tail, ends = _fill(folder, batches, 1 << 30)
+    _forget_indexes(folder)
     content = bytearray(tail.read_bytes())
     header_bytes = 52
     at = data.draw(st.integers(header_bytes, len(content) - 1))
     content[at] ^= data.draw(st.integers(1, 255))
     tail.write_bytes(content)
-    assert list(check(folder)) != []
+    assert check(folder) != []
     log = open_log(folder)
     whole = sum(end <= at for end in ends)
     kept = [text for batch in batches[:whole] for text in batch]
     assert texts(log) == kept
+    log.close_files()
     assert log.dropped_bytes == len(content) - ([0, *ends][whole] or header_bytes)
     assert bytes(content).endswith(tail.with_suffix(".cut").read_bytes())
 
@@ -98,7 +119,58 @@ def test_an_index_file_that_is_wrong_or_missing_is_made_anew(tmp_path: Path):
     indexes[2].write_bytes(indexes[2].read_bytes()[:-1])
     again = open_log(tmp_path, roll_at_bytes=400)
     assert texts(again) == [text for batch in wanted for text in batch]
-    assert list(check(tmp_path)) == []
+    assert check(tmp_path) == []
+
+
+def test_a_log_that_was_closed_is_not_read_again_when_it_is_opened(tmp_path: Path):
+    tail, _ = _fill(tmp_path, [["first"], ["second"]], 1 << 30)
+    content = bytearray(tail.read_bytes())
+    content[-5] ^= 1
+    tail.write_bytes(content)
+    log = open_log(tmp_path)
+    # Not cut off, as a scan would have it: these records were whole when the log was closed.
+    assert (log.dropped_bytes, log.next_index) == (0, 3)
+    with pytest.raises(LogDamaged, match="checksum"):
+        texts(log)
+    log.close_files()
+
+
+def test_an_index_of_before_the_system_started_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    tail, ends = _fill(tmp_path, [["first"], ["second"]], 1 << 30)
+    content = tail.read_bytes()
+    tail.write_bytes(content[: ends[0]] + bytes(len(content) - ends[0]))
+    monkeypatch.setattr(segment, "_BOOT", b"another boot...!")
+    log = open_log(tmp_path)
+    assert texts(log) == ["first"]
+    log.close_files()
+
+
+def test_an_index_that_speaks_of_what_was_cut_is_never_believed_later(tmp_path: Path):
+    tail, ends = _fill(tmp_path, [["a" * 50], ["b" * 50]], 1 << 30)
+    os.truncate(tail, ends[0])
+    log = open_log(tmp_path)
+    put(log, ["c"])
+    put(log, ["d" * 200])
+    assert tail.stat().st_size > ends[1]
+    # Killed: its index is not saved.
+    again = open_log(tmp_path)
+    assert texts(again) == ["a" * 50, "c", "d" * 200]
+    again.close_files()
+
+
+def test_what_came_after_the_index_was_saved_is_read(tmp_path: Path):
+    log = open_log(tmp_path)
+    put(log, ["first"])
+    log.close_files()
+    log = open_log(tmp_path)
+    put(log, ["second"])
+    # Killed here.
+    again = open_log(tmp_path)
+    assert texts(again) == ["first", "second"]
+    assert again.index_at(0) == 1
+    again.close_files()
 
 
 class TestCheck:
@@ -116,7 +188,7 @@ class TestCheck:
         return sorted(folder.glob("streams/*/*/*.log"))
 
     def test_a_sound_directory_has_no_problem(self, folder: Path):
-        assert list(check(folder)) == []
+        assert check(folder) == []
 
     def test_every_flipped_byte_is_found(self, folder: Path, files: list[Path]):
         chosen = random.Random(7)
@@ -126,20 +198,52 @@ class TestCheck:
                 bad = bytearray(content)
                 bad[at] ^= 1 << chosen.randrange(8)
                 path.write_bytes(bad)
-                assert next(check(folder)).path == path
+                assert check(folder)[0].path == path
             path.write_bytes(content)
 
     def test_a_truncated_segment_is_found(self, folder: Path, files: list[Path]):
         files[1].write_bytes(files[1].read_bytes()[:-5])
-        assert next(check(folder)).path == files[1]
+        assert check(folder)[0].path == files[1]
 
     def test_a_missing_segment_is_found(self, folder: Path, files: list[Path]):
         files[2].unlink()
-        assert "missing" in str(next(check(folder)))
+        assert "missing" in str(check(folder)[0])
 
     def test_a_missing_last_segment_is_found(self, folder: Path, files: list[Path]):
         files[-1].unlink()
         assert any("after this one is missing" in str(p) for p in check(folder))
+
+    def test_every_flipped_byte_of_an_index_is_found(self, folder: Path):
+        chosen = random.Random(8)
+        indexes = sorted(folder.glob("streams/*/*/*.index"))
+        assert len(indexes) > 4
+        for path in indexes:
+            content = path.read_bytes()
+            for at in chosen.sample(range(len(content)), 10):
+                bad = bytearray(content)
+                bad[at] ^= 1 << chosen.randrange(8)
+                path.write_bytes(bad)
+                assert check(folder)[0].path == path
+            path.write_bytes(content)
+
+    def test_swapped_indexes_are_found(self, folder: Path):
+        first, second = sorted(folder.glob("streams/*/*/*.index"))[:2]
+        content = first.read_bytes()
+        first.write_bytes(second.read_bytes())
+        second.write_bytes(content)
+        assert {problem.path for problem in check(folder)} == {first, second}
+        # And they are not believed.
+        log = open_log(folder, roll_at_bytes=300)
+        assert texts(log) == [f"record {i}" for i in range(12)]
+        log.close_files()
+
+    def test_a_last_segment_cut_between_two_writes_is_found_by_its_index(
+        self, folder: Path, tmp_path: Path
+    ):
+        shutil.rmtree(folder / "streams")
+        tail, ends = _fill(folder, [["first"], ["second"]], 1 << 30)
+        os.truncate(tail, ends[0])
+        assert "had been written" in str(check(folder)[0])
 
     def test_a_shard_without_any_segment_is_found(self, folder: Path, files: list[Path]):
         for path in files[0].parent.iterdir():

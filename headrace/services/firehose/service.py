@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,11 @@ from headrace.services.firehose.errors import not_found, translate
 from headrace.services.firehose.output import Ports
 from headrace.services.firehose.sources import JournalSource, KinesisSource, Source
 from headrace.services.firehose.state import DeliveryStream, DeliveryStreams, Progress
+from headrace.store.check import JOURNALS_FOLDER
 from headrace.store.database import Database
+from headrace.store.discard import clear
+from headrace.store.marks import Marks
 
-FOLDER = "firehose"
 Key = tuple[str, str, str]
 
 
@@ -65,7 +66,8 @@ class Firehose:
         self.clock = clock
         self.ids = ids
         self.lock = threading.RLock()
-        self._folder = data_dir / FOLDER
+        self._folder = data_dir / JOURNALS_FOLDER
+        self._marks = Marks(database, data_dir)
         self._store = DeliveryStreams(database)
         self._supervisor = supervisor
         self._fsync = durability == "fsync"
@@ -84,9 +86,7 @@ class Firehose:
 
     def _clear(self, present: set[str]) -> None:
         """Remove the journals of delivery streams whose deletion a kill cut short."""
-        for folder in self._folder.glob("*"):
-            if folder.name not in present:
-                shutil.rmtree(folder, ignore_errors=True)
+        clear(self._folder, present)
 
     def prepare_stop(self) -> None:
         """Take functions' failures from now on for the stop's doing: their records are tried again."""
@@ -105,6 +105,7 @@ class Firehose:
             running.handle.stop()
             running.handle.join(5)
         if isinstance(running.source, JournalSource):
+            self._marks.note([running.source.log])
             running.source.close()
 
     def _source(self, stream: DeliveryStream) -> Source:
@@ -174,6 +175,7 @@ class Firehose:
             self._halt(running)
             self._store.delete(stream.stream_id)
             if isinstance(running.source, JournalSource):
+                self._marks.forget(running.source.log.folder)
                 running.source.remove()
 
     def put(self, stream: DeliveryStream, datas: list[bytes], now_ms: int) -> list[str]:

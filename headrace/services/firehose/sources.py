@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,13 +23,14 @@ from headrace.core.ports import (
     TrimHorizon,
 )
 from headrace.store import sequence
+from headrace.store.check import JOURNAL_SHARD
+from headrace.store.discard import discard
 from headrace.store.sequence import SequenceBase
 from headrace.store.shard_log import ShardLog, identity_of
 
 END = "END"
 TRIM_HORIZON = "TRIM_HORIZON"
 _AT = "AT:"
-JOURNAL_SHARD = "journal"
 # A delivered segment is deleted once a later one was delivered from: this much stays on the disk, about.
 JOURNAL_SEGMENT_BYTES = 16 * 1024 * 1024
 
@@ -173,8 +173,7 @@ class JournalSource:
         roll_at_bytes: int = JOURNAL_SEGMENT_BYTES,
     ) -> None:
         base = SequenceBase(created_ms // 1000, 0)
-        self._folder = folder
-        self._log = ShardLog(
+        self.log = ShardLog(
             folder, base, identity_of(stream_id, JOURNAL_SHARD), roll_at_bytes=roll_at_bytes
         )
         self._sync_lock = threading.Lock()
@@ -183,10 +182,10 @@ class JournalSource:
     def put(self, datas: Sequence[bytes], now_ms: int, *, sync: bool) -> list[str]:
         """Store records; return their ids. They survive kill -9, or with `sync` a power cut. Raises LogFull."""
         rows = [(base64.b64encode(data).decode(), '""') for data in datas]
-        numbers = self._log.append(rows, sum(map(len, datas)), now_ms)
+        numbers = self.log.append(rows, sum(map(len, datas)), now_ms)
         if sync:
             with self._sync_lock:
-                self._log.sync()
+                self.log.sync()
         self._wake()
         return numbers
 
@@ -207,12 +206,12 @@ class JournalSource:
         at = position_of(position)
         match at:
             case TrimHorizon():
-                index = self._log.first_index
+                index = self.log.first_index
             case AtSequence(number):
                 index = sequence.parse(number).index
             case AfterSequence(number):
                 index = sequence.parse(number).index + 1
-        batch = self._log.read(index, max_records, max_bytes)
+        batch = self.log.read(index, max_records, max_bytes)
         records = [
             StreamRecord(
                 stored.SequenceNumber,
@@ -237,13 +236,13 @@ class JournalSource:
 
     def delivered(self, shard_id: str, up_to_ms: int) -> None:
         """See `Source.delivered`: whole segments go."""
-        self._log.trim(up_to_ms)
+        self.log.trim(up_to_ms)
 
     def close(self) -> None:
         """Close the files."""
-        self._log.close_files()
+        self.log.close_files()
 
     def remove(self) -> None:
         """Delete the journal."""
         self.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        discard(self.log.folder)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
+
+from headrace.store.discard import discard
 
 if TYPE_CHECKING:
     from headrace.services.kinesis.service import Kinesis
@@ -34,6 +35,7 @@ class Retention:
                     shard.log.roll_after_ms = stream.retention_hours * MS_PER_HOUR // SEGMENTS_KEPT
                     shard.log.trim(horizon_ms)
             self._forget_empty_shards(stream, horizon_ms)
+        kinesis.mark()
         return LOOK_EVERY_S
 
     def _forget_empty_shards(self, stream: Stream, horizon_ms: int) -> None:
@@ -46,8 +48,11 @@ class Retention:
             ]
             if not gone:
                 return
+            for shard in gone:
+                if shard.log is not None:
+                    kinesis.marks.forget(shard.log.folder)
             stream.shards = [shard for shard in stream.shards if shard not in gone]
             kinesis.save(stream)
         for shard in gone:
             if shard.log is not None:
-                shutil.rmtree(shard.log.folder, ignore_errors=True)
+                discard(shard.log.folder)

@@ -1,0 +1,47 @@
+"""Removing folders of logs so that a kill half-way is told from a loss of the database.
+
+A folder that nobody knows is either what a kill left of a deletion, or of a creation that was never acknowledged; or
+the database that knew it is gone or was exchanged. Only the first two may be removed.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+from headrace.store import frame
+from headrace.store.segment import SUFFIX
+
+log = logging.getLogger(__name__)
+
+DELETED_SUFFIX = ".deleted"
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder of logs that nobody may read any more. A kill half-way leaves what `clear` removes."""
+    deleted = folder.with_name(folder.name + DELETED_SUFFIX)
+    try:
+        folder.rename(deleted)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(deleted, ignore_errors=True)
+
+
+def clear(parent: Path, known: set[str]) -> None:
+    """Remove the folders in `parent` that a kill left; keep, and report, unknown ones that hold records."""
+    for folder in parent.glob("*"):
+        if folder.name in known:
+            continue
+        if folder.name.endswith(DELETED_SUFFIX) or not _holds_records(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            log.error(
+                "%s holds records but the state database does not know it; it is left alone", folder
+            )
+
+
+def _holds_records(folder: Path) -> bool:
+    return any(
+        path.stat().st_size > frame.SEGMENT_HEADER_BYTES for path in folder.rglob(f"*{SUFFIX}")
+    )

@@ -1,0 +1,141 @@
+"""The sparse index of a segment: where to begin reading for a record's index or a time, and its file.
+
+An index file says how far the segment had been written when it was saved, so that opening a log reads on from there.
+It is a cache: one that is missing, damaged, or another segment's is made anew from the segment.
+"""
+
+from __future__ import annotations
+
+import array
+import struct
+import zlib
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.store import frame
+from headrace.store.frame import FrameHeader
+
+# One entry for about so many bytes of log: 24 bytes of memory a step.
+INDEX_STEP_BYTES = 16 * 1024
+INDEX_SUFFIX = ".index"
+_MAGIC = b"HRIDX\x00\x00\x02"
+_CRC = struct.Struct("<I")
+# first index | shard's identity | boot | sealed | bytes | end index | first arrival | last arrival | entries
+_HEAD = struct.Struct("<Q32s16s?QQQQI")
+
+
+class WrongIndex(ValueError):
+    """The file is not this segment's index, or is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How far a segment reaches.
+
+    Attributes:
+        size_bytes: of whole frames, header included.
+        end_index: one past the last record.
+        first_arrival_ms, last_arrival_ms: 0 when it is empty.
+        sealed: nothing was to follow.
+        boot: of the system when it was saved (16 bytes), all zero when unknown. What the kernel held back is certain
+            to be in the file only as long as the system has not been started anew.
+    """
+
+    size_bytes: int
+    end_index: int
+    first_arrival_ms: int
+    last_arrival_ms: int
+    sealed: bool
+    boot: bytes
+
+
+class SparseIndex:
+    """The entries, in memory. Appending is the log's business alone; readers need no lock."""
+
+    def __init__(self) -> None:
+        self._indices = array.array("Q")
+        self._arrivals = array.array("Q")
+        self._offsets = array.array("Q")
+        self._next_mark = 0
+
+    def note(self, offset: int, header: FrameHeader) -> None:
+        """Take in the frame at `offset`, when it is time for an entry."""
+        if offset >= self._next_mark:
+            self._indices.append(header.first_index)
+            self._arrivals.append(header.arrival_ms)
+            # Last: its length is what readers go by.
+            self._offsets.append(offset)
+            self._next_mark = offset + INDEX_STEP_BYTES
+
+    def offset_near_index(self, index: int) -> int:
+        """Return the offset of an indexed frame at or before the one that holds `index`."""
+        at = bisect_right(self._indices, index, 0, len(self._offsets)) - 1
+        return self._offsets[at] if at >= 0 else frame.SEGMENT_HEADER_BYTES
+
+    def offset_near_arrival(self, timestamp_ms: int) -> int:
+        """Return the offset of an indexed frame before every frame that arrived at or after then."""
+        # Several marks may share an arrival: go one below the first that is not earlier.
+        low, high = 0, len(self._offsets)
+        while low < high:
+            middle = (low + high) // 2
+            if self._arrivals[middle] < timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return self._offsets[low - 1] if low else frame.SEGMENT_HEADER_BYTES
+
+    # --- the file -----------------------------------------------------------------------------
+
+    def save(self, path: Path, first_index: int, identity: bytes, extent: Extent) -> None:
+        """Write the index file whole, or, when that fails, leave the old one. Raises OSError."""
+        count = len(self._offsets)
+        head = _HEAD.pack(
+            first_index,
+            identity,
+            extent.boot,
+            extent.sealed,
+            extent.size_bytes,
+            extent.end_index,
+            extent.first_arrival_ms,
+            extent.last_arrival_ms,
+            count,
+        )
+        columns = (self._indices, self._arrivals, self._offsets)
+        body = b"".join((_MAGIC, head, *(column[:count].tobytes() for column in columns)))
+        partial = path.with_suffix(".partial")
+        partial.write_bytes(_CRC.pack(zlib.crc32(body)) + body)
+        partial.replace(path)
+
+    def load(self, path: Path, first_index: int, identity: bytes) -> Extent:
+        """Read the file into this index, which is empty. Raises WrongIndex, OSError."""
+        data = path.read_bytes()
+        head_at = _CRC.size + len(_MAGIC)
+        columns_at = head_at + _HEAD.size
+        if len(data) < columns_at or not data.startswith(_MAGIC, _CRC.size):
+            raise WrongIndex("it is no index file")
+        if _CRC.unpack_from(data)[0] != zlib.crc32(memoryview(data)[_CRC.size :]):
+            raise WrongIndex("the checksum does not match")
+        found = _HEAD.unpack_from(data, head_at)
+        count = found[8]
+        if (
+            found[0] != first_index
+            or found[1] != identity
+            or (len(data) != columns_at + 24 * count)
+        ):
+            raise WrongIndex("it belongs to another segment")
+        for column in (self._indices, self._arrivals, self._offsets):
+            column.frombytes(data[columns_at : columns_at + 8 * count])
+            columns_at += 8 * count
+        if count:
+            self._next_mark = self._offsets[-1] + INDEX_STEP_BYTES
+        return Extent(found[4], found[5], found[6], found[7], found[3], found[2])
+
+
+def boot_id() -> bytes:
+    """Return 16 bytes that change whenever the system starts; zeros where it does not tell (not Linux)."""
+    try:
+        text = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return bytes.fromhex(text.replace("-", ""))
+    except (OSError, ValueError):
+        return bytes(16)
