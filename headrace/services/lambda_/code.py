@@ -46,6 +46,10 @@ class CodeStore:
         """Return where a package's files are."""
         return self._root / digest
 
+    def fingerprint(self, digest: str) -> str:
+        """Return what changes when a package's files do."""
+        return digest
+
     def zip_file(self, digest: str) -> Path:
         """Return where a package's zip is."""
         return self._root / f"{digest}.zip"

@@ -6,6 +6,15 @@ from headrace.aws.errors import AwsError
 from headrace.core.ports import FunctionNotFound, FunctionThrottled, StreamNotFound
 from headrace.services.lambda_.unzip import UnsafeArchive, UnzippedTooLarge
 
+
+class Throttled(FunctionThrottled):
+    """A concurrency limit is reached. `reason` is AWS's ThrottleReason."""
+
+    def __init__(self, arn: str, reason: str) -> None:
+        super().__init__(arn)
+        self.reason = reason
+
+
 UNZIP_FAILED = "Could not unzip uploaded file. Please check your file, then try to upload again."
 
 
@@ -54,8 +63,8 @@ def too_large(sent_bytes: int, most_bytes: int, operation: str) -> AwsError:
     return _user_error("RequestTooLargeException", message, 413)
 
 
-def throttled(reason: str = "ReservedFunctionConcurrentInvocationLimitExceeded") -> AwsError:
-    """The function's concurrency is used up."""
+def throttled(reason: str = "ConcurrentInvocationLimitExceeded") -> AwsError:
+    """The function's, or the account's, concurrency is used up."""
     return AwsError(
         "TooManyRequestsException", "Rate Exceeded.", 429, {"Type": "User", "Reason": reason}
     )
@@ -70,6 +79,8 @@ def translate(error: Exception) -> AwsError | None:
     """Turn a domain error into AWS's."""
     if isinstance(error, FunctionNotFound):
         return not_found(f"Function not found: {error}")
+    if isinstance(error, Throttled):
+        return throttled(error.reason)
     if isinstance(error, FunctionThrottled):
         return throttled()
     if isinstance(error, StreamNotFound):

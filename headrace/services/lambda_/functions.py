@@ -57,6 +57,10 @@ class Function:
         policies: statements by qualifier (empty: the function itself), then by statement id.
         event_invoke: AWS's FunctionEventInvokeConfig by qualifier.
         reserved_concurrency: None when the function shares the account's.
+        provisioned: provisioned concurrency by version number or alias.
+        provisioned_ms: when it was last set, by the same, in milliseconds since 1970.
+        urls: function URL configurations by qualifier (empty: the function itself).
+        settings: RecursiveLoop and what PutRuntimeManagementConfig was told, for them to be shown.
     """
 
     account: str
@@ -70,6 +74,10 @@ class Function:
     tags: dict[str, str] = field(default_factory=dict[str, str])
     reserved_concurrency: int | None = None
     last_version: int = 0
+    provisioned: dict[str, int] = field(default_factory=dict[str, int])
+    provisioned_ms: dict[str, int] = field(default_factory=dict[str, int])
+    urls: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def ref(self) -> FunctionRef:
@@ -110,6 +118,18 @@ class Function:
             missing = FunctionRef(self.account, self.region, self.name, qualifier)
             raise FunctionNotFound(missing.qualified_arn)
         return version
+
+    def forget(self, qualifier: str) -> None:
+        """Drop what hangs on a version or alias that is being deleted."""
+        for kept in (
+            self.policies,
+            self.policy_revisions,
+            self.event_invoke,
+            self.provisioned,
+            self.provisioned_ms,
+            self.urls,
+        ):
+            kept.pop(qualifier, None)
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Function:
@@ -186,6 +206,11 @@ class FunctionStore:
                 f for f in self._functions.values() if f.account == account and f.region == region
             ]
         return sorted(found, key=lambda function: function.name)
+
+    def provisioned(self) -> list[Function]:
+        """Return the functions that have provisioned concurrency."""
+        with self._lock:
+            return [function for function in self._functions.values() if function.provisioned]
 
     def digests(self) -> set[str]:
         """Return the packages that some version uses."""

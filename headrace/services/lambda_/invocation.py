@@ -12,11 +12,10 @@ import msgspec
 
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.operation import Call, operation
-from headrace.core.ports import FunctionThrottled, InvokeResult
+from headrace.core.ports import InvokeResult
 from headrace.services.lambda_.actions.get_function import CODE_PATH
 from headrace.services.lambda_.errors import (
     invalid_request_content,
-    throttled,
     too_large,
     validation,
 )
@@ -65,6 +64,7 @@ def _invoke(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
         invocation_type=invocation_type,
         client_context=headers.get("x-amz-client-context", ""),
         request_id=call.request_id,
+        trace_id=headers.get("x-amzn-trace-id", ""),
     )
     if result is None:
         return HttpResponse(202 if invocation_type == "Event" else 204)
@@ -119,10 +119,11 @@ def invoke(
     invocation_type: str,
     client_context: str,
     request_id: str,
+    trace_id: str = "",
 ) -> InvokeResult | None:
     """Run, queue or only check an invocation; None for the last two.
 
-    Raises AwsError and FunctionNotFound.
+    Raises AwsError, FunctionNotFound, FunctionThrottled.
     """
     if invocation_type not in _TYPES:
         raise validation(
@@ -140,12 +141,9 @@ def invoke(
     if invocation_type == "Event":
         lambda_.events.add(ref, payload, client_context=context, request_id=request_id)
         return None
-    try:
-        return lambda_.dispatcher.invoke(
-            ref, payload, client_context=context, request_id=request_id
-        )
-    except FunctionThrottled:
-        raise throttled() from None
+    return lambda_.dispatcher.invoke(
+        ref, payload, client_context=context, request_id=request_id, trace_id=trace_id
+    )
 
 
 def _limit(invocation_type: str) -> int:

@@ -10,6 +10,8 @@ SYNC_PAYLOAD_BYTES = 6 * 1024 * 1024
 ASYNC_PAYLOAD_BYTES = 1024 * 1024
 # Six megabytes and the hundred bytes that AWS's own error message counts.
 RESPONSE_PAYLOAD_BYTES = 6_291_556
+# A streamed answer. Source: https://docs.aws.amazon.com/lambda/latest/dg/configuration-response-streaming.html
+STREAM_BYTES = 200 * 1024 * 1024
 DIRECT_ZIP_BYTES = 50 * 1024 * 1024
 UNZIPPED_BYTES = 262_144_000
 # Local: an archive of more entries than this is taken for a bomb.

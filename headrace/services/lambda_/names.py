@@ -38,6 +38,11 @@ class FunctionRef:
         return f"{self.arn}:{self.qualifier}" if self.qualifier else self.arn
 
     @property
+    def bare(self) -> FunctionRef:
+        """The function itself, whatever the qualifier."""
+        return FunctionRef(self.account, self.region, self.name)
+
+    @property
     def key(self) -> str:
         """The function's key in the state database."""
         return f"{self.account}/{self.region}/{self.name}"

@@ -21,7 +21,7 @@ from headrace.core.ports import (
     StreamReader,
     TopicPublisher,
 )
-from headrace.core.workers import Supervisor
+from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.lambda_.actions import ACTIONS
 from headrace.services.lambda_.async_queue import AsyncQueue
 from headrace.services.lambda_.code import CodeStore
@@ -35,6 +35,7 @@ from headrace.services.lambda_.functions import FunctionStore
 from headrace.services.lambda_.invocation import answer_raw
 from headrace.services.lambda_.layers import LayerStore
 from headrace.services.lambda_.names import parse_function
+from headrace.services.lambda_.pools import Pools
 from headrace.store.database import Database
 
 
@@ -70,15 +71,22 @@ class Lambda:
         self.functions = FunctionStore(database)
         self.layers = LayerStore(database)
         self.code = CodeStore(data_dir, objects, ids)
-        self.dispatcher = Dispatcher(
+        self.pools = Pools(
             data_dir=data_dir,
             clock=clock,
             ids=ids,
             functions=self.functions,
             code=self.code,
+            endpoint_url=self.endpoint_url,
+        )
+        self._pools_worker: WorkerHandle | None = None
+        self.dispatcher = Dispatcher(
+            clock=clock,
+            ids=ids,
+            functions=self.functions,
+            pools=self.pools,
             logs=logs,
             metrics=metrics,
-            endpoint_url=self.endpoint_url,
         )
         destinations = Destinations(queues, topics)
         self.events = AsyncQueue(
@@ -115,14 +123,19 @@ class Lambda:
         self.code.prune(self.functions.digests() | self.layers.digests())
         # Left by processes of a cloud that was killed.
         shutil.rmtree(self._temp_dir, ignore_errors=True)
-        self._supervisor.start(self.dispatcher)
+        self._pools_worker = self._supervisor.start(self.pools)
         self.events.start(self._supervisor)
         self.mappings.start()
+
+    def wake_pools(self) -> None:
+        """Have provisioned concurrency looked after now."""
+        if self._pools_worker is not None:
+            self._pools_worker.wake()
 
     def stop(self) -> None:
         """Stop polling, then kill every function process."""
         self.prepare_stop()
-        self.dispatcher.stop()
+        self.pools.stop()
         self.events.join()
         self.mappings.join()
 

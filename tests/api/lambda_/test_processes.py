@@ -93,10 +93,10 @@ def test_an_idle_process_is_ended_after_a_while(
 ) -> None:
     lab.create("idle", "import os\ndef handler(event, context):\n    return os.getpid()\n")
     pid = int(lab.lambda_.invoker.invoke("idle", b"{}").payload)
-    lab.lambda_.dispatcher.step()
+    lab.lambda_.pools.step()
     assert is_running(pid)
-    monkeypatch.setattr("headrace.services.lambda_.dispatcher.SANDBOX_IDLE_SECONDS", 0)
-    lab.lambda_.dispatcher.step()
+    monkeypatch.setattr("headrace.services.lambda_.pools.SANDBOX_IDLE_SECONDS", 0)
+    lab.lambda_.pools.step()
     assert not is_running(pid)
     assert int(lab.lambda_.invoker.invoke("idle", b"{}").payload) != pid
 

@@ -12,6 +12,7 @@ from headrace.services.lambda_.actions import (
     get_function,
     layers,
     policy,
+    provisioned_concurrency,
     tags,
     versions,
 )
@@ -52,6 +53,10 @@ ACTIONS: tuple[Action, ...] = (
     concurrency.put_function_concurrency,
     concurrency.get_function_concurrency,
     concurrency.delete_function_concurrency,
+    provisioned_concurrency.put_provisioned_concurrency_config,
+    provisioned_concurrency.get_provisioned_concurrency_config,
+    provisioned_concurrency.delete_provisioned_concurrency_config,
+    provisioned_concurrency.list_provisioned_concurrency_configs,
     event_invoke_config.put_function_event_invoke_config,
     event_invoke_config.update_function_event_invoke_config,
     event_invoke_config.get_function_event_invoke_config,

@@ -110,7 +110,7 @@ def delete_alias(lambda_: Lambda, call: Call, request: dict[str, Any]) -> None:
     """Remove an alias; a missing one is no error, as on AWS."""
     with lambda_.functions.changing(unqualified(reference(call, request))) as function:
         function.aliases.pop(request["Name"], None)
-        function.policies.pop(request["Name"], None)
+        function.forget(request["Name"])
 
 
 @operation("ListAliases")

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.aws.operation import Call, operation
 from headrace.services.lambda_.actions.common import reference, unqualified
+from headrace.services.lambda_.concurrency import unreserved
 from headrace.services.lambda_.errors import invalid_parameter
-from headrace.services.lambda_.limits import ACCOUNT_CONCURRENCY, UNRESERVED_CONCURRENCY_LEFT
+from headrace.services.lambda_.limits import UNRESERVED_CONCURRENCY_LEFT
 
 if TYPE_CHECKING:
     from headrace.services.lambda_.service import Lambda
@@ -22,11 +23,17 @@ def put_function_concurrency(
     wanted: int = request["ReservedConcurrentExecutions"]
     with lambda_.functions.changing(ref) as function:
         others = lambda_.functions.all(ref.account, ref.region)
-        reserved = sum(f.reserved_concurrency or 0 for f in others if f is not function)
-        if ACCOUNT_CONCURRENCY - reserved - wanted < UNRESERVED_CONCURRENCY_LEFT:
+        left = unreserved([f for f in others if f is not function])
+        if left - wanted < UNRESERVED_CONCURRENCY_LEFT:
             raise invalid_parameter(
                 "Specified ReservedConcurrentExecutions for function decreases account's "
                 f"UnreservedConcurrentExecution below its minimum value of [{UNRESERVED_CONCURRENCY_LEFT}]."
+            )
+        provisioned = sum(function.provisioned.values())
+        if wanted < provisioned:
+            raise invalid_parameter(
+                f"ReservedConcurrentExecutions {wanted} should not be lower than function's total "
+                f"provisioned concurrency [{provisioned}]."
             )
         function.reserved_concurrency = wanted
     return {"ReservedConcurrentExecutions": wanted}

@@ -61,7 +61,7 @@ def update_function_code(lambda_: Lambda, call: Call, request: dict[str, Any]) -
         answer = dict(function.latest.config)
         if request.get("Publish"):
             answer = publish(function, revision_id=lambda_.ids.uuid()).config
-    lambda_.dispatcher.drain(ref, LATEST)
+    lambda_.pools.drain(ref, LATEST)
     return answer
 
 
@@ -76,7 +76,7 @@ def update_function_configuration(
         configuration.apply(function.latest, request, layers=lambda_.layers)
         configuration.touch(function.latest, now_ms=call.now_ms, revision_id=lambda_.ids.uuid())
         answer = dict(function.latest.config)
-    lambda_.dispatcher.drain(ref, LATEST)
+    lambda_.pools.drain(ref, LATEST)
     return answer
 
 
@@ -86,7 +86,7 @@ def delete_function(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dic
     ref = reference(call, request)
     if ref.qualifier is None:
         lambda_.functions.remove(ref)
-        lambda_.dispatcher.drain(ref)
+        lambda_.pools.drain(ref)
         return {"StatusCode": 204}
     if ref.qualifier == LATEST:
         raise invalid_parameter("$LATEST version cannot be deleted without deleting the function.")
@@ -99,5 +99,6 @@ def delete_function(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dic
                 f"Version {ref.qualifier} is used by alias {used[0]}; delete the alias first."
             )
         function.versions.pop(ref.qualifier, None)
-    lambda_.dispatcher.drain(ref, ref.qualifier)
+        function.forget(ref.qualifier)
+    lambda_.pools.drain(ref, ref.qualifier)
     return {"StatusCode": 204}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.aws.operation import Call, operation
 from headrace.services.lambda_.actions.common import page, qualified_config, reference
+from headrace.services.lambda_.concurrency import unreserved
 from headrace.services.lambda_.limits import (
     ACCOUNT_CONCURRENCY,
     DIRECT_ZIP_BYTES,
@@ -68,14 +69,13 @@ def _versioned(config: dict[str, Any]) -> str:
 def get_account_settings(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """Return AWS's default limits and what is used of them."""
     functions = lambda_.functions.all(call.account, call.region)
-    reserved = sum(f.reserved_concurrency or 0 for f in functions)
     return {
         "AccountLimit": {
             "TotalCodeSize": 80_530_636_800,
             "CodeSizeUnzipped": UNZIPPED_BYTES,
             "CodeSizeZipped": DIRECT_ZIP_BYTES,
             "ConcurrentExecutions": ACCOUNT_CONCURRENCY,
-            "UnreservedConcurrentExecutions": ACCOUNT_CONCURRENCY - reserved,
+            "UnreservedConcurrentExecutions": unreserved(functions),
         },
         "AccountUsage": {
             "TotalCodeSize": sum(f.latest.config["CodeSize"] for f in functions),

@@ -10,6 +10,7 @@ Not thread-safe: one thread at a time.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import selectors
@@ -43,6 +44,15 @@ class Answered:
 
 
 @dataclass(slots=True)
+class Streamed:
+    """A part of an answer that the process sends as it makes it. `content_type` is the whole answer's."""
+
+    request_id: str
+    content_type: str
+    data: bytes
+
+
+@dataclass(slots=True)
 class Failed:
     """The process reported an error: of an invocation, or of its initialisation."""
 
@@ -56,7 +66,7 @@ class Exited:
     """The process ended."""
 
 
-Message = NextAsked | Answered | Failed | Exited
+Message = NextAsked | Answered | Streamed | Failed | Exited
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +194,11 @@ class RuntimeChannel:
 
     def _read(self, connection: _Connection) -> None:
         open_still = connection.receive()
-        for request in connection.take():
-            self._serve(connection, request)
+        for said in connection.take():
+            if isinstance(said, Streamed):
+                self._messages.append(said)
+            else:
+                self._serve(connection, said)
         if not open_still:
             self._drop(connection)
 
@@ -198,6 +211,9 @@ class RuntimeChannel:
                 self._waiting = connection
                 self._messages.append(NextAsked())
                 return
+            case ("POST", ["invocation", request_id, "response"]) if request.error_type:
+                # A stream that broke off says so in its trailers.
+                self._messages.append(Failed(request_id, request.error_type, request.error_body))
             case ("POST", ["invocation", request_id, "response"]):
                 over = request.length_bytes > RESPONSE_PAYLOAD_BYTES
                 size = request.length_bytes if over else 0
@@ -219,6 +235,7 @@ class _Request:
     body: bytes
     length_bytes: int
     error_type: str
+    error_body: bytes
 
 
 class _Connection:
@@ -227,7 +244,7 @@ class _Connection:
     def __init__(self, peer: socket.socket) -> None:
         self.socket = peer
         self._parser = httptools.HttpRequestParser(self)
-        self._done: list[_Request] = []
+        self._done: list[_Request | Streamed] = []
         self._reset()
 
     def _reset(self) -> None:
@@ -235,6 +252,10 @@ class _Connection:
         self._body = bytearray()
         self._length_bytes = 0
         self._error_type = ""
+        self._error_body = b""
+        self._content_type = ""
+        self._streaming_id = ""
+        self._is_streaming = False
 
     def receive(self) -> bool:
         """Read what has arrived; False when the peer has closed or speaks no HTTP."""
@@ -254,8 +275,8 @@ class _Connection:
             if len(data) < _READ_BYTES:
                 return True
 
-    def take(self) -> list[_Request]:
-        """Return the requests that are complete."""
+    def take(self) -> list[_Request | Streamed]:
+        """Return the requests that are complete, and the parts of streams that have come."""
         done, self._done = self._done, []
         return done
 
@@ -282,11 +303,30 @@ class _Connection:
         lowered = name.lower()
         if lowered == b"lambda-runtime-function-error-type":
             self._error_type = value.decode("latin-1")
+        elif lowered == b"lambda-runtime-function-error-body":
+            with contextlib.suppress(ValueError):
+                self._error_body = base64.b64decode(value)
+        elif lowered == b"lambda-runtime-function-response-mode":
+            self._is_streaming = value.lower() == b"streaming"
+        elif lowered == b"content-type":
+            self._content_type = value.decode("latin-1")
         elif lowered == b"expect":
             with contextlib.suppress(OSError):
                 self.socket.send(b"HTTP/1.1 100 Continue\r\n\r\n")
 
+    def on_headers_complete(self) -> None:
+        parts = self._path.decode().split("/")
+        if self._is_streaming and parts[-1] == "response":
+            self._streaming_id = parts[-2]
+            self._stream(b"")
+
+    def _stream(self, data: bytes) -> None:
+        self._done.append(Streamed(self._streaming_id, self._content_type, data))
+
     def on_body(self, data: bytes) -> None:
+        if self._streaming_id:
+            self._stream(data)
+            return
         self._length_bytes += len(data)
         # An answer over the limit is counted to its end, not kept.
         if self._length_bytes <= RESPONSE_PAYLOAD_BYTES:
@@ -296,6 +336,11 @@ class _Connection:
         method = self._parser.get_method().decode()
         self._done.append(
             _Request(
-                method, self._path.decode(), bytes(self._body), self._length_bytes, self._error_type
+                method,
+                self._path.decode(),
+                bytes(self._body),
+                self._length_bytes,
+                self._error_type,
+                self._error_body,
             )
         )

@@ -56,6 +56,9 @@ class SandboxSpec:
     Attributes:
         layer_dirs: unpacked layers, the first of the function's list first.
         environment: the function's own variables.
+        application_log_level, system_log_level: of JSON logs.
+        initialization_type: `on-demand` or `provisioned-concurrency`.
+        storage_mib: the size of the function's /tmp.
     """
 
     account: str
@@ -72,6 +75,10 @@ class SandboxSpec:
     log_group: str
     log_format: str
     endpoint_url: str
+    application_log_level: str = "INFO"
+    system_log_level: str = "INFO"
+    initialization_type: str = "on-demand"
+    storage_mib: int = 512
 
 
 def check_runtime(runtime: str) -> None:
@@ -142,10 +149,15 @@ def build_environment(
         "AWS_LAMBDA_FUNCTION_NAME": spec.name,
         "AWS_LAMBDA_FUNCTION_VERSION": spec.version,
         "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(spec.memory_mib),
-        "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+        "AWS_LAMBDA_INITIALIZATION_TYPE": spec.initialization_type,
         "AWS_LAMBDA_LOG_GROUP_NAME": spec.log_group,
         "AWS_LAMBDA_LOG_STREAM_NAME": log_stream,
         "AWS_LAMBDA_LOG_FORMAT": spec.log_format,
+        **(
+            {"AWS_LAMBDA_LOG_LEVEL": spec.application_log_level}
+            if spec.log_format == "JSON"
+            else {}
+        ),
         # The user's own profile must not reach into a function.
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,

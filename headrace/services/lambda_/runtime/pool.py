@@ -8,6 +8,7 @@ from collections.abc import Callable
 from headrace.core.clock import Clock
 from headrace.core.ports import FunctionThrottled
 from headrace.services.lambda_.limits import SANDBOX_WAIT_SECONDS
+from headrace.services.lambda_.runtime.platform_log import Broken
 from headrace.services.lambda_.runtime.sandbox import Sandbox
 
 
@@ -23,6 +24,8 @@ class SandboxPool:
         self._idle: list[Sandbox] = []
         self._lent: set[Sandbox] = set()
         self._draining = False
+        # How many are kept however long they idle: provisioned concurrency.
+        self._least = 0
 
     def acquire(self) -> Sandbox:
         """Return a warm sandbox, or a new one, or wait for one.
@@ -58,11 +61,27 @@ class SandboxPool:
         if not keep:
             sandbox.close()
 
+    def provision(self, least: int, make: Callable[[], Sandbox]) -> Broken | None:
+        """Keep at least `least` sandboxes initialised; return why one could not be, if so."""
+        self._least = min(least, self._most)
+        while True:
+            with self._changed:
+                if self._draining or len(self._idle) + len(self._lent) >= self._least:
+                    return None
+                sandbox = make()
+                self._lent.add(sandbox)
+            broken = sandbox.initialise()
+            self.release(sandbox)
+            if broken is not None:
+                return broken
+
     def expire(self, idle_s: float) -> None:
         """Close sandboxes that nobody has used for `idle_s`, and those that died."""
         now_s = self._clock.monotonic_s()
         with self._changed:
-            old = [s for s in self._idle if now_s - s.idle_since_s >= idle_s or not s.usable]
+            surplus = len(self._idle) + len(self._lent) - self._least
+            old = [s for s in self._idle if now_s - s.idle_since_s >= idle_s][: max(surplus, 0)]
+            old += [s for s in self._idle if not s.usable and s not in old]
             self._idle = [s for s in self._idle if s not in old]
         for sandbox in old:
             sandbox.close()

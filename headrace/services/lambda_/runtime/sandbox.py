@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import math
 import os
@@ -14,11 +13,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import LogLine
-from headrace.services.lambda_.limits import INIT_SECONDS, RESPONSE_PAYLOAD_BYTES
+from headrace.services.lambda_.limits import INIT_SECONDS, RESPONSE_PAYLOAD_BYTES, STREAM_BYTES
 from headrace.services.lambda_.runtime.channel import (
     Answered,
     Exited,
@@ -27,6 +27,7 @@ from headrace.services.lambda_.runtime.channel import (
     Message,
     NextAsked,
     RuntimeChannel,
+    Streamed,
 )
 from headrace.services.lambda_.runtime.environment import (
     RuntimeMissing,
@@ -36,6 +37,15 @@ from headrace.services.lambda_.runtime.environment import (
 )
 from headrace.services.lambda_.runtime.guard import Guard
 from headrace.services.lambda_.runtime.output import OutputLog
+from headrace.services.lambda_.runtime.platform_log import (
+    Broken,
+    PlatformLog,
+    Usage,
+    answer_too_large,
+    error_document,
+    exited,
+    timed_out,
+)
 
 log = logging.getLogger(__name__)
 
@@ -56,13 +66,34 @@ class Outcome:
     tail: bytes = b""
 
 
-class _Broken(Exception):
-    """The process cannot be used any more; carries what the caller is told."""
+class AnswerSink(Protocol):
+    """Takes an answer that the function streams, part by part. Called on the invoking thread."""
 
-    def __init__(self, payload: bytes, *log_lines: str) -> None:
-        super().__init__(payload)
-        self.payload = payload
-        self.log_lines = log_lines
+    def __call__(self, content_type: str, data: bytes) -> None:
+        """Take the next part; the first may be empty."""
+        ...
+
+
+class _Stream:
+    """An answer in parts: passed on, or gathered when nobody takes them."""
+
+    def __init__(self, sink: AnswerSink | None) -> None:
+        self._sink = sink
+        self._gathered = bytearray()
+        self.size_bytes = 0
+
+    def take(self, content_type: str, data: bytes) -> bool:
+        """Take a part; False when the answer is over its limit."""
+        self.size_bytes += len(data)
+        if self._sink is not None:
+            self._sink(content_type, data)
+            return self.size_bytes <= STREAM_BYTES
+        self._gathered += data
+        return self.size_bytes <= RESPONSE_PAYLOAD_BYTES
+
+    def whole(self, body: bytes) -> tuple[bytes, None]:
+        """Return the answer of a function that has come to its end."""
+        return body or bytes(self._gathered), None
 
 
 class Sandbox:
@@ -81,6 +112,7 @@ class Sandbox:
         self.log_stream = f"{now:%Y/%m/%d}/[{spec.version}]{ids.hex(32)}"
         self._temp_dir = root / ids.hex(12)
         self._output = OutputLog(clock)
+        self._platform = PlatformLog(self._output, spec, clock)
         self._channel = RuntimeChannel(self._output.feed)
         self._process: subprocess.Popen[bytes] | None = None
         self._killed = False
@@ -94,52 +126,79 @@ class Sandbox:
 
     # --- invoking -----------------------------------------------------------------------------
 
-    def invoke(self, make: Callable[[int], Invocation], request_id: str) -> Outcome:
+    def invoke(
+        self,
+        make: Callable[[int], Invocation],
+        request_id: str,
+        sink: AnswerSink | None = None,
+    ) -> Outcome:
         """Run one invocation to its end, starting the process when it is not running yet.
 
         Args:
             make: gives the invocation for its deadline (a wall time in milliseconds).
             request_id: of the invocation, for the log.
+            sink: takes a streamed answer; without it the parts are gathered.
         """
         init_ms: float | None = None
         started_s = self._clock.monotonic_s()
         function_error: str | None = "Unhandled"
-        log_lines: tuple[str, ...] = ()
+        why: Broken | None = None
         try:
             if self._process is None:
                 self._start()
                 self._await_ready(request_id)
                 init_ms = (self._clock.monotonic_s() - started_s) * 1000
-            self._output.platform(f"START RequestId: {request_id} Version: {self.spec.version}")
+            self._platform.start(request_id)
             if not self._channel.ready:
                 self._await_ready(request_id)
             started_s = self._clock.monotonic_s()
-            payload, function_error = self._run(make, request_id)
-        except _Broken as broken:
-            payload, log_lines = broken.payload, broken.log_lines
+            payload, function_error = self._run(make, request_id, sink)
+        except Broken as broken:
+            payload, why = broken.payload, broken
             self.kill()
         duration_ms = (self._clock.monotonic_s() - started_s) * 1000
         self._channel.drain_output()
-        for line in log_lines:
+        for line in () if why is None else why.log_lines:
             self._output.platform(line)
-        self._report(request_id, duration_ms, init_ms)
+        self._platform.report(request_id, self._usage(duration_ms, init_ms), why)
         if self._killed:
             self._close()
         lines, tail = self._output.take()
         self.idle_since_s = self._clock.monotonic_s()
         return Outcome(payload, function_error, duration_ms, lines, tail)
 
-    def _run(self, make: Callable[[int], Invocation], request_id: str) -> tuple[bytes, str | None]:
+    def initialise(self) -> Broken | None:
+        """Start the process before anybody needs it; return why it failed, if it did."""
+        try:
+            self._start()
+            self._await_ready("")
+        except Broken as broken:
+            self.close()
+            return broken
+        self.idle_since_s = self._clock.monotonic_s()
+        return None
+
+    def _run(
+        self,
+        make: Callable[[int], Invocation],
+        request_id: str,
+        sink: AnswerSink | None,
+    ) -> tuple[bytes, str | None]:
         timeout_s = self.spec.timeout_s
         invocation = make(self._clock.now_ms() + int(timeout_s * 1000))
         if not self._channel.send(invocation):
             raise self._exit_error(request_id)
+        stream = _Stream(sink)
         for message in self._messages(timeout_s, request_id):
             match message:
                 case Answered(answered_id, body, too_large_bytes) if answered_id == request_id:
                     if too_large_bytes:
-                        return _too_large(too_large_bytes), "Unhandled"
-                    return body, None
+                        return answer_too_large(too_large_bytes), "Unhandled"
+                    return stream.whole(body)
+                case Streamed(answered_id, content_type, data) if answered_id == request_id:
+                    if not stream.take(content_type, data):
+                        size_bytes = stream.size_bytes
+                        raise Broken(answer_too_large(size_bytes, streamed=sink is not None))
                 case Failed(failed_id, _, body) if failed_id == request_id:
                     return body, "Unhandled"
                 case _:
@@ -154,7 +213,7 @@ class Sandbox:
                 case NextAsked():
                     return
                 case Failed(None, _, body):
-                    raise _Broken(body)
+                    raise Broken(body)
                 case _:
                     log.debug("%s: ignored %s", self.spec.name, type(message).__name__)
         raise self._timeout_error(request_id, limit_s)
@@ -166,7 +225,7 @@ class Sandbox:
             yield from self._poll(left_s, request_id)
 
     def _poll(self, timeout_s: float, request_id: str) -> list[Message]:
-        """Serve the process for a moment. Raises _Broken when it died or used too much memory."""
+        """Serve the process for a moment. Raises Broken when it died or used too much memory."""
         messages = self._channel.poll(min(timeout_s, _TICK_S))
         if messages:
             if len(messages) == 1 and isinstance(messages[0], Exited):
@@ -185,8 +244,9 @@ class Sandbox:
         try:
             arguments = command(spec)
         except RuntimeMissing as missing:
-            error = {"errorType": "Runtime.InvalidEntrypoint", "errorMessage": str(missing)}
-            raise _Broken(json.dumps(error).encode(), str(missing)) from missing
+            kind = "Runtime.InvalidEntrypoint"
+            body = error_document(kind, str(missing))
+            raise Broken(body, str(missing), error_type=kind) from missing
         self._temp_dir.mkdir(parents=True)
         environment = build_environment(
             spec,
@@ -194,7 +254,7 @@ class Sandbox:
             log_stream=self.log_stream,
             temp_dir=self._temp_dir,
         )
-        self._output.platform(f"INIT_START Runtime Version: {spec.runtime}.headrace")
+        self._platform.init_start()
         read_end, write_end = os.pipe()
         try:
             self._process = subprocess.Popen(
@@ -210,8 +270,8 @@ class Sandbox:
         except OSError as error:
             os.close(read_end)
             message = f"RequestId: unknown Error: fork/exec: {error.strerror}"
-            body = {"errorType": "Runtime.InvalidEntrypoint", "errorMessage": message}
-            raise _Broken(json.dumps(body).encode(), message) from error
+            kind = "Runtime.InvalidEntrypoint"
+            raise Broken(error_document(kind, message), message, error_type=kind) from error
         finally:
             os.close(write_end)
         self._guard.add(self._process.pid)
@@ -256,30 +316,14 @@ class Sandbox:
 
     # --- what the log and the caller are told -------------------------------------------------
 
-    def _report(self, request_id: str, duration_ms: float, init_ms: float | None) -> None:
+    def _usage(self, duration_ms: float, init_ms: float | None) -> Usage:
         self._memory_bytes()
-        used_mib = math.ceil(self._most_memory_bytes / _MIB)
-        init = "" if init_ms is None else f"Init Duration: {init_ms:.2f} ms\t"
-        billed_ms = math.ceil(duration_ms)
-        self._output.platform(f"END RequestId: {request_id}")
-        self._output.platform(
-            f"REPORT RequestId: {request_id}\tDuration: {duration_ms:.2f} ms\t"
-            f"Billed Duration: {billed_ms} ms\tMemory Size: {self.spec.memory_mib} MB\t"
-            f"Max Memory Used: {min(used_mib, self.spec.memory_mib)} MB\t{init}"
-        )
+        return Usage(duration_ms, init_ms, math.ceil(self._most_memory_bytes / _MIB))
 
-    def _timeout_error(self, request_id: str, limit_s: float) -> _Broken:
-        now_ms = self._clock.now_ms()
-        now = datetime.fromtimestamp(now_ms / 1000, UTC)
-        text = f"Task timed out after {limit_s:.2f} seconds"
-        error = {
-            "errorType": "Sandbox.Timedout",
-            "errorMessage": f"RequestId: {request_id} Error: {text}",
-        }
-        stamp = f"{now:%Y-%m-%dT%H:%M:%S}.{now_ms % 1000:03d}Z"
-        return _Broken(json.dumps(error).encode(), f"{stamp} {request_id} {text}")
+    def _timeout_error(self, request_id: str, limit_s: float) -> Broken:
+        return timed_out(request_id, limit_s, self._clock.now_ms())
 
-    def _exit_error(self, request_id: str) -> _Broken:
+    def _exit_error(self, request_id: str) -> Broken:
         status = self._process.wait() if self._process is not None else 0
         if status < 0:
             why = f"Runtime exited with error: signal: {signal.Signals(-status).name.lower()[3:]}"
@@ -288,22 +332,8 @@ class Sandbox:
             why = f"Runtime exited with error: exit status {status}"
         else:
             why = "Runtime exited without providing a reason"
-        return _exit(request_id, why)
+        return exited(request_id, why)
 
-    def _memory_error(self, request_id: str) -> _Broken:
-        return _exit(request_id, "Runtime exited with error: signal: killed", "Runtime.OutOfMemory")
-
-
-def _exit(request_id: str, why: str, kind: str = "Runtime.ExitError") -> _Broken:
-    message = f"RequestId: {request_id} Error: {why}"
-    error = {"errorType": kind, "errorMessage": message}
-    return _Broken(json.dumps(error).encode(), message, kind)
-
-
-def _too_large(size_bytes: int) -> bytes:
-    message = (
-        f"Response payload size ({size_bytes} bytes) exceeded maximum allowed payload size "
-        f"({RESPONSE_PAYLOAD_BYTES} bytes)."
-    )
-    error = {"errorType": "Function.ResponseSizeTooLarge", "errorMessage": message}
-    return json.dumps(error).encode()
+    def _memory_error(self, request_id: str) -> Broken:
+        why = "Runtime exited with error: signal: killed"
+        return exited(request_id, why, "Runtime.OutOfMemory")

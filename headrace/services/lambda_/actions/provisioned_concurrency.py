@@ -1,0 +1,141 @@
+"""Put-, Get-, Delete- and ListProvisionedConcurrencyConfig(s): processes that are started before they are needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.aws.errors import AwsError
+from headrace.aws.operation import Call, operation
+from headrace.services.lambda_.actions.common import page, reference, unqualified
+from headrace.services.lambda_.concurrency import unreserved
+from headrace.services.lambda_.errors import invalid_parameter, not_found
+from headrace.services.lambda_.functions import Function
+from headrace.services.lambda_.limits import UNRESERVED_CONCURRENCY_LEFT
+from headrace.services.lambda_.names import LATEST, FunctionRef, lambda_time
+
+if TYPE_CHECKING:
+    from headrace.services.lambda_.service import Lambda
+
+
+def _find(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str]:
+    """Return the function and the version or alias that was named. Raises AwsError."""
+    function = lambda_.functions.get(ref)
+    qualifier = ref.qualifier
+    if qualifier is None or qualifier == LATEST:
+        raise invalid_parameter(
+            "Provisioned Concurrency Configs cannot be applied to unpublished function versions."
+        )
+    if qualifier not in function.versions and qualifier not in function.aliases:
+        what = "Function not found" if qualifier.isdigit() else "Cannot find alias arn"
+        raise not_found(f"{what}: {ref.qualified_arn}")
+    return function, qualifier
+
+
+def _output(lambda_: Lambda, function: Function, qualifier: str) -> dict[str, Any]:
+    state = lambda_.pools.provisioned(function, qualifier)
+    output: dict[str, Any] = {
+        "RequestedProvisionedConcurrentExecutions": function.provisioned[qualifier],
+        "AllocatedProvisionedConcurrentExecutions": state.count,
+        "AvailableProvisionedConcurrentExecutions": state.count,
+        "Status": state.status,
+        "LastModified": lambda_time(function.provisioned_ms[qualifier]),
+    }
+    if state.reason:
+        output["StatusReason"] = state.reason
+    return output
+
+
+def _check(lambda_: Lambda, function: Function, qualifier: str, wanted: int) -> None:
+    """Refuse what the concurrency that is left does not allow. Raises AwsError."""
+    alias = function.aliases.get(qualifier)
+    if alias is not None and alias.version in function.provisioned:
+        raise invalid_parameter(
+            "Alias can't be used for Provisioned Concurrency configuration on an already Provisioned version"
+        )
+    aliases = (function.aliases[n] for n in function.provisioned if n in function.aliases)
+    if any(qualifier in (a.version, *a.weights) for a in aliases):
+        raise invalid_parameter("Version is pointed by a Provisioned Concurrency alias")
+    others = sum(count for name, count in function.provisioned.items() if name != qualifier)
+    if function.reserved_concurrency is not None:
+        if others + wanted > function.reserved_concurrency:
+            raise invalid_parameter(
+                "Requested Provisioned Concurrency should not be greater than the "
+                "reservedConcurrentExecution for function"
+            )
+        return
+    mine = function.provisioned.get(qualifier, 0)
+    left = unreserved(lambda_.functions.all(function.account, function.region)) + mine
+    most = left - UNRESERVED_CONCURRENCY_LEFT
+    if wanted > most:
+        raise invalid_parameter(
+            "Specified ConcurrentExecutions for function is greater than account's unreserved "
+            f"concurrency [{most}]."
+        )
+
+
+@operation("PutProvisionedConcurrencyConfig")
+def put_provisioned_concurrency_config(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Keep processes of a version or alias initialised."""
+    ref = reference(call, request)
+    wanted: int = request["ProvisionedConcurrentExecutions"]
+    with lambda_.functions.changing(ref.bare):
+        function, qualifier = _find(lambda_, ref)
+        _check(lambda_, function, qualifier, wanted)
+        function.provisioned[qualifier] = wanted
+        function.provisioned_ms[qualifier] = call.now_ms
+        lambda_.pools.reconsider(ref, qualifier)
+        answer = _output(lambda_, function, qualifier)
+    lambda_.wake_pools()
+    return answer
+
+
+def _configured(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str]:
+    function, qualifier = _find(lambda_, ref)
+    if qualifier not in function.provisioned:
+        raise AwsError(
+            "ProvisionedConcurrencyConfigNotFoundException",
+            "No Provisioned Concurrency Config found for this function",
+            404,
+            {"Type": "User"},
+        )
+    return function, qualifier
+
+
+@operation("GetProvisionedConcurrencyConfig")
+def get_provisioned_concurrency_config(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the configuration and how far it has come."""
+    return _output(lambda_, *_configured(lambda_, reference(call, request)))
+
+
+@operation("DeleteProvisionedConcurrencyConfig")
+def delete_provisioned_concurrency_config(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> None:
+    """Keep no more processes than are used; a missing configuration is no error."""
+    ref = reference(call, request)
+    with lambda_.functions.changing(ref.bare):
+        function, qualifier = _find(lambda_, ref)
+        removed = function.provisioned.pop(qualifier, None)
+        function.provisioned_ms.pop(qualifier, None)
+        version = function.resolve(qualifier)
+        lambda_.pools.reconsider(ref, qualifier)
+    if removed is not None:
+        lambda_.pools.drain(ref.bare, version.number)
+        lambda_.wake_pools()
+
+
+@operation("ListProvisionedConcurrencyConfigs")
+def list_provisioned_concurrency_configs(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the configurations of a function."""
+    function = lambda_.functions.get(unqualified(reference(call, request)))
+    configs = [
+        {"FunctionArn": f"{function.ref.arn}:{name}", **_output(lambda_, function, name)}
+        for name in sorted(function.provisioned)
+    ]
+    return page(configs, request, "ProvisionedConcurrencyConfigs")

@@ -1,0 +1,191 @@
+"""The warm processes of all functions: which pool serves a version, made from what, kept for how long."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import FunctionNotFound, FunctionThrottled
+from headrace.services.lambda_.code import CodeStore
+from headrace.services.lambda_.concurrency import ACCOUNT_REACHED
+from headrace.services.lambda_.errors import Throttled
+from headrace.services.lambda_.functions import Function, FunctionStore, Version
+from headrace.services.lambda_.limits import SANDBOX_IDLE_SECONDS, SANDBOXES_PER_FUNCTION
+from headrace.services.lambda_.names import FunctionRef
+from headrace.services.lambda_.runtime.environment import SandboxSpec
+from headrace.services.lambda_.runtime.guard import Guard
+from headrace.services.lambda_.runtime.pool import SandboxPool
+from headrace.services.lambda_.runtime.sandbox import Sandbox
+
+_EXPIRE_EVERY_S = 30.0
+INIT_FAILED = "FUNCTION_ERROR_INIT_FAILURE"
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A pool and what it was made from: when that changes, the pool is drained."""
+
+    made_from: tuple[str, str]
+    pool: SandboxPool
+
+
+@dataclass(frozen=True, slots=True)
+class Provisioned:
+    """How far provisioned concurrency has come: AWS's status, and its reason when it has failed."""
+
+    count: int
+    status: str
+    reason: str = ""
+
+
+class Pools:
+    """Lends processes; a worker whose step expires idle ones and fills provisioned ones. Thread-safe."""
+
+    name = "lambda-pools"
+
+    def __init__(
+        self,
+        *,
+        data_dir: Path,
+        clock: Clock,
+        ids: Ids,
+        functions: FunctionStore,
+        code: CodeStore,
+        endpoint_url: Callable[[], str],
+    ) -> None:
+        self._root = data_dir / "lambda" / "tmp"
+        self._clock = clock
+        self._ids = ids
+        self._functions = functions
+        self._code = code
+        self._endpoint_url = endpoint_url
+        self._guard = Guard()
+        self._lock = threading.Lock()
+        self._entries: dict[tuple[str, str], _Entry] = {}
+        self._provisioned: dict[tuple[str, str], Provisioned] = {}
+        self._stopped = False
+
+    def pool(self, function: Function, version: Version) -> SandboxPool:
+        """Return the version's pool; one that was made from older code or configuration is drained.
+
+        Raises Throttled while stopping.
+        """
+        key = (function.ref.key, version.number)
+        made_from = (str(version.config["RevisionId"]), self._code.fingerprint(version.digest))
+        entry = self._entries.get(key)
+        if entry is not None and entry.made_from == made_from:
+            return entry.pool
+        with self._lock:
+            if self._stopped:
+                raise Throttled(function.ref.arn, ACCOUNT_REACHED)
+            entry = self._entries.get(key)
+            if entry is None or entry.made_from != made_from:
+                if entry is not None:
+                    entry.pool.drain()
+                made = self._maker(self._spec(function, version))
+                pool = SandboxPool(made, most=SANDBOXES_PER_FUNCTION, clock=self._clock)
+                entry = _Entry(made_from, pool)
+                self._entries[key] = entry
+            return entry.pool
+
+    def _maker(self, spec: SandboxSpec) -> Callable[[], Sandbox]:
+        def make() -> Sandbox:
+            return Sandbox(
+                spec, root=self._root, clock=self._clock, ids=self._ids, guard=self._guard
+            )
+
+        return make
+
+    def _spec(self, function: Function, version: Version) -> SandboxSpec:
+        config = version.config
+        variables: dict[str, str] = config.get("Environment", {}).get("Variables", {})
+        logging_config: dict[str, Any] = config["LoggingConfig"]
+        return SandboxSpec(
+            account=function.account,
+            region=function.region,
+            name=function.name,
+            version=version.number,
+            runtime=str(config["Runtime"]),
+            handler=str(config.get("Handler", "")),
+            code_dir=self._code.directory(version.digest),
+            layer_dirs=tuple(self._code.directory(digest) for digest in version.layers),
+            environment=tuple(variables.items()),
+            timeout_s=float(config["Timeout"]),
+            memory_mib=int(config["MemorySize"]),
+            log_group=str(logging_config["LogGroup"]),
+            log_format=str(logging_config["LogFormat"]),
+            endpoint_url=self._endpoint_url(),
+            application_log_level=str(logging_config.get("ApplicationLogLevel", "INFO")),
+            system_log_level=str(logging_config.get("SystemLogLevel", "INFO")),
+            storage_mib=int(config["EphemeralStorage"]["Size"]),
+        )
+
+    def drain(self, ref: FunctionRef, number: str | None = None) -> None:
+        """Retire the processes of a version, or of all: each ends after what it is running."""
+        with self._lock:
+            keys = [key for key in self._entries if key[0] == ref.key and number in (None, key[1])]
+            entries = [self._entries.pop(key) for key in keys]
+        for entry in entries:
+            entry.pool.drain()
+
+    # --- provisioned concurrency --------------------------------------------------------------
+
+    def provisioned(self, function: Function, qualifier: str) -> Provisioned:
+        """Return how far a version's or alias's provisioned concurrency has come."""
+        wanted = function.provisioned[qualifier]
+        found = self._provisioned.get((function.ref.key, qualifier))
+        if found is None or (found.count != wanted and found.status != "FAILED"):
+            return Provisioned(0, "IN_PROGRESS")
+        return found
+
+    def reconsider(self, ref: FunctionRef, qualifier: str) -> None:
+        """Forget how far a provisioned concurrency has come: it has been changed or removed."""
+        self._provisioned.pop((ref.key, qualifier), None)
+
+    def _provision(self, function: Function) -> None:
+        for qualifier, count in list(function.provisioned.items()):
+            state = self._provisioned.get((function.ref.key, qualifier))
+            if state is not None and state.status == "FAILED":
+                continue
+            try:
+                version = function.resolve(qualifier)
+                pool = self.pool(function, version)
+            except (FunctionNotFound, FunctionThrottled):
+                continue
+            spec = replace(
+                self._spec(function, version), initialization_type="provisioned-concurrency"
+            )
+            broken = pool.provision(count, self._maker(spec))
+            state = (
+                Provisioned(count, "READY")
+                if broken is None
+                else Provisioned(0, "FAILED", INIT_FAILED)
+            )
+            self._provisioned[function.ref.key, qualifier] = state
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def step(self) -> float:
+        """Start what is provisioned, and close processes that have been idle for long."""
+        for function in self._functions.provisioned():
+            if not self._stopped:
+                self._provision(function)
+        with self._lock:
+            entries = list(self._entries.values())
+        for entry in entries:
+            entry.pool.expire(SANDBOX_IDLE_SECONDS)
+        return _EXPIRE_EVERY_S
+
+    def stop(self) -> None:
+        """Kill every process; running invocations fail."""
+        with self._lock:
+            self._stopped = True
+            entries, self._entries = list(self._entries.values()), {}
+        for entry in entries:
+            entry.pool.kill()
+        self._guard.close()

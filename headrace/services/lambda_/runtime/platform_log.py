@@ -1,0 +1,161 @@
+"""Lambda's own lines in a function's log, as text or as JSON, and the errors that end a process.
+
+Forms: https://docs.aws.amazon.com/lambda/latest/dg/monitoring-cloudwatchlogs-advanced.html and
+https://docs.aws.amazon.com/lambda/latest/dg/telemetry-schema-reference.html (documented).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.core.clock import Clock
+from headrace.services.lambda_.limits import RESPONSE_PAYLOAD_BYTES, STREAM_BYTES
+from headrace.services.lambda_.runtime.environment import SandboxSpec
+from headrace.services.lambda_.runtime.output import OutputLog
+
+_LEVELS = ("DEBUG", "INFO", "WARN")
+
+
+class Broken(Exception):
+    """The process cannot be used any more.
+
+    Attributes:
+        payload: what the caller is told, AWS's error document.
+        log_lines: what the log is told beside the report.
+        status: the report's: `error` or `timeout`.
+        error_type: the report's, if any.
+    """
+
+    def __init__(
+        self, payload: bytes, *log_lines: str, status: str = "error", error_type: str = ""
+    ) -> None:
+        super().__init__(payload)
+        self.payload = payload
+        self.log_lines = log_lines
+        self.status = status
+        self.error_type = error_type
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an invocation took. `init_ms` is None when the process was warm."""
+
+    duration_ms: float
+    init_ms: float | None
+    memory_mib: int
+
+
+class PlatformLog:
+    """Writes Lambda's own lines between the function's. Not thread-safe."""
+
+    def __init__(self, output: OutputLog, spec: SandboxSpec, clock: Clock) -> None:
+        self._output = output
+        self._spec = spec
+        self._clock = clock
+        self._json = spec.log_format == "JSON"
+        self._least = _LEVELS.index(spec.system_log_level)
+
+    def init_start(self) -> None:
+        """The process is being started."""
+        runtime = f"{self._spec.runtime}.headrace"
+        if not self._json:
+            self._output.platform(f"INIT_START Runtime Version: {runtime}")
+            return
+        self._event(
+            "INFO",
+            "platform.initStart",
+            initializationType=self._spec.initialization_type,
+            phase="init",
+            runtimeVersion=runtime,
+            functionName=self._spec.name,
+            functionVersion=self._spec.version,
+        )
+
+    def start(self, request_id: str) -> None:
+        """An invocation begins."""
+        if self._json:
+            self._event("INFO", "platform.start", requestId=request_id, version=self._spec.version)
+        else:
+            self._output.platform(f"START RequestId: {request_id} Version: {self._spec.version}")
+
+    def report(self, request_id: str, usage: Usage, broken: Broken | None) -> None:
+        """An invocation has ended. `broken` is why the process did, if it did."""
+        if self._json:
+            self._json_report(request_id, usage, broken)
+            return
+        init = "" if usage.init_ms is None else f"Init Duration: {usage.init_ms:.2f} ms\t"
+        status = "" if broken is None else f"Status: {broken.status}\t"
+        kind = f"Error Type: {broken.error_type}\t" if broken and broken.error_type else ""
+        self._output.platform(f"END RequestId: {request_id}")
+        self._output.platform(
+            f"REPORT RequestId: {request_id}\tDuration: {usage.duration_ms:.2f} ms\t"
+            f"Billed Duration: {math.ceil(usage.duration_ms)} ms\t"
+            f"Memory Size: {self._spec.memory_mib} MB\t"
+            f"Max Memory Used: {self._used_mib(usage)} MB\t{init}{status}{kind}"
+        )
+
+    def _json_report(self, request_id: str, usage: Usage, broken: Broken | None) -> None:
+        metrics: dict[str, Any] = {
+            "durationMs": round(usage.duration_ms, 3),
+            "billedDurationMs": math.ceil(usage.duration_ms),
+            "memorySizeMB": self._spec.memory_mib,
+            "maxMemoryUsedMB": self._used_mib(usage),
+        }
+        if usage.init_ms is not None:
+            metrics["initDurationMs"] = round(usage.init_ms, 3)
+        record: dict[str, Any] = {
+            "requestId": request_id,
+            "metrics": metrics,
+            "status": "success" if broken is None else broken.status,
+        }
+        if broken is not None and broken.error_type:
+            record["errorType"] = broken.error_type
+        self._event("INFO" if broken is None else "WARN", "platform.report", **record)
+
+    def _used_mib(self, usage: Usage) -> int:
+        return min(usage.memory_mib, self._spec.memory_mib)
+
+    def _event(self, level: str, kind: str, **record: Any) -> None:
+        if _LEVELS.index(level) < self._least:
+            return
+        event = {"time": iso_time(self._clock.now_ms()), "type": kind, "record": record}
+        self._output.platform(json.dumps(event, separators=(",", ":")))
+
+
+def iso_time(now_ms: int) -> str:
+    """Return a time as Lambda's logs write it: `2026-01-31T12:00:00.000Z`."""
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    return f"{now:%Y-%m-%dT%H:%M:%S}.{now_ms % 1000:03d}Z"
+
+
+def error_document(kind: str, message: str) -> bytes:
+    """Return an error as a caller sees it."""
+    return json.dumps({"errorType": kind, "errorMessage": message}).encode()
+
+
+def timed_out(request_id: str, limit_s: float, now_ms: int) -> Broken:
+    """The function ran for too long."""
+    text = f"Task timed out after {limit_s:.2f} seconds"
+    payload = error_document("Sandbox.Timedout", f"RequestId: {request_id} Error: {text}")
+    line = f"{iso_time(now_ms)} {request_id} {text}"
+    return Broken(payload, line, status="timeout")
+
+
+def exited(request_id: str, why: str, kind: str = "Runtime.ExitError") -> Broken:
+    """The process ended by itself, or had to be ended."""
+    message = f"RequestId: {request_id} Error: {why}"
+    return Broken(error_document(kind, message), message, kind, error_type=kind)
+
+
+def answer_too_large(size_bytes: int, *, streamed: bool = False) -> bytes:
+    """Return the error of an answer over the limit."""
+    most_bytes = STREAM_BYTES if streamed else RESPONSE_PAYLOAD_BYTES
+    return error_document(
+        "Function.ResponseSizeTooLarge",
+        f"Response payload size ({size_bytes} bytes) exceeded maximum allowed payload size "
+        f"({most_bytes} bytes).",
+    )
