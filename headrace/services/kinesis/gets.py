@@ -56,14 +56,15 @@ def get(kinesis: Kinesis, iterator_text: str, limit: int, call: Call) -> Got:
     if not at_tip and batch.last_arrival_ms is not None:
         behind_ms = max(0, call.now_ms - batch.last_arrival_ms)
     if closed and at_tip:
-        return Got(batch.payloads, None, 0, _children(stream, shard))
+        return Got(batch.payloads, None, 0, child_shards(stream, shard))
     following = kinesis.iterators.seal(
         stream.stream_id, shard.number, batch.next_index, call.now_ms
     )
     return Got(batch.payloads, following, behind_ms, [])
 
 
-def _children(stream: Stream, parent: Shard) -> list[dict[str, Any]]:
+def child_shards(stream: Stream, parent: Shard) -> list[dict[str, Any]]:
+    """Return AWS's ChildShards of a closed shard."""
     return [
         {
             "ShardId": shard.shard_id,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,13 +21,17 @@ from headrace.services.kinesis.consumers import Consumers
 from headrace.services.kinesis.errors import invalid_argument, stream_not_found, translate
 from headrace.services.kinesis.hot import HotPath
 from headrace.services.kinesis.iterators import IteratorCodec
+from headrace.services.kinesis.pushes import Pushes
 from headrace.services.kinesis.reader import KinesisReader
 from headrace.services.kinesis.retention import Retention
 from headrace.services.kinesis.state import Shard, Stream
+from headrace.services.kinesis.subscriptions import Subscriptions
 from headrace.services.kinesis.tokens import TokenCodec
 from headrace.store.check import STREAMS_FOLDER
 from headrace.store.database import Database
+from headrace.store.discard import clear, discard
 from headrace.store.flusher import Flusher
+from headrace.store.marks import Marks
 from headrace.store.memory import keep_freed_memory
 from headrace.store.shard_log import ShardLog, identity_of
 
@@ -69,10 +72,13 @@ class Kinesis:
         self._settings = database.documents("kinesis_settings")
         self._supervisor = supervisor
         self._subscribers: dict[str, list[Wake]] = {}
+        self.marks = Marks(database, data_dir)
         self.iterators = IteratorCodec(self._iterator_key())
         self.tokens = TokenCodec(self._iterator_key())
         self.account_settings = AccountSettings(self._settings)
         self.consumers = Consumers(database.documents("kinesis_consumers"))
+        self.subscriptions = Subscriptions(self)
+        self.pushes = Pushes(self)
         self.reader = KinesisReader(self)
 
     def _iterator_key(self) -> bytes:
@@ -99,6 +105,7 @@ class Kinesis:
         """Close the logs."""
         if self.flusher is not None:
             self.flusher.stop()
+        self.mark()
         for stream in self.streams.values():
             for shard in stream.shards:
                 if shard.log is not None:
@@ -109,15 +116,15 @@ class Kinesis:
 
         None of it was acknowledged: records are taken only once their shard is in the database.
         """
-        for folder in self._folder.glob("*"):
-            stream = self.by_id.get(folder.name)
-            if stream is None:
-                shutil.rmtree(folder, ignore_errors=True)
-                continue
-            known = {shard.shard_id for shard in stream.shards}
-            for shard_folder in folder.glob("*"):
-                if shard_folder.name not in known:
-                    shutil.rmtree(shard_folder, ignore_errors=True)
+        clear(self._folder, set(self.by_id))
+        for stream_id, stream in self.by_id.items():
+            clear(self._folder / stream_id, {shard.shard_id for shard in stream.shards})
+
+    def mark(self) -> None:
+        """Note how far every log reaches, for `headrace check`."""
+        with self.lock:
+            shards = [shard for stream in self.streams.values() for shard in stream.shards]
+            self.marks.note(shard.log for shard in shards if shard.log is not None)
 
     # --- streams ------------------------------------------------------------------------------
 
@@ -179,6 +186,7 @@ class Kinesis:
             with self.consumers.lock, self._database.transaction():
                 self.consumers.remove_of(stream)
                 self._documents.delete(stream.stream_id)
+                self.marks.forget(self._folder / stream.stream_id)
             self.streams.pop((stream.account, stream.region, stream.name), None)
             self.by_id.pop(stream.stream_id, None)
             for shard in stream.shards:
@@ -186,7 +194,7 @@ class Kinesis:
                     with shard.log.lock:
                         shard.log.end()
         self.wake(stream)
-        shutil.rmtree(self._folder / stream.stream_id, ignore_errors=True)
+        discard(self._folder / stream.stream_id)
 
     # --- shards -------------------------------------------------------------------------------
 
@@ -289,16 +297,18 @@ def _key_of_arn(arn: str) -> tuple[str, str, str] | None:
 def kinesis_api(kinesis: Kinesis) -> ServiceApi:
     """Return the service for the gateway."""
     from headrace.services.kinesis import actions
+    from headrace.services.kinesis.actions.subscribe_to_shard import SubscribeToShardWire
 
     inline = {"GetRecords"}
     if kinesis.flusher is None:
         # A write to the page cache. With fsync the long way waits for the disk.
         inline |= {"PutRecord", "PutRecords"}
+    hot, subscribe = HotPath(kinesis), SubscribeToShardWire(kinesis)
     return ServiceApi(
         name="kinesis",
         backend=kinesis,
         actions=actions.ALL,
         translate=translate,
-        raw=HotPath(kinesis).handle,
+        raw=lambda request: hot.handle(request) or subscribe.handle(request),
         inline=frozenset(inline),
     )

@@ -44,6 +44,7 @@ from headrace.services.kinesis.actions.stream_consumers import (
     register_stream_consumer,
 )
 from headrace.services.kinesis.actions.stream_mode import update_stream_mode
+from headrace.services.kinesis.actions.subscribe_to_shard import subscribe_to_shard
 from headrace.services.kinesis.actions.tags import (
     add_tags_to_stream,
     list_tags_for_resource,
@@ -87,6 +88,7 @@ ALL = [
     split_shard,
     start_stream_encryption,
     stop_stream_encryption,
+    subscribe_to_shard,
     tag_resource,
     untag_resource,
     update_account_settings,

@@ -1,0 +1,91 @@
+"""Where reading a shard begins: the five types of GetShardIterator and SubscribeToShard, as indexes of its log."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from headrace.services.kinesis.errors import invalid_argument
+from headrace.services.kinesis.state import Shard, Stream, shard_id_of
+from headrace.store import sequence
+
+# Between a record's number and the next one's: the digit that records leave 0.
+_BETWEEN = 0xF << 76
+
+
+def start_index(
+    stream: Stream,
+    shard: Shard,
+    kind: str,
+    number: str | None,
+    timestamp: datetime | None,
+    now_ms: int,
+    operation: str,
+) -> int:
+    """Return the index of the first record to read. `operation` is for the sentences. Raises AwsError."""
+    log = shard.log
+    assert log is not None
+    if kind in ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"):
+        if number is None:
+            raise _contradiction(kind, "no")
+        index = _index_of_number(stream, shard, number, now_ms, operation)
+        if kind == "AFTER_SEQUENCE_NUMBER" or int(number) & _BETWEEN:
+            index += 1
+        # A closed shard's ending number is above every record: its iterator is at the end.
+        return min(index, log.next_index)
+    if kind == "AT_TIMESTAMP":
+        return log.index_at(_timestamp_ms(timestamp, now_ms))
+    if number is not None:
+        raise _contradiction(kind, "also a")
+    return log.first_index if kind == "TRIM_HORIZON" else log.next_index
+
+
+def number_before(shard: Shard, index: int, now_ms: int) -> str:
+    """Return a sequence number above every record before `index` and below the record at `index`.
+
+    AT_SEQUENCE_NUMBER and AFTER_SEQUENCE_NUMBER both lead from it to `index`.
+    """
+    return str(shard.base.first_of(index - 1, now_ms) | _BETWEEN)
+
+
+def _contradiction(kind: str, given: str) -> Exception:
+    return invalid_argument(
+        "Must either specify (1) AT_SEQUENCE_NUMBER or AFTER_SEQUENCE_NUMBER and StartingSequenceNumber or"
+        " (2) TRIM_HORIZON or LATEST and no StartingSequenceNumber."
+        f" Request specified {kind} and {given} StartingSequenceNumber."
+    )
+
+
+def _timestamp_ms(timestamp: datetime | None, now_ms: int) -> int:
+    if timestamp is None:
+        raise invalid_argument(
+            "Must specify timestamp parameter for iterator of type AT_TIMESTAMP."
+            " Current request has no timestamp parameter."
+        )
+    timestamp_ms = int(timestamp.timestamp() * 1000)
+    if timestamp_ms > now_ms:
+        raise invalid_argument(
+            "The timestampInMillis parameter cannot be greater than the currentTimestampInMillis."
+            f" timestampInMillis: {timestamp_ms}, currentTimestampInMillis: {now_ms}"
+        )
+    return timestamp_ms
+
+
+def _index_of_number(stream: Stream, shard: Shard, text: str, now_ms: int, operation: str) -> int:
+    used = (
+        f"StartingSequenceNumber {text} used in {operation} on shard {shard.shard_id} in stream"
+        f" {stream.name} under account {stream.account} is invalid"
+    )
+    try:
+        number = sequence.parse(text)
+    except sequence.InvalidSequence:
+        number = None
+    if number is None or number.base.created_s > now_ms // 1000 + 3600:
+        raise invalid_argument(f"{used}.")
+    if number.base.shard_number != shard.number:
+        raise invalid_argument(
+            f"Invalid StartingSequenceNumber. It encodes {shard_id_of(number.base.shard_number)},"
+            f" while it was used in a call to a shard with {shard.shard_id}"
+        )
+    if number.base != shard.base:
+        raise invalid_argument(f"{used} because it did not come from this stream.")
+    return number.index
