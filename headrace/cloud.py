@@ -214,6 +214,8 @@ class Cloud:
 
     def handle(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
         """Answer a request: the cloud's own pages under `/_headrace/`, AWS's operations elsewhere."""
+        if self.lambda_.is_function_url(request):
+            return self.lambda_.answer_url(request)
         if request.path.startswith(("/_headrace/", "/_localstack/")):
             return self._handle_admin(request)
         return self.gateway.handle(request)

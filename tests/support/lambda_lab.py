@@ -6,7 +6,7 @@ import io
 import threading
 import zipfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -186,10 +186,15 @@ class LambdaLab:
         return aws_response(request.url, self.handle(http_request_of(request)))
 
     def handle(self, request: HttpRequest) -> HttpResponse:
-        response = self.gateway.handle(request)
+        if self.lambda_.is_function_url(request):
+            response = self.lambda_.answer_url(request)
+        else:
+            response = self.gateway.handle(request)
         assert isinstance(response, HttpResponse)
         if isinstance(response.body, FileSlice):
             response.body = response.body.path.read_bytes()
+        elif isinstance(response.body, Iterator):
+            response.body = b"".join(response.body)
         return response
 
     def create(

@@ -207,6 +207,15 @@ class FunctionStore:
             ]
         return sorted(found, key=lambda function: function.name)
 
+    def of_url(self, url_id: str) -> tuple[Function, str] | None:
+        """Return the function that has a URL, and its alias (empty: the function itself)."""
+        with self._lock:
+            for function in self._functions.values():
+                for alias, config in function.urls.items():
+                    if config["id"] == url_id:
+                        return function, alias
+        return None
+
     def provisioned(self) -> list[Function]:
         """Return the functions that have provisioned concurrency."""
         with self._lock:

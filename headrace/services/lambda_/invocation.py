@@ -5,15 +5,20 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import msgspec
 
+from headrace.aws import event_stream
+from headrace.aws.errors import AwsError
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.operation import Call, operation
 from headrace.core.ports import InvokeResult
 from headrace.services.lambda_.actions.get_function import CODE_PATH
+from headrace.services.lambda_.answer_stream import AnswerStream, Part
 from headrace.services.lambda_.errors import (
     invalid_request_content,
     too_large,
@@ -26,15 +31,23 @@ if TYPE_CHECKING:
     from headrace.services.lambda_.service import Lambda
 
 _INVOKE_PATH = re.compile(r"^/2015-03-31/functions/([^/]+)/invocations/?$")
+_STREAM_PATH = re.compile(r"^/2021-11-15/functions/([^/]+)/response-streaming-invocations/?$")
+_ASYNC_PATH = re.compile(r"^/2014-11-13/functions/([^/]+)/invoke-async/?$")
 _CODE_FILE = re.compile(rf"^{CODE_PATH}([0-9a-f]{{64}})\.zip$")
 _TYPES = ("RequestResponse", "Event", "DryRun")
 
 
 def answer_raw(lambda_: Lambda, request: HttpRequest) -> HttpResponse | None:
-    """Answer Invoke and package downloads; None for everything else. Raises AwsError."""
+    """Answer the invoking operations and package downloads; None for everything else.
+
+    Raises AwsError, FunctionNotFound, FunctionThrottled.
+    """
     if request.method == "POST":
-        match = _INVOKE_PATH.match(request.path)
-        return None if match is None else _invoke(lambda_, request, unquote(match[1]))
+        for path, answer in _RAW_POSTS:
+            match = path.match(request.path)
+            if match is not None:
+                return answer(lambda_, request, unquote(match[1]))
+        return None
     match = _CODE_FILE.match(request.path)
     if match is None or request.method != "GET":
         return None
@@ -45,38 +58,130 @@ def answer_raw(lambda_: Lambda, request: HttpRequest) -> HttpResponse | None:
     return HttpResponse(200, headers, FileSlice(file, 0, file.stat().st_size))
 
 
-def _invoke(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the headers and the query of an invocation say."""
+
+    ref: FunctionRef
+    invocation_type: str
+    request_id: str
+    client_context: str
+    trace_id: str
+    wants_log: bool
+
+
+def _asked(
+    request: HttpRequest, name: str, *, operation_name: str, invocation_type: str = ""
+) -> _Asked:
     call, headers = request.call, request.headers
     assert call is not None
-    ref = parse_function(
-        name,
-        account=call.account,
-        region=call.region,
-        qualifier=request.query_params().get("Qualifier") if request.query else None,
-    )
-    invocation_type = headers.get("x-amz-invocation-type", "RequestResponse")
+    qualifier = request.query_params().get("Qualifier") if request.query else None
+    ref = parse_function(name, account=call.account, region=call.region, qualifier=qualifier)
+    kind = invocation_type or headers.get("x-amz-invocation-type", "RequestResponse")
     if request.body_file is not None:
-        raise too_large(-1, _limit(invocation_type), "Invoke")
+        raise too_large(-1, _limit(kind), operation_name)
+    return _Asked(
+        ref,
+        kind,
+        call.request_id,
+        headers.get("x-amz-client-context", ""),
+        headers.get("x-amzn-trace-id", ""),
+        headers.get("x-amz-log-type") == "Tail",
+    )
+
+
+def _invoke(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
+    asked = _asked(request, name, operation_name="Invoke")
     result = invoke(
         lambda_,
-        ref,
+        asked.ref,
         request.body,
-        invocation_type=invocation_type,
-        client_context=headers.get("x-amz-client-context", ""),
-        request_id=call.request_id,
-        trace_id=headers.get("x-amzn-trace-id", ""),
+        invocation_type=asked.invocation_type,
+        client_context=asked.client_context,
+        request_id=asked.request_id,
+        trace_id=asked.trace_id,
     )
     if result is None:
-        return HttpResponse(202 if invocation_type == "Event" else 204)
+        return HttpResponse(202 if asked.invocation_type == "Event" else 204)
     answer = [
         ("Content-Type", "application/json"),
         ("X-Amz-Executed-Version", result.executed_version),
     ]
     if result.function_error:
         answer.append(("X-Amz-Function-Error", result.function_error))
-    if headers.get("x-amz-log-type") == "Tail":
+    if asked.wants_log:
         answer.append(("X-Amz-Log-Result", base64.b64encode(result.log_tail).decode()))
     return HttpResponse(200, answer, result.payload)
+
+
+def _invoke_async(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
+    """InvokeAsync, which AWS has deprecated: an Event invocation in another form."""
+    asked = _asked(request, name, operation_name="InvokeAsync", invocation_type="Event")
+    invoke(
+        lambda_,
+        asked.ref,
+        request.body,
+        invocation_type="Event",
+        client_context="",
+        request_id=asked.request_id,
+        trace_id=asked.trace_id,
+    )
+    return HttpResponse(202, [("Content-Type", "application/json")], b'{"Status":202}')
+
+
+def _invoke_streaming(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
+    asked = _asked(request, name, operation_name="InvokeWithResponseStream")
+    if asked.invocation_type not in ("RequestResponse", "DryRun"):
+        raise _bad_type(asked.invocation_type, "[RequestResponse, DryRun]")
+    payload, context = _check(
+        lambda_, asked.ref, request.body, asked.invocation_type, asked.client_context
+    )
+    if asked.invocation_type == "DryRun":
+        return HttpResponse(204)
+    stream = AnswerStream(
+        lambda_.dispatcher,
+        asked.ref,
+        payload,
+        client_context=context,
+        request_id=asked.request_id,
+        trace_id=asked.trace_id,
+    )
+    headers = [
+        ("Content-Type", event_stream.CONTENT_TYPE),
+        ("X-Amz-Executed-Version", stream.start()),
+    ]
+    return HttpResponse(200, headers, _frames(stream, wants_log=asked.wants_log))
+
+
+def _frames(stream: AnswerStream, *, wants_log: bool) -> Iterator[bytes]:
+    """Yield PayloadChunk events, and InvokeComplete at the end."""
+    for item in stream.items():
+        if isinstance(item, Part):
+            if item.data:
+                yield event_stream.event("PayloadChunk", item.data, "application/octet-stream")
+            continue
+        complete: dict[str, str] = {}
+        if item.function_error:
+            complete = _complete_error(item.payload)
+        if wants_log:
+            complete["LogResult"] = base64.b64encode(item.log_tail).decode()
+        body = msgspec.json.encode(complete)
+        yield event_stream.event("InvokeComplete", body, "application/json")
+
+
+def _complete_error(payload: bytes) -> dict[str, str]:
+    try:
+        code = json.loads(payload).get("errorType", "Unhandled")
+    except (ValueError, AttributeError):
+        code = "Unhandled"
+    return {"ErrorCode": str(code), "ErrorDetails": payload.decode("utf-8", "replace")}
+
+
+_RAW_POSTS = (
+    (_INVOKE_PATH, _invoke),
+    (_STREAM_PATH, _invoke_streaming),
+    (_ASYNC_PATH, _invoke_async),
+)
 
 
 @operation("Invoke")
@@ -126,16 +231,8 @@ def invoke(
     Raises AwsError, FunctionNotFound, FunctionThrottled.
     """
     if invocation_type not in _TYPES:
-        raise validation(
-            f"Value '{invocation_type}' at 'invocationType' failed to satisfy constraint: Member must "
-            "satisfy enum value set: [Event, RequestResponse, DryRun]"
-        )
-    lambda_.functions.get(ref).resolve(ref.qualifier)
-    if len(payload) > _limit(invocation_type):
-        raise too_large(len(payload), _limit(invocation_type), invocation_type)
-    payload = payload or b"{}"
-    _check_json(payload)
-    context = _client_context(client_context)
+        raise _bad_type(invocation_type, "[Event, RequestResponse, DryRun]")
+    payload, context = _check(lambda_, ref, payload, invocation_type, client_context)
     if invocation_type == "DryRun":
         return None
     if invocation_type == "Event":
@@ -144,6 +241,28 @@ def invoke(
     return lambda_.dispatcher.invoke(
         ref, payload, client_context=context, request_id=request_id, trace_id=trace_id
     )
+
+
+def _bad_type(invocation_type: str, known: str) -> AwsError:
+    return validation(
+        f"Value '{invocation_type}' at 'invocationType' failed to satisfy constraint: Member must "
+        f"satisfy enum value set: {known}"
+    )
+
+
+def _check(
+    lambda_: Lambda, ref: FunctionRef, payload: bytes, invocation_type: str, client_context: str
+) -> tuple[bytes, str]:
+    """Return the event and the client context in the Runtime API's form.
+
+    Raises AwsError and FunctionNotFound.
+    """
+    lambda_.functions.get(ref).resolve(ref.qualifier)
+    if len(payload) > _limit(invocation_type):
+        raise too_large(len(payload), _limit(invocation_type), invocation_type)
+    payload = payload or b"{}"
+    _check_json(payload)
+    return payload, _client_context(client_context)
 
 
 def _limit(invocation_type: str) -> int:

@@ -42,6 +42,10 @@ class FunctionRef:
         """The function itself, whatever the qualifier."""
         return FunctionRef(self.account, self.region, self.name)
 
+    def with_qualifier(self, qualifier: str | None) -> FunctionRef:
+        """Return the function with another version or alias, or none."""
+        return FunctionRef(self.account, self.region, self.name, qualifier)
+
     @property
     def key(self) -> str:
         """The function's key in the state database."""

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.service import ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.config import Config
@@ -36,6 +37,7 @@ from headrace.services.lambda_.invocation import answer_raw
 from headrace.services.lambda_.layers import LayerStore
 from headrace.services.lambda_.names import parse_function
 from headrace.services.lambda_.pools import Pools
+from headrace.services.lambda_.url import answer_url, is_function_url
 from headrace.store.database import Database
 
 
@@ -63,6 +65,7 @@ class Lambda:
         metrics: MetricSink,
         endpoint_url: Callable[[], str] | None = None,
     ) -> None:
+        self.clock = clock
         self.ids = ids
         self.endpoint_url = endpoint_url or (lambda: config.endpoint_url)
         self._supervisor = supervisor
@@ -126,6 +129,15 @@ class Lambda:
         self._pools_worker = self._supervisor.start(self.pools)
         self.events.start(self._supervisor)
         self.mappings.start()
+
+    @staticmethod
+    def is_function_url(request: HttpRequest) -> bool:
+        """Whether a request is for some function's own address, not for Lambda's API."""
+        return is_function_url(request)
+
+    def answer_url(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request to a function's own address."""
+        return answer_url(self, request)
 
     def wake_pools(self) -> None:
         """Have provisioned concurrency looked after now."""

@@ -14,6 +14,7 @@ from headrace.services.lambda_.actions import (
     policy,
     provisioned_concurrency,
     tags,
+    urls,
     versions,
 )
 from headrace.services.lambda_.invocation import invoke_action
@@ -57,6 +58,11 @@ ACTIONS: tuple[Action, ...] = (
     provisioned_concurrency.get_provisioned_concurrency_config,
     provisioned_concurrency.delete_provisioned_concurrency_config,
     provisioned_concurrency.list_provisioned_concurrency_configs,
+    urls.create_function_url_config,
+    urls.update_function_url_config,
+    urls.get_function_url_config,
+    urls.delete_function_url_config,
+    urls.list_function_url_configs,
     event_invoke_config.put_function_event_invoke_config,
     event_invoke_config.update_function_event_invoke_config,
     event_invoke_config.get_function_event_invoke_config,

@@ -5,6 +5,7 @@
 const fs = require('node:fs');
 const http = require('node:http');
 const path = require('node:path');
+const { Writable } = require('node:stream');
 const { pathToFileURL } = require('node:url');
 
 const [host, port] = process.env.AWS_LAMBDA_RUNTIME_API.split(':');
@@ -24,6 +25,90 @@ function call(method, route, body, headers = {}) {
     request.on('error', reject);
     request.end(body);
   });
+}
+
+// An answer that is sent while it is made: a chunked request whose trailers tell of a failure.
+class AnswerStream extends Writable {
+  constructor(requestId) {
+    super();
+    this.requestId = requestId;
+    this.contentType = 'application/octet-stream';
+    this.finished = new Promise((resolve) => { this.tellFinished = resolve; });
+  }
+
+  setContentType(contentType) {
+    this.contentType = contentType;
+  }
+
+  open() {
+    if (this.request !== undefined) return this.request;
+    this.request = http.request({
+      host, port, agent, method: 'POST', path: `${PREFIX}/invocation/${this.requestId}/response`,
+      headers: {
+        'Content-Type': this.contentType,
+        'Lambda-Runtime-Function-Response-Mode': 'streaming',
+        'Transfer-Encoding': 'chunked',
+        Trailer: 'Lambda-Runtime-Function-Error-Type, Lambda-Runtime-Function-Error-Body',
+      },
+    }, (response) => {
+      response.resume();
+      response.on('end', this.tellFinished);
+    });
+    this.request.on('error', this.tellFinished);
+    return this.request;
+  }
+
+  _write(chunk, encoding, done) {
+    const data = typeof chunk === 'string' || Buffer.isBuffer(chunk) || chunk instanceof Uint8Array
+      ? chunk : JSON.stringify(chunk);
+    if (this.open().write(data, encoding)) done();
+    else this.request.once('drain', done);
+  }
+
+  _final(done) {
+    this.open().end(done);
+  }
+
+  fail(error) {
+    const described = describe(error);
+    this.open().addTrailers({
+      'Lambda-Runtime-Function-Error-Type': described.errorType,
+      'Lambda-Runtime-Function-Error-Body': Buffer.from(JSON.stringify(described)).toString('base64'),
+    });
+    this.request.end();
+    return this.finished;
+  }
+}
+
+const STREAMS = Symbol('headrace.streams');
+const PRELUDE_TYPE = 'application/vnd.awslambda.http-integration-response';
+
+globalThis.awslambda = {
+  streamifyResponse(handler) {
+    handler[STREAMS] = true;
+    return handler;
+  },
+  HttpResponseStream: {
+    from(stream, metadata) {
+      stream.setContentType(PRELUDE_TYPE);
+      stream.write(JSON.stringify(metadata));
+      stream.write(Buffer.alloc(8));
+      return stream;
+    },
+  },
+};
+
+async function serveStream(handler, requestId, event, headers) {
+  const stream = new AnswerStream(requestId);
+  try {
+    await handler(event, stream, contextOf(headers, () => undefined));
+    if (!stream.writableEnded) stream.end();
+    await stream.finished;
+  } catch (error) {
+    console.error(`${requestId}\tERROR\tInvoke Error\t${JSON.stringify(describe(error))}`);
+    if (stream.request === undefined) await report(`/invocation/${requestId}/error`, error);
+    else await stream.fail(error);
+  }
 }
 
 function describe(error) {
@@ -121,6 +206,10 @@ async function serve(handler) {
   const requestId = headers['lambda-runtime-aws-request-id'];
   process.env._X_AMZN_TRACE_ID = headers['lambda-runtime-trace-id'] ?? '';
   current = requestId;
+  if (handler[STREAMS]) {
+    await serveStream(handler, requestId, JSON.parse(body), headers);
+    return;
+  }
   let answer;
   try {
     const result = await run(handler, JSON.parse(body), headers);

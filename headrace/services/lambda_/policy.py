@@ -1,0 +1,76 @@
+"""Whether a resource policy lets somebody in.
+
+Identity policies are not evaluated: who signs with the function's account may do everything. Services and
+anonymous callers, who have no identity policy, need a statement of the resource policy, as on AWS.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from headrace.services.lambda_.functions import Function
+
+INVOKE = "lambda:InvokeFunction"
+INVOKE_URL = "lambda:InvokeFunctionUrl"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, and for whom.
+
+    Attributes:
+        service: such as `s3.amazonaws.com`; empty for others.
+        account: the 12-digit account of a caller that is no service; empty for anonymous ones.
+        context: the request's condition keys in lower case, such as `aws:sourcearn`.
+    """
+
+    service: str = ""
+    account: str = ""
+    context: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @staticmethod
+    def of_service(service: str, *, source_arn: str, source_account: str) -> Caller:
+        """Return a service that acts for one of its resources."""
+        context = {"aws:sourcearn": source_arn, "aws:sourceaccount": source_account}
+        return Caller(service=service, context=context)
+
+
+def allows(function: Function, qualifier: str | None, action: str, caller: Caller) -> bool:
+    """Whether the policy of a function, version or alias has a statement for the caller and the action."""
+    statements = function.policies.get(qualifier or "", {})
+    return any(_grants(statement, action, caller) for statement in statements.values())
+
+
+def _grants(statement: Mapping[str, Any], action: str, caller: Caller) -> bool:
+    return (
+        fnmatch.fnmatchcase(action.lower(), str(statement["Action"]).lower())
+        and _is_principal(statement["Principal"], caller)
+        and _holds(statement.get("Condition", {}), caller.context)
+    )
+
+
+def _is_principal(principal: Any, caller: Caller) -> bool:
+    if principal == "*":
+        return True
+    named = cast("Mapping[str, str]", principal)
+    if "Service" in named:
+        return named["Service"] == caller.service
+    who = named.get("AWS", "")
+    if who == "*":
+        return True
+    return bool(caller.account) and caller.account in who.split(":")
+
+
+def _holds(condition: Mapping[str, Mapping[str, str]], context: Mapping[str, str]) -> bool:
+    for operator, keys in condition.items():
+        for key, wanted in keys.items():
+            actual = context.get(key.lower())
+            if actual is None:
+                return False
+            like = operator == "ArnLike"
+            if not (fnmatch.fnmatchcase(actual, wanted) if like else actual == wanted):
+                return False
+    return True
