@@ -10,13 +10,13 @@ _ENCRYPTION: dict[str, FidelityLevel] = {
 
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     # ON_DEMAND starts with four shards and never scales by itself.
-    "CreateStream": {"StreamModeDetails": "stored", "WarmThroughputMiBps": "ignored"},
-    "UpdateStreamMode": {"StreamModeDetails": "stored", "WarmThroughputMiBps": "ignored"},
+    "CreateStream": {"StreamModeDetails": "stored"},
+    "UpdateStreamMode": {"StreamModeDetails": "stored"},
     "StartStreamEncryption": _ENCRYPTION,
     "StopStreamEncryption": _ENCRYPTION,
     # Kept and shown; no shard-level metric is published.
     "EnableEnhancedMonitoring": {"ShardLevelMetrics": "stored"},
     "DisableEnhancedMonitoring": {"ShardLevelMetrics": "stored"},
-    # Numbers increase within a shard whatever the order of requests.
-    "PutRecord": {"SequenceNumberForOrdering": "ignored"},
+    # Checked, kept and shown; every account may do everything.
+    "PutResourcePolicy": {"Policy": "stored"},
 }

@@ -1,10 +1,16 @@
-"""Quotas of a rolling day: how often a stream may be changed."""
+"""Quotas: how many shards and streams an account has, and how often a stream may be changed in a day."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from headrace.aws.operation import Call
 from headrace.services.kinesis.errors import limit_exceeded
-from headrace.services.kinesis.limits import DAY_MS
+from headrace.services.kinesis.limits import DAY_MS, ON_DEMAND_STREAM_QUOTA, SHARD_QUOTA
 from headrace.services.kinesis.state import Stream
+
+if TYPE_CHECKING:
+    from headrace.services.kinesis.service import Kinesis
 
 
 def use_daily(stream: Stream, quota: str, limit: int, now_ms: int) -> None:
@@ -16,3 +22,36 @@ def use_daily(stream: Stream, quota: str, limit: int, now_ms: int) -> None:
             f" under account {stream.account}."
         )
     stream.used_ms[quota] = [*used, now_ms]
+
+
+def check_on_demand_quota(kinesis: Kinesis, call: Call) -> None:
+    """Raise LimitExceededException when one more on-demand stream would be too many."""
+    current = sum(
+        stream.mode == "ON_DEMAND"
+        for stream in list(kinesis.streams.values())
+        if (stream.account, stream.region) == (call.account, call.region)
+    )
+    if current >= ON_DEMAND_STREAM_QUOTA:
+        raise limit_exceeded(
+            f"This request would exceed the on-demand stream limit for the account {call.account} in {call.region}."
+            f" Current on-demand stream count for the account: {current}. Limit: {ON_DEMAND_STREAM_QUOTA}."
+        )
+
+
+def check_shard_quota(kinesis: Kinesis, call: Call, more: int) -> None:
+    """Raise LimitExceededException when `more` provisioned shards would be too many."""
+    current = sum(
+        len(stream.open_shards)
+        for stream in kinesis.streams.values()
+        if (stream.account, stream.region) == (call.account, call.region)
+        and stream.mode == "PROVISIONED"
+    )
+    if current + more > SHARD_QUOTA:
+        raise limit_exceeded(
+            f"This request would exceed the shard limit for the account {call.account} in {call.region}."
+            f" Current shard count for the account: {current}. Limit: {SHARD_QUOTA}."
+            f" Number of additional shards that would have resulted from this request: {more}."
+            " Refer to the AWS Service Limits page"
+            " (https://docs.aws.amazon.com/general/latest/gr/aws_service_limits.html) for current limits and how to"
+            " request higher limits."
+        )

@@ -170,8 +170,8 @@ class Subscription:
     def _events(self, now_ms: int) -> list[bytes]:
         try:
             event = self._event(now_ms)
-        except LogDamaged as error:
-            log.error("%s", error)
+        except LogDamaged:
+            log.exception("a subscription cannot go on")
             self.ended = True
             message = "Stored records are damaged; see headrace check"
             return [self._exception("InternalFailureException", message)]

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import regex
+
 from headrace.services.kinesis.errors import invalid_argument
 from headrace.services.kinesis.limits import TAGS_PER_STREAM
+
+# The sentence leaves the colon out; AWS takes it. Source: kinesalite (observed), API_Tag (documented).
+_FORBIDDEN = regex.compile(r"[^\p{L}\p{Z}\p{N}\s_.:/=+\-@%]")
 
 
 def check_tags(present: Mapping[str, str], more: Mapping[str, str]) -> None:
     """Raise InvalidArgumentException when a resource would have too many tags, or reserved ones."""
     if any(key.lower().startswith("aws:") for key in more):
         raise invalid_argument("Tag keys starting with aws: are reserved for system use.")
+    if any(_FORBIDDEN.search(text) for tag in more.items() for text in tag):
+        raise invalid_argument(
+            "Some tags contain invalid characters. Valid characters: Unicode letters, digits, white space,"
+            " _ . / = + - % @."
+        )
     if len({*present, *more}) > TAGS_PER_STREAM:
         raise invalid_argument(
             f"Failed to add tags to stream because it would exceed the maximum of {TAGS_PER_STREAM} tags."

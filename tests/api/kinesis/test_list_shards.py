@@ -93,9 +93,80 @@ class TestBehaviour:
             return "".join(shard["ShardId"][-1] for shard in found)
 
         assert ids("AT_TIMESTAMP", split["created"]) == "0"
-        assert ids("AT_TIMESTAMP", split["split"]) == "12"
+        # The end counts too: at that very moment the parent and its children.
+        assert ids("AT_TIMESTAMP", split["split"]) == "012"
         assert ids("FROM_TIMESTAMP", split["created"]) == "012"
         assert ids("FROM_TIMESTAMP", _now(streams)) == "12"
+
+    def test_an_id_without_its_prefix_is_understood(
+        self, streams: Streams, split: dict[str, datetime]
+    ):
+        found = streams.shards(ExclusiveStartShardId="1")
+        assert [shard["ShardId"][-1] for shard in found] == ["2"]
+
+    def test_the_creation_time_tells_streams_of_one_name_apart(
+        self, streams: Streams, split: dict[str, datetime]
+    ):
+        assert len(streams.shards(StreamCreationTimestamp=split["created"])) == 3
+        error = failure(
+            streams.kinesis.list_shards,
+            StreamName="flights", StreamCreationTimestamp=split["split"],
+        )  # fmt: skip
+        assert error.code == "ResourceNotFoundException"
+
+    def test_a_token_remembers_its_filter(self, streams: Streams, split: dict[str, datetime]):
+        found = streams.kinesis.list_shards(
+            StreamName="flights", ShardFilter={"Type": "AT_LATEST"}, MaxResults=1
+        )
+        streams.kinesis.merge_shards(
+            StreamName="flights", ShardToMerge="1", AdjacentShardToMerge="2"
+        )
+        rest = streams.kinesis.list_shards(NextToken=found["NextToken"])
+        assert [shard["ShardId"][-1] for shard in found["Shards"] + rest["Shards"]] == ["1", "3"]
+
+
+class TestTokens:
+    @pytest.fixture
+    def token(self, streams: Streams) -> str:
+        streams.create(shards=3)
+        found = streams.kinesis.list_shards(StreamName="flights", MaxResults=1)
+        return str(found["NextToken"])
+
+    @pytest.mark.parametrize(
+        "param",
+        [
+            {"StreamName": "flights"},
+            {"StreamCreationTimestamp": 1_700_000_000},
+            {"ExclusiveStartShardId": "shardId-000000000000"},
+        ],
+    )
+    def test_what_a_token_excludes(self, streams: Streams, token: str, param: dict[str, Any]):
+        error = failure(streams.kinesis.list_shards, NextToken=token, **param)
+        assert error.code == "InvalidArgumentException"
+
+    def test_a_token_of_another_operation_is_refused(self, streams: Streams, token: str):
+        error = failure(streams.kinesis.list_streams, NextToken=token)
+        assert error.code == "InvalidArgumentException"
+
+    def test_a_token_of_a_deleted_stream_is_refused(self, streams: Streams, token: str):
+        streams.kinesis.delete_stream(StreamName="flights")
+        error = failure(streams.kinesis.list_shards, NextToken=token)
+        assert error.code == "InvalidArgumentException"
+
+    @pytest.mark.parametrize(
+        "shard_filter",
+        [
+            {"Type": "AT_LATEST", "ShardId": "shardId-000000000000"},
+            {"Type": "AFTER_SHARD_ID", "ShardId": "shardId-000000000000", "Timestamp": 1},
+            {"Type": "AT_TIMESTAMP"},
+            {"Type": "AFTER_SHARD_ID"},
+        ],
+    )
+    def test_a_filter_has_what_its_type_needs_and_nothing_else(
+        self, streams: Streams, token: str, shard_filter: dict[str, Any]
+    ):
+        error = failure(streams.kinesis.list_shards, StreamName="flights", ShardFilter=shard_filter)
+        assert error.code == "InvalidArgumentException"
 
 
 def _now(streams: Streams) -> datetime:

@@ -34,3 +34,22 @@ class TestBehaviour:
         pages = kinesis.get_paginator("list_streams").paginate(PaginationConfig={"PageSize": 2})
         assert [name for page in pages for name in page["StreamNames"]] == list("abcde")
         assert first["StreamSummaries"][0]["StreamARN"] == arn_of("a")
+
+    def test_a_hundred_at_most(self, streams: Streams, kinesis: Any):
+        for number in range(101):
+            streams.create(f"s{number:03d}")
+        answer = kinesis.list_streams(Limit=200)
+        assert (len(answer["StreamNames"]), answer["HasMoreStreams"]) == (100, True)
+        rest = kinesis.list_streams(NextToken=answer["NextToken"])
+        assert (rest["StreamNames"], rest["HasMoreStreams"]) == (["s100"], False)
+
+    def test_tokens_are_opaque_and_expire(self, streams: Streams, kinesis: Any):
+        streams.create("a")
+        streams.create("b")
+        token = kinesis.list_streams(Limit=1)["NextToken"]
+        assert failure(kinesis.list_streams, NextToken="a").code == "InvalidArgumentException"
+        error = failure(kinesis.list_streams, NextToken=token, ExclusiveStartStreamName="a")
+        assert error.code == "InvalidArgumentException"
+        streams.clock.advance(300.001)
+        error = failure(kinesis.list_streams, NextToken=token)
+        assert error.code == "ExpiredNextTokenException"

@@ -148,6 +148,27 @@ class TestBehaviour:
         )
         assert streams.texts() == ["a", "b"]
 
+    def test_numbers_are_above_the_ordering_number_across_reshards(
+        self, streams: Streams, kinesis: Any
+    ):
+        streams.create()
+        number = streams.put("a")[0]["SequenceNumber"]
+        for shard in ("0", "1", "3"):
+            kinesis.split_shard(
+                StreamName="flights",
+                ShardToSplit=shard,
+                NewStartingHashKey=str(1 << (127 - int(shard))),
+            )
+            answer = kinesis.put_record(
+                StreamName="flights",
+                Data=b"b",
+                PartitionKey="k",
+                ExplicitHashKey="0",
+                SequenceNumberForOrdering=number,
+            )
+            assert int(answer["SequenceNumber"]) > int(number)
+            number = answer["SequenceNumber"]
+
     def test_a_dry_run_stores_nothing(self, streams: Streams):
         streams.create()
         for operation, body in (

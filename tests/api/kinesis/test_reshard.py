@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.services.kinesis.actions.update_shard_count import plan
+from headrace.services.kinesis.planning import plan
 from headrace.services.kinesis.state import even_ranges
 from tests.api.kinesis.streams import (
     HASH_KEYS,

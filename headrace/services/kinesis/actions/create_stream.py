@@ -2,8 +2,10 @@
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import CreateStreamInput
-from headrace.services.kinesis.errors import in_use, invalid_argument, limit_exceeded
-from headrace.services.kinesis.limits import ON_DEMAND_SHARDS, SHARD_QUOTA
+from headrace.services.kinesis.actions.warm_throughput import check_warm_throughput, warm_shards
+from headrace.services.kinesis.errors import in_use, invalid_argument
+from headrace.services.kinesis.limits import ON_DEMAND_SHARDS
+from headrace.services.kinesis.quotas import check_on_demand_quota, check_shard_quota
 from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Shard, Stream, StreamMode, even_ranges
 from headrace.services.kinesis.tagging import check_tags
@@ -15,6 +17,7 @@ def create_stream(kinesis: Kinesis, call: Call, request: CreateStreamInput) -> N
     name = request["StreamName"]
     mode = _mode(request)
     count = _shard_count(request, mode)
+    warm = request.get("WarmThroughputMiBps")
     tags = request.get("Tags", {})
     check_tags({}, tags)
     if request.get("RecordDistributionStrategy") not in (None, "USER_PARTITION_KEY"):
@@ -22,7 +25,13 @@ def create_stream(kinesis: Kinesis, call: Call, request: CreateStreamInput) -> N
     with kinesis.lock:
         if (call.account, call.region, name) in kinesis.streams:
             raise in_use(f"Stream {name} under account {call.account} already exists.")
-        check_shard_quota(kinesis, call, count)
+        if mode == "ON_DEMAND":
+            check_on_demand_quota(kinesis, call)
+        else:
+            check_shard_quota(kinesis, call, count)
+        if warm is not None:
+            check_warm_throughput(kinesis, call, mode, warm)
+            count = warm_shards(warm)
         stream = Stream(
             name=name,
             account=call.account,
@@ -31,19 +40,24 @@ def create_stream(kinesis: Kinesis, call: Call, request: CreateStreamInput) -> N
             created_ms=call.now_ms,
             mode=mode,
             max_record_bytes=request.get("MaxRecordSizeInKiB", 1024) * 1024,
+            warm_throughput_mibps=warm,
             tags=dict(tags),
         )
-        stream.shards = [
-            Shard(
-                number=number,
-                starting_hash_key=start,
-                ending_hash_key=end,
-                created_ms=call.now_ms,
-                created_s=call.now_ms // 1000,
-            )
-            for number, (start, end) in enumerate(even_ranges(count))
-        ]
+        stream.shards = _shards(count, call.now_ms)
         kinesis.add(stream)
+
+
+def _shards(count: int, now_ms: int) -> list[Shard]:
+    return [
+        Shard(
+            number=number,
+            starting_hash_key=start,
+            ending_hash_key=end,
+            created_ms=now_ms,
+            created_s=now_ms // 1000,
+        )
+        for number, (start, end) in enumerate(even_ranges(count))
+    ]
 
 
 def _mode(request: CreateStreamInput) -> StreamMode:
@@ -60,22 +74,3 @@ def _shard_count(request: CreateStreamInput, mode: StreamMode) -> int:
     if count is None:
         raise invalid_argument("ShardCount must be specified for streams in provisioned mode.")
     return count
-
-
-def check_shard_quota(kinesis: Kinesis, call: Call, more: int) -> None:
-    """Raise LimitExceededException when `more` provisioned shards would be too many."""
-    current = sum(
-        len(stream.open_shards)
-        for stream in kinesis.streams.values()
-        if (stream.account, stream.region) == (call.account, call.region)
-        and stream.mode == "PROVISIONED"
-    )
-    if current + more > SHARD_QUOTA:
-        raise limit_exceeded(
-            f"This request would exceed the shard limit for the account {call.account} in {call.region}."
-            f" Current shard count for the account: {current}. Limit: {SHARD_QUOTA}."
-            f" Number of additional shards that would have resulted from this request: {more}."
-            " Refer to the AWS Service Limits page"
-            " (https://docs.aws.amazon.com/general/latest/gr/aws_service_limits.html) for current limits and how to"
-            " request higher limits."
-        )

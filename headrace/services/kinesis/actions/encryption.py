@@ -2,6 +2,9 @@
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import StartStreamEncryptionInput, StopStreamEncryptionInput
+from headrace.services.kinesis.errors import invalid_argument
+from headrace.services.kinesis.limits import ENCRYPTION_CHANGES_PER_DAY
+from headrace.services.kinesis.quotas import use_daily
 from headrace.services.kinesis.service import Kinesis
 
 
@@ -12,6 +15,8 @@ def start_stream_encryption(
     """Mark a stream as encrypted with a KMS key. Source: API_StartStreamEncryption."""
     with kinesis.lock:
         stream = kinesis.find(call.account, call.region, request)
+        _check_type(request["EncryptionType"])
+        use_daily(stream, "StartStreamEncryption", ENCRYPTION_CHANGES_PER_DAY, call.now_ms)
         stream.encryption_type, stream.key_id = request["EncryptionType"], request["KeyId"]
         kinesis.save(stream)
 
@@ -23,5 +28,12 @@ def stop_stream_encryption(
     """Mark a stream as not encrypted. Source: API_StopStreamEncryption."""
     with kinesis.lock:
         stream = kinesis.find(call.account, call.region, request)
+        _check_type(request["EncryptionType"])
+        use_daily(stream, "StopStreamEncryption", ENCRYPTION_CHANGES_PER_DAY, call.now_ms)
         stream.encryption_type, stream.key_id = "NONE", None
         kinesis.save(stream)
+
+
+def _check_type(encryption_type: str) -> None:
+    if encryption_type != "KMS":
+        raise invalid_argument(f"EncryptionType {encryption_type} is not valid: it must be KMS.")

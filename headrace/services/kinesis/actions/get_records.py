@@ -9,7 +9,8 @@ import msgspec
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import GetRecordsInput, GetRecordsOutput
 from headrace.services.kinesis import gets
-from headrace.services.kinesis.errors import check_dry_run
+from headrace.services.kinesis.errors import check_dry_run, invalid_argument
+from headrace.services.kinesis.iterators import ExpiredIterator
 from headrace.services.kinesis.limits import GET_RECORDS_COUNT
 from headrace.services.kinesis.service import Kinesis
 
@@ -17,6 +18,7 @@ from headrace.services.kinesis.service import Kinesis
 @operation("GetRecords")
 def get_records(kinesis: Kinesis, call: Call, request: GetRecordsInput) -> GetRecordsOutput:
     """Read on from an iterator. Source: API_GetRecords."""
+    _check_stream(kinesis, call, request)
     limit = request.get("Limit", GET_RECORDS_COUNT)
     got = gets.get(kinesis, request["ShardIterator"], limit, call)
     check_dry_run(request)
@@ -29,6 +31,19 @@ def get_records(kinesis: Kinesis, call: Call, request: GetRecordsInput) -> GetRe
     if got.children:
         answer["ChildShards"] = got.children
     return answer
+
+
+def _check_stream(kinesis: Kinesis, call: Call, request: GetRecordsInput) -> None:
+    """Raise AwsError when the request names a stream that is not there, or not the iterator's."""
+    if "StreamARN" not in request and "StreamId" not in request:
+        return
+    stream = kinesis.find(call.account, call.region, request)
+    try:
+        iterator = kinesis.iterators.open(request["ShardIterator"], call.now_ms)
+    except ExpiredIterator:
+        return  # Reading on says so.
+    if iterator.stream_id != stream.stream_id:
+        raise invalid_argument("ShardIterator was not given for the stream that is named.")
 
 
 def _records(payload: bytes | memoryview) -> list[dict[str, Any]]:

@@ -1,18 +1,15 @@
 """ListShards, with its filters and its five-minute tokens."""
 
-import base64
-import binascii
-import json
 from typing import Any
 
-from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import ListShardsInput, ListShardsOutput
 from headrace.services.kinesis.actions.describe_stream import shard_description
+from headrace.services.kinesis.actions.stream_consumers import check_creation
 from headrace.services.kinesis.errors import invalid_argument
-from headrace.services.kinesis.limits import ITERATOR_LIFE_MS, LIST_SHARDS_DEFAULT
+from headrace.services.kinesis.limits import LIST_SHARDS_DEFAULT
 from headrace.services.kinesis.service import Kinesis
-from headrace.services.kinesis.state import Shard, Stream
+from headrace.services.kinesis.state import Shard, Stream, shard_number_of
 
 MS_PER_HOUR = 3_600_000
 
@@ -22,21 +19,45 @@ def list_shards(kinesis: Kinesis, call: Call, request: ListShardsInput) -> ListS
     """Return a page of a stream's shards. Source: API_ListShards."""
     token = request.get("NextToken")
     if token is not None:
-        if request.get("StreamName") or request.get("StreamARN"):
-            raise invalid_argument("NextToken and StreamName cannot be provided together.")
-        stream, after, shard_filter = _open_token(kinesis, token, call.now_ms)
+        for name in ("StreamName", "StreamCreationTimestamp", "ExclusiveStartShardId"):
+            if name in request:
+                raise invalid_argument(f"NextToken and {name} cannot be provided together.")
+        held = kinesis.tokens.open("ListShards", token, call.now_ms)
+        stream = _stream_of(kinesis, call, request, held["stream"])
+        after, shard_filter = held["after"], held["filter"]
     else:
         stream = kinesis.find(call.account, call.region, request)
-        after = request.get("ExclusiveStartShardId", "")
+        check_creation(stream, request)
+        after = _number(request.get("ExclusiveStartShardId", "-1"))
         shard_filter = _filter(request)
-    limit = request.get("MaxResults", LIST_SHARDS_DEFAULT)
-    shards = [
-        shard for shard in _selected(stream, shard_filter, call.now_ms) if shard.shard_id > after
-    ]
+    limit = min(request.get("MaxResults", LIST_SHARDS_DEFAULT), LIST_SHARDS_DEFAULT)
+    found = _selected(stream, shard_filter, call.now_ms)
+    shards = [shard for shard in found if shard.number > after]
     answer: ListShardsOutput = {"Shards": [shard_description(shard) for shard in shards[:limit]]}
     if len(shards) > limit:
-        answer["NextToken"] = _token(stream, shards[limit - 1].shard_id, shard_filter, call.now_ms)
+        value = {
+            "stream": stream.stream_id,
+            "after": shards[limit - 1].number,
+            "filter": shard_filter,
+        }
+        answer["NextToken"] = kinesis.tokens.seal("ListShards", value, call.now_ms)
     return answer
+
+
+def _stream_of(kinesis: Kinesis, call: Call, request: ListShardsInput, stream_id: str) -> Stream:
+    stream = kinesis.by_id.get(stream_id)
+    if stream is None:
+        raise invalid_argument("NextToken is of a stream that was deleted.")
+    named = "StreamARN" in request or "StreamId" in request
+    if named and kinesis.find(call.account, call.region, request) is not stream:
+        raise invalid_argument("NextToken was not given for the stream that is named.")
+    return stream
+
+
+def _number(shard_id: str) -> int:
+    """Return the number of a shard's id; what is none comes before every shard."""
+    number = shard_number_of(shard_id)
+    return -1 if number is None else number
 
 
 def _filter(request: ListShardsInput) -> dict[str, Any]:
@@ -55,6 +76,9 @@ def _filter(request: ListShardsInput) -> dict[str, Any]:
         if "Timestamp" not in given:
             raise invalid_argument(f"Timestamp must be provided when ShardFilter type is {kind}.")
         value["Timestamp"] = int(given["Timestamp"].timestamp() * 1000)
+    for name in ("ShardId", "Timestamp"):
+        if name in given and name not in value:
+            raise invalid_argument(f"{name} must not be provided when ShardFilter type is {kind}.")
     return value
 
 
@@ -62,7 +86,8 @@ def _selected(stream: Stream, shard_filter: dict[str, Any], now_ms: int) -> list
     kind = shard_filter["Type"]
     horizon_ms = now_ms - stream.retention_hours * MS_PER_HOUR
     if kind == "AFTER_SHARD_ID":
-        return [shard for shard in stream.shards if shard.shard_id > shard_filter["ShardId"]]
+        after = _number(shard_filter["ShardId"])
+        return [shard for shard in stream.shards if shard.number > after]
     if kind == "AT_LATEST":
         return [shard for shard in stream.shards if shard.closed_ms is None]
     if kind in ("AT_TRIM_HORIZON", "AT_TIMESTAMP"):
@@ -71,26 +96,9 @@ def _selected(stream: Stream, shard_filter: dict[str, Any], now_ms: int) -> list
         return [
             shard
             for shard in stream.shards
-            if shard.created_ms <= at_ms and (shard.closed_ms is None or shard.closed_ms > at_ms)
+            if shard.created_ms <= at_ms and (shard.closed_ms is None or shard.closed_ms >= at_ms)
         ]
-    from_ms = shard_filter.get("Timestamp", horizon_ms)
+    from_ms = max(shard_filter.get("Timestamp", horizon_ms), horizon_ms)
     return [
         shard for shard in stream.shards if shard.closed_ms is None or shard.closed_ms >= from_ms
     ]
-
-
-def _token(stream: Stream, after: str, shard_filter: dict[str, Any], now_ms: int) -> str:
-    value = {"s": stream.stream_id, "a": after, "f": shard_filter, "t": now_ms}
-    return base64.b64encode(json.dumps(value).encode()).decode()
-
-
-def _open_token(kinesis: Kinesis, token: str, now_ms: int) -> tuple[Stream, str, dict[str, Any]]:
-    try:
-        value = json.loads(base64.b64decode(token, validate=True))
-        stream = kinesis.by_id[value["s"]]
-        after, shard_filter, made_ms = str(value["a"]), dict(value["f"]), int(value["t"])
-    except (binascii.Error, ValueError, KeyError, TypeError) as error:
-        raise invalid_argument("NextToken is invalid.") from error
-    if now_ms - made_ms > ITERATOR_LIFE_MS:
-        raise AwsError("ExpiredNextTokenException", "NextToken has expired.")
-    return stream, after, shard_filter

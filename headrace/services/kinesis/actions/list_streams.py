@@ -3,6 +3,7 @@
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import ListStreamsInput, ListStreamsOutput
 from headrace.services.kinesis.actions.describe_stream import created
+from headrace.services.kinesis.errors import invalid_argument
 from headrace.services.kinesis.limits import LIST_STREAMS_DEFAULT
 from headrace.services.kinesis.service import Kinesis
 
@@ -10,8 +11,15 @@ from headrace.services.kinesis.service import Kinesis
 @operation("ListStreams")
 def list_streams(kinesis: Kinesis, call: Call, request: ListStreamsInput) -> ListStreamsOutput:
     """Return a page of the account's streams, by name. Source: API_ListStreams."""
-    after = request.get("ExclusiveStartStreamName") or request.get("NextToken") or ""
-    limit = request.get("Limit", LIST_STREAMS_DEFAULT)
+    after = request.get("ExclusiveStartStreamName", "")
+    token = request.get("NextToken")
+    if token is not None:
+        if after:
+            raise invalid_argument(
+                "NextToken and ExclusiveStartStreamName cannot be provided together."
+            )
+        after = kinesis.tokens.open("ListStreams", token, call.now_ms)["after"]
+    limit = min(request.get("Limit", LIST_STREAMS_DEFAULT), LIST_STREAMS_DEFAULT)
     streams = sorted(
         (
             stream
@@ -36,5 +44,6 @@ def list_streams(kinesis: Kinesis, call: Call, request: ListStreamsInput) -> Lis
         ],
     }
     if len(streams) > limit:
-        answer["NextToken"] = page[-1].name
+        value = {"after": page[-1].name}
+        answer["NextToken"] = kinesis.tokens.seal("ListStreams", value, call.now_ms)
     return answer

@@ -2,7 +2,7 @@
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import MergeShardsInput
-from headrace.services.kinesis.actions.split_shard import open_shard
+from headrace.services.kinesis.actions.split_shard import check_provisioned, open_shard
 from headrace.services.kinesis.errors import invalid_argument
 from headrace.services.kinesis.service import Kinesis
 
@@ -12,6 +12,7 @@ def merge_shards(kinesis: Kinesis, call: Call, request: MergeShardsInput) -> Non
     """Close two adjacent shards and open one. Source: API_MergeShards."""
     with kinesis.lock:
         stream = kinesis.find(call.account, call.region, request)
+        check_provisioned(stream)
         first = open_shard(stream, request["ShardToMerge"])
         second = open_shard(stream, request["AdjacentShardToMerge"])
         low, high = sorted((first, second), key=lambda shard: shard.starting_hash_key)

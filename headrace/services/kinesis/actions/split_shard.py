@@ -1,9 +1,10 @@
 """SplitShard."""
 
+from headrace.aws.errors import validation_error
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import SplitShardInput
-from headrace.services.kinesis.actions.create_stream import check_shard_quota
 from headrace.services.kinesis.errors import in_use, invalid_argument, shard_not_found
+from headrace.services.kinesis.quotas import check_shard_quota
 from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Shard, Stream
 
@@ -13,6 +14,7 @@ def split_shard(kinesis: Kinesis, call: Call, request: SplitShardInput) -> None:
     """Close a shard and open two. Source: API_SplitShard."""
     with kinesis.lock:
         stream = kinesis.find(call.account, call.region, request)
+        check_provisioned(stream)
         shard = open_shard(stream, request["ShardToSplit"])
         middle = int(request["NewStartingHashKey"])
         start, end = shard.starting_hash_key, shard.ending_hash_key
@@ -24,6 +26,14 @@ def split_shard(kinesis: Kinesis, call: Call, request: SplitShardInput) -> None:
             )
         check_shard_quota(kinesis, call, 1)
         kinesis.reshard(stream, [([shard], [(start, middle - 1), (middle, end)])], call.now_ms)
+
+
+def check_provisioned(stream: Stream) -> None:
+    """Raise ValidationException when the stream's shards are AWS's business."""
+    if stream.mode == "ON_DEMAND":
+        raise validation_error(
+            f"Request is invalid. Stream {stream.name} under account {stream.account} is in On-Demand mode."
+        )
 
 
 def open_shard(stream: Stream, shard_id: str) -> Shard:

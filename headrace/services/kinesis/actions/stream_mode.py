@@ -2,14 +2,31 @@
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import UpdateStreamModeInput
+from headrace.services.kinesis.actions.warm_throughput import check_warm_throughput, scale
+from headrace.services.kinesis.limits import MODE_CHANGES_PER_DAY
+from headrace.services.kinesis.quotas import check_on_demand_quota, check_shard_quota, use_daily
 from headrace.services.kinesis.service import Kinesis
 
 
 @operation("UpdateStreamMode")
 def update_stream_mode(kinesis: Kinesis, call: Call, request: UpdateStreamModeInput) -> None:
     """Switch between provisioned and on-demand; the shards stay. Source: API_UpdateStreamMode."""
+    on_demand = request["StreamModeDetails"]["StreamMode"] == "ON_DEMAND"
+    warm = request.get("WarmThroughputMiBps")
     with kinesis.lock:
         stream = kinesis.find(call.account, call.region, request)
-        mode = request["StreamModeDetails"]["StreamMode"]
-        stream.mode = "ON_DEMAND" if mode == "ON_DEMAND" else "PROVISIONED"
-        kinesis.save(stream)
+        if warm is not None:
+            check_warm_throughput(kinesis, call, request["StreamModeDetails"]["StreamMode"], warm)
+        if on_demand != (stream.mode == "ON_DEMAND"):
+            if on_demand:
+                check_on_demand_quota(kinesis, call)
+            else:
+                check_shard_quota(kinesis, call, len(stream.open_shards))
+            use_daily(stream, "UpdateStreamMode", MODE_CHANGES_PER_DAY, call.now_ms)
+        stream.mode = "ON_DEMAND" if on_demand else "PROVISIONED"
+        if not on_demand:
+            stream.warm_throughput_mibps = None
+        if warm is None:
+            kinesis.save(stream)
+        else:
+            scale(kinesis, stream, warm, call.now_ms)

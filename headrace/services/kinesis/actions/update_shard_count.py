@@ -1,17 +1,13 @@
 """UpdateShardCount: uniform scaling by splits and merges."""
 
-from headrace.aws.errors import validation_error
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import UpdateShardCountInput, UpdateShardCountOutput
-from headrace.services.kinesis.actions.create_stream import check_shard_quota
+from headrace.services.kinesis.actions.split_shard import check_provisioned
 from headrace.services.kinesis.errors import invalid_argument
-from headrace.services.kinesis.limits import HASH_KEYS
-from headrace.services.kinesis.service import Kinesis, ReshardStep
-
-Range = tuple[int, int]
-
-# Boundaries that differ by rounding only are the same boundary: no shard is split off for a few hash keys.
-_SAME_BOUNDARY = HASH_KEYS >> 24
+from headrace.services.kinesis.limits import SHARD_COUNT_UPDATES_PER_DAY
+from headrace.services.kinesis.planning import plan
+from headrace.services.kinesis.quotas import check_shard_quota, use_daily
+from headrace.services.kinesis.service import Kinesis
 
 
 @operation("UpdateShardCount")
@@ -22,10 +18,7 @@ def update_shard_count(
     target = request["TargetShardCount"]
     with kinesis.lock:
         stream = kinesis.find(call.account, call.region, request)
-        if stream.mode == "ON_DEMAND":
-            raise validation_error(
-                f"Request is invalid. Stream {stream.name} under account {stream.account} is in On-Demand mode."
-            )
+        check_provisioned(stream)
         current = len(stream.open_shards)
         if target > current * 2:
             raise invalid_argument(
@@ -38,6 +31,7 @@ def update_shard_count(
                 f" Current open shard count: {current} Target shard count: {target}"
             )
         check_shard_quota(kinesis, call, max(0, target - current))
+        use_daily(stream, "UpdateShardCount", SHARD_COUNT_UPDATES_PER_DAY, call.now_ms)
         ranges = [(shard.starting_hash_key, shard.ending_hash_key) for shard in stream.open_shards]
         kinesis.reshard(stream, plan(ranges, target), call.now_ms)
     return {
@@ -46,38 +40,3 @@ def update_shard_count(
         "CurrentShardCount": current,
         "TargetShardCount": target,
     }
-
-
-def plan(ranges: list[Range], target: int) -> list[ReshardStep]:
-    """Return steps (ranges to close, ranges to open) that lead to `target` equal ranges.
-
-    First every range is split at each target boundary inside it, in two at a time; then neighbours that
-    share a target range are merged, two at a time: every child has one parent, or two adjacent ones, as
-    consumers rely on.
-    """
-    known = [start for start, _ in ranges]
-    cuts: list[int] = []
-    for i in range(1, target):
-        wanted = i * (HASH_KEYS // target)
-        near = min(known, key=lambda boundary: abs(boundary - wanted))
-        cuts.append(near if abs(near - wanted) < _SAME_BOUNDARY else wanted)
-    steps: list[ReshardStep] = []
-    pieces: list[Range] = []
-    for start, end in ranges:
-        rest = start
-        for cut in cuts:
-            if rest < cut <= end:
-                steps.append(([(rest, end)], [(rest, cut - 1), (cut, end)]))
-                pieces.append((rest, cut - 1))
-                rest = cut
-        pieces.append((rest, end))
-    starts = {0, *cuts}
-    merged = pieces[0]
-    for piece in pieces[1:]:
-        if piece[0] in starts:
-            merged = piece
-            continue
-        whole = (merged[0], piece[1])
-        steps.append(([merged, piece], [whole]))
-        merged = whole
-    return steps

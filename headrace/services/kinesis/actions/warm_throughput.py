@@ -7,9 +7,9 @@ from headrace.aws.shapes.kinesis import (
     UpdateStreamWarmThroughputOutput,
     WarmThroughputObject,
 )
-from headrace.services.kinesis.actions.update_shard_count import plan
 from headrace.services.kinesis.errors import invalid_argument, limit_exceeded
 from headrace.services.kinesis.limits import ON_DEMAND_SHARDS, WARM_THROUGHPUT_MIBPS
+from headrace.services.kinesis.planning import plan
 from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Stream
 
@@ -22,19 +22,8 @@ def update_stream_warm_throughput(
     target = request["WarmThroughputMiBps"]
     with kinesis.lock:
         stream = kinesis.find(call.account, call.region, request)
-        if stream.mode != "ON_DEMAND":
-            raise invalid_argument(
-                f"Stream {stream.name} under account {stream.account} is not in On-Demand mode:"
-                " warm throughput is not supported for streams in provisioned mode."
-            )
-        check_warm_throughput(kinesis, call, target)
-        shards = warm_shards(target)
-        stream.warm_throughput_mibps = target
-        if shards != len(stream.open_shards):
-            ranges = [(s.starting_hash_key, s.ending_hash_key) for s in stream.open_shards]
-            kinesis.reshard(stream, plan(ranges, shards), call.now_ms)
-        else:
-            kinesis.save(stream)
+        check_warm_throughput(kinesis, call, stream.mode, target)
+        scale(kinesis, stream, target, call.now_ms)
     return {
         "StreamName": stream.name,
         "StreamARN": stream.arn,
@@ -42,8 +31,12 @@ def update_stream_warm_throughput(
     }
 
 
-def check_warm_throughput(kinesis: Kinesis, call: Call, target_mibps: int) -> None:
-    """Raise AwsError when the account may not have this warm throughput."""
+def check_warm_throughput(kinesis: Kinesis, call: Call, mode: str, target_mibps: int) -> None:
+    """Raise AwsError when a stream of this mode, or the account, may not have this warm throughput."""
+    if mode != "ON_DEMAND":
+        raise invalid_argument(
+            "WarmThroughputMiBps is not supported for streams in provisioned mode."
+        )
     if not kinesis.account_settings.is_committed(call.account, call.region, call.now_ms):
         raise validation_error(
             "Warm throughput is supported only in accounts that have MinimumThroughputBillingCommitment enabled."
@@ -52,6 +45,17 @@ def check_warm_throughput(kinesis: Kinesis, call: Call, target_mibps: int) -> No
         raise limit_exceeded(
             f"WarmThroughputMiBps {target_mibps} is more than the limit of {WARM_THROUGHPUT_MIBPS}."
         )
+
+
+def scale(kinesis: Kinesis, stream: Stream, target_mibps: int, now_ms: int) -> None:
+    """Give an on-demand stream the shards for a warm throughput, and store it. The caller holds the lock."""
+    shards = warm_shards(target_mibps)
+    stream.warm_throughput_mibps = target_mibps
+    if shards == len(stream.open_shards):
+        kinesis.save(stream)
+        return
+    ranges = [(shard.starting_hash_key, shard.ending_hash_key) for shard in stream.open_shards]
+    kinesis.reshard(stream, plan(ranges, shards), now_ms)
 
 
 def warm_shards(target_mibps: int) -> int:
