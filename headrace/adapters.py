@@ -14,7 +14,14 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.core.arn import Arn
-from headrace.core.ports import ControlPlane, LogLine, Metric, SchemaNotFound, TableSchema
+from headrace.core.ports import (
+    BusEvent,
+    ControlPlane,
+    LogLine,
+    Metric,
+    SchemaNotFound,
+    TableSchema,
+)
 
 log = logging.getLogger(__name__)
 
@@ -31,15 +38,18 @@ class Queues:
     def __init__(self, control: ControlPlane) -> None:
         self._control = control
 
-    def send(self, queue_arn: str, body: str) -> str:
+    def send(self, queue_arn: str, body: str, attributes: Mapping[str, str] | None = None) -> str:
         """See `QueueSender.send`."""
         arn = Arn.parse(queue_arn)
         where = {"account": arn.account, "region": arn.region}
         try:
             url = self._control.call("sqs", "GetQueueUrl", {"QueueName": arn.name}, **where)
-            sent = self._control.call(
-                "sqs", "SendMessage", {"QueueUrl": url["QueueUrl"], "MessageBody": body}, **where
-            )
+            message = {
+                "QueueUrl": url["QueueUrl"],
+                "MessageBody": body,
+                "MessageAttributes": _attributes(attributes),
+            }
+            sent = self._control.call("sqs", "SendMessage", message, **where)
         except AwsError as error:
             if "NonExistentQueue" in error.code or "QueueDoesNotExist" in error.code:
                 raise LookupError(queue_arn) from error
@@ -53,14 +63,20 @@ class Topics:
     def __init__(self, control: ControlPlane) -> None:
         self._control = control
 
-    def publish(self, topic_arn: str, message: str) -> str:
+    def publish(
+        self, topic_arn: str, message: str, attributes: Mapping[str, str] | None = None
+    ) -> str:
         """See `TopicPublisher.publish`."""
         arn = Arn.parse(topic_arn)
         try:
             sent = self._control.call(
                 "sns",
                 "Publish",
-                {"TopicArn": topic_arn, "Message": message},
+                {
+                    "TopicArn": topic_arn,
+                    "Message": message,
+                    "MessageAttributes": _attributes(attributes),
+                },
                 account=arn.account,
                 region=arn.region,
             )
@@ -69,6 +85,39 @@ class Topics:
                 raise LookupError(topic_arn) from error
             raise
         return str(sent["MessageId"])
+
+
+def _attributes(attributes: Mapping[str, str] | None) -> dict[str, dict[str, str]]:
+    named = attributes or {}
+    return {name: {"DataType": "String", "StringValue": text} for name, text in named.items()}
+
+
+class EventBuses:
+    """Puts events on EventBridge buses. Implements `EventBusSender`."""
+
+    def __init__(self, control: ControlPlane) -> None:
+        self._control = control
+
+    def put(self, bus_arn: str, event: BusEvent) -> str:
+        """See `EventBusSender.put`."""
+        arn = Arn.parse(bus_arn)
+        where = {"account": arn.account, "region": arn.region}
+        name = arn.resource.removeprefix("event-bus/")
+        entry = {
+            "EventBusName": name,
+            "Source": event.source,
+            "DetailType": event.detail_type,
+            "Detail": event.detail,
+            "Resources": list(event.resources),
+        }
+        try:
+            self._control.call("events", "DescribeEventBus", {"Name": name}, **where)
+        except AwsError as error:
+            if error.code == "ResourceNotFoundException":
+                raise LookupError(bus_arn) from error
+            raise
+        sent = self._control.call("events", "PutEvents", {"Entries": [entry]}, **where)
+        return str(sent["Entries"][0].get("EventId", ""))
 
 
 class Schemas:

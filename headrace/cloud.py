@@ -20,7 +20,7 @@ from typing import IO, Any, Protocol
 import msgspec
 
 from headrace import __version__
-from headrace.adapters import LogQueue, MetricQueue, Queues, Schemas, Topics
+from headrace.adapters import EventBuses, LogQueue, MetricQueue, Queues, Schemas, Topics
 from headrace.aws.gateway import Gateway
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.server import Server
@@ -116,6 +116,7 @@ class Cloud:
             streams=self.kinesis.reader,
             queues=Queues(self.gateway),
             topics=Topics(self.gateway),
+            buses=EventBuses(self.gateway),
             logs=self._logs,
             metrics=self._metrics,
             endpoint_url=self.endpoint_url,

@@ -219,7 +219,7 @@ class ObjectStore(Protocol):
 class QueueSender(Protocol):
     """Sends to SQS queues named by ARN."""
 
-    def send(self, queue_arn: str, body: str) -> str:
+    def send(self, queue_arn: str, body: str, attributes: Mapping[str, str] | None = None) -> str:
         """Send one message; return its message id. Raises LookupError when there is no queue."""
         ...
 
@@ -227,8 +227,28 @@ class QueueSender(Protocol):
 class TopicPublisher(Protocol):
     """Publishes to SNS topics named by ARN."""
 
-    def publish(self, topic_arn: str, message: str) -> str:
+    def publish(
+        self, topic_arn: str, message: str, attributes: Mapping[str, str] | None = None
+    ) -> str:
         """Publish one message; return its message id. Raises LookupError when there is no topic."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BusEvent:
+    """One EventBridge event; `detail` is JSON."""
+
+    source: str
+    detail_type: str
+    detail: str
+    resources: tuple[str, ...] = ()
+
+
+class EventBusSender(Protocol):
+    """Puts events on EventBridge buses named by ARN."""
+
+    def put(self, bus_arn: str, event: BusEvent) -> str:
+        """Put one event; return its id. Raises LookupError when there is no bus."""
         ...
 
 

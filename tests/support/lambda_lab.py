@@ -20,7 +20,7 @@ from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.core.clock import SystemClock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
-from headrace.core.ports import LogLine, Metric, ObjectNotFound
+from headrace.core.ports import BusEvent, LogLine, Metric, ObjectNotFound
 from headrace.core.workers import Supervisor
 from headrace.fallback.moto_services import aws_response, http_request_of
 from headrace.services.lambda_.service import Lambda, lambda_api
@@ -47,6 +47,8 @@ class Box:
         self._root = root
         self._lock = threading.Lock()
         self.messages: dict[str, list[str]] = defaultdict(list)
+        self.attributes: dict[str, list[dict[str, str]]] = defaultdict(list)
+        self.bus_events: dict[str, list[BusEvent]] = defaultdict(list)
         self.lines: list[str] = []
         self.streams: set[tuple[str, str]] = set()
         self.metrics: list[Metric] = []
@@ -63,14 +65,38 @@ class Box:
             raise ObjectNotFound(key)
         return path
 
-    def send(self, queue_arn: str, body: str) -> str:
+    def send(self, queue_arn: str, body: str, attributes: Mapping[str, str] | None = None) -> str:
         if queue_arn in self.missing:
             raise LookupError(queue_arn)
         with self._lock:
             self.messages[queue_arn].append(body)
+            self.attributes[queue_arn].append(dict(attributes or {}))
         return "message"
 
+    def put_event(self, bus_arn: str, event: BusEvent) -> str:
+        with self._lock:
+            self.bus_events[bus_arn].append(event)
+        return "event"
+
+    def buckets(self) -> dict[str, Path]:
+        return {path.name: path for path in self._root.iterdir()} if self._root.exists() else {}
+
+    def put(self, bucket: str, key: str, body: bytes | Path, **_: Any) -> str:
+        assert isinstance(body, bytes)
+        self.put_object(bucket, key, body)
+        return "etag"
+
     publish = send
+
+
+class Buses:
+    """An `EventBusSender` that keeps what it gets."""
+
+    def __init__(self, box: Box) -> None:
+        self._box = box
+
+    def put(self, bus_arn: str, event: BusEvent) -> str:
+        return self._box.put_event(bus_arn, event)
 
 
 class Logs:
@@ -148,6 +174,7 @@ class LambdaLab:
             topics=self.box,
             logs=self.logs,
             metrics=self.metrics,
+            buses=Buses(self.box),
             endpoint_url=lambda: self.endpoint_url,
         )
         self.gateway = Gateway(

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import base64
 import heapq
-import json
 import logging
 import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict
 from typing import Any
 
+from headrace.aws.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionNotFound, FunctionThrottled, InvokeResult
 from headrace.core.workers import Supervisor, WorkerHandle
-from headrace.services.lambda_.destinations import Destinations
+from headrace.services.lambda_.async_event import AsyncEvent, dead_letter, delivery, record
+from headrace.services.lambda_.destinations import Delivery, Destinations
 from headrace.services.lambda_.dispatcher import Dispatcher
 from headrace.services.lambda_.functions import FunctionStore
 from headrace.services.lambda_.limits import (
@@ -38,26 +38,6 @@ log = logging.getLogger(__name__)
 _THREADS = 16
 _THROTTLE_FIRST_S = 1.0
 _THROTTLE_LONGEST_S = 300.0
-
-
-@dataclass(slots=True)
-class _Event:
-    """One queued event. `payload` is base64; times are milliseconds since 1970."""
-
-    request_id: str
-    account: str
-    region: str
-    name: str
-    qualifier: str | None
-    payload: str
-    client_context: str
-    created_ms: int
-    failures: int = 0
-    throttles: int = 0
-
-    @property
-    def ref(self) -> FunctionRef:
-        return FunctionRef(self.account, self.region, self.name, self.qualifier)
 
 
 class AsyncQueue:
@@ -82,7 +62,7 @@ class AsyncQueue:
         self._dispatcher = dispatcher
         self._destinations = destinations
         self._lock = threading.Lock()
-        self._due: list[tuple[int, str, _Event]] = []
+        self._due: list[tuple[int, str, AsyncEvent]] = []
         self._handle: WorkerHandle | None = None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="lambda-async")
         self._stopping = False
@@ -90,7 +70,7 @@ class AsyncQueue:
     def start(self, supervisor: Supervisor) -> None:
         """Take up what a former run left, and start the worker."""
         for _key, value in self._documents.items():  # noqa: PERF102 - not a dict
-            event = _Event(**value)
+            event = AsyncEvent(**value)
             heapq.heappush(self._due, (self._clock.now_ms(), event.request_id, event))
         self._handle = supervisor.start(self)
 
@@ -111,7 +91,7 @@ class AsyncQueue:
         """Queue an event; it is durable when this returns. Raises FunctionNotFound."""
         self._functions.get(ref).resolve(ref.qualifier)
         now_ms = self._clock.now_ms()
-        event = _Event(
+        event = AsyncEvent(
             request_id=request_id,
             account=ref.account,
             region=ref.region,
@@ -122,9 +102,10 @@ class AsyncQueue:
             created_ms=now_ms,
         )
         self._documents.put(request_id, asdict(event))
+        self._count(event, {"AsyncEventsReceived": 1.0})
         self._push(now_ms, event)
 
-    def _push(self, due_ms: int, event: _Event) -> None:
+    def _push(self, due_ms: int, event: AsyncEvent) -> None:
         with self._lock:
             heapq.heappush(self._due, (due_ms, event.request_id, event))
         if self._handle is not None:
@@ -143,18 +124,28 @@ class AsyncQueue:
             self._threads.submit(self._run, event)
         return math.inf
 
-    def _run(self, event: _Event) -> None:
+    def _run(self, event: AsyncEvent) -> None:
         try:
             self._attempt(event)
         except Exception:
             # A defect, not the function's failure: the event stays queued for the next start.
             log.exception("asynchronous invocation %s of %s", event.request_id, event.ref.arn)
 
-    def _attempt(self, event: _Event) -> None:
+    def _attempt(self, event: AsyncEvent) -> None:
+        age_ms = self._clock.now_ms() - event.created_ms
+        if age_ms > self._age_limit_ms(event):
+            self._finish(event, "EventAgeExceeded", None)
+            return
+        function = self._functions.find(event.ref)
+        if function is not None and function.reserved_concurrency == 0:
+            # Nothing would ever run: AWS gives the event up at once.
+            self._finish(event, "ZeroReservedConcurrency", None)
+            return
+        self._count(event, {"AsyncEventAge": float(age_ms)})
         try:
             result = self._dispatcher.invoke(
                 event.ref,
-                base64.b64decode(event.payload),
+                event.body,
                 client_context=event.client_context,
                 request_id=event.request_id,
             )
@@ -175,76 +166,61 @@ class AsyncQueue:
         delays = ASYNC_RETRY_DELAYS_SECONDS
         self._retry(event, delays[min(event.failures, len(delays)) - 1], result)
 
-    def _retry(self, event: _Event, delay_s: float, result: InvokeResult | None) -> None:
+    def _age_limit_ms(self, event: AsyncEvent) -> int:
+        seconds = self._config(event).get("MaximumEventAgeInSeconds", ASYNC_MAXIMUM_AGE_SECONDS)
+        return int(seconds) * 1000
+
+    def _count(self, event: AsyncEvent, values: dict[str, float]) -> None:
+        self._dispatcher.count(event.ref, values)
+
+    def _retry(self, event: AsyncEvent, delay_s: float, result: InvokeResult | None) -> None:
         config = self._config(event)
         if event.failures > config.get("MaximumRetryAttempts", ASYNC_RETRIES):
             self._finish(event, "RetriesExhausted", result)
             return
         due_ms = self._clock.now_ms() + int(delay_s * 1000)
-        age_limit_ms = config.get("MaximumEventAgeInSeconds", ASYNC_MAXIMUM_AGE_SECONDS) * 1000
-        if due_ms - event.created_ms > age_limit_ms:
+        if due_ms - event.created_ms > self._age_limit_ms(event):
             self._finish(event, "EventAgeExceeded", result)
             return
         self._documents.put(event.request_id, asdict(event))
         self._push(due_ms, event)
 
-    def _config(self, event: _Event) -> dict[str, Any]:
+    def _config(self, event: AsyncEvent) -> dict[str, Any]:
         function = self._functions.find(event.ref)
         if function is None:
             return {}
         return function.event_invoke.get(event.qualifier or LATEST, {})
 
-    def _finish(self, event: _Event, condition: str, result: InvokeResult | None) -> None:
-        """Tell the destination, if there is one, and forget the event."""
+    def _finish(self, event: AsyncEvent, condition: str, result: InvokeResult | None) -> None:
+        """Tell the destinations, if there are any, and forget the event."""
         succeeded = condition == "Success"
         side = "OnSuccess" if succeeded else "OnFailure"
-        config = self._config(event)
-        destination = section(config, "DestinationConfig", side).get("Destination")
-        document = json.dumps(self._document(event, condition, result))
-        function = self._functions.find(event.ref)
-        if function is not None and not succeeded:
-            dead_letters = section(function.latest.config, "DeadLetterConfig").get("TargetArn")
-            self._send(dead_letters, base64.b64decode(event.payload).decode("utf-8", "replace"))
-        self._send(destination, document)
+        destination = section(self._config(event), "DestinationConfig", side).get("Destination")
+        if destination:
+            now_ms = self._clock.now_ms()
+            document = record(event, condition=condition, result=result, now_ms=now_ms)
+            packed = delivery(
+                event, document, bus_arn=destination, now_ms=now_ms, unique=self._ids.uuid()
+            )
+            self._send(event, destination, packed, "DestinationDeliveryFailures")
+        if not succeeded:
+            self._count(event, {"AsyncEventsDropped": 1.0})
+            dead_letters = self._dead_letters(event)
+            if dead_letters:
+                self._send(event, dead_letters, dead_letter(event, result), "DeadLetterErrors")
         self._documents.delete(event.request_id)
 
-    def _send(self, arn: str | None, document: str) -> None:
-        if not arn:
-            return
+    def _dead_letters(self, event: AsyncEvent) -> str | None:
+        """Return the dead-letter queue or topic of the version that was meant."""
         try:
-            self._destinations.send(arn, document)
-        except LookupError:
-            log.warning("an asynchronous event is lost: there is no destination %s", arn)
+            version = self._functions.get(event.ref).resolve(event.qualifier)
+        except FunctionNotFound:
+            return None
+        return section(version.config, "DeadLetterConfig").get("TargetArn")
 
-    def _document(
-        self, event: _Event, condition: str, result: InvokeResult | None
-    ) -> dict[str, Any]:
-        now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
-        document: dict[str, Any] = {
-            "version": "1.0",
-            "timestamp": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            "requestContext": {
-                "requestId": event.request_id,
-                "functionArn": f"{event.ref.arn}:{event.qualifier or LATEST}",
-                "condition": condition,
-                "approximateInvokeCount": event.failures + (1 if condition == "Success" else 0),
-            },
-            "requestPayload": _json_or_text(base64.b64decode(event.payload)),
-        }
-        if result is not None:
-            context: dict[str, Any] = {
-                "statusCode": 200,
-                "executedVersion": result.executed_version,
-            }
-            if result.function_error:
-                context["functionError"] = result.function_error
-            document["responseContext"] = context
-            document["responsePayload"] = _json_or_text(result.payload)
-        return document
-
-
-def _json_or_text(payload: bytes) -> Any:
-    try:
-        return json.loads(payload or b"null")
-    except ValueError:
-        return payload.decode("utf-8", "replace")
+    def _send(self, event: AsyncEvent, arn: str, packed: Delivery, metric: str) -> None:
+        try:
+            self._destinations.deliver(arn, packed)
+        except (LookupError, AwsError) as error:
+            log.warning("event %s did not reach %s: %s", event.request_id, arn, error)
+            self._count(event, {metric: 1.0})

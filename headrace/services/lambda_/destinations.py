@@ -1,37 +1,100 @@
-"""Where failed batches and asynchronous events go: SQS queues and SNS topics, by ARN."""
+"""Where failed batches and asynchronous events go, by ARN: queues, topics, functions, event buses, buckets."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
 from headrace.core.arn import Arn, InvalidArn
-from headrace.core.ports import QueueSender, TopicPublisher
+from headrace.core.ports import BusEvent, EventBusSender, ObjectStore, QueueSender, TopicPublisher
 from headrace.services.lambda_.errors import invalid_parameter
 
-_SERVICES = ("sqs", "sns")
+EVERYWHERE = ("sqs", "sns", "lambda", "events", "s3")
+_STREAM_FAILURES = ("sqs", "sns")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A document, and what some destinations want beside it.
+
+    Attributes:
+        document: JSON.
+        object_key: its key in a bucket.
+        event: what an event bus is told of it; `detail` is the document.
+        attributes: message attributes for a queue or a topic.
+    """
+
+    document: str
+    object_key: str = ""
+    event: BusEvent | None = None
+    attributes: Mapping[str, str] | None = None
 
 
 class Destinations:
-    """Sends documents to destinations. Thread-safe."""
+    """Sends documents to destinations. Thread-safe.
 
-    def __init__(self, queues: QueueSender, topics: TopicPublisher) -> None:
+    Args:
+        queues: SQS.
+        topics: SNS.
+        buses: EventBridge.
+        objects: S3.
+        invoke: queues an invocation of a function by ARN and returns its request id.
+    """
+
+    def __init__(
+        self,
+        queues: QueueSender,
+        topics: TopicPublisher,
+        *,
+        buses: EventBusSender | None = None,
+        objects: ObjectStore | None = None,
+        invoke: Callable[[str, bytes], str] | None = None,
+    ) -> None:
         self._queues = queues
         self._topics = topics
+        self._buses = buses
+        self._objects = objects
+        self._invoke = invoke
 
-    def send(self, arn: str, document: str) -> str:
+    def send(self, arn: str, document: str, *, object_key: str = "") -> str:
         """Send a document; return its message id. Raises LookupError when there is no such place."""
-        if Arn.parse(arn).service == "sns":
-            return self._topics.publish(arn, document)
-        return self._queues.send(arn, document)
+        return self.deliver(arn, Delivery(document, object_key))
+
+    def deliver(self, arn: str, delivery: Delivery) -> str:
+        """Send a document; return its message id, in a bucket its key.
+
+        Raises LookupError when there is no such place, AwsError when it refuses.
+        """
+        service = Arn.parse(arn).service
+        attributes = () if delivery.attributes is None else (delivery.attributes,)
+        if service == "sqs":
+            return self._queues.send(arn, delivery.document, *attributes)
+        if service == "sns":
+            return self._topics.publish(arn, delivery.document, *attributes)
+        if service == "lambda" and self._invoke is not None:
+            return self._invoke(arn, delivery.document.encode())
+        if service == "events" and self._buses is not None and delivery.event is not None:
+            return self._buses.put(arn, delivery.event)
+        if service == "s3" and self._objects is not None and delivery.object_key:
+            return self._put(self._objects, arn, delivery)
+        raise LookupError(arn)
+
+    def _put(self, objects: ObjectStore, arn: str, delivery: Delivery) -> str:
+        bucket = Arn.parse(arn).resource
+        if bucket not in objects.buckets():
+            raise LookupError(arn)
+        body = delivery.document.encode()
+        objects.put(bucket, delivery.object_key, body, content_type="application/json")
+        return delivery.object_key
 
 
-def check_destination(arn: str | None) -> None:
-    """Refuse a destination that `send` could not reach. Raises AwsError."""
+def check_destination(arn: str | None, services: tuple[str, ...] = _STREAM_FAILURES) -> None:
+    """Refuse a destination that is not of one of the services. Raises AwsError."""
     if not arn:
         return
     try:
         service = Arn.parse(arn).service
     except InvalidArn:
         raise invalid_parameter(f"The destination ARN {arn} is invalid.") from None
-    if service not in _SERVICES:
-        raise invalid_parameter(
-            f"headrace sends to SQS queues and SNS topics only, not to the destination {arn}"
-        )
+    if service not in services:
+        raise invalid_parameter(f"The destination ARN {arn} is invalid.")

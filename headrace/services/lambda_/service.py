@@ -13,7 +13,9 @@ from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.ports import (
+    EventBusSender,
     FunctionInvoker,
+    FunctionNotFound,
     InvokeResult,
     LogSink,
     MetricSink,
@@ -63,6 +65,7 @@ class Lambda:
         topics: TopicPublisher,
         logs: LogSink,
         metrics: MetricSink,
+        buses: EventBusSender | None = None,
         endpoint_url: Callable[[], str] | None = None,
     ) -> None:
         self.clock = clock
@@ -91,7 +94,9 @@ class Lambda:
             logs=logs,
             metrics=metrics,
         )
-        destinations = Destinations(queues, topics)
+        destinations = Destinations(
+            queues, topics, buses=buses, objects=objects, invoke=self._invoke_later
+        )
         self.events = AsyncQueue(
             clock=clock,
             ids=ids,
@@ -113,6 +118,17 @@ class Lambda:
             ),
             supervisor=supervisor,
         )
+
+    def _invoke_later(self, function_arn: str, payload: bytes) -> str:
+        """Queue an invocation; return its request id. Raises LookupError when there is no function."""
+        config = self._config
+        ref = parse_function(function_arn, account=config.account_id, region=config.region)
+        request_id = self.ids.uuid()
+        try:
+            self.events.add(ref, payload, client_context="", request_id=request_id)
+        except FunctionNotFound as missing:
+            raise LookupError(function_arn) from missing
+        return request_id
 
     def _role_of(self, function_arn: str) -> str:
         config = self._config

@@ -222,5 +222,5 @@ def test_event_invoke_configuration_is_kept(function: Any) -> None:
 
 def test_what_is_not_built_says_so(function: Any) -> None:
     with pytest.raises(ClientError) as caught:
-        function.create_function_url_config(FunctionName="f", AuthType="NONE")
+        function.list_capacity_providers()
     assert code_of(caught) == "UnknownOperationException"

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.aws.operation import Call, operation
 from headrace.services.lambda_.actions.common import page, reference
-from headrace.services.lambda_.errors import not_found
+from headrace.services.lambda_.destinations import EVERYWHERE, check_destination
+from headrace.services.lambda_.errors import invalid_parameter, not_found
 from headrace.services.lambda_.functions import Function
+from headrace.services.lambda_.members import section
 from headrace.services.lambda_.names import LATEST, FunctionRef
 
 if TYPE_CHECKING:
@@ -35,8 +37,23 @@ def _output(ref: FunctionRef, config: dict[str, Any]) -> dict[str, Any]:
     return {"FunctionArn": _arn(ref), "LastModified": modified, **members}
 
 
+def _check(ref: FunctionRef, request: dict[str, Any]) -> None:
+    """Refuse destinations that AWS refuses. Raises AwsError."""
+    if not any(name in request for name in _MEMBERS):
+        raise invalid_parameter(
+            "You must specify at least one of error handling or destination setting."
+        )
+    sides = {"OnSuccess": ("sqs", "sns", "lambda", "events"), "OnFailure": EVERYWHERE}
+    for side, services in sides.items():
+        arn = section(request, "DestinationConfig", side).get("Destination")
+        check_destination(arn, services)
+        if arn and (arn == ref.arn or arn.startswith(f"{ref.arn}:")):
+            raise invalid_parameter("You can't specify the function as a destination for itself.")
+
+
 def _store(lambda_: Lambda, call: Call, request: dict[str, Any], *, keep: bool) -> dict[str, Any]:
     ref = reference(call, request)
+    _check(ref, request)
     with lambda_.functions.changing(ref) as function:
         function.resolve(ref.qualifier)
         kept = _find(function, ref) if keep else {}
