@@ -25,13 +25,15 @@ need_java() {
     die "Java 17 or newer is needed for Spark, not Java ${version:-of an unknown version}; install it (Debian: apt-get install openjdk-17-jre-headless)."
 }
 
+# need_node [PURPOSE]
 need_node() {
+  local purpose="${1:-the CDK CLI}"
   command -v node >/dev/null 2>&1 && command -v npm >/dev/null 2>&1 ||
-    die "Node.js 20 or newer with npm is needed for the CDK CLI; install it from your system's packages."
+    die "Node.js 20 or newer with npm is needed for $purpose; install it from your system's packages."
   local major
   major=$(node -p 'process.versions.node.split(".")[0]')
   [ "$major" -ge 20 ] ||
-    die "Node.js 20 or newer is needed for the CDK CLI, not Node.js $major; install a newer one."
+    die "Node.js 20 or newer is needed for $purpose, not Node.js $major; install a newer one."
 }
 
 # install STAMP SOURCES... -- COMMAND...: runs COMMAND unless it ran before with the same SOURCES.

@@ -1,89 +1,228 @@
-"""The clouds that are compared, each in a process of its own."""
+"""The clouds that are compared, each in a process of its own, on the first processor."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.benchmarks.wire import Connection
 
 START_WITHIN_S = 60.0
-PACKAGES = {
-    "headrace": "headrace",
-    "headrace-fsync": "headrace",
-    "moto": "moto",
-    "ministack": "ministack",
+NODE_MODULES = Path(__file__).parent / "node_modules"
+# kinesalite and kinesis-mock refuse streams of 256 shards unless told otherwise.
+SHARD_LIMIT = 2000
+
+
+class CannotStart(Exception):
+    """A cloud that is compared did not come up; the sentence says why."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """How a cloud is started: a command, and what its environment needs, for a port and a folder."""
+
+    package: str
+    command: Callable[[int, Path], Sequence[str]]
+    environment: Callable[[int], dict[str, str]] = lambda _port: {}
+    is_node: bool = False
+
+
+def _headrace(durability: str) -> Callable[[int, Path], Sequence[str]]:
+    def command(port: int, folder: Path) -> Sequence[str]:
+        return [
+            *(sys.executable, "-m", "headrace.cli.main", "up", "--data-dir", str(folder / "data")),
+            *("--port", str(port), "--durability", durability),
+        ]
+
+    return command
+
+
+def _script(name: str) -> str:
+    return str(Path(sys.executable).parent / name)
+
+
+def _kinesis_mock_environment(port: int) -> dict[str, str]:
+    return {
+        "KINESIS_MOCK_PLAIN_PORT": str(port),
+        "KINESIS_MOCK_TLS_PORT": str(free_port()),
+        "KINESIS_MOCK_CERT_PATH": str(NODE_MODULES / "kinesis-local" / "server.json"),
+        "SHARD_LIMIT": str(SHARD_LIMIT),
+    }
+
+
+PROGRAMS = {
+    "headrace": Program("headrace", _headrace("os")),
+    "headrace-fsync": Program("headrace", _headrace("fsync")),
+    "moto": Program(
+        "moto", lambda port, _: [_script("moto_server"), "-H", "127.0.0.1", "-p", str(port)]
+    ),
+    "ministack": Program(
+        "ministack",
+        lambda _port, _folder: [_script("ministack")],
+        lambda port: {"GATEWAY_PORT": str(port)},
+    ),
+    "kinesalite": Program(
+        "kinesalite",
+        lambda port, _: [
+            *("node", str(NODE_MODULES / "kinesalite" / "cli.js"), "--port", str(port)),
+            *("--shardLimit", str(SHARD_LIMIT)),
+        ],
+        is_node=True,
+    ),
+    "kinesis-mock": Program(
+        "kinesis-local",
+        lambda _port, _folder: ["node", str(NODE_MODULES / "kinesis-local" / "main.js")],
+        _kinesis_mock_environment,
+        is_node=True,
+    ),
 }
 
 
 def version(name: str) -> str:
-    """Return the version of a target's package."""
-    return importlib.metadata.version(PACKAGES[name])
+    """Return the version of a target's package, or `not installed`."""
+    program = PROGRAMS[name]
+    try:
+        if program.is_node:
+            text = (NODE_MODULES / program.package / "package.json").read_text()
+            return str(json.loads(text)["version"])
+        return importlib.metadata.version(program.package)
+    except (OSError, importlib.metadata.PackageNotFoundError):
+        return "not installed"
 
 
-def _command(name: str, port: int, folder: Path) -> list[str]:
-    scripts = Path(sys.executable).parent
-    if name == "moto":
-        return [str(scripts / "moto_server"), "-H", "127.0.0.1", "-p", str(port)]
-    if name == "ministack":
-        return [str(scripts / "ministack")]
-    durability = "fsync" if name == "headrace-fsync" else "os"
-    return [
-        *(sys.executable, "-m", "headrace.cli.main", "up", "--data-dir", str(folder / "data")),
-        *("--port", str(port), "--durability", durability),
-    ]
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
-@contextlib.contextmanager
-def running(name: str) -> Generator[int]:
-    """Start a target on a free port and an empty folder; yields the port; stops it at the end."""
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder, socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-        free.close()
-        environment = {**os.environ, "GATEWAY_PORT": str(port), "LOG_LEVEL": "ERROR"}
-        log_path = Path(folder) / "log"
-        with log_path.open("wb") as log:
-            process = subprocess.Popen(
-                _command(name, port, Path(folder)),
+def processors() -> tuple[int, int]:
+    """Return the processors of the servers and of the load; (-1, -1) when there are not two to choose from."""
+    if not hasattr(os, "sched_getaffinity"):
+        return -1, -1
+    allowed = sorted(os.sched_getaffinity(0))
+    return (allowed[0], allowed[1]) if len(allowed) > 1 else (-1, -1)
+
+
+class Running:
+    """A started target: its port, and what its processes occupy."""
+
+    def __init__(self, name: str, folder: Path, first_cpu: int) -> None:
+        self.name = name
+        self.folder = folder
+        self.port = 0
+        self._first_cpu = first_cpu
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> float:
+        """Start it on a free port; return the seconds until it answered. Raises CannotStart."""
+        program = PROGRAMS[self.name]
+        if program.is_node and shutil.which("node") is None:
+            raise CannotStart("Node.js is not installed")
+        self.port = free_port()
+        environment = {
+            **os.environ,
+            "LOG_LEVEL": "ERROR",
+            **program.environment(self.port),
+        }
+        started = time.perf_counter()
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                program.command(self.port, self.folder),
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 env=environment,
-                cwd=None if name.startswith("headrace") else folder,
+                cwd=None if self.name.startswith("headrace") else self.folder,
+                # Its children and threads inherit the processor.
+                preexec_fn=self._to_first_cpu,
             )
-        try:
-            _wait(process, port, log_path)
-            yield port
-        finally:
-            process.terminate()
+        self._wait()
+        return time.perf_counter() - started
+
+    def _to_first_cpu(self) -> None:
+        if self._first_cpu >= 0:
+            os.sched_setaffinity(0, {self._first_cpu})
+
+    def _wait(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_WITHIN_S
+        while True:
+            if self._process.poll() is not None:
+                log = (self.folder / "log").read_text(errors="replace")
+                raise CannotStart(f"it did not start: {log[-600:]}")
             try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+                connection = Connection(self.port)
+                connection.ask("ListStreams", {})
+                connection.close()
+            except (OSError, RuntimeError, ValueError) as error:
+                if time.monotonic() > deadline:
+                    raise CannotStart(f"it did not answer in time: {error}") from error
+                time.sleep(0.005)
+            else:
+                return
 
-
-def _wait(process: subprocess.Popen[bytes], port: int, log_path: Path) -> None:
-    deadline = time.monotonic() + START_WITHIN_S
-    while True:
-        if process.poll() is not None:
-            raise SystemExit(f"it did not start:\n{log_path.read_text()[-3000:]}")
-        try:
-            connection = Connection(port)
-            connection.ask("ListStreams", {})
-            connection.close()
-        except (OSError, RuntimeError, ValueError) as error:
-            if time.monotonic() > deadline:
-                raise SystemExit(f"it did not answer in time: {error}") from error
-            time.sleep(0.05)
-        else:
+    def stop(self) -> None:
+        """Stop it, first by asking."""
+        if self._process is None:
             return
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """Kill it as a power switch would, as far as it can tell."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def rss_mb(self) -> float:
+        """Return the resident memory of the process and its children, in 10^6 bytes; 0 if not told."""
+        assert self._process is not None
+        return sum(map(_rss_bytes, _family(self._process.pid))) / 1e6
+
+
+def _family(pid: int) -> list[int]:
+    found = [pid]
+    for each in found:
+        with contextlib.suppress(OSError):
+            for task in Path(f"/proc/{each}/task").iterdir():
+                found.extend(map(int, (task / "children").read_text().split()))
+    return found
+
+
+def _rss_bytes(pid: int) -> int:
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextlib.contextmanager
+def running(name: str, first_cpu: int = -1) -> Generator[Running]:
+    """Start a target in an empty folder; stop it at the end. Raises CannotStart.
+
+    `first_cpu` is the processor it is kept on, -1 for all.
+    """
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        target = Running(name, Path(folder), first_cpu)
+        try:
+            target.start()
+            yield target
+        finally:
+            target.stop()

@@ -1,0 +1,168 @@
+"""The figures of a run as a table: ratios against the best peer, and whether the target is met."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from scripts.benchmarks.servers import version
+
+US = "headrace"
+# By workload, then by target: its figures, or {"error": sentence}.
+Medians = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a metric should reach: `text` says it, `is_met` decides from all targets' figures, None without peers."""
+
+    text: str
+    is_met: Callable[[Mapping[str, float]], bool | None]
+
+
+def times_the_best(factor: float, **than: float) -> Goal:
+    """At least `factor` times the best peer's rate, and `than[peer]` times that of a peer."""
+
+    def is_met(values: Mapping[str, float]) -> bool | None:
+        best = best_peer(values, higher_is_better=True)
+        if best is None:
+            return None
+        if values[US] < factor * values[best]:
+            return False
+        return all(
+            values[US] >= times * values[peer]
+            for name, times in than.items()
+            if (peer := name.replace("_", "-")) in values
+        )
+
+    more = "".join(f", {times:g}x {name.replace('_', '-')}" for name, times in than.items())
+    return Goal(f">= {factor:g}x best{more}", is_met)
+
+
+def at_most(value: float, unit: str) -> Goal:
+    """At most so much."""
+    return Goal(f"< {value:g} {unit}", lambda values: values[US] < value)
+
+
+def no_slower_than_any() -> Goal:
+    """At most what the quickest peer has."""
+
+    def is_met(values: Mapping[str, float]) -> bool | None:
+        best = best_peer(values, higher_is_better=False)
+        return None if best is None else values[US] <= values[best]
+
+    return Goal("<= every peer", is_met)
+
+
+def share_of(other: str, factor: float) -> Goal:
+    """`other` has at least `factor` of our rate."""
+    return Goal(
+        f"{other} >= {factor:g}x", lambda values: values.get(other, 0.0) >= factor * values[US]
+    )
+
+
+def best_peer(values: Mapping[str, float], *, higher_is_better: bool) -> str | None:
+    """Return the peer with the best figure; None when none has one."""
+    peers = [name for name in values if not name.startswith(US)]
+    if not peers:
+        return None
+    return (max if higher_is_better else min)(peers, key=lambda name: values[name])
+
+
+def median_of(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the medians of the rounds that went well, or the error when none did."""
+    sound = [one for one in found if "error" not in one]
+    if not sound:
+        return dict(found[0]) if found else {}
+    return {metric: statistics.median(one[metric] for one in sound) for metric in sound[0]}
+
+
+def is_rate(metric: str) -> bool:
+    """Whether more of it is better."""
+    return metric.endswith("/s")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the table."""
+
+    workload: str
+    metric: str
+    goal: Goal | None
+
+
+def outcome(line: Line, medians: Medians) -> dict[str, Any]:
+    """Return our ratio to the best peer, which that is, the goal, and whether it is met."""
+    values = _values(line, medians)
+    best = best_peer(values, higher_is_better=is_rate(line.metric))
+    ratio = None
+    if best is not None and US in values and min(values[US], values[best]) > 0:
+        ours, theirs = values[US], values[best]
+        ratio = ours / theirs if is_rate(line.metric) else theirs / ours
+    met = None if line.goal is None or US not in values else line.goal.is_met(values)
+    return {
+        "best peer": best,
+        "ratio": ratio,
+        "goal": line.goal.text if line.goal else None,
+        "met": met,
+    }
+
+
+def _values(line: Line, medians: Medians) -> dict[str, float]:
+    return {
+        target: figures[line.metric]
+        for target, figures in medians[line.workload].items()
+        if line.metric in figures
+    }
+
+
+def table(lines: Sequence[Line], targets: Sequence[str], medians: Medians, title: str) -> Table:
+    """Return the report; a ratio above 1 is in headrace's favour."""
+    report = Table(title=f"{title}, {os.cpu_count()} CPUs")
+    report.add_column("workload")
+    report.add_column("metric")
+    for target in targets:
+        report.add_column(f"{target} {version(target)}", justify="right")
+    report.add_column("vs best", justify="right", style="bold")
+    report.add_column("goal")
+    report.add_column("met")
+    shown = ""
+    for line in lines:
+        result = outcome(line, medians)
+        ratio = result["ratio"]
+        report.add_row(
+            line.workload if line.workload != shown else "",
+            line.metric,
+            *(_cell(medians[line.workload].get(target), line.metric) for target in targets),
+            "" if ratio is None else f"{ratio:.1f}x",
+            result["goal"] or "",
+            {True: "yes", False: "NO", None: ""}[result["met"]],
+        )
+        shown = line.workload
+    return report
+
+
+def _cell(figures: Mapping[str, Any] | None, metric: str) -> str:
+    if figures is None:
+        return ""
+    if "error" in figures:
+        return "failed"
+    value = figures.get(metric)
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if is_rate(metric) or metric == "MB" else f"{value:.2f}"
+
+
+def errors(medians: Medians) -> list[str]:
+    """Return a sentence for each target that failed a workload."""
+    return [
+        f"{target} failed {workload}: {figures['error']}"
+        for workload, by_target in medians.items()
+        for target, figures in by_target.items()
+        if "error" in figures
+    ]
