@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
+import os
 import shutil
 import threading
 from collections.abc import Iterable, Mapping
@@ -11,44 +13,101 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore
 from headrace.services.lambda_.errors import invalid_parameter
 from headrace.services.lambda_.limits import DIRECT_ZIP_BYTES
 from headrace.services.lambda_.unzip import unzip
 
+# Where packages are downloaded from the cloud.
+CODE_PATH = "/2015-03-31/headrace/code/"
 _READ_BYTES = 1024 * 1024
+
+
+# Buckets that mean: not a bucket, S3Key is a folder of this machine. The second is LocalStack's.
+LOCAL_BUCKETS = ("headrace-local", "hot-reload")
+_LOCAL = "local:"
+_MOST_FILES = 20_000
+_LOOK_EVERY_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A stored deployment package. `digest` is the zip's SHA-256 in hexadecimal."""
+    """A stored deployment package, or a folder that is used where it lies.
+
+    `digest` is the zip's SHA-256 in hexadecimal, or `local:` and the folder.
+    """
 
     digest: str
     size_bytes: int
 
     @property
     def code_sha256(self) -> str:
-        """The digest as Lambda shows it."""
-        return base64.b64encode(bytes.fromhex(self.digest)).decode()
+        """The digest as Lambda shows it; of a folder that of its path."""
+        local = self.digest.startswith(_LOCAL)
+        raw = hashlib.sha256(self.digest.encode()).hexdigest() if local else self.digest
+        return base64.b64encode(bytes.fromhex(raw)).decode()
 
 
 class CodeStore:
     """Packages under `<data_dir>/lambda/code`. Thread-safe; a package appears whole or not at all."""
 
-    def __init__(self, data_dir: Path, objects: ObjectStore, ids: Ids) -> None:
+    def __init__(self, data_dir: Path, objects: ObjectStore, ids: Ids, clock: Clock) -> None:
         self._root = data_dir / "lambda" / "code"
         self._objects = objects
         self._ids = ids
+        self._clock = clock
         self._lock = threading.Lock()
+        self._seen: dict[tuple[str, ...], tuple[float, str]] = {}
 
     def directory(self, digest: str) -> Path:
         """Return where a package's files are."""
+        if digest.startswith(_LOCAL):
+            return Path(digest.removeprefix(_LOCAL))
         return self._root / digest
 
-    def fingerprint(self, digest: str) -> str:
-        """Return what changes when a package's files do."""
-        return digest
+    def fingerprint(self, *digests: str) -> str:
+        """Return what changes when a package's files do. Folders are looked at some times a second."""
+        if not any(digest.startswith(_LOCAL) for digest in digests):
+            return ""
+        now_s = self._clock.monotonic_s()
+        seen = self._seen.get(digests)
+        if seen is None or now_s - seen[0] >= _LOOK_EVERY_S:
+            folders = [self.directory(d) for d in digests if d.startswith(_LOCAL)]
+            seen = now_s, " ".join(map(_state_of, folders))
+            self._seen[digests] = seen
+        return seen[1]
+
+    def laid_over(self, digests: list[str]) -> Path | None:
+        """Return a directory in which packages lie over each other, the last on top; None of none."""
+        if len(digests) < 2:
+            return self.directory(digests[0]) if digests else None
+        name = hashlib.sha256(" ".join(digests).encode()).hexdigest()
+        target = self._root / f"over-{name}"
+        with self._lock:
+            if not target.is_dir() or self.fingerprint(*digests):
+                self._root.mkdir(parents=True, exist_ok=True)
+                scratch = self._root / f"new-{self._ids.hex(16)}"
+                for digest in digests:
+                    shutil.copytree(
+                        self.directory(digest),
+                        scratch,
+                        symlinks=True,
+                        dirs_exist_ok=True,
+                        copy_function=_link,
+                    )
+                # What runs on the old one keeps it until it ends: a mount holds its directory.
+                if target.is_dir():
+                    target.rename(self._root / f"new-{self._ids.hex(16)}")
+                scratch.replace(target)
+        return target
+
+    def location(self, digest: str, endpoint_url: str) -> str:
+        """Return where a package can be fetched: a URL of the cloud, or of the folder that it is."""
+        if digest.startswith(_LOCAL):
+            return self.directory(digest).as_uri()
+        return f"{endpoint_url}{CODE_PATH}{digest}.zip"
 
     def zip_file(self, digest: str) -> Path:
         """Return where a package's zip is."""
@@ -64,6 +123,8 @@ class CodeStore:
         if "ZipFile" in source:
             return self._add_bytes(source["ZipFile"])
         bucket, key = source.get("S3Bucket"), source.get("S3Key")
+        if bucket in LOCAL_BUCKETS and key:
+            return _folder(key)
         if not bucket or not key:
             raise invalid_parameter("Please provide a source for function code.")
         try:
@@ -132,3 +193,40 @@ class CodeStore:
     def sha256_of(digest: str) -> str:
         """Return a package's digest as Lambda shows it."""
         return Package(digest, 0).code_sha256
+
+
+def _folder(key: str) -> Package:
+    """Return a folder of this machine as a package. Raises AwsError."""
+    folder = Path(key).expanduser()
+    if not folder.is_absolute() or not folder.is_dir():
+        raise invalid_parameter(
+            f"The bucket {' or '.join(LOCAL_BUCKETS)} takes the absolute path of a folder of this machine as "
+            f"S3Key; there is no such folder: {key}"
+        )
+    return Package(_LOCAL + str(folder.resolve()), 0)
+
+
+def _state_of(folder: Path) -> str:
+    """Return a digest of a folder's names, sizes and times of change; links are not followed."""
+    digest = hashlib.sha256()
+    count = 0
+    for where, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in sorted(files):
+            count += 1
+            if count > _MOST_FILES:
+                return digest.hexdigest()
+            with contextlib.suppress(OSError):
+                stat = (Path(where) / name).lstat()
+                digest.update(f"{where}/{name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _link(source: str, target: str) -> None:
+    """Make `target` the same file as `source`, over what was there; a copy where links cannot be."""
+    path = Path(target)
+    path.unlink(missing_ok=True)
+    try:
+        path.hardlink_to(source)
+    except OSError:
+        shutil.copy2(source, target)

@@ -17,8 +17,8 @@ from headrace.aws.errors import AwsError
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.operation import Call, operation
 from headrace.core.ports import InvokeResult
-from headrace.services.lambda_.actions.get_function import CODE_PATH
 from headrace.services.lambda_.answer_stream import AnswerStream, Part
+from headrace.services.lambda_.code import CODE_PATH
 from headrace.services.lambda_.errors import (
     invalid_request_content,
     too_large,

@@ -76,7 +76,10 @@ class Pools:
         Raises Throttled while stopping.
         """
         key = (function.ref.key, version.number)
-        made_from = (str(version.config["RevisionId"]), self._code.fingerprint(version.digest))
+        made_from = (
+            str(version.config["RevisionId"]),
+            self._code.fingerprint(version.digest, *version.layers),
+        )
         entry = self._entries.get(key)
         if entry is not None and entry.made_from == made_from:
             return entry.pool
@@ -122,6 +125,7 @@ class Pools:
             endpoint_url=self._endpoint_url(),
             application_log_level=str(logging_config.get("ApplicationLogLevel", "INFO")),
             system_log_level=str(logging_config.get("SystemLogLevel", "INFO")),
+            opt_dir=self._code.laid_over(version.layers),
             storage_mib=int(config["EphemeralStorage"]["Size"]),
         )
 

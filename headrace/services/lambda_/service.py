@@ -76,7 +76,7 @@ class Lambda:
         self._config = config
         self.functions = FunctionStore(database)
         self.layers = LayerStore(database)
-        self.code = CodeStore(data_dir, objects, ids)
+        self.code = CodeStore(data_dir, objects, ids, clock)
         self.pools = Pools(
             data_dir=data_dir,
             clock=clock,

@@ -16,8 +16,6 @@ from headrace.services.lambda_.limits import (
 if TYPE_CHECKING:
     from headrace.services.lambda_.service import Lambda
 
-CODE_PATH = "/2015-03-31/headrace/code/"
-
 
 @operation("GetFunction")
 def get_function(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
@@ -29,7 +27,7 @@ def get_function(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[s
         "Configuration": qualified_config(function, ref),
         "Code": {
             "RepositoryType": "S3",
-            "Location": f"{lambda_.endpoint_url()}{CODE_PATH}{digest}.zip",
+            "Location": lambda_.code.location(digest, lambda_.endpoint_url()),
         },
     }
     if function.tags:

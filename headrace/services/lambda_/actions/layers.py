@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from headrace.aws.operation import Call, operation
 from headrace.core.arn import Arn, InvalidArn
 from headrace.services.lambda_.actions.common import page
-from headrace.services.lambda_.actions.get_function import CODE_PATH
 from headrace.services.lambda_.errors import invalid_parameter, not_found
 from headrace.services.lambda_.names import layer_arn
 
@@ -40,7 +39,7 @@ def _output(lambda_: Lambda, version: dict[str, Any]) -> dict[str, Any]:
     output = {name: value for name, value in version.items() if name not in _PRIVATE}
     digest: str = version["digest"]
     output["Content"] = {
-        "Location": f"{lambda_.endpoint_url()}{CODE_PATH}{digest}.zip",
+        "Location": lambda_.code.location(digest, lambda_.endpoint_url()),
         "CodeSha256": lambda_.code.sha256_of(digest),
         "CodeSize": version["size_bytes"],
     }

@@ -1,8 +1,8 @@
 """What a function process is started with: command, environment variables, directories.
 
 The variables are those of https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html (documented).
-`/opt` and `/var/task` cannot be made without root: layers are reached through PYTHONPATH, NODE_PATH and PATH, and
-LAMBDA_TASK_ROOT names the real directory.
+Layers are `/opt` where a process can have one of its own (see `isolation`), and on PYTHONPATH, NODE_PATH, PATH and
+LD_LIBRARY_PATH everywhere. There is no `/var/task`: LAMBDA_TASK_ROOT names the real directory.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.services.lambda_.errors import invalid_parameter
+from headrace.services.lambda_.runtime.isolation import OPT, Isolation
 
 HERE = Path(__file__).parent
 NODE_CLIENT = HERE / "node_client.cjs"
@@ -55,6 +56,7 @@ class SandboxSpec:
 
     Attributes:
         layer_dirs: unpacked layers, the first of the function's list first.
+        opt_dir: what `/opt` would hold: the layers laid over each other; None without layers.
         environment: the function's own variables.
         application_log_level, system_log_level: of JSON logs.
         initialization_type: `on-demand` or `provisioned-concurrency`.
@@ -79,6 +81,7 @@ class SandboxSpec:
     system_log_level: str = "INFO"
     initialization_type: str = "on-demand"
     storage_mib: int = 512
+    opt_dir: Path | None = None
 
 
 def check_runtime(runtime: str) -> None:
@@ -101,7 +104,7 @@ def command(spec: SandboxSpec) -> list[str]:
             )
         return [node, "--require", str(NODE_SHIM), str(NODE_CLIENT), spec.handler]
     bootstrap = spec.code_dir / "bootstrap"
-    for directory in spec.layer_dirs:
+    for directory in reversed(spec.layer_dirs):
         if not bootstrap.exists():
             bootstrap = directory / "bootstrap"
     if not bootstrap.exists():
@@ -125,10 +128,12 @@ def node_path() -> list[str]:
 
 
 def build_environment(
-    spec: SandboxSpec, *, runtime_api: str, log_stream: str, temp_dir: Path
+    spec: SandboxSpec, *, runtime_api: str, log_stream: str, isolation: Isolation
 ) -> dict[str, str]:
     """Return the process's whole environment; nothing of the cloud's own leaks in but PATH."""
-    layers = spec.layer_dirs
+    # The last layer lies on top of the others.
+    layers = tuple(reversed(spec.layer_dirs)) if isolation.opt is None else (OPT,)
+    temp_dir = isolation.tmp
     paths = [*(str(d / "bin") for d in layers), os.environ.get("PATH", os.defpath)]
     environment = {
         "LANG": "en_US.UTF-8",
@@ -176,6 +181,8 @@ def build_environment(
             for part in ("python", f"python/lib/{python}/site-packages")
         ],
     )
+    libraries = [*(str(d / "lib") for d in layers), str(spec.code_dir / "lib")]
+    _extend(environment, "LD_LIBRARY_PATH", [path for path in libraries if layers])
     _extend(
         environment,
         "NODE_PATH",

@@ -36,6 +36,7 @@ from headrace.services.lambda_.runtime.environment import (
     command,
 )
 from headrace.services.lambda_.runtime.guard import Guard
+from headrace.services.lambda_.runtime.isolation import plan
 from headrace.services.lambda_.runtime.output import OutputLog
 from headrace.services.lambda_.runtime.platform_log import (
     Broken,
@@ -248,17 +249,23 @@ class Sandbox:
             body = error_document(kind, str(missing))
             raise Broken(body, str(missing), error_type=kind) from missing
         self._temp_dir.mkdir(parents=True)
+        isolation = plan(
+            opt=spec.opt_dir,
+            own_tmp=self._temp_dir,
+            storage_mib=spec.storage_mib,
+            needed=[self._temp_dir, spec.code_dir, *spec.layer_dirs],
+        )
         environment = build_environment(
             spec,
             runtime_api=self._channel.address,
             log_stream=self.log_stream,
-            temp_dir=self._temp_dir,
+            isolation=isolation,
         )
         self._platform.init_start()
         read_end, write_end = os.pipe()
         try:
             self._process = subprocess.Popen(
-                arguments,
+                isolation.wrap(arguments),
                 cwd=spec.code_dir,
                 env=environment,
                 stdin=subprocess.DEVNULL,

@@ -1,0 +1,173 @@
+"""Layers as /opt, a /tmp of the function's own size, and code from a folder that is reloaded as it changes."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from headrace.services.lambda_.runtime import isolation
+from tests.support.lambda_lab import LambdaLab, zipped
+from tests.support.server import wait_until
+
+can_isolate = pytest.mark.skipif(
+    isolation._entering() is None, reason="this machine gives nobody mounts of their own"
+)
+
+LOOK = """
+import glob, os, shutil, tempfile
+def handler(event, context):
+    return {"opt": sorted(glob.glob("/opt/**", recursive=True)), "tmp": tempfile.gettempdir(),
+            "free_mib": shutil.disk_usage(tempfile.gettempdir()).total // 1048576}
+"""
+FILL = """
+import os, tempfile
+def handler(event, context):
+    with tempfile.TemporaryFile() as file:
+        for _ in range(event):
+            file.write(bytes(1048576))
+    return "fits"
+"""
+TMP = """
+import os, pathlib
+def handler(event, context):
+    pathlib.Path("/tmp/mine").write_text("1")
+    return sorted(os.listdir("/tmp"))
+"""
+
+
+def layer(lab: LambdaLab, name: str, files: dict[str, str]) -> str:
+    answer = lab.client().publish_layer_version(LayerName=name, Content={"ZipFile": zipped(files)})
+    return answer["LayerVersionArn"]
+
+
+def run(lab: LambdaLab, name: str, event: Any = None) -> Any:
+    result = lab.lambda_.invoker.invoke(name, json.dumps(event).encode())
+    assert result.function_error is None, result.payload
+    return json.loads(result.payload)
+
+
+@pytest.fixture
+def lab_outside_tmp() -> Iterator[LambdaLab]:
+    """A cloud whose files are not below /tmp, as users' are: functions can have a /tmp of their own."""
+    with (
+        tempfile.TemporaryDirectory(dir="/var/tmp", prefix="headrace-") as folder,
+        LambdaLab(Path(folder)) as lab,
+    ):
+        yield lab
+
+
+# --- layers -----------------------------------------------------------------------------------
+
+
+@can_isolate
+def test_layers_lie_over_each_other_in_opt(lab: LambdaLab) -> None:
+    arns = [
+        layer(lab, "under", {"data/a.txt": "under", "data/b.txt": "under"}),
+        layer(lab, "over", {"data/b.txt": "over", "bin/tool": "x"}),
+    ]
+    source = "def handler(e, c):\n    return [open(f'/opt/data/{n}.txt').read() for n in 'ab']\n"
+    lab.create("layered", source, Layers=arns)
+    assert run(lab, "layered") == ["under", "over"]
+    lab.create("looks", LOOK, Layers=arns)
+    assert "/opt/bin/tool" in run(lab, "looks")["opt"]
+
+
+@can_isolate
+def test_a_function_cannot_change_its_layers(lab: LambdaLab) -> None:
+    arn = layer(lab, "fixed", {"data/a.txt": "a"})
+    source = "def handler(e, c):\n    open('/opt/data/a.txt', 'w')\n"
+    lab.create("writes", source, Layers=[arn])
+    result = lab.lambda_.invoker.invoke("writes", b"{}")
+    assert json.loads(result.payload)["errorType"] == "OSError"
+
+
+def test_without_mounts_layers_are_still_importable(
+    lab: LambdaLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation, "_entering", lambda: None)
+    arns = [
+        layer(lab, "under", {"python/shared.py": "NAME = 'under'\n"}),
+        layer(lab, "over", {"python/shared.py": "NAME = 'over'\n"}),
+    ]
+    lab.create(
+        "imports", "import shared\ndef handler(e, c):\n    return shared.NAME\n", Layers=arns
+    )
+    assert run(lab, "imports") == "over"
+
+
+def test_nothing_is_mounted_over_what_the_function_needs(tmp_path: Path) -> None:
+    made = isolation.plan(
+        opt=tmp_path, own_tmp=tmp_path, storage_mib=512, needed=[Path("/opt/code"), Path("/tmp/x")]
+    )
+    assert made.opt is None
+    assert made.tmp == tmp_path
+
+
+# --- /tmp -------------------------------------------------------------------------------------
+
+
+@can_isolate
+def test_temporary_files_are_limited_to_the_functions_storage(lab: LambdaLab) -> None:
+    lab.create("fills", FILL, EphemeralStorage={"Size": 512}, MemorySize=1024)
+    assert run(lab, "fills", 100) == "fits"
+    result = lab.lambda_.invoker.invoke("fills", b"600")
+    assert "No space left on device" in json.loads(result.payload)["errorMessage"]
+
+
+@can_isolate
+def test_tmp_is_the_functions_own_and_begins_empty(lab_outside_tmp: LambdaLab) -> None:
+    Path("/tmp/headrace-test-of-the-machine").touch()
+    try:
+        lab_outside_tmp.create("own", TMP)
+        assert run(lab_outside_tmp, "own") == ["mine"]
+        assert not Path("/tmp/mine").exists()
+        lab_outside_tmp.create("other", LOOK)
+        seen = run(lab_outside_tmp, "other")
+        assert (seen["tmp"], seen["free_mib"]) == ("/tmp", 512)
+    finally:
+        Path("/tmp/headrace-test-of-the-machine").unlink()
+
+
+# --- hot reload -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bucket", ["headrace-local", "hot-reload"])
+def test_code_in_a_folder_is_reloaded_when_it_changes(
+    lab: LambdaLab, tmp_path: Path, bucket: str
+) -> None:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    file = folder / "app.py"
+    file.write_text("def handler(e, c):\n    return 'old'\n")
+    lab.create("hot", "", Code={"S3Bucket": bucket, "S3Key": str(folder)})
+    assert run(lab, "hot") == "old"
+    file.write_text("def handler(e, c):\n    return 'newer'\n")
+    wait_until(lambda: run(lab, "hot") == "newer", what="the change")
+    lab.restart()
+    assert run(lab, "hot") == "newer"
+    assert lab.client().get_function(FunctionName="hot")["Code"]["Location"] == folder.as_uri()
+    assert file.exists()
+
+
+def test_a_function_can_move_from_a_zip_to_a_folder(lab: LambdaLab, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("def handler(e, c):\n    return 'folder'\n")
+    lab.create("moves", "def handler(e, c):\n    return 'zip'\n")
+    assert run(lab, "moves") == "zip"
+    lab.client().update_function_code(
+        FunctionName="moves", S3Bucket="headrace-local", S3Key=str(tmp_path)
+    )
+    assert run(lab, "moves") == "folder"
+
+
+@pytest.mark.parametrize("key", ["relative/folder", "/no/such/folder"])
+def test_a_folder_that_is_not_there_is_refused(lab: LambdaLab, key: str) -> None:
+    with pytest.raises(ClientError) as caught:
+        lab.create("hot", "", Code={"S3Bucket": "headrace-local", "S3Key": key})
+    assert caught.value.response["Error"]["Code"] == "InvalidParameterValueException"
+    assert key in caught.value.response["Error"]["Message"]
