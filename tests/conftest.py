@@ -18,6 +18,29 @@ for _name in ("AWS_ENDPOINT_URL", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
     os.environ.pop(_name, None)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--nightly",
+        action="store_true",
+        help="the long forms: 200 kills, 10,000 fuzzed requests an action, tests marked slow",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--nightly"):
+        return
+    skip = pytest.mark.skip(reason="takes minutes: --nightly")
+    for item in items:
+        if item.get_closest_marker("slow") is not None:
+            item.add_marker(skip)
+
+
+@pytest.fixture
+def nightly(request: pytest.FixtureRequest) -> bool:
+    """Whether the long form of a test is wanted."""
+    return bool(request.config.getoption("--nightly"))
+
+
 @pytest.fixture
 def clock() -> FakeClock:
     """A clock that moves only when told."""

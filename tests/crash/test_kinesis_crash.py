@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import http.client
 import json
 import random
 import threading
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,14 @@ class Producer:
     port: int
     chosen: random.Random
     acknowledged: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    sent: list[list[str]] = field(default_factory=list[list[str]])
     next_number: int = 0
+
+    @property
+    def unanswered(self) -> list[list[str]]:
+        """The batch that was on its way when the cloud was killed."""
+        told = {text for text, _, _ in self.acknowledged}
+        return [texts for texts in self.sent if texts[0] not in told]
 
     def run(self) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
@@ -48,6 +57,7 @@ class Producer:
             f"{self.name}-{self.next_number + i}" for i in range(self.chosen.choice((1, 7, 400)))
         ]
         self.next_number += len(texts)
+        self.sent.append(texts)
         answer = call(
             connection,
             "PutRecords",
@@ -123,24 +133,40 @@ def put_until_killed(
 
 
 def _reshard_on(port: int) -> None:
+    """Split up to eight shards, merge down to two, and so on, until the cloud is gone."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    targets = [4, 8, 4, 2] * 1000
+    growing = True
     try:
-        for target in targets:
-            call(
-                connection,
-                "UpdateShardCount",
-                {
-                    "StreamName": STREAM,
-                    "TargetShardCount": target,
-                    "ScalingType": "UNIFORM_SCALING",
-                },
-            )
-    except (OSError, http.client.HTTPException, AssertionError):
-        # Gone; or, after a restart in mid-row, a target that is too far away.
+        while True:
+            answer = call(connection, "ListShards", {"StreamName": STREAM})
+            opened = [
+                shard
+                for shard in answer["Shards"]
+                if "EndingSequenceNumber" not in shard["SequenceNumberRange"]
+            ]
+            opened.sort(key=lambda shard: _range(shard).start)
+            growing = len(opened) < 3 if not growing else len(opened) < 8
+            if growing:
+                _split_widest(connection, opened)
+            else:
+                _merge_first(connection, opened)
+    except (OSError, http.client.HTTPException):
         return
     finally:
         connection.close()
+
+
+def _split_widest(connection: http.client.HTTPConnection, opened: list[dict[str, Any]]) -> None:
+    widest = max(opened, key=lambda shard: _range(shard).stop - _range(shard).start)
+    keys = _range(widest)
+    middle = (keys.start + keys.stop) // 2
+    body = {"ShardToSplit": widest["ShardId"], "NewStartingHashKey": str(middle)}
+    call(connection, "SplitShard", {"StreamName": STREAM, **body})
+
+
+def _merge_first(connection: http.client.HTTPConnection, opened: list[dict[str, Any]]) -> None:
+    body = {"ShardToMerge": opened[0]["ShardId"], "AdjacentShardToMerge": opened[1]["ShardId"]}
+    call(connection, "MergeShards", {"StreamName": STREAM, **body})
 
 
 @pytest.mark.parametrize(
@@ -148,17 +174,24 @@ def _reshard_on(port: int) -> None:
     [(1, "os", False), (2, "os", True), (3, "fsync", False), (4, "fsync", True)],
 )
 def test_acknowledged_records_outlast_kill_9(
-    tmp_path: Path, seed: int, durability: str, reshard: bool
+    tmp_path: Path, seed: int, durability: str, reshard: bool, nightly: bool
 ):
+    """Kill at 12 points, nightly at 200: three, or fifty, of each kind."""
     chosen = random.Random(seed)
     told: list[tuple[str, str, str]] = []
     with ServerProcess(tmp_path / "data", "--durability", durability) as server:
         server.client("kinesis").create_stream(StreamName=STREAM, ShardCount=2)
-        for round_number in range(3):
+        for round_number in range(50 if nightly else 3):
             producers = put_until_killed(server, chosen, round_number, reshard=reshard)
             told += [entry for producer in producers for entry in producer.acknowledged]
             server.start()
-            _assert_all_there(stored(server), told)
+            shards = server.client("kinesis").list_shards(StreamName=STREAM)["Shards"]
+            found = stored(server)
+            _assert_all_there(found, told)
+            _assert_resharding_is_whole(shards)
+            for producer in producers:
+                for texts in producer.unanswered:
+                    _assert_whole_or_absent(shards, found, texts)
     assert list(check(tmp_path / "data")) == []
 
 
@@ -181,3 +214,36 @@ def _assert_all_there(
         key = (text.partition("-")[0], shard)
         assert int(number) > last.get(key, 0)
         last[key] = int(number)
+
+
+def _range(shard: dict[str, Any]) -> range:
+    keys = shard["HashKeyRange"]
+    return range(int(keys["StartingHashKey"]), int(keys["EndingHashKey"]) + 1)
+
+
+def _assert_resharding_is_whole(shards: list[dict[str, Any]]) -> None:
+    """Open shards share out all hash keys; who has children is closed, and who is closed has them."""
+    closed = {s["ShardId"] for s in shards if "EndingSequenceNumber" in s["SequenceNumberRange"]}
+    parents = {s.get(name) for s in shards for name in ("ParentShardId", "AdjacentParentShardId")}
+    assert closed == parents - {None}
+    ranges = sorted(
+        (_range(s) for s in shards if s["ShardId"] not in closed), key=lambda keys: keys.start
+    )
+    assert ranges[0].start == 0
+    assert ranges[-1].stop == 1 << 128
+    assert all(low.stop == high.start for low, high in pairwise(ranges))
+
+
+def _assert_whole_or_absent(
+    shards: list[dict[str, Any]], found: dict[str, list[tuple[str, str]]], texts: list[str]
+) -> None:
+    """What a shard has of a batch that was not answered is all that belongs to it, or nothing."""
+    for shard in shards:
+        keys = _range(shard)
+        belong = {
+            text
+            for text in texts
+            if int.from_bytes(hashlib.md5(text.encode()).digest(), "big") in keys
+        }
+        there = {text for text, _ in found[shard["ShardId"]]} & set(texts)
+        assert there in (set(), belong)
