@@ -177,8 +177,14 @@ class Kinesis:
         self.by_id[stream.stream_id] = stream
 
     def save(self, stream: Stream) -> None:
-        """Store a changed stream; durable when this returns."""
-        self._documents.put(stream.stream_id, stream.document())
+        """Store a changed stream; durable when this returns. When it cannot be stored it is as it was."""
+        try:
+            self._documents.put(stream.stream_id, stream.document())
+        except BaseException:
+            stored = self._documents.get(stream.stream_id)
+            if stored is not None:
+                stream.take_back(Stream.from_document(stored))
+            raise
 
     def remove(self, stream: Stream) -> None:
         """Delete a stream and its records."""

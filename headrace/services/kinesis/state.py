@@ -159,6 +159,11 @@ class Stream:
         value["shards"] = [shard.document() for shard in self.shards]
         return value
 
+    def take_back(self, stored: Stream) -> None:
+        """Set everything but the shards to what was stored."""
+        for name in _STREAM_FIELDS:
+            setattr(self, name, getattr(stored, name))
+
     @staticmethod
     def from_document(value: dict[str, Any]) -> Stream:
         """Return the stream that `document` stored; its shards have no logs yet."""
