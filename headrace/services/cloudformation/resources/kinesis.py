@@ -1,7 +1,10 @@
-"""Kinesis streams."""
+"""Kinesis streams, their consumers and policies."""
 
 from __future__ import annotations
 
+import json
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from headrace.core.values import listed, mapped
@@ -9,6 +12,7 @@ from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
     Properties,
+    ResourceFailed,
     ResourceType,
     enforced,
     stored,
@@ -16,6 +20,8 @@ from headrace.services.cloudformation.resources.base import (
 )
 
 GONE = "ResourceNotFoundException"
+_LOOK_EVERY_S = 0.1
+_SETTLED_WITHIN_S = 600.0
 
 
 def _mode(properties: Properties) -> str:
@@ -34,20 +40,41 @@ def _create(context: Context, properties: Properties) -> Made:
     tags = tag_map(properties, context)
     if tags:
         params["Tags"] = tags
-    if "MaxRecordSizeInKiB" in properties:
-        params["MaxRecordSizeInKiB"] = int(properties["MaxRecordSizeInKiB"])
+    for name_of_number in ("MaxRecordSizeInKiB", "WarmThroughputMiBps"):
+        if name_of_number in properties:
+            params[name_of_number] = int(properties[name_of_number])
     context.call("kinesis", "CreateStream", params)
     _settle(context, name, {}, properties)
     return _made(context, name)
 
 
+def _wait_until_active(context: Context, status: Callable[[], str], what: str) -> None:
+    """Wait while something is being made or changed. Raises ResourceFailed when it takes too long."""
+    deadline_s = context.clock.monotonic_s() + _SETTLED_WITHIN_S
+    never = threading.Event()
+    while (now := status()) != "ACTIVE":
+        if context.clock.monotonic_s() > deadline_s:
+            raise ResourceFailed(f"{what} is still {now}")
+        context.clock.wait(never, _LOOK_EVERY_S)
+
+
+def _stream_settled(context: Context, name: str) -> None:
+    def status() -> str:
+        summary = context.call("kinesis", "DescribeStreamSummary", {"StreamName": name})
+        return str(summary["StreamDescriptionSummary"]["StreamStatus"])
+
+    _wait_until_active(context, status, f"Stream {name}")
+
+
 def _made(context: Context, name: str) -> Made:
+    _stream_settled(context, name)
     summary = context.call("kinesis", "DescribeStreamSummary", {"StreamName": name})
     return Made(name, {"Arn": summary["StreamDescriptionSummary"]["StreamARN"]})
 
 
 def _settle(context: Context, name: str, old: Properties, new: Properties) -> None:
     """Bring retention, encryption and metrics to what `new` says."""
+    _stream_settled(context, name)
     hours, before = (int(p.get("RetentionPeriodHours", 24)) for p in (new, old))
     if hours != before:
         verb = "Increase" if hours > before else "Decrease"
@@ -56,29 +83,13 @@ def _settle(context: Context, name: str, old: Properties, new: Properties) -> No
             f"{verb}StreamRetentionPeriod",
             {"StreamName": name, "RetentionPeriodHours": hours},
         )
+        _stream_settled(context, name)
     if new.get("StreamEncryption") != old.get("StreamEncryption"):
         encryption = new.get("StreamEncryption")
-        if encryption:
-            context.call(
-                "kinesis",
-                "StartStreamEncryption",
-                {
-                    "StreamName": name,
-                    "EncryptionType": encryption["EncryptionType"],
-                    "KeyId": encryption["KeyId"],
-                },
-            )
-        else:
-            former = old["StreamEncryption"]
-            context.call(
-                "kinesis",
-                "StopStreamEncryption",
-                {
-                    "StreamName": name,
-                    "EncryptionType": former["EncryptionType"],
-                    "KeyId": former["KeyId"],
-                },
-            )
+        verb, key = ("Start", encryption) if encryption else ("Stop", old["StreamEncryption"])
+        params = {"EncryptionType": key["EncryptionType"], "KeyId": key["KeyId"]}
+        context.call("kinesis", f"{verb}StreamEncryption", {"StreamName": name, **params})
+        _stream_settled(context, name)
     wanted = set(listed(new, "DesiredShardLevelMetrics"))
     present = set(listed(old, "DesiredShardLevelMetrics"))
     for verb, metrics in (("Enable", wanted - present), ("Disable", present - wanted)):
@@ -92,22 +103,7 @@ def _settle(context: Context, name: str, old: Properties, new: Properties) -> No
 
 def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
     arn = _made(context, physical_id).attributes["Arn"]
-    if _mode(new) != _mode(old):
-        context.call(
-            "kinesis",
-            "UpdateStreamMode",
-            {"StreamARN": arn, "StreamModeDetails": {"StreamMode": _mode(new)}},
-        )
-    if _mode(new) == "PROVISIONED" and new.get("ShardCount") != old.get("ShardCount"):
-        context.call(
-            "kinesis",
-            "UpdateShardCount",
-            {
-                "StreamName": physical_id,
-                "TargetShardCount": int(new.get("ShardCount", 1)),
-                "ScalingType": "UNIFORM_SCALING",
-            },
-        )
+    _scale(context, physical_id, arn, old, new)
     _settle(context, physical_id, old, new)
     tags = tag_map(new, context)
     gone = sorted(set(tag_map(old, context)) - set(tags))
@@ -120,9 +116,86 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
     return Made(physical_id, {"Arn": arn})
 
 
+def _scale(context: Context, name: str, arn: str, old: Properties, new: Properties) -> None:
+    """Bring mode, shards, warm throughput and the size of records to what `new` says."""
+    changes: list[tuple[str, dict[str, Any]]] = []
+    if _mode(new) != _mode(old):
+        details = {"StreamModeDetails": {"StreamMode": _mode(new)}}
+        changes.append(("UpdateStreamMode", {"StreamARN": arn, **details}))
+    if _mode(new) == "PROVISIONED" and new.get("ShardCount") != old.get("ShardCount"):
+        target = {"TargetShardCount": int(new.get("ShardCount", 1))}
+        params = {"StreamARN": arn, "ScalingType": "UNIFORM_SCALING", **target}
+        changes.append(("UpdateShardCount", params))
+    if new.get("WarmThroughputMiBps") != old.get("WarmThroughputMiBps"):
+        warm = {"WarmThroughputMiBps": int(new.get("WarmThroughputMiBps", 0))}
+        changes.append(("UpdateStreamWarmThroughput", {"StreamARN": arn, **warm}))
+    if new.get("MaxRecordSizeInKiB") != old.get("MaxRecordSizeInKiB"):
+        size = {"MaxRecordSizeInKiB": int(new.get("MaxRecordSizeInKiB", 1024))}
+        changes.append(("UpdateMaxRecordSize", {"StreamARN": arn, **size}))
+    for operation, params in changes:
+        context.call("kinesis", operation, params)
+        _stream_settled(context, name)
+
+
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"StreamName": physical_id, "EnforceConsumerDeletion": True}
     context.gone_is_fine("kinesis", "DeleteStream", params, GONE)
+
+
+def _create_consumer(context: Context, properties: Properties) -> Made:
+    params: dict[str, Any] = {
+        "StreamARN": properties["StreamARN"],
+        "ConsumerName": properties["ConsumerName"],
+    }
+    tags = tag_map(properties, context)
+    if tags:
+        params["Tags"] = tags
+    answer = context.call("kinesis", "RegisterStreamConsumer", params)
+    return _made_consumer(context, answer["Consumer"]["ConsumerARN"])
+
+
+def _made_consumer(context: Context, arn: str) -> Made:
+    def found() -> dict[str, Any]:
+        answer = context.call("kinesis", "DescribeStreamConsumer", {"ConsumerARN": arn})
+        return dict(answer["ConsumerDescription"])
+
+    _wait_until_active(context, lambda: str(found()["ConsumerStatus"]), f"Consumer {arn}")
+    consumer = found()
+    attributes = {
+        name: str(consumer[name])
+        for name in ("ConsumerARN", "ConsumerName", "ConsumerStatus", "StreamARN")
+    }
+    created = int(consumer["ConsumerCreationTimestamp"].timestamp())
+    return Made(arn, {**attributes, "ConsumerCreationTimestamp": str(created)})
+
+
+def _update_consumer(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    tags = tag_map(new, context)
+    gone = sorted(set(tag_map(old, context)) - set(tags))
+    if tags:
+        context.call("kinesis", "TagResource", {"ResourceARN": physical_id, "Tags": tags})
+    if gone:
+        context.call("kinesis", "UntagResource", {"ResourceARN": physical_id, "TagKeys": gone})
+    return _made_consumer(context, physical_id)
+
+
+def _delete_consumer(context: Context, physical_id: str, properties: Properties) -> None:
+    context.gone_is_fine("kinesis", "DeregisterStreamConsumer", {"ConsumerARN": physical_id}, GONE)
+
+
+def _put_policy(context: Context, properties: Properties) -> Made:
+    arn, policy = properties["ResourceArn"], properties["ResourcePolicy"]
+    text = policy if isinstance(policy, str) else json.dumps(policy)
+    context.call("kinesis", "PutResourcePolicy", {"ResourceARN": arn, "Policy": text})
+    return Made(arn)
+
+
+def _update_policy(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    return _put_policy(context, new)
+
+
+def _delete_policy(context: Context, physical_id: str, properties: Properties) -> None:
+    context.gone_is_fine("kinesis", "DeleteResourcePolicy", {"ResourceARN": physical_id}, GONE)
 
 
 TYPES = [
@@ -135,6 +208,7 @@ TYPES = [
                 "RetentionPeriodHours",
                 "StreamModeDetails",
                 "MaxRecordSizeInKiB",
+                "WarmThroughputMiBps",
                 "Tags",
             ),
             **stored("StreamEncryption", "DesiredShardLevelMetrics"),
@@ -143,5 +217,21 @@ TYPES = [
         _delete,
         update=_update,
         replace_on=frozenset({"Name"}),
-    )
+    ),
+    ResourceType(
+        "AWS::Kinesis::StreamConsumer",
+        enforced("ConsumerName", "StreamARN", "Tags"),
+        _create_consumer,
+        _delete_consumer,
+        update=_update_consumer,
+        replace_on=frozenset({"ConsumerName", "StreamARN"}),
+    ),
+    ResourceType(
+        "AWS::Kinesis::ResourcePolicy",
+        {**enforced("ResourceArn"), **stored("ResourcePolicy")},
+        _put_policy,
+        _delete_policy,
+        update=_update_policy,
+        replace_on=frozenset({"ResourceArn"}),
+    ),
 ]

@@ -1,0 +1,164 @@
+"""Streams, stream consumers and their policies in stacks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.api.cloudformation.test_stacks import create, physical, stream, template, update
+from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
+
+ARN = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/flights"
+
+
+@pytest.fixture
+def kinesis(cloud: InProcessCloud) -> Any:
+    return cloud.client("kinesis")
+
+
+def consumer(name: str = "radar", **properties: Any) -> dict[str, Any]:
+    arn = {"Fn::GetAtt": ["Stream", "Arn"]}
+    return {
+        "Type": "AWS::Kinesis::StreamConsumer",
+        "Properties": {"ConsumerName": name, "StreamARN": arn, **properties},
+    }
+
+
+def policy(resource: Any, action: str) -> dict[str, Any]:
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"AWS": "111122223333"},
+        "Action": action,
+        "Resource": resource,
+    }
+    document = {"Version": "2012-10-17", "Statement": [statement]}
+    return {
+        "Type": "AWS::Kinesis::ResourcePolicy",
+        "Properties": {"ResourceArn": resource, "ResourcePolicy": document},
+    }
+
+
+def test_a_consumer_is_made_changed_replaced_and_deleted(cfn: Any, kinesis: Any):
+    tags = [{"Key": "a", "Value": "1"}, {"Key": "b", "Value": "2"}]
+    body = template(Stream=stream("flights"), Consumer=consumer(Tags=tags))
+    body["Outputs"] = {
+        name: {"Value": {"Fn::GetAtt": ["Consumer", name]}}
+        for name in (
+            "ConsumerARN",
+            "ConsumerName",
+            "ConsumerStatus",
+            "ConsumerCreationTimestamp",
+            "StreamARN",
+        )
+    }
+    assert create(cfn, body) == "CREATE_COMPLETE"
+    arn = physical(cfn, "Consumer")
+    found = {
+        output["OutputKey"]: output["OutputValue"]
+        for output in cfn.describe_stacks(StackName="s")["Stacks"][0]["Outputs"]
+    }
+    created = arn.rpartition(":")[2]
+    assert found == {
+        "ConsumerARN": arn,
+        "ConsumerName": "radar",
+        "ConsumerStatus": "ACTIVE",
+        "ConsumerCreationTimestamp": created,
+        "StreamARN": ARN,
+    }
+    assert kinesis.list_tags_for_resource(ResourceARN=arn)["Tags"] == tags
+
+    changed = template(Stream=stream("flights"), Consumer=consumer(Tags=tags[:1]))
+    assert update(cfn, changed) == "UPDATE_COMPLETE"
+    assert physical(cfn, "Consumer") == arn
+    assert kinesis.list_tags_for_resource(ResourceARN=arn)["Tags"] == tags[:1]
+
+    replaced = template(Stream=stream("flights"), Consumer=consumer("sonar"))
+    assert update(cfn, replaced) == "UPDATE_COMPLETE"
+    listed = kinesis.list_stream_consumers(StreamARN=ARN)["Consumers"]
+    assert [found["ConsumerName"] for found in listed] == ["sonar"]
+
+    assert update(cfn, template(Stream=stream("flights"))) == "UPDATE_COMPLETE"
+    assert kinesis.list_stream_consumers(StreamARN=ARN)["Consumers"] == []
+
+
+def test_a_consumer_that_is_gone_already_is_no_obstacle(cfn: Any, kinesis: Any):
+    body = template(Stream=stream("flights"), Consumer=consumer())
+    assert create(cfn, body) == "CREATE_COMPLETE"
+    kinesis.deregister_stream_consumer(ConsumerARN=physical(cfn, "Consumer"))
+    assert update(cfn, template(Stream=stream("flights"))) == "UPDATE_COMPLETE"
+
+
+def test_a_stack_waits_until_its_consumer_is_active(cfn: Any, cloud: InProcessCloud):
+    cloud.cloud.kinesis.consumers.creating_ms = 300
+    body = template(
+        Stream=stream("flights"),
+        Consumer=consumer(),
+        Policy=policy({"Ref": "Consumer"}, "kinesis:SubscribeToShard"),
+    )
+    assert create(cfn, body) == "CREATE_COMPLETE"
+
+
+def test_policies_of_a_stream_and_of_its_consumer(cfn: Any, kinesis: Any):
+    resources = {
+        "Stream": stream("flights"),
+        "Consumer": consumer(),
+        "StreamPolicy": policy({"Fn::GetAtt": ["Stream", "Arn"]}, "kinesis:GetRecords"),
+        "ConsumerPolicy": policy({"Ref": "Consumer"}, "kinesis:SubscribeToShard"),
+    }
+    assert create(cfn, template(**resources)) == "CREATE_COMPLETE"
+    arn = physical(cfn, "Consumer")
+    assert physical(cfn, "ConsumerPolicy") == arn
+    for resource, action in ((ARN, "kinesis:GetRecords"), (arn, "kinesis:SubscribeToShard")):
+        text = kinesis.get_resource_policy(ResourceARN=resource)["Policy"]
+        assert json.loads(text)["Statement"][0]["Action"] == action
+
+    resources["StreamPolicy"] = policy({"Fn::GetAtt": ["Stream", "Arn"]}, "kinesis:PutRecords")
+    del resources["ConsumerPolicy"]
+    assert update(cfn, template(**resources)) == "UPDATE_COMPLETE"
+    text = kinesis.get_resource_policy(ResourceARN=ARN)["Policy"]
+    assert json.loads(text)["Statement"][0]["Action"] == "kinesis:PutRecords"
+    with pytest.raises(kinesis.exceptions.ResourceNotFoundException):
+        kinesis.get_resource_policy(ResourceARN=arn)
+
+
+def test_a_bad_policy_fails_the_stack_and_leaves_nothing(cfn: Any, kinesis: Any):
+    resources = {"Stream": stream("flights"), "Policy": policy("x", "s3:GetObject")}
+    resources["Policy"]["Properties"]["ResourceArn"] = {"Fn::GetAtt": ["Stream", "Arn"]}
+    assert create(cfn, template(**resources)) == "ROLLBACK_COMPLETE"
+    assert kinesis.list_streams()["StreamNames"] == []
+
+
+def test_a_stream_takes_larger_records_after_an_update(cfn: Any, kinesis: Any):
+    def size() -> int:
+        summary = kinesis.describe_stream_summary(StreamName="flights")
+        return int(summary["StreamDescriptionSummary"]["MaxRecordSizeInKiB"])
+
+    assert create(cfn, template(Stream=stream("flights"))) == "CREATE_COMPLETE"
+    larger = template(Stream=stream("flights", MaxRecordSizeInKiB=4096))
+    assert update(cfn, larger) == "UPDATE_COMPLETE"
+    assert size() == 4096
+    assert update(cfn, template(Stream=stream("flights"))) == "UPDATE_COMPLETE"
+    assert size() == 1024
+
+
+def test_a_stream_has_a_warm_throughput(cfn: Any, kinesis: Any):
+    kinesis.update_account_settings(MinimumThroughputBillingCommitment={"Status": "ENABLED"})
+
+    def warm(mibps: int) -> dict[str, Any]:
+        properties = {
+            "Name": "flights",
+            "StreamModeDetails": {"StreamMode": "ON_DEMAND"},
+            "WarmThroughputMiBps": mibps,
+        }
+        return template(Stream={"Type": "AWS::Kinesis::Stream", "Properties": properties})
+
+    def target() -> int:
+        summary = kinesis.describe_stream_summary(StreamName="flights")
+        return int(summary["StreamDescriptionSummary"]["WarmThroughput"]["TargetMiBps"])
+
+    assert create(cfn, warm(5)) == "CREATE_COMPLETE"
+    assert target() == 5
+    assert update(cfn, warm(6)) == "UPDATE_COMPLETE"
+    assert target() == 6
