@@ -14,7 +14,7 @@ _SCOPE = (
     " SignedHeaders=host, Signature=0"
 )
 FIRST_BUFFER_BYTES = 1 << 18
-TIMEOUT_S = 60
+TIMEOUT_S = 15
 
 
 def request(operation: str, body: Any) -> bytes:
@@ -24,6 +24,7 @@ def request(operation: str, body: Any) -> bytes:
         "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         f"X-Amz-Target: Kinesis_20131202.{operation}\r\n"
         "Content-Type: application/x-amz-json-1.1\r\n"
+        "X-Amz-Date: 20260101T000000Z\r\n"
         f"Authorization: {_SCOPE}\r\nContent-Length: {len(data)}\r\n\r\n"
     )
     return head.encode() + data
@@ -179,17 +180,18 @@ def closed_loop(port: int, clients: int, requests: Sequence[bytes], seconds: flo
             number += 1
         stop_at = now() + seconds
         while connections:
-            ready = poll.poll(60)
+            ready = poll.poll(TIMEOUT_S)
             if not ready:
-                raise RuntimeError("no answer within 60 s")
+                raise RuntimeError(f"no answer within {TIMEOUT_S} s")
             for fd, _ in ready:
                 connection = connections[fd]
+                before = connection.socket
                 if not connection.is_answered():
                     continue
                 at = now()
                 latencies.append(at - sent.pop(fd))
-                if connection.socket.fileno() != fd:
-                    # It was closed after the answer, and opened again.
+                if connection.socket is not before:
+                    # It was closed after the answer, and opened again; perhaps under the same number.
                     del connections[fd]
                     fd = connection.socket.fileno()
                     connections[fd] = connection
