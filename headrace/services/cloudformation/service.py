@@ -301,7 +301,21 @@ class CloudFormation:
             kind = self.resource_type(str(resource["Type"]))
             if kind is None:
                 continue
-            for name in resource.get("Properties", {}):
+            properties = resource.get("Properties", {})
+            remarks: Mapping[str, str] = {}
+            if kind.remark is not None:
+                remarks = kind.remark(properties)
+            for name, remark in remarks.items():
+                rows.append(
+                    {
+                        "resource": logical_id,
+                        "type": kind.name,
+                        "property": name,
+                        "level": "stored",
+                        "remark": remark,
+                    }
+                )
+            for name in properties:
                 level = kind.properties.get(name, "enforced")
                 if level != "enforced":
                     rows.append(

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.aws.errors import AwsError
 from headrace.services.lambda_.code import Package
 from headrace.services.lambda_.errors import invalid_parameter, validation
 from headrace.services.lambda_.functions import Version
@@ -88,7 +89,8 @@ def apply(version: Version, request: Mapping[str, Any], *, layers: LayerStore) -
     """Change a version as UpdateFunctionConfiguration asks. Raises AwsError having changed nothing."""
     check(request)
     config = version.config
-    found = _find_layers(request.get("Layers"), layers)
+    account = config["FunctionArn"].split(":")[4]
+    found = _find_layers(request.get("Layers"), layers, account)
     config.update({name: request[name] for name in _PLAIN if name in request})
     if found is not None:
         version.layers = [layer["digest"] for layer in found]
@@ -145,7 +147,9 @@ def _check_variables(variables: Mapping[str, str]) -> None:
         )
 
 
-def _find_layers(arns: list[str] | None, layers: LayerStore) -> list[dict[str, Any]] | None:
+def _find_layers(
+    arns: list[str] | None, layers: LayerStore, account: str
+) -> list[dict[str, Any]] | None:
     if arns is None:
         return None
     if len(arns) > LAYERS_PER_FUNCTION:
@@ -155,8 +159,23 @@ def _find_layers(arns: list[str] | None, layers: LayerStore) -> list[dict[str, A
         layer = layers.find(arn)
         if layer is None:
             raise invalid_parameter(f"Layer version {arn} does not exist.")
+        if arn.split(":")[4] != account and not _shares(layer, account):
+            raise AwsError(
+                "AccessDeniedException",
+                f"User: arn:aws:iam::{account}:root is not authorized to perform: lambda:GetLayerVersion "
+                f"on resource: {arn} because no resource-based policy allows the "
+                "lambda:GetLayerVersion action",
+                403,
+                {"Type": "User"},
+            )
         found.append(layer)
     return found
+
+
+def _shares(layer: Mapping[str, Any], account: str) -> bool:
+    """Whether a layer version's policy lets another account use it."""
+    principals = [statement["Principal"] for statement in layer.get("policy", {}).values()]
+    return any(p == "*" or account in p.get("AWS", "").split(":") for p in principals)
 
 
 def _logging(name: str, wanted: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,19 +9,22 @@ from __future__ import annotations
 from headrace.core.ports import FidelityLevel
 
 _FUNCTION: dict[str, FidelityLevel] = {
-    # No permission is evaluated: the function acts as its account.
+    # No identity policy is evaluated: the function acts as its account.
     "Role": "stored",
-    # The interpreter that runs headrace, with its packages, serves every python3.* runtime; the node on PATH
-    # every nodejs*. Layers are on PYTHONPATH, NODE_PATH and PATH: there is no /opt, and no /var/task.
+    # The interpreter that runs headrace, with its packages, serves every python3.* runtime (the fidelity report says
+    # when another is declared); the node on PATH every nodejs*. Layers are /opt, and /tmp is the function's own and as
+    # large as EphemeralStorage says, where Linux lets an ordinary user mount (see runtime/isolation.py); elsewhere
+    # layers are on PYTHONPATH, NODE_PATH, PATH and LD_LIBRARY_PATH, and /tmp is the machine's. /tmp is the machine's
+    # too when headrace or its data directory lies there. There is no /var/task: LAMBDA_TASK_ROOT tells.
     "Runtime": "stored",
     "Architectures": "stored",
     "KMSKeyArn": "stored",
     "VpcConfig": "stored",
     "FileSystemConfigs": "stored",
-    "TracingConfig": "stored",
-    "EphemeralStorage": "stored",
     "SnapStart": "stored",
     "ImageConfig": "stored",
+    # Sampled=1 reaches the function; no trace is kept.
+    "TracingConfig.Mode": "stored",
     "CodeSigningConfigArn": "ignored",
     "DurableConfig": "ignored",
     "CapacityProviderConfig": "ignored",
@@ -45,14 +48,23 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     },
     "CreateEventSourceMapping": _MAPPING,
     "UpdateEventSourceMapping": _MAPPING,
-    # Policies are kept and shown; callers are never refused.
-    "AddPermission": dict.fromkeys(
-        ("Action", "Principal", "SourceArn", "SourceAccount", "PrincipalOrgID", "EventSourceToken"),
-        "stored",
-    ),
+    # A policy is asked for who calls a function's URL, and for services that act for a resource. Callers of Lambda's
+    # API are never refused.
+    "AddPermission": {"PrincipalOrgID": "stored", "EventSourceToken": "stored"},
+    "AddLayerVersionPermission": {"OrganizationId": "stored"},
+    # At most ten processes of a version are kept warm, however many were asked for; the count limits all the same.
+    "PutProvisionedConcurrencyConfig": {"ProvisionedConcurrentExecutions": "enforced"},
+    # Signatures are not verified: AWS_IAM asks for one, and whose it is.
+    "CreateFunctionUrlConfig": {"AuthType": "enforced"},
+    "PutFunctionRecursionConfig": {"RecursiveLoop": "stored"},
+    "PutRuntimeManagementConfig": {"UpdateRuntimeOn": "stored", "RuntimeVersionArn": "stored"},
+    # Streams are not slowed down after their first 6 MB, as AWS's are.
+    "InvokeWithResponseStream": {"TenantId": "ignored"},
+    "Invoke": {"TenantId": "ignored", "DurableExecutionName": "ignored"},
     "PublishLayerVersion": {
         "CompatibleRuntimes": "stored",
         "CompatibleArchitectures": "stored",
         "LicenseInfo": "stored",
+        "Content.S3ObjectVersion": "ignored",
     },
 }

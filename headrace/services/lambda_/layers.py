@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from headrace.services.lambda_.code import Package
@@ -52,6 +53,16 @@ class LayerStore:
         if not number.isdigit():
             return None
         return self._documents.get(f"{layer}:{int(number):010d}")
+
+    def change(self, arn: str, change: Callable[[dict[str, Any]], None]) -> dict[str, Any] | None:
+        """Run `change` on a version alone, keep and return the result; None when there is no such version."""
+        with self._lock:
+            version = self.find(arn)
+            if version is None:
+                return None
+            change(version)
+            self._documents.put(f"{version['LayerArn']}:{version['Version']:010d}", version)
+            return version
 
     def delete(self, arn: str) -> None:
         """Remove a version; functions that use it keep running it, as on AWS."""

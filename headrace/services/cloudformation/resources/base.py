@@ -102,6 +102,7 @@ class ResourceType:
         properties: every property it takes, and what becomes of it.
         replace_on: properties whose change makes a new resource; ("*",): any property's.
         create, update, delete: the API calls. `update` of None: every change makes a new resource.
+        remark: properties whose value is not followed to the letter, and in which way.
     """
 
     name: str
@@ -111,6 +112,7 @@ class ResourceType:
     update: Update | None = None
     replace_on: frozenset[str] = frozenset()
     any_property: bool = False
+    remark: Callable[[Properties], Mapping[str, str]] | None = None
 
     def replaces(self, property_name: str) -> bool:
         """Whether a change of the property makes a new resource."""

@@ -1,12 +1,12 @@
-"""Lambda: functions, versions, aliases, permissions, layers, event-source mappings."""
+"""Lambda: functions, layers, event-source mappings, asynchronous invocation."""
 
 from __future__ import annotations
 
 import io
+import sys
 import zipfile
 from typing import Any
 
-from headrace.core.values import listed
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
@@ -34,6 +34,8 @@ _CONFIGURATION = (
     "EphemeralStorage",
     "LoggingConfig",
     "VpcConfig",
+    "SnapStart",
+    "FileSystemConfigs",
 )
 _INLINE_FILE = {"python": "index.py", "nodejs": "index.js"}
 
@@ -77,6 +79,7 @@ def _create_function(context: Context, properties: Properties) -> Made:
             params[key] = properties[key]
     function = context.call("lambda", "CreateFunction", params)
     _set_concurrency(context, name, properties)
+    _set_management(context, name, properties)
     return Made(name, {"Arn": function["FunctionArn"]})
 
 
@@ -92,6 +95,15 @@ def _set_concurrency(context: Context, name: str, properties: Properties) -> Non
         )
 
 
+def _set_management(context: Context, name: str, properties: Properties) -> None:
+    if "RecursiveLoop" in properties:
+        params = {"FunctionName": name, "RecursiveLoop": properties["RecursiveLoop"]}
+        context.call("lambda", "PutFunctionRecursionConfig", params)
+    if "RuntimeManagementConfig" in properties:
+        params = {"FunctionName": name, **properties["RuntimeManagementConfig"]}
+        context.call("lambda", "PutRuntimeManagementConfig", params)
+
+
 def _update_function(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
     if new.get("Code") != old.get("Code"):
         context.call("lambda", "UpdateFunctionCode", {"FunctionName": physical_id, **_code(new)})
@@ -105,6 +117,7 @@ def _update_function(context: Context, physical_id: str, old: Properties, new: P
         "lambda", "UpdateFunctionConfiguration", {"FunctionName": physical_id, **params}
     )
     _set_concurrency(context, physical_id, new)
+    _set_management(context, physical_id, new)
     if "ReservedConcurrentExecutions" in old and "ReservedConcurrentExecutions" not in new:
         context.call("lambda", "DeleteFunctionConcurrency", {"FunctionName": physical_id})
     tags = tag_map(new, context)
@@ -115,65 +128,6 @@ def _update_function(context: Context, physical_id: str, old: Properties, new: P
 
 def _delete_function(context: Context, physical_id: str, properties: Properties) -> None:
     context.gone_is_fine("lambda", "DeleteFunction", {"FunctionName": physical_id}, GONE)
-
-
-def _create_version(context: Context, properties: Properties) -> Made:
-    params = {
-        key: properties[key]
-        for key in ("FunctionName", "CodeSha256", "Description")
-        if key in properties
-    }
-    version = context.call("lambda", "PublishVersion", params)
-    arn = version["FunctionArn"]
-    return Made(arn, {"Version": version["Version"], "FunctionArn": arn})
-
-
-def _delete_version(context: Context, physical_id: str, properties: Properties) -> None:
-    name, _, version = physical_id.rpartition(":")
-    params = {"FunctionName": name, "Qualifier": version}
-    context.gone_is_fine("lambda", "DeleteFunction", params, GONE)
-
-
-def _alias_params(properties: Properties) -> dict[str, Any]:
-    params = {
-        key: properties[key]
-        for key in ("FunctionName", "FunctionVersion", "Name", "Description")
-        if key in properties
-    }
-    if "RoutingConfig" in properties:
-        weights = {
-            weight["FunctionVersion"]: float(weight["FunctionWeight"])
-            for weight in listed(properties["RoutingConfig"], "AdditionalVersionWeights")
-        }
-        params["RoutingConfig"] = {"AdditionalVersionWeights": weights}
-    return params
-
-
-def _create_alias(context: Context, properties: Properties) -> Made:
-    alias = context.call("lambda", "CreateAlias", _alias_params(properties))
-    return Made(alias["AliasArn"], {"AliasArn": alias["AliasArn"]})
-
-
-def _update_alias(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
-    context.call("lambda", "UpdateAlias", _alias_params(new))
-    return Made(physical_id, {"AliasArn": physical_id})
-
-
-def _delete_alias(context: Context, physical_id: str, properties: Properties) -> None:
-    params = {"FunctionName": properties["FunctionName"], "Name": properties["Name"]}
-    context.gone_is_fine("lambda", "DeleteAlias", params, GONE)
-
-
-def _create_permission(context: Context, properties: Properties) -> Made:
-    statement = context.generated_name(100)
-    params = {"StatementId": statement, **without(properties, "FunctionName")}
-    context.call("lambda", "AddPermission", {"FunctionName": properties["FunctionName"], **params})
-    return Made(statement, {"Id": statement})
-
-
-def _delete_permission(context: Context, physical_id: str, properties: Properties) -> None:
-    params = {"FunctionName": properties["FunctionName"], "StatementId": physical_id}
-    context.gone_is_fine("lambda", "RemovePermission", params, GONE)
 
 
 def _create_layer(context: Context, properties: Properties) -> Made:
@@ -258,6 +212,15 @@ def _delete_invoke_config(context: Context, physical_id: str, properties: Proper
     context.gone_is_fine("lambda", "DeleteFunctionEventInvokeConfig", params, GONE)
 
 
+def _remark(properties: Properties) -> dict[str, str]:
+    """Say when another Python than the declared one runs a function: headrace's own runs them all."""
+    runtime = str(properties.get("Runtime", ""))
+    running = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    if not runtime.startswith("python3") or runtime == running:
+        return {}
+    return {"Runtime": f"{runtime} is declared; {running} runs it"}
+
+
 TYPES = [
     ResourceType(
         "AWS::Lambda::Function",
@@ -276,54 +239,26 @@ TYPES = [
                 "LoggingConfig",
                 "PackageType",
                 "DeadLetterConfig",
+                "EphemeralStorage",
+                "TracingConfig",
             ),
             **stored(
                 "Role",
                 "Description",
                 "Architectures",
                 "KmsKeyArn",
-                "TracingConfig",
-                "EphemeralStorage",
                 "VpcConfig",
+                "RecursiveLoop",
+                "RuntimeManagementConfig",
+                "SnapStart",
+                "FileSystemConfigs",
             ),
         },
         _create_function,
         _delete_function,
         update=_update_function,
         replace_on=frozenset({"FunctionName", "PackageType"}),
-    ),
-    ResourceType(
-        "AWS::Lambda::Version",
-        {**enforced("FunctionName", "CodeSha256"), **stored("Description")},
-        _create_version,
-        _delete_version,
-    ),
-    ResourceType(
-        "AWS::Lambda::Alias",
-        {
-            **enforced("FunctionName", "FunctionVersion", "Name", "RoutingConfig"),
-            **stored("Description", "ProvisionedConcurrencyConfig"),
-        },
-        _create_alias,
-        _delete_alias,
-        update=_update_alias,
-        replace_on=frozenset({"FunctionName", "Name"}),
-    ),
-    ResourceType(
-        "AWS::Lambda::Permission",
-        stored(
-            "Action",
-            "FunctionName",
-            "Principal",
-            "SourceAccount",
-            "SourceArn",
-            "PrincipalOrgID",
-            "EventSourceToken",
-            "FunctionUrlAuthType",
-            "InvokedViaFunctionUrl",
-        ),
-        _create_permission,
-        _delete_permission,
+        remark=_remark,
     ),
     ResourceType(
         "AWS::Lambda::LayerVersion",
@@ -364,7 +299,7 @@ TYPES = [
     ),
     ResourceType(
         "AWS::Lambda::EventInvokeConfig",
-        stored(
+        enforced(
             "FunctionName",
             "Qualifier",
             "DestinationConfig",

@@ -5,13 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.aws.operation import Call, operation
-from headrace.services.lambda_.actions.common import page, qualified_config, reference
+from headrace.services.lambda_.actions.common import (
+    page,
+    qualified_config,
+    reference,
+    unqualified,
+)
 from headrace.services.lambda_.concurrency import unreserved
+from headrace.services.lambda_.errors import invalid_parameter
 from headrace.services.lambda_.limits import (
     ACCOUNT_CONCURRENCY,
     DIRECT_ZIP_BYTES,
     UNZIPPED_BYTES,
 )
+from headrace.services.lambda_.names import LATEST
 
 if TYPE_CHECKING:
     from headrace.services.lambda_.service import Lambda
@@ -96,16 +103,46 @@ def get_function_code_signing_config(
 def get_function_recursion_config(
     lambda_: Lambda, call: Call, request: dict[str, Any]
 ) -> dict[str, Any]:
-    """Answer that loops are allowed: this cloud does not detect them."""
-    lambda_.functions.get(reference(call, request))
-    return {"RecursiveLoop": "Allow"}
+    """Return what was set; this cloud does not detect loops."""
+    function = lambda_.functions.get(unqualified(reference(call, request)))
+    return {"RecursiveLoop": function.settings.get("RecursiveLoop", "Terminate")}
+
+
+@operation("PutFunctionRecursionConfig")
+def put_function_recursion_config(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Store what is to become of loops."""
+    with lambda_.functions.changing(unqualified(reference(call, request))) as function:
+        function.settings["RecursiveLoop"] = request["RecursiveLoop"]
+    return {"RecursiveLoop": request["RecursiveLoop"]}
 
 
 @operation("GetRuntimeManagementConfig")
 def get_runtime_management_config(
     lambda_: Lambda, call: Call, request: dict[str, Any]
 ) -> dict[str, Any]:
-    """Answer with AWS's default."""
+    """Return what was set, at first AWS's default."""
     ref = reference(call, request)
-    lambda_.functions.get(ref)
-    return {"UpdateRuntimeOn": "Auto", "FunctionArn": ref.arn}
+    function = lambda_.functions.get(ref)
+    function.resolve(ref.qualifier)
+    kept = function.settings.get("RuntimeManagement", {}).get(ref.qualifier or LATEST, {})
+    return {"UpdateRuntimeOn": "Auto", "FunctionArn": ref.qualified_arn, **kept}
+
+
+@operation("PutRuntimeManagementConfig")
+def put_runtime_management_config(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Store when the runtime is to be updated; this cloud has one of each."""
+    ref = reference(call, request)
+    kept = {n: request[n] for n in ("UpdateRuntimeOn", "RuntimeVersionArn") if n in request}
+    if (request["UpdateRuntimeOn"] == "Manual") != ("RuntimeVersionArn" in request):
+        raise invalid_parameter(
+            "RuntimeVersionArn is required for, and only for, the update mode Manual."
+        )
+    with lambda_.functions.changing(ref.bare) as function:
+        function.resolve(ref.qualifier)
+        by_qualifier: dict[str, Any] = function.settings.setdefault("RuntimeManagement", {})
+        by_qualifier[ref.qualifier or LATEST] = kept
+    return {"FunctionArn": ref.qualified_arn, **kept}

@@ -13,7 +13,7 @@ from headrace.services.lambda_.names import layer_arn
 if TYPE_CHECKING:
     from headrace.services.lambda_.service import Lambda
 
-_PRIVATE = ("digest", "size_bytes")
+_PRIVATE = ("digest", "size_bytes", "policy", "policy_revision")
 _LISTED = (
     "LayerVersionArn",
     "Version",
@@ -33,6 +33,11 @@ def _arn(call: Call, name: str) -> str:
     except InvalidArn:
         raise invalid_parameter(f"Invalid Layer name: {name}") from None
     return name
+
+
+def version_arn(call: Call, request: dict[str, Any]) -> str:
+    """Return the ARN of the layer version that a request names. Raises AwsError."""
+    return f"{_arn(call, request['LayerName'])}:{request['VersionNumber']}"
 
 
 def _output(lambda_: Lambda, version: dict[str, Any]) -> dict[str, Any]:
@@ -70,7 +75,7 @@ def publish_layer_version(lambda_: Lambda, call: Call, request: dict[str, Any]) 
 @operation("GetLayerVersion")
 def get_layer_version(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """Return one version of a layer."""
-    return _get(lambda_, f"{_arn(call, request['LayerName'])}:{request['VersionNumber']}")
+    return _get(lambda_, version_arn(call, request))
 
 
 @operation("GetLayerVersionByArn")
@@ -91,7 +96,7 @@ def _get(lambda_: Lambda, arn: str) -> dict[str, Any]:
 @operation("DeleteLayerVersion")
 def delete_layer_version(lambda_: Lambda, call: Call, request: dict[str, Any]) -> None:
     """Remove one version; a missing one is no error."""
-    lambda_.layers.delete(f"{_arn(call, request['LayerName'])}:{request['VersionNumber']}")
+    lambda_.layers.delete(version_arn(call, request))
 
 
 @operation("ListLayers")

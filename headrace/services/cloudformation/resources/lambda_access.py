@@ -1,0 +1,237 @@
+"""Lambda: who may use functions and layers and by which address; versions and aliases that are kept warm."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from headrace.core.values import listed
+from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Made,
+    Properties,
+    ResourceType,
+    boolean,
+    enforced,
+    integers,
+    stored,
+    without,
+)
+
+GONE = "ResourceNotFoundException"
+_WAIT_S = 0.05
+_PROVISIONED_WITHIN_S = 300.0
+
+
+# --- versions and aliases ---------------------------------------------------------------------
+
+
+def _provision(context: Context, function: str, qualifier: str, properties: Properties) -> None:
+    """Ask for provisioned concurrency and wait until it is there. Raises ResourceFailed."""
+    wanted: dict[str, Any] = properties.get("ProvisionedConcurrencyConfig") or {}
+    named = {"FunctionName": function, "Qualifier": qualifier}
+    if not wanted:
+        context.call("lambda", "DeleteProvisionedConcurrencyConfig", named)
+        return
+    count = int(wanted["ProvisionedConcurrentExecutions"])
+    request = {**named, "ProvisionedConcurrentExecutions": count}
+    context.call("lambda", "PutProvisionedConcurrencyConfig", request)
+    deadline_s = context.clock.monotonic_s() + _PROVISIONED_WITHIN_S
+    while context.clock.monotonic_s() < deadline_s:
+        state = context.call("lambda", "GetProvisionedConcurrencyConfig", named)
+        if state["Status"] == "READY":
+            return
+        if state["Status"] == "FAILED":
+            raise ResourceFailed(
+                f"Provisioned Concurrency configuration failed: {state.get('StatusReason', '')}"
+            )
+        context.clock.wait(threading.Event(), _WAIT_S)
+    raise ResourceFailed("Provisioned Concurrency configuration did not become ready in time")
+
+
+def _create_version(context: Context, properties: Properties) -> Made:
+    params = {
+        key: properties[key]
+        for key in ("FunctionName", "CodeSha256", "Description")
+        if key in properties
+    }
+    version = context.call("lambda", "PublishVersion", params)
+    arn = version["FunctionArn"]
+    if properties.get("ProvisionedConcurrencyConfig"):
+        _provision(context, arn.rpartition(":")[0], version["Version"], properties)
+    return Made(arn, {"Version": version["Version"], "FunctionArn": arn})
+
+
+def _delete_version(context: Context, physical_id: str, properties: Properties) -> None:
+    name, _, version = physical_id.rpartition(":")
+    params = {"FunctionName": name, "Qualifier": version}
+    context.gone_is_fine("lambda", "DeleteFunction", params, GONE)
+
+
+def _alias_params(properties: Properties) -> dict[str, Any]:
+    params = {
+        key: properties[key]
+        for key in ("FunctionName", "FunctionVersion", "Name", "Description")
+        if key in properties
+    }
+    weights = {
+        weight["FunctionVersion"]: float(weight["FunctionWeight"])
+        for weight in listed(properties.get("RoutingConfig") or {}, "AdditionalVersionWeights")
+    }
+    # Said even when empty: what a template no longer says is no longer so.
+    params["RoutingConfig"] = {"AdditionalVersionWeights": weights}
+    return params
+
+
+def _create_alias(context: Context, properties: Properties) -> Made:
+    alias = context.call("lambda", "CreateAlias", _alias_params(properties))
+    if properties.get("ProvisionedConcurrencyConfig"):
+        _provision(context, properties["FunctionName"], properties["Name"], properties)
+    return Made(alias["AliasArn"], {"AliasArn": alias["AliasArn"]})
+
+
+def _update_alias(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    context.call("lambda", "UpdateAlias", _alias_params(new))
+    member = "ProvisionedConcurrencyConfig"
+    if old.get(member) or new.get(member):
+        _provision(context, new["FunctionName"], new["Name"], new)
+    return Made(physical_id, {"AliasArn": physical_id})
+
+
+def _delete_alias(context: Context, physical_id: str, properties: Properties) -> None:
+    params = {"FunctionName": properties["FunctionName"], "Name": properties["Name"]}
+    context.gone_is_fine("lambda", "DeleteAlias", params, GONE)
+
+
+# --- permissions ------------------------------------------------------------------------------
+
+
+def _create_permission(context: Context, properties: Properties) -> Made:
+    statement = context.generated_name(100)
+    params = {"StatementId": statement, **without(properties, "FunctionName")}
+    if "InvokedViaFunctionUrl" in params:
+        params["InvokedViaFunctionUrl"] = boolean(params["InvokedViaFunctionUrl"])
+    context.call("lambda", "AddPermission", {"FunctionName": properties["FunctionName"], **params})
+    return Made(statement, {"Id": statement})
+
+
+def _delete_permission(context: Context, physical_id: str, properties: Properties) -> None:
+    params = {"FunctionName": properties["FunctionName"], "StatementId": physical_id}
+    context.gone_is_fine("lambda", "RemovePermission", params, GONE)
+
+
+def _layer_of(properties: Properties) -> dict[str, Any]:
+    layer, _, version = str(properties["LayerVersionArn"]).rpartition(":")
+    return {"LayerName": layer, "VersionNumber": int(version)}
+
+
+def _create_layer_permission(context: Context, properties: Properties) -> Made:
+    statement = context.generated_name(100)
+    params = {"StatementId": statement, **_layer_of(properties)}
+    params |= without(properties, "LayerVersionArn")
+    context.call("lambda", "AddLayerVersionPermission", params)
+    # AWS's form: the layer version's ARN and the statement.
+    physical_id = f"{properties['LayerVersionArn']}#{statement}"
+    return Made(physical_id, {"Id": physical_id})
+
+
+def _delete_layer_permission(context: Context, physical_id: str, properties: Properties) -> None:
+    params = {"StatementId": physical_id.rpartition("#")[2], **_layer_of(properties)}
+    context.gone_is_fine("lambda", "RemoveLayerVersionPermission", params, GONE)
+
+
+# --- addresses --------------------------------------------------------------------------------
+
+
+def _url_of(properties: Properties) -> dict[str, Any]:
+    named = {"FunctionName": properties["TargetFunctionArn"]}
+    if "Qualifier" in properties:
+        named["Qualifier"] = properties["Qualifier"]
+    return named
+
+
+def _url_params(properties: Properties) -> dict[str, Any]:
+    cors = integers(properties.get("Cors") or {}, "MaxAge")
+    if "AllowCredentials" in cors:
+        cors["AllowCredentials"] = boolean(cors["AllowCredentials"])
+    return {
+        **_url_of(properties),
+        "AuthType": properties["AuthType"],
+        "InvokeMode": properties.get("InvokeMode", "BUFFERED"),
+        "Cors": cors,
+    }
+
+
+def _url_made(url: dict[str, Any]) -> Made:
+    # Ref gives the function's ARN, as AWS's does.
+    return Made(
+        url["FunctionArn"], {"FunctionArn": url["FunctionArn"], "FunctionUrl": url["FunctionUrl"]}
+    )
+
+
+def _create_url(context: Context, properties: Properties) -> Made:
+    return _url_made(context.call("lambda", "CreateFunctionUrlConfig", _url_params(properties)))
+
+
+def _update_url(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    return _url_made(context.call("lambda", "UpdateFunctionUrlConfig", _url_params(new)))
+
+
+def _delete_url(context: Context, physical_id: str, properties: Properties) -> None:
+    context.gone_is_fine("lambda", "DeleteFunctionUrlConfig", _url_of(properties), GONE)
+
+
+TYPES = [
+    ResourceType(
+        "AWS::Lambda::Version",
+        {
+            **enforced("FunctionName", "CodeSha256", "ProvisionedConcurrencyConfig"),
+            **stored("Description", "RuntimePolicy"),
+        },
+        _create_version,
+        _delete_version,
+    ),
+    ResourceType(
+        "AWS::Lambda::Alias",
+        {
+            **enforced(
+                "FunctionName",
+                "FunctionVersion",
+                "Name",
+                "RoutingConfig",
+                "ProvisionedConcurrencyConfig",
+            ),
+            **stored("Description"),
+        },
+        _create_alias,
+        _delete_alias,
+        update=_update_alias,
+        replace_on=frozenset({"FunctionName", "Name"}),
+    ),
+    ResourceType(
+        "AWS::Lambda::Permission",
+        {
+            # Held against whom services act for, and who calls a function's URL.
+            **enforced("Action", "FunctionName", "Principal", "SourceAccount", "SourceArn"),
+            **enforced("FunctionUrlAuthType", "InvokedViaFunctionUrl"),
+            **stored("PrincipalOrgID", "EventSourceToken"),
+        },
+        _create_permission,
+        _delete_permission,
+    ),
+    ResourceType(
+        "AWS::Lambda::LayerVersionPermission",
+        {**enforced("LayerVersionArn", "Action", "Principal"), **stored("OrganizationId")},
+        _create_layer_permission,
+        _delete_layer_permission,
+    ),
+    ResourceType(
+        "AWS::Lambda::Url",
+        enforced("TargetFunctionArn", "Qualifier", "AuthType", "Cors", "InvokeMode"),
+        _create_url,
+        _delete_url,
+        update=_update_url,
+        replace_on=frozenset({"TargetFunctionArn", "Qualifier"}),
+    ),
+]

@@ -1,0 +1,97 @@
+"""AddLayerVersionPermission, RemoveLayerVersionPermission, GetLayerVersionPolicy: who else may use a layer version."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from headrace.aws.operation import Call, operation
+from headrace.services.lambda_.actions.layers import version_arn
+from headrace.services.lambda_.errors import conflict, not_found, precondition_failed
+
+if TYPE_CHECKING:
+    from headrace.services.lambda_.service import Lambda
+
+
+def _statement(arn: str, request: dict[str, Any]) -> dict[str, Any]:
+    principal: str = request["Principal"]
+    if principal.isdigit():
+        principal = f"arn:aws:iam::{principal}:root"
+    statement: dict[str, Any] = {
+        "Sid": request["StatementId"],
+        "Effect": "Allow",
+        "Principal": "*" if principal == "*" else {"AWS": principal},
+        "Action": request["Action"],
+        "Resource": arn,
+    }
+    if "OrganizationId" in request:
+        statement["Condition"] = {"StringEquals": {"aws:PrincipalOrgID": request["OrganizationId"]}}
+    return statement
+
+
+def _check_revision(version: dict[str, Any], request: dict[str, Any]) -> None:
+    if request.get("RevisionId") not in (None, version.get("policy_revision")):
+        raise precondition_failed()
+
+
+@operation("AddLayerVersionPermission")
+def add_layer_version_permission(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Let others use a version of a layer."""
+    arn = version_arn(call, request)
+    statement = _statement(arn, request)
+    revision = lambda_.ids.uuid()
+
+    def add(version: dict[str, Any]) -> None:
+        _check_revision(version, request)
+        policy: dict[str, Any] = version.setdefault("policy", {})
+        sid = request["StatementId"]
+        if sid in policy:
+            raise conflict(
+                f"The statement id ({sid}) provided already exists. Please provide a new statement id, "
+                "or remove the existing statement."
+            )
+        policy[sid] = statement
+        version["policy_revision"] = revision
+
+    if lambda_.layers.change(arn, add) is None:
+        raise not_found(f"Layer version {arn} does not exist.")
+    return {"Statement": json.dumps(statement, separators=(",", ":")), "RevisionId": revision}
+
+
+@operation("RemoveLayerVersionPermission")
+def remove_layer_version_permission(lambda_: Lambda, call: Call, request: dict[str, Any]) -> None:
+    """Take a permission back; functions that use the version keep it."""
+    arn = version_arn(call, request)
+
+    def remove(version: dict[str, Any]) -> None:
+        _check_revision(version, request)
+        if version.setdefault("policy", {}).pop(request["StatementId"], None) is None:
+            raise not_found(f"Statement {request['StatementId']} is not found in resource policy.")
+        version["policy_revision"] = lambda_.ids.uuid()
+
+    if lambda_.layers.change(arn, remove) is None:
+        raise not_found(f"Layer version {arn} does not exist.")
+
+
+@operation("GetLayerVersionPolicy")
+def get_layer_version_policy(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the policy as JSON text."""
+    arn = version_arn(call, request)
+    version = lambda_.layers.find(arn)
+    if version is None:
+        raise not_found(f"Layer version {arn} does not exist.")
+    if not version.get("policy"):
+        raise not_found("No policy is associated with the given resource.")
+    policy = {
+        "Version": "2012-10-17",
+        "Id": "default",
+        "Statement": list(version["policy"].values()),
+    }
+    return {
+        "Policy": json.dumps(policy, separators=(",", ":")),
+        "RevisionId": version["policy_revision"],
+    }
