@@ -31,9 +31,10 @@ from headrace.services.lambda_.code import CodeStore
 from headrace.services.lambda_.destinations import Destinations
 from headrace.services.lambda_.dispatcher import Dispatcher
 from headrace.services.lambda_.errors import translate
+from headrace.services.lambda_.event_source.lane import PollerPorts
 from headrace.services.lambda_.event_source.mapping import MappingStore
 from headrace.services.lambda_.event_source.mappings import Mappings
-from headrace.services.lambda_.event_source.poller import PollerPorts
+from headrace.services.lambda_.event_source.trace import Trace
 from headrace.services.lambda_.functions import FunctionStore
 from headrace.services.lambda_.invocation import answer_raw
 from headrace.services.lambda_.layers import LayerStore
@@ -109,11 +110,13 @@ class Lambda:
         self.mappings = Mappings(
             ports=PollerPorts(
                 clock=clock,
+                ids=ids,
                 streams=streams,
                 invoker=self.invoker,
                 destinations=destinations,
                 metrics=metrics,
                 store=MappingStore(database),
+                trace=Trace(database),
                 role_of=self._role_of,
             ),
             supervisor=supervisor,

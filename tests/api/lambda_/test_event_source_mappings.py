@@ -141,7 +141,6 @@ def test_mappings_have_tags(consumer: Consumer) -> None:
         ({"BatchSize": 0}, "ValidationException"),
         ({"MaximumBatchingWindowInSeconds": 301}, "ValidationException"),
         ({"MaximumRecordAgeInSeconds": 59}, "InvalidParameterValueException"),
-        ({"TumblingWindowInSeconds": 60}, "InvalidParameterValueException"),
         (
             {"DestinationConfig": {"OnFailure": {"Destination": "arn:aws:s3:::bucket"}}},
             "InvalidParameterValueException",

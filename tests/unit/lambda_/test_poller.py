@@ -14,11 +14,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.core.ids import Ids
 from headrace.core.ports import FunctionThrottled, InvokeResult
-from headrace.core.workers import WorkerDone
+from headrace.core.workers import Worker, WorkerDone
 from headrace.services.lambda_.destinations import Destinations
+from headrace.services.lambda_.event_source.lane import PollerPorts
 from headrace.services.lambda_.event_source.mapping import Mapping, MappingStore
-from headrace.services.lambda_.event_source.poller import PollerPorts, ShardPoller
+from headrace.services.lambda_.event_source.poller import ShardPoller
+from headrace.services.lambda_.event_source.trace import Trace
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 from tests.support.lambda_lab import QUEUE, Box, Metrics
@@ -57,6 +60,14 @@ class Function:
         return InvokeResult(answer, None, "$LATEST", "id")
 
 
+class Handle:
+    """A `WorkerHandle` of a lane that the test itself steps."""
+
+    def wake(self) -> None: ...
+    def stop(self) -> None: ...
+    def join(self, timeout_s: float) -> None: ...
+
+
 class Rig:
     """One shard's poller and all around it; `restart` forgets what is in memory."""
 
@@ -85,17 +96,31 @@ class Rig:
         self.drained = False
         self.ports = PollerPorts(
             clock=self.clock,
+            ids=Ids(),
             streams=self.streams,
             invoker=function,
             destinations=Destinations(self.box, self.box),
             metrics=Metrics(),
             store=MappingStore(self.database),
+            trace=Trace(self.database),
             role_of=lambda _: "role",
         )
         self.restart()
 
     def restart(self) -> None:
-        self.poller = ShardPoller(self.mapping, "shardId-0", self.ports, self._set_drained)
+        self.lanes: list[Worker] = []
+        self.poller = ShardPoller(
+            self.mapping,
+            "shardId-0",
+            self.ports,
+            on_drained=self._set_drained,
+            spawn=self._spawn,
+        )
+
+    def _spawn(self, worker: Worker) -> Any:
+        """Take a lane to be stepped by hand, in place of a thread."""
+        self.lanes.append(worker)
+        return Handle()
 
     def _set_drained(self) -> None:
         self.drained = True

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, cast
 
@@ -39,17 +39,44 @@ class FailureRules:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """One invocation of a batch, for the batch tree; `outcome` is one word, `detail` what the function said."""
+
+    at_ms: int
+    duration_ms: int
+    outcome: str
+    request_id: str = ""
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Story:
+    """A node of the batch tree: where a batch came from, and its invocations so far.
+
+    Attributes:
+        part: what of its parent it is; empty for a batch that was cut from the shard.
+    """
+
+    number: int
+    parent: int = 0
+    part: str = ""
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """Consecutive records of one shard, never empty.
 
     Attributes:
         retries: how many retries its records have used up.
         attempts: how many invocations it has had.
+        story: its place in the batch tree, once it has one.
     """
 
     records: tuple[StreamRecord, ...]
     retries: int = 0
     attempts: int = 0
+    story: Story | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +126,10 @@ def judge(batch: Batch, answer: Answer, rules: FailureRules) -> Verdict:
         rest = tuple(Batch(records[start:end], batch.retries) for start, end in pairwise(cuts))
         return Verdict(done=done, rest=rest)
     if rules.maximum_retries != FOREVER and batch.retries >= rules.maximum_retries:
-        return Verdict(done=done, discarded=Batch(records[index:], batch.retries, attempts))
-    again = Batch(records[index:], batch.retries + 1, attempts)
+        return Verdict(
+            done=done, discarded=Batch(records[index:], batch.retries, attempts, batch.story)
+        )
+    again = Batch(records[index:], batch.retries + 1, attempts, batch.story)
     return Verdict(done=done, rest=(again,), delay_s=retry_delay_s(batch.retries))
 
 
@@ -119,8 +148,10 @@ def split_expired(
     cut = 0
     while cut < len(batch.records) and batch.records[cut].approximate_arrival_ms < oldest_ms:
         cut += 1
-    expired = Batch(batch.records[:cut], batch.retries, batch.attempts) if cut else None
-    alive = Batch(batch.records[cut:], batch.retries, batch.attempts)
+    expired = (
+        Batch(batch.records[:cut], batch.retries, batch.attempts, batch.story) if cut else None
+    )
+    alive = Batch(batch.records[cut:], batch.retries, batch.attempts, batch.story)
     return expired, alive if alive.records else None
 
 

@@ -17,11 +17,13 @@ from headrace.core.ports import (
 )
 from headrace.services.lambda_.event_source.batch import FOREVER, FailureRules
 from headrace.services.lambda_.event_source.filters import Filter
+from headrace.services.lambda_.event_source.window import Window
 from headrace.services.lambda_.limits import KINESIS_BATCH_SIZE
 from headrace.services.lambda_.members import section
 from headrace.store.database import Database, Documents
 
 NOTHING_YET = "No records processed"
+SQS_BATCH_SIZE = 10
 
 Pinned = AtSequence | AfterSequence | TrimHorizon
 
@@ -56,9 +58,35 @@ class Mapping:
         return make_arn("lambda", self.region, self.account, f"event-source-mapping:{self.uuid}")
 
     @property
+    def service(self) -> str:
+        """The service whose events it passes on: `kinesis` or `sqs`."""
+        return self.stream_arn.split(":")[2]
+
+    @property
+    def read_arn(self) -> str:
+        """The ARN of the stream that is read, which a registered consumer's ARN begins with."""
+        return self.stream_arn.partition("/consumer/")[0]
+
+    @property
     def batch_size(self) -> int:
         """The most records in an invocation."""
-        return int(self.members.get("BatchSize", KINESIS_BATCH_SIZE))
+        default = KINESIS_BATCH_SIZE if self.service == "kinesis" else SQS_BATCH_SIZE
+        return int(self.members.get("BatchSize", default))
+
+    @property
+    def lanes(self) -> int:
+        """How many batches of a shard may be in flight; a tumbling window's state belongs to one."""
+        return 1 if self.tumbling_s else int(self.members.get("ParallelizationFactor", 1))
+
+    @property
+    def tumbling_s(self) -> int:
+        """The length of its tumbling windows, 0 without them."""
+        return int(self.members.get("TumblingWindowInSeconds", 0))
+
+    @property
+    def counts_events(self) -> bool:
+        """Whether it tells CloudWatch of every event."""
+        return "EventCount" in (section(self.members, "MetricsConfig").get("Metrics") or ())
 
     @property
     def window_s(self) -> float:
@@ -102,27 +130,55 @@ class Mapping:
             "EventSourceMappingArn": self.arn,
             "EventSourceArn": self.stream_arn,
             "FunctionArn": self.function_arn,
-            "StartingPosition": self.starting_position,
             "LastModified": datetime.fromtimestamp(self.last_modified_ms / 1000, UTC),
-            "LastProcessingResult": self.last_result,
             "State": state or ("Enabled" if self.enabled else "Disabled"),
-            "StateTransitionReason": "User action",
             "BatchSize": self.batch_size,
             "MaximumBatchingWindowInSeconds": 0,
-            "ParallelizationFactor": 1,
-            "MaximumRecordAgeInSeconds": FOREVER,
-            "MaximumRetryAttempts": FOREVER,
-            "BisectBatchOnFunctionError": False,
-            "TumblingWindowInSeconds": 0,
             "FunctionResponseTypes": [],
-            "DestinationConfig": {"OnFailure": {}},
-            **self.members,
         }
+        if self.service == "kinesis":
+            output |= {
+                "StartingPosition": self.starting_position,
+                "LastProcessingResult": self.last_result,
+                "StateTransitionReason": "User action",
+                "ParallelizationFactor": 1,
+                "MaximumRecordAgeInSeconds": FOREVER,
+                "MaximumRetryAttempts": FOREVER,
+                "BisectBatchOnFunctionError": False,
+                "TumblingWindowInSeconds": 0,
+                "DestinationConfig": {"OnFailure": {}},
+            }
+        else:
+            output["StateTransitionReason"] = "USER_INITIATED"
+        output |= self.members
         if self.starting_timestamp_ms is not None:
             output["StartingPositionTimestamp"] = datetime.fromtimestamp(
                 self.starting_timestamp_ms / 1000, UTC
             )
         return output
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """How far each lane of a shard got, when it was read in so many lanes: lane to sequence number."""
+
+    lanes: int
+    done: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where a shard is read from next, and what is done beyond that place.
+
+    Attributes:
+        position: None when the shard is closed and read to its end.
+        marks: lanes that are ahead of `position`; a restart does not repeat what they have done.
+        window: the open tumbling window with its state.
+    """
+
+    position: Pinned | None
+    marks: tuple[Marks, ...] = ()
+    window: Window | None = None
 
 
 class MappingStore:
@@ -152,9 +208,17 @@ class MappingStore:
             for key, _ in self._checkpoints.items(f"{uuid}/"):
                 self._checkpoints.delete(key)
 
-    def checkpoint(self, uuid: str, shard_id: str, position: Pinned | None) -> None:
-        """Note where a shard is read from next; None when it is closed and read to its end."""
-        value: dict[str, str]
+    def checkpoint(
+        self,
+        uuid: str,
+        shard_id: str,
+        position: Pinned | None,
+        *,
+        marks: tuple[Marks, ...] = (),
+        window: Window | None = None,
+    ) -> None:
+        """Note where a shard is read from next; see `Checkpoint`."""
+        value: dict[str, Any]
         match position:
             case None:
                 value = {"kind": "done"}
@@ -164,20 +228,46 @@ class MappingStore:
                 value = {"kind": "at", "sequence": number}
             case AfterSequence(number):
                 value = {"kind": "after", "sequence": number}
+        if marks:
+            value["marks"] = [[one.lanes, one.done] for one in marks]
+        if window is not None:
+            value["window"] = window.to_json()
         self._checkpoints.put(f"{uuid}/{shard_id}", value)
 
     def position(self, uuid: str, shard_id: str) -> Pinned | None:
-        """Return where a shard is read from next, None when it is done.
+        """Return where a shard is read from next, None when it is done."""
+        return self.load_checkpoint(uuid, shard_id).position
 
-        A shard that has no checkpoint was born after the mapping: it is read from its start.
+    def checkpoints(self, uuid: str) -> dict[str, Checkpoint]:
+        """Return a mapping's checkpoints, by shard."""
+        prefix = f"{uuid}/"
+        return {
+            key.removeprefix(prefix): _checkpoint(value)
+            for key, value in self._checkpoints.items(prefix)
+        }
+
+    def load_checkpoint(self, uuid: str, shard_id: str) -> Checkpoint:
+        """Return a shard's checkpoint.
+
+        A shard that has none was born after the mapping: it is read from its start.
         """
-        value = self._checkpoints.get(f"{uuid}/{shard_id}") or {"kind": "trim"}
-        match value["kind"]:
-            case "done":
-                return None
-            case "at":
-                return AtSequence(value["sequence"])
-            case "after":
-                return AfterSequence(value["sequence"])
-            case _:
-                return TrimHorizon()
+        return _checkpoint(self._checkpoints.get(f"{uuid}/{shard_id}") or {"kind": "trim"})
+
+
+def _checkpoint(value: dict[str, Any]) -> Checkpoint:
+    position: Pinned | None
+    match value["kind"]:
+        case "done":
+            position = None
+        case "at":
+            position = AtSequence(value["sequence"])
+        case "after":
+            position = AfterSequence(value["sequence"])
+        case _:
+            position = TrimHorizon()
+    marks = tuple(
+        Marks(lanes, {int(lane): number for lane, number in done.items()})
+        for lanes, done in value.get("marks", ())
+    )
+    window = value.get("window")
+    return Checkpoint(position, marks, None if window is None else Window.from_json(window))

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from headrace.core.ports import StreamNotFound
 from headrace.core.workers import Supervisor, WorkerDone, WorkerHandle
 from headrace.services.lambda_.errors import not_found
+from headrace.services.lambda_.event_source.lane import PollerPorts
 from headrace.services.lambda_.event_source.mapping import Mapping, Pinned
-from headrace.services.lambda_.event_source.poller import PollerPorts, ShardPoller
+from headrace.services.lambda_.event_source.poller import ShardPoller
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class MappingRunner:
         """Start pollers for the shards that may be read now."""
         if self._stopped:
             raise WorkerDone
-        arn, store = self._mapping.stream_arn, self._ports.store
+        arn, store = self._mapping.read_arn, self._ports.store
         try:
             shards = self._ports.streams.shards(arn)
             if self._unsubscribe is None:
@@ -69,8 +70,15 @@ class MappingRunner:
             running = self._pollers.get(shard_id)
             if self._stopped or (running is not None and running.handle.alive):
                 return
-            poller = ShardPoller(self._mapping, shard_id, self._ports, self._handle_drained)
+            poller = ShardPoller(
+                self._mapping,
+                shard_id,
+                self._ports,
+                on_drained=self._handle_drained,
+                spawn=self._supervisor.start,
+            )
             handle = self._supervisor.start(poller)
+            poller.wake = handle.wake
             self._pollers[shard_id] = _Running(poller, handle)
         # An append between the poller's first read and its registration woke nobody.
         handle.wake()
@@ -103,6 +111,7 @@ class MappingRunner:
         """Wait for running batches to end."""
         for running in list(self._pollers.values()):
             running.handle.join(timeout_s)
+            running.poller.join(timeout_s)
 
 
 class Mappings:
@@ -155,8 +164,8 @@ class Mappings:
         """
         streams = self._ports.streams
         pinned: dict[str, Pinned] = {
-            shard.shard_id: streams.pin(mapping.stream_arn, shard.shard_id, mapping.start())
-            for shard in streams.shards(mapping.stream_arn)
+            shard.shard_id: streams.pin(mapping.read_arn, shard.shard_id, mapping.start())
+            for shard in streams.shards(mapping.read_arn)
         }
         with self._lock:
             self._ports.store.put(mapping, pinned)
@@ -175,6 +184,7 @@ class Mappings:
             self._run(mapping)
             self._mappings.pop(mapping.uuid, None)
             self._ports.store.delete(mapping.uuid)
+            self._ports.trace.forget(mapping.uuid)
 
     def get(self, account: str, region: str, uuid: str) -> Mapping:
         """Return a mapping. Raises AwsError."""
