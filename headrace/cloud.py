@@ -106,6 +106,7 @@ class Cloud:
             supervisor=self.supervisor,
             durability=config.durability,
             metrics=self._metrics,
+            state_delay_ms=config.state_delay_ms,
             **shared,
         )
         self.lambda_ = Lambda(

@@ -59,6 +59,12 @@ LOOK_EVERY_S = 0.02
     "--ephemeral-dir", type=click.Path(file_okay=False, path_type=Path), hidden=True, default=None
 )
 @click.option("--strict", is_flag=True, help="Refuse properties that would be ignored.")
+@click.option(
+    "--state-delay",
+    default=0.0,
+    type=click.FloatRange(0, 3600),
+    help="Seconds that Kinesis streams and consumers stay CREATING, UPDATING or DELETING.",
+)
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--verbose", "-v", is_flag=True, help="Log every worker's doings.")
 def up(
@@ -72,6 +78,7 @@ def up(
     ephemeral: bool,
     ephemeral_dir: Path | None,
     strict: bool,
+    state_delay: float,
     detach: bool,
     verbose: bool,
 ) -> None:
@@ -92,6 +99,7 @@ def up(
         durability=durability,
         ephemeral=ephemeral,
         strict=strict,
+        state_delay_ms=round(state_delay * 1000),
     )
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,

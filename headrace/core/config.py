@@ -26,6 +26,7 @@ class Config:
         durability: `os` acknowledges what the operating system holds (survives kill -9),
             `fsync` what the disk holds (survives a power cut).
         ephemeral: the data directory is a temporary one, removed when the cloud stops.
+        state_delay_ms: how long Kinesis streams and consumers stay CREATING, UPDATING or DELETING.
         strict: refuse properties that would be ignored.
     """
 
@@ -37,6 +38,7 @@ class Config:
     durability: Durability = "os"
     ephemeral: bool = False
     strict: bool = False
+    state_delay_ms: int = 0
 
     @property
     def endpoint_url(self) -> str:

@@ -45,6 +45,11 @@ def in_use(message: str) -> AwsError:
     return AwsError("ResourceInUseException", message)
 
 
+def not_active(name: str, account: str, status: str) -> AwsError:
+    """The stream is being made, changed or deleted. Source: kinesalite (observed)."""
+    return in_use(f"Stream {name} under account {account} not ACTIVE, instead in state {status}")
+
+
 def limit_exceeded(message: str) -> AwsError:
     """A quota."""
     return AwsError("LimitExceededException", message)

@@ -97,8 +97,12 @@ class HotPath:
     def _stream(self, name: str | None, arn: str | None, call: Call) -> Stream | None:
         if arn is not None:
             stream = self._kinesis.find_arn(arn)
-            return stream if stream is not None and name in (None, stream.name) else None
-        return self._kinesis.streams.get((call.account, call.region, name or ""))
+            if stream is not None and name not in (None, stream.name):
+                return None
+        else:
+            stream = self._kinesis.streams.get((call.account, call.region, name or ""))
+        # One that is being made or deleted goes the long way.
+        return stream if stream is None or stream.passing == "ACTIVE" else None
 
     def _put_records(self, body: bytes, call: Call) -> RawAnswer:
         decoded = _decode_put_records(body)

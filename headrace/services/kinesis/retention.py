@@ -26,6 +26,7 @@ class Retention:
     def step(self) -> float:
         """Trim once."""
         kinesis = self._kinesis
+        kinesis.remove_deleted()
         now_ms = kinesis.clock.now_ms()
         for stream in list(kinesis.streams.values()):
             horizon_ms = now_ms - stream.retention_hours * MS_PER_HOUR

@@ -18,7 +18,12 @@ from headrace.core.ports import MetricSink
 from headrace.core.workers import Supervisor
 from headrace.services.kinesis.account import AccountSettings
 from headrace.services.kinesis.consumers import Consumers
-from headrace.services.kinesis.errors import invalid_argument, stream_not_found, translate
+from headrace.services.kinesis.errors import (
+    invalid_argument,
+    not_active,
+    stream_not_found,
+    translate,
+)
 from headrace.services.kinesis.hot import HotPath
 from headrace.services.kinesis.iterators import IteratorCodec
 from headrace.services.kinesis.pushes import Pushes
@@ -58,6 +63,7 @@ class Kinesis:
         supervisor: Supervisor,
         durability: Durability = "os",
         metrics: MetricSink | None = None,
+        state_delay_ms: int = 0,
     ) -> None:
         self.clock = clock
         self.ids = ids
@@ -77,6 +83,9 @@ class Kinesis:
         self.tokens = TokenCodec(self._iterator_key())
         self.account_settings = AccountSettings(self._settings)
         self.consumers = Consumers(database.documents("kinesis_consumers"))
+        self.consumers.creating_ms = self.consumers.deleting_ms = state_delay_ms
+        self.state_delay_ms = state_delay_ms
+        self._deleting: set[str] = set()
         self.subscriptions = Subscriptions(self)
         self.pushes = Pushes(self)
         self.reader = KinesisReader(self)
@@ -129,7 +138,8 @@ class Kinesis:
     # --- streams ------------------------------------------------------------------------------
 
     def find(self, account: str, region: str, request: Any) -> Stream:
-        """Return the stream that a request names by StreamName or StreamARN. Raises AwsError."""
+        """Return the stream that a request names by StreamName, StreamARN or StreamId. Raises AwsError."""
+        self.remove_deleted()
         name = request.get("StreamName")
         arn = request.get("StreamARN")
         stream_id = request.get("StreamId")
@@ -159,6 +169,14 @@ class Kinesis:
                 return stream
         raise stream_not_found(stream_id, account)
 
+    def find_active(self, account: str, region: str, request: Any, now_ms: int) -> Stream:
+        """As `find`, for what only an ACTIVE stream takes. Raises ResourceInUseException otherwise."""
+        stream = self.find(account, region, request)
+        status = stream.status(now_ms)
+        if status != "ACTIVE":
+            raise not_active(stream.name, stream.account, status)
+        return stream
+
     def find_arn(self, arn: str) -> Stream | None:
         """Return the stream of an ARN, or None."""
         key = _key_of_arn(arn)
@@ -175,6 +193,36 @@ class Kinesis:
         stream.index_routes()
         self.streams[(stream.account, stream.region, stream.name)] = stream
         self.by_id[stream.stream_id] = stream
+        if stream.passing == "DELETING":
+            self._deleting.add(stream.stream_id)
+
+    def update(self, stream: Stream, now_ms: int) -> None:
+        """Store what a control-plane operation changed; the stream is UPDATING for a while, if so configured."""
+        if self.state_delay_ms:
+            stream.passing, stream.settles_ms = "UPDATING", now_ms + self.state_delay_ms
+        self.save(stream)
+
+    def delete(self, stream: Stream, now_ms: int) -> None:
+        """Delete a stream: at once, or after a while in DELETING, if so configured."""
+        if not self.state_delay_ms:
+            self.remove(stream)
+            return
+        stream.passing, stream.settles_ms = "DELETING", now_ms + self.state_delay_ms
+        self.save(stream)
+        self._deleting.add(stream.stream_id)
+
+    def remove_deleted(self) -> None:
+        """Remove the streams whose time in DELETING is over."""
+        if not self._deleting:
+            return
+        with self.lock:
+            for stream_id in list(self._deleting):
+                stream = self.by_id.get(stream_id)
+                if stream is None:
+                    self._deleting.discard(stream_id)
+                elif self.clock.now_ms() >= stream.settles_ms:
+                    self._deleting.discard(stream_id)
+                    self.remove(stream)
 
     def save(self, stream: Stream) -> None:
         """Store a changed stream; durable when this returns. When it cannot be stored it is as it was."""
@@ -257,7 +305,7 @@ class Kinesis:
             before = stream.shards
             stream.shards = [*before, *children]
             try:
-                self.save(stream)
+                self.update(stream, now_ms)
             except BaseException:
                 stream.shards = before
                 for shard in closing:

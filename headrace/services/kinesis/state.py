@@ -13,6 +13,7 @@ from headrace.store.sequence import MAX_INDEX, SequenceBase
 from headrace.store.shard_log import ShardLog
 
 StreamMode = Literal["PROVISIONED", "ON_DEMAND"]
+StreamStatus = Literal["CREATING", "ACTIVE", "UPDATING", "DELETING"]
 
 
 @dataclass(slots=True)
@@ -106,6 +107,9 @@ class Stream:
     enhanced_metrics: list[str] = field(default_factory=list[str])
     warm_throughput_mibps: int | None = None
     policy: str | None = None
+    # What it is on its way through, until when; ACTIVE and 0 when it has settled.
+    passing: StreamStatus = "ACTIVE"
+    settles_ms: int = 0
     # When quotas of a rolling day were used, by quota.
     used_ms: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     shards: list[Shard] = field(default_factory=list[Shard])
@@ -116,6 +120,12 @@ class Stream:
     def arn(self) -> str:
         """The stream's ARN."""
         return make_arn("kinesis", self.region, self.account, f"stream/{self.name}")
+
+    def status(self, now_ms: int) -> StreamStatus:
+        """Return AWS's word for its state. One that is DELETING stays so until it is gone."""
+        if self.passing not in ("ACTIVE", "DELETING") and now_ms >= self.settles_ms:
+            self.passing, self.settles_ms = "ACTIVE", 0
+        return self.passing
 
     @property
     def public_id(self) -> str:
@@ -189,6 +199,8 @@ _STREAM_FIELDS = (
     "enhanced_metrics",
     "warm_throughput_mibps",
     "policy",
+    "passing",
+    "settles_ms",
     "used_ms",
 )
 

@@ -3,8 +3,8 @@
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import CreateStreamInput
 from headrace.services.kinesis.actions.warm_throughput import check_warm_throughput, warm_shards
-from headrace.services.kinesis.errors import in_use, invalid_argument
-from headrace.services.kinesis.limits import ON_DEMAND_SHARDS
+from headrace.services.kinesis.errors import in_use, invalid_argument, limit_exceeded
+from headrace.services.kinesis.limits import ON_DEMAND_SHARDS, STREAMS_CREATING
 from headrace.services.kinesis.quotas import check_on_demand_quota, check_shard_quota
 from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Shard, Stream, StreamMode, even_ranges
@@ -13,7 +13,7 @@ from headrace.services.kinesis.tagging import check_tags
 
 @operation("CreateStream")
 def create_stream(kinesis: Kinesis, call: Call, request: CreateStreamInput) -> None:
-    """Make a stream; it is ACTIVE at once. Source: API_CreateStream."""
+    """Make a stream; it is ACTIVE at once, unless delays are configured. Source: API_CreateStream."""
     name = request["StreamName"]
     mode = _mode(request)
     count = _shard_count(request, mode)
@@ -22,7 +22,9 @@ def create_stream(kinesis: Kinesis, call: Call, request: CreateStreamInput) -> N
     check_tags({}, tags)
     if request.get("RecordDistributionStrategy") not in (None, "USER_PARTITION_KEY"):
         raise invalid_argument("headrace distributes records by partition key only.")
+    kinesis.remove_deleted()
     with kinesis.lock:
+        _check_creating(kinesis, call)
         if (call.account, call.region, name) in kinesis.streams:
             raise in_use(f"Stream {name} under account {call.account} already exists.")
         if mode == "ON_DEMAND":
@@ -43,8 +45,25 @@ def create_stream(kinesis: Kinesis, call: Call, request: CreateStreamInput) -> N
             warm_throughput_mibps=warm,
             tags=dict(tags),
         )
+        if kinesis.state_delay_ms:
+            stream.passing, stream.settles_ms = "CREATING", call.now_ms + kinesis.state_delay_ms
         stream.shards = _shards(count, call.now_ms)
         kinesis.add(stream)
+
+
+def _check_creating(kinesis: Kinesis, call: Call) -> None:
+    if not kinesis.state_delay_ms:
+        return
+    creating = sum(
+        stream.status(call.now_ms) == "CREATING"
+        for stream in kinesis.streams.values()
+        if (stream.account, stream.region) == (call.account, call.region)
+    )
+    if creating >= STREAMS_CREATING:
+        raise limit_exceeded(
+            f"No more than {STREAMS_CREATING} streams can be in CREATING state at the same time"
+            f" under account {call.account}."
+        )
 
 
 def _shards(count: int, now_ms: int) -> list[Shard]:

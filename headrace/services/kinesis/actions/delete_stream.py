@@ -2,19 +2,22 @@
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import DeleteStreamInput
-from headrace.services.kinesis.errors import in_use
+from headrace.services.kinesis.errors import in_use, not_active
 from headrace.services.kinesis.service import Kinesis
 
 
 @operation("DeleteStream")
 def delete_stream(kinesis: Kinesis, call: Call, request: DeleteStreamInput) -> None:
-    """Delete a stream, its records and, when told to, its consumers, at once. Source: API_DeleteStream."""
+    """Delete a stream, its records and, when told to, its consumers. Source: API_DeleteStream."""
     with kinesis.lock:
         stream = kinesis.find(call.account, call.region, request)
+        status = stream.status(call.now_ms)
+        if status in ("CREATING", "DELETING"):
+            raise not_active(stream.name, stream.account, status)
         consumers = kinesis.consumers.of_stream(stream, call.now_ms)
         if consumers and not request.get("EnforceConsumerDeletion", False):
             raise in_use(
                 f"Stream {stream.name} under account {stream.account} has {len(consumers)} registered consumers."
                 " Deregister them, or set EnforceConsumerDeletion."
             )
-        kinesis.remove(stream)
+        kinesis.delete(stream, call.now_ms)

@@ -11,6 +11,7 @@ def describe_limits(
     kinesis: Kinesis, call: Call, request: DescribeLimitsInput
 ) -> DescribeLimitsOutput:
     """Return the account's quotas and use. Source: API_DescribeLimits."""
+    kinesis.remove_deleted()
     streams = [
         stream
         for (account, region, _), stream in list(kinesis.streams.items())

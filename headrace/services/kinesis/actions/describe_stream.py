@@ -40,11 +40,11 @@ def created(stream: Stream) -> datetime:
     return datetime.fromtimestamp(stream.created_ms // 1000, UTC)
 
 
-def _common(stream: Stream) -> dict[str, Any]:
+def _common(stream: Stream, now_ms: int) -> dict[str, Any]:
     value: dict[str, Any] = {
         "StreamName": stream.name,
         "StreamARN": stream.arn,
-        "StreamStatus": "ACTIVE",
+        "StreamStatus": stream.status(now_ms),
         "StreamModeDetails": {"StreamMode": stream.mode},
         "RetentionPeriodHours": stream.retention_hours,
         "StreamCreationTimestamp": created(stream),
@@ -65,7 +65,9 @@ def describe_stream(
     limit = min(request.get("Limit", DESCRIBE_STREAM_DEFAULT), DESCRIBE_STREAM_DEFAULT)
     after = request.get("ExclusiveStartShardId", "")
     shards = [shard for shard in stream.shards if shard.shard_id > after]
-    description: Any = _common(stream)
+    if stream.status(call.now_ms) == "CREATING":
+        shards = []
+    description: Any = _common(stream, call.now_ms)
     description["Shards"] = [shard_description(shard) for shard in shards[:limit]]
     description["HasMoreShards"] = len(shards) > limit
     return {"StreamDescription": description}
@@ -77,7 +79,7 @@ def describe_stream_summary(
 ) -> DescribeStreamSummaryOutput:
     """Return a stream without its shards. Source: API_DescribeStreamSummary."""
     stream = kinesis.find(call.account, call.region, request)
-    summary: Any = _common(stream)
+    summary: Any = _common(stream, call.now_ms)
     summary["OpenShardCount"] = len(stream.open_shards)
     summary["StreamId"] = stream.public_id
     summary["ConsumerCount"] = len(kinesis.consumers.of_stream(stream, call.now_ms))

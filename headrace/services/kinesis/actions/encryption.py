@@ -14,11 +14,11 @@ def start_stream_encryption(
 ) -> None:
     """Mark a stream as encrypted with a KMS key. Source: API_StartStreamEncryption."""
     with kinesis.lock:
-        stream = kinesis.find(call.account, call.region, request)
+        stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         _check_type(request["EncryptionType"])
         use_daily(stream, "StartStreamEncryption", ENCRYPTION_CHANGES_PER_DAY, call.now_ms)
         stream.encryption_type, stream.key_id = request["EncryptionType"], request["KeyId"]
-        kinesis.save(stream)
+        kinesis.update(stream, call.now_ms)
 
 
 @operation("StopStreamEncryption")
@@ -27,11 +27,11 @@ def stop_stream_encryption(
 ) -> None:
     """Mark a stream as not encrypted. Source: API_StopStreamEncryption."""
     with kinesis.lock:
-        stream = kinesis.find(call.account, call.region, request)
+        stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         _check_type(request["EncryptionType"])
         use_daily(stream, "StopStreamEncryption", ENCRYPTION_CHANGES_PER_DAY, call.now_ms)
         stream.encryption_type, stream.key_id = "NONE", None
-        kinesis.save(stream)
+        kinesis.update(stream, call.now_ms)
 
 
 def _check_type(encryption_type: str) -> None:

@@ -14,7 +14,7 @@ def get_shard_iterator(
     """Return an iterator, good for five minutes. Source: API_GetShardIterator."""
     stream = kinesis.find(call.account, call.region, request)
     shard = stream.shard(request["ShardId"])
-    if shard is None or shard.log is None:
+    if shard is None or shard.log is None or stream.status(call.now_ms) == "CREATING":
         raise shard_not_found(request["ShardId"], stream.name, stream.account)
     index = start_index(
         stream,

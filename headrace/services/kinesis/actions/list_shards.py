@@ -6,7 +6,7 @@ from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import ListShardsInput, ListShardsOutput
 from headrace.services.kinesis.actions.describe_stream import shard_description
 from headrace.services.kinesis.actions.stream_consumers import check_creation
-from headrace.services.kinesis.errors import invalid_argument
+from headrace.services.kinesis.errors import invalid_argument, not_active
 from headrace.services.kinesis.limits import LIST_SHARDS_DEFAULT
 from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Shard, Stream, shard_number_of
@@ -28,6 +28,8 @@ def list_shards(kinesis: Kinesis, call: Call, request: ListShardsInput) -> ListS
     else:
         stream = kinesis.find(call.account, call.region, request)
         check_creation(stream, request)
+        if stream.status(call.now_ms) == "CREATING":
+            raise not_active(stream.name, stream.account, "CREATING")
         after = _number(request.get("ExclusiveStartShardId", "-1"))
         shard_filter = _filter(request)
     limit = min(request.get("MaxResults", LIST_SHARDS_DEFAULT), LIST_SHARDS_DEFAULT)

@@ -11,6 +11,7 @@ from headrace.services.kinesis.service import Kinesis
 @operation("ListStreams")
 def list_streams(kinesis: Kinesis, call: Call, request: ListStreamsInput) -> ListStreamsOutput:
     """Return a page of the account's streams, by name. Source: API_ListStreams."""
+    kinesis.remove_deleted()
     after = request.get("ExclusiveStartStreamName", "")
     token = request.get("NextToken")
     if token is not None:
@@ -36,7 +37,7 @@ def list_streams(kinesis: Kinesis, call: Call, request: ListStreamsInput) -> Lis
             {
                 "StreamName": stream.name,
                 "StreamARN": stream.arn,
-                "StreamStatus": "ACTIVE",
+                "StreamStatus": stream.status(call.now_ms),
                 "StreamModeDetails": {"StreamMode": stream.mode},
                 "StreamCreationTimestamp": created(stream),
             }

@@ -11,7 +11,7 @@ from headrace.services.kinesis.service import Kinesis
 def merge_shards(kinesis: Kinesis, call: Call, request: MergeShardsInput) -> None:
     """Close two adjacent shards and open one. Source: API_MergeShards."""
     with kinesis.lock:
-        stream = kinesis.find(call.account, call.region, request)
+        stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         check_provisioned(stream)
         first = open_shard(stream, request["ShardToMerge"])
         second = open_shard(stream, request["AdjacentShardToMerge"])

@@ -26,7 +26,7 @@ def enable_enhanced_monitoring(
 ) -> EnhancedMonitoringOutput:
     """Record the wish for shard-level metrics. Source: API_EnableEnhancedMonitoring."""
     with kinesis.lock:
-        stream = kinesis.find(call.account, call.region, request)
+        stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         return _change(
             kinesis, stream, {*stream.enhanced_metrics, *_named(request["ShardLevelMetrics"])}
         )
@@ -38,7 +38,7 @@ def disable_enhanced_monitoring(
 ) -> EnhancedMonitoringOutput:
     """Record the end of that wish. Source: API_DisableEnhancedMonitoring."""
     with kinesis.lock:
-        stream = kinesis.find(call.account, call.region, request)
+        stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         return _change(
             kinesis, stream, set(stream.enhanced_metrics) - _named(request["ShardLevelMetrics"])
         )

@@ -4,7 +4,12 @@ from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import PutRecordInput, PutRecordOutput
 from headrace.services.kinesis import puts
-from headrace.services.kinesis.actions.put_records import check_key, check_size, entries_of
+from headrace.services.kinesis.actions.put_records import (
+    check_key,
+    check_size,
+    entries_of,
+    find_writable,
+)
 from headrace.services.kinesis.errors import check_dry_run, invalid_argument
 from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Stream
@@ -14,7 +19,7 @@ from headrace.store import sequence
 @operation("PutRecord")
 def put_record(kinesis: Kinesis, call: Call, request: PutRecordInput) -> PutRecordOutput:
     """Store one record. Source: API_PutRecord."""
-    stream = kinesis.find(call.account, call.region, request)
+    stream = find_writable(kinesis, call, request)
     check_size(request["Data"], stream, "data")
     ordering = request.get("SequenceNumberForOrdering")
     if ordering is not None:

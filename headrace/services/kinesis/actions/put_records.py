@@ -12,7 +12,7 @@ from headrace.aws.shapes.kinesis import (
     PutRecordsResultEntry,
 )
 from headrace.services.kinesis import puts
-from headrace.services.kinesis.errors import check_dry_run, invalid_argument
+from headrace.services.kinesis.errors import check_dry_run, invalid_argument, stream_not_found
 from headrace.services.kinesis.limits import PUT_RECORDS_BYTES
 from headrace.services.kinesis.puts import Entries
 from headrace.services.kinesis.service import Kinesis
@@ -22,7 +22,7 @@ from headrace.services.kinesis.state import Stream
 @operation("PutRecords")
 def put_records(kinesis: Kinesis, call: Call, request: PutRecordsInput) -> PutRecordsOutput:
     """Store up to 500 records; each shard's in their order. Source: API_PutRecords."""
-    stream = kinesis.find(call.account, call.region, request)
+    stream = find_writable(kinesis, call, request)
     for number, record in enumerate(request["Records"], 1):
         check_size(record["Data"], stream, f"records.{number}.member.data")
         check_key(record.get("PartitionKey"), f"records.{number}.member.partitionKey")
@@ -43,6 +43,14 @@ def put_records(kinesis: Kinesis, call: Call, request: PutRecordsInput) -> PutRe
     if stream.key_id:
         answer["EncryptionType"] = stream.encryption_type
     return answer
+
+
+def find_writable(kinesis: Kinesis, call: Call, request: Mapping[str, Any]) -> Stream:
+    """Return the stream to put to: one that is being made is not there yet. Raises AwsError."""
+    stream = kinesis.find(call.account, call.region, request)
+    if stream.status(call.now_ms) == "CREATING":
+        raise stream_not_found(stream.name, stream.account)
+    return stream
 
 
 def check_size(data: bytes, stream: Stream, path: str) -> None:

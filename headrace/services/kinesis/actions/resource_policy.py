@@ -11,9 +11,11 @@ from headrace.aws.shapes.kinesis import (
     GetResourcePolicyOutput,
     PutResourcePolicyInput,
 )
-from headrace.services.kinesis.actions.resources import find_resource, save_resource
-from headrace.services.kinesis.actions.stream_consumers import not_active
-from headrace.services.kinesis.consumers import Consumer
+from headrace.services.kinesis.actions.resources import (
+    find_active_resource,
+    find_resource,
+    save_resource,
+)
 from headrace.services.kinesis.errors import invalid_argument, limit_exceeded
 from headrace.services.kinesis.limits import POLICY_CHARS
 from headrace.services.kinesis.service import Kinesis
@@ -23,9 +25,7 @@ from headrace.services.kinesis.service import Kinesis
 def put_resource_policy(kinesis: Kinesis, call: Call, request: PutResourcePolicyInput) -> None:
     """Attach a policy to a stream or a consumer. Source: API_PutResourcePolicy."""
     with kinesis.lock:
-        stream, resource = find_resource(kinesis, call, request)
-        if isinstance(resource, Consumer) and resource.status(call.now_ms) != "ACTIVE":
-            raise not_active(stream, resource)
+        _, resource = find_active_resource(kinesis, call, request)
         _check(request["Policy"], request["ResourceARN"])
         resource.policy = request["Policy"]
         save_resource(kinesis, resource)
@@ -48,7 +48,7 @@ def delete_resource_policy(
 ) -> None:
     """Detach the policy of a stream or a consumer. Source: API_DeleteResourcePolicy."""
     with kinesis.lock:
-        _, resource = find_resource(kinesis, call, request)
+        _, resource = find_active_resource(kinesis, call, request)
         if resource.policy is None:
             raise _no_policy(request["ResourceARN"])
         resource.policy = None

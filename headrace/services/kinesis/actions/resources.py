@@ -5,9 +5,10 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call
-from headrace.services.kinesis.actions.stream_consumers import consumer_of_arn
+from headrace.services.kinesis.actions.stream_consumers import consumer_of_arn, not_active
 from headrace.services.kinesis.consumers import Consumer
 from headrace.services.kinesis.errors import invalid_argument
+from headrace.services.kinesis.errors import not_active as stream_not_active
 from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Stream
 
@@ -20,12 +21,26 @@ def find_resource(
     if "/consumer/" in arn:
         stream, resource = consumer_of_arn(kinesis, arn, call.now_ms)
     else:
+        kinesis.remove_deleted()
         found = kinesis.find_arn(arn)
         if found is None:
             raise AwsError("ResourceNotFoundException", f"Resource {arn} not found.")
         stream, resource = found, found
     if request.get("StreamId") not in (None, stream.public_id):
         raise invalid_argument("StreamId does not belong to the resource that is named.")
+    return stream, resource
+
+
+def find_active_resource(
+    kinesis: Kinesis, call: Call, request: Mapping[str, Any]
+) -> tuple[Stream, Stream | Consumer]:
+    """As `find_resource`, for what only an ACTIVE resource takes."""
+    stream, resource = find_resource(kinesis, call, request)
+    status = resource.status(call.now_ms)
+    if status != "ACTIVE":
+        if isinstance(resource, Consumer):
+            raise not_active(stream, resource)
+        raise stream_not_active(stream.name, stream.account, status)
     return stream, resource
 
 

@@ -17,7 +17,7 @@ def increase_stream_retention_period(
     """Keep records longer. Source: API_IncreaseStreamRetentionPeriod."""
     hours = request["RetentionPeriodHours"]
     with kinesis.lock:
-        stream = kinesis.find(call.account, call.region, request)
+        stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         _check_range(hours)
         if hours < stream.retention_hours:
             raise invalid_argument(
@@ -26,7 +26,7 @@ def increase_stream_retention_period(
                 " Use DecreaseRetentionPeriod API."
             )
         stream.retention_hours = hours
-        kinesis.save(stream)
+        kinesis.update(stream, call.now_ms)
 
 
 @operation("DecreaseStreamRetentionPeriod")
@@ -36,7 +36,7 @@ def decrease_stream_retention_period(
     """Keep records for less time. Source: API_DecreaseStreamRetentionPeriod."""
     hours = request["RetentionPeriodHours"]
     with kinesis.lock:
-        stream = kinesis.find(call.account, call.region, request)
+        stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         _check_range(hours)
         if hours > stream.retention_hours:
             raise invalid_argument(
@@ -45,7 +45,7 @@ def decrease_stream_retention_period(
                 " Use IncreaseRetentionPeriod API."
             )
         stream.retention_hours = hours
-        kinesis.save(stream)
+        kinesis.update(stream, call.now_ms)
 
 
 def _check_range(hours: int) -> None:

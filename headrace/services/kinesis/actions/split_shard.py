@@ -13,7 +13,7 @@ from headrace.services.kinesis.state import Shard, Stream
 def split_shard(kinesis: Kinesis, call: Call, request: SplitShardInput) -> None:
     """Close a shard and open two. Source: API_SplitShard."""
     with kinesis.lock:
-        stream = kinesis.find(call.account, call.region, request)
+        stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         check_provisioned(stream)
         shard = open_shard(stream, request["ShardToSplit"])
         middle = int(request["NewStartingHashKey"])

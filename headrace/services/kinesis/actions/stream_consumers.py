@@ -35,7 +35,7 @@ def register_stream_consumer(
     tags = dict(request.get("Tags", {}))
     check_tags({}, tags)
     with kinesis.lock:
-        stream = kinesis.find(call.account, call.region, request)
+        stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         quota = _quota(kinesis, stream, call.now_ms)
         consumer = kinesis.consumers.register(
             stream, request["ConsumerName"], tags, quota, call.now_ms

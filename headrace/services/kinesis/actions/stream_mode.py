@@ -14,7 +14,7 @@ def update_stream_mode(kinesis: Kinesis, call: Call, request: UpdateStreamModeIn
     on_demand = request["StreamModeDetails"]["StreamMode"] == "ON_DEMAND"
     warm = request.get("WarmThroughputMiBps")
     with kinesis.lock:
-        stream = kinesis.find(call.account, call.region, request)
+        stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         if warm is not None:
             check_warm_throughput(kinesis, call, request["StreamModeDetails"]["StreamMode"], warm)
         if on_demand != (stream.mode == "ON_DEMAND"):
@@ -27,6 +27,6 @@ def update_stream_mode(kinesis: Kinesis, call: Call, request: UpdateStreamModeIn
         if not on_demand:
             stream.warm_throughput_mibps = None
         if warm is None:
-            kinesis.save(stream)
+            kinesis.update(stream, call.now_ms)
         else:
             scale(kinesis, stream, warm, call.now_ms)

@@ -11,7 +11,11 @@ from headrace.aws.shapes.kinesis import (
     TagResourceInput,
     UntagResourceInput,
 )
-from headrace.services.kinesis.actions.resources import find_resource, save_resource
+from headrace.services.kinesis.actions.resources import (
+    find_active_resource,
+    find_resource,
+    save_resource,
+)
 from headrace.services.kinesis.consumers import Consumer
 from headrace.services.kinesis.limits import TAGS_PER_STREAM
 from headrace.services.kinesis.service import Kinesis
@@ -35,7 +39,11 @@ def _remove(kinesis: Kinesis, resource: Stream | Consumer, keys: list[str]) -> N
 def add_tags_to_stream(kinesis: Kinesis, call: Call, request: AddTagsToStreamInput) -> None:
     """Add or change tags. Source: API_AddTagsToStream."""
     with kinesis.lock:
-        _add(kinesis, kinesis.find(call.account, call.region, request), request["Tags"])
+        _add(
+            kinesis,
+            kinesis.find_active(call.account, call.region, request, call.now_ms),
+            request["Tags"],
+        )
 
 
 @operation("RemoveTagsFromStream")
@@ -44,7 +52,11 @@ def remove_tags_from_stream(
 ) -> None:
     """Remove tags; missing ones are no error. Source: API_RemoveTagsFromStream."""
     with kinesis.lock:
-        _remove(kinesis, kinesis.find(call.account, call.region, request), request["TagKeys"])
+        _remove(
+            kinesis,
+            kinesis.find_active(call.account, call.region, request, call.now_ms),
+            request["TagKeys"],
+        )
 
 
 @operation("ListTagsForStream")
@@ -66,14 +78,14 @@ def list_tags_for_stream(
 def tag_resource(kinesis: Kinesis, call: Call, request: TagResourceInput) -> None:
     """Add or change tags by ARN. Source: API_TagResource."""
     with kinesis.lock:
-        _add(kinesis, find_resource(kinesis, call, request)[1], request["Tags"])
+        _add(kinesis, find_active_resource(kinesis, call, request)[1], request["Tags"])
 
 
 @operation("UntagResource")
 def untag_resource(kinesis: Kinesis, call: Call, request: UntagResourceInput) -> None:
     """Remove tags by ARN. Source: API_UntagResource."""
     with kinesis.lock:
-        _remove(kinesis, find_resource(kinesis, call, request)[1], request["TagKeys"])
+        _remove(kinesis, find_active_resource(kinesis, call, request)[1], request["TagKeys"])
 
 
 @operation("ListTagsForResource")

@@ -17,7 +17,7 @@ def update_shard_count(
     """Scale to a number of equal shards. Source: API_UpdateShardCount."""
     target = request["TargetShardCount"]
     with kinesis.lock:
-        stream = kinesis.find(call.account, call.region, request)
+        stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         check_provisioned(stream)
         current = len(stream.open_shards)
         if target > current * 2:

@@ -21,7 +21,7 @@ def update_stream_warm_throughput(
     """Scale an on-demand stream before its traffic comes. Source: API_UpdateStreamWarmThroughput."""
     target = request["WarmThroughputMiBps"]
     with kinesis.lock:
-        stream = kinesis.find(call.account, call.region, request)
+        stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         check_warm_throughput(kinesis, call, stream.mode, target)
         scale(kinesis, stream, target, call.now_ms)
     return {
@@ -52,7 +52,7 @@ def scale(kinesis: Kinesis, stream: Stream, target_mibps: int, now_ms: int) -> N
     shards = warm_shards(target_mibps)
     stream.warm_throughput_mibps = target_mibps
     if shards == len(stream.open_shards):
-        kinesis.save(stream)
+        kinesis.update(stream, now_ms)
         return
     ranges = [(shard.starting_hash_key, shard.ending_hash_key) for shard in stream.open_shards]
     kinesis.reshard(stream, plan(ranges, shards), now_ms)
