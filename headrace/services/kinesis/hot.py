@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.aws import codec_json
+from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.operation import Call
 from headrace.aws.service import RawAnswer
@@ -78,15 +79,21 @@ class HotPath:
             "Kinesis_20131202.PutRecord": self._put_record,
             "Kinesis_20131202.GetRecords": self._get_records,
         }
+        self._ways_cbor = {
+            "Kinesis_20131202.PutRecords": self._put_records_cbor,
+            "Kinesis_20131202.PutRecord": self._put_record_cbor,
+            "Kinesis_20131202.GetRecords": self._get_records_cbor,
+        }
 
     def handle(self, request: HttpRequest) -> RawAnswer:
         """Answer a request of the usual form; None sends it the long way."""
-        way = self._ways.get(request.headers.get("x-amz-target", ""))
+        target = request.headers.get("x-amz-target", "")
+        way = self._ways.get(target)
         content_type = request.headers.get("content-type")
         if way is None or request.call is None:
             return None
-        if content_type == CBOR and way == self._get_records:
-            return self._get_records_cbor(request.body, request.call)
+        if content_type == CBOR:
+            return self._ways_cbor[target](request.body, request.call)
         if content_type != JSON:
             return None
         try:
@@ -155,6 +162,35 @@ class HotPath:
         parts.append(f"{end}}}".encode())
         return _answer(b"".join(parts), [])
 
+    def _put_cbor(self, put: hot_cbor.Put | None, call: Call) -> tuple[Stream, Placed] | None:
+        if put is None or len(put.keys) > PUT_RECORDS_COUNT:
+            return None
+        stream = self._stream(put.name, put.arn, call)
+        if stream is None or put.longest_bytes > stream.max_record_bytes:
+            return None
+        entries = _columns(put.data, put.keys, put.explicit_hash_keys)
+        if entries is None or puts.size_bytes(put.data, put.keys) > PUT_RECORDS_BYTES:
+            return None
+        return stream, puts.put(self._kinesis, stream, entries, call.now_ms)
+
+    def _put_records_cbor(self, body: bytes, call: Call) -> RawAnswer:
+        done = self._put_cbor(hot_cbor.decode_put_records(body), call)
+        if done is None:
+            return None
+        stream, placed = done
+        answer = hot_cbor.put_records_answer(placed, _encryption_type(stream))
+        return _answer(answer, placed.waits, CBOR)
+
+    def _put_record_cbor(self, body: bytes, call: Call) -> RawAnswer:
+        done = self._put_cbor(hot_cbor.decode_put_record(body), call)
+        if done is None:
+            return None
+        stream, placed = done
+        for refused in placed.refused.values():
+            raise AwsError(refused.code, refused.message, 500)
+        answer = hot_cbor.put_record_answer(placed, _encryption_type(stream))
+        return _answer(answer, placed.waits, CBOR)
+
     def _get_records_cbor(self, body: bytes, call: Call) -> RawAnswer:
         # Small and without times: the generic decoder is quick, and its errors are the right ones.
         request = codec_json.decode_input("kinesis", "GetRecords", body, CBOR)
@@ -183,10 +219,16 @@ def _entries(records: Sequence[_Record | _PutRecord], max_record_bytes: int) -> 
         return None
     if not _is_base64(data):
         return None
+    return _columns(data, keys, [record.ExplicitHashKey for record in records])
+
+
+def _columns(
+    data: Sequence[str], keys: Sequence[str], explicit: Sequence[str | None]
+) -> Entries | None:
+    """Return the columns when keys are within their limits, else None. No `explicit` at all may be empty."""
     key_lengths = set(map(len, keys))
     if 0 in key_lengths or max(key_lengths) > PARTITION_KEY_CHARS:
         return None
-    explicit: list[str | None] = [record.ExplicitHashKey for record in records]
     if not any(explicit):
         return Entries(data, keys) if "" not in explicit else None
     return Entries(data, keys, explicit) if all(map(_is_hash_key, explicit)) else None
@@ -211,6 +253,10 @@ def _is_hash_key(text: str | None) -> bool:
     if text is None:
         return True
     return text.isascii() and text.isdigit() and len(text) < 40 and (text[0] != "0" or text == "0")
+
+
+def _encryption_type(stream: Stream) -> str | None:
+    return stream.encryption_type if stream.key_id else None
 
 
 def _encryption(stream: Stream) -> str:
@@ -242,6 +288,8 @@ def _failed(refused: Refused) -> HttpResponse:
     return HttpResponse(500, [("Content-Type", JSON)], body)
 
 
-def _answer(body: bytes, waits: Sequence[Future[None]]) -> HttpResponse | Future[HttpResponse]:
-    response = HttpResponse(200, [("Content-Type", JSON)], body)
+def _answer(
+    body: bytes, waits: Sequence[Future[None]], content_type: str = JSON
+) -> HttpResponse | Future[HttpResponse]:
+    response = HttpResponse(200, [("Content-Type", content_type)], body)
     return puts.when_durable(waits, response) if waits else response

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import cbor2
@@ -14,56 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.services.kinesis import hot
-from tests.api.kinesis.conftest import StillClock
 from tests.api.kinesis.test_cbor import CBOR
-from tests.api.kinesis.test_cbor import loads as loads_cbor
-from tests.support.cloud import InProcessCloud
-
-NAME = "flights"
-ARN = f"arn:aws:kinesis:us-east-1:000000000000:stream/{NAME}"
-
-
-@dataclass
-class Twins:
-    """Two equal clouds; on the second, every request takes the long way."""
-
-    short: InProcessCloud
-    long: InProcessCloud
-
-    def ask(
-        self, operation: str, body: bytes, content_type: str = hot.JSON
-    ) -> tuple[tuple[int, Any], tuple[int, Any]]:
-        """Send a body to both; returns (status, answer) of each, with iterators left out."""
-        return (
-            _ask(self.short, operation, body, content_type),
-            _ask(self.long, operation, body, content_type),
-        )
-
-
-def _ask(cloud: InProcessCloud, operation: str, body: bytes, content_type: str) -> tuple[int, Any]:
-    answer = cloud.json_request(f"Kinesis_20131202.{operation}", body, content_type=content_type)
-    assert isinstance(answer.body, bytes)
-    load: Any = loads_cbor if "cbor" in content_type else json.loads
-    value = load(answer.body)
-    if value.get("NextShardIterator", "") is None:
-        del value["NextShardIterator"]
-    elif "NextShardIterator" in value:
-        value["NextShardIterator"] = "…"
-    return answer.status, value
+from tests.api.kinesis.twins import ARN, NAME, Twins, ask, stored, twin_clouds
 
 
 @pytest.fixture(scope="module")
 def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
-    clouds: list[InProcessCloud] = []
-    for name in ("short", "long"):
-        cloud = InProcessCloud(tmp_path_factory.mktemp(name), clock=StillClock())
-        cloud.client("kinesis").create_stream(StreamName=NAME, ShardCount=3)
-        clouds.append(cloud)
-    long = clouds[1].cloud.gateway.owned["kinesis"]
-    object.__setattr__(long, "raw", None)
-    yield Twins(*clouds)
-    for cloud in clouds:
-        cloud.stop()
+    with twin_clouds(tmp_path_factory) as both:
+        yield both
 
 
 texts = st.text(max_size=20)
@@ -172,19 +129,12 @@ def test_get_records(twins: Twins, cbor: bool, shard: str, limit: Any, more: Any
         )["ShardIterator"]
         value = {"ShardIterator": iterator, "Limit": limit, **more}
         body = cbor2.dumps(value) if cbor else json.dumps(value).encode()
-        answers.append(_ask(cloud, "GetRecords", body, CBOR if cbor else hot.JSON))
+        answers.append(ask(cloud, "GetRecords", body, CBOR if cbor else hot.JSON))
     assert answers[0] == answers[1]
 
 
 def test_both_ways_have_stored_the_same_records(twins: Twins):
     """Last in this file: all that the tests above have put."""
-    for shard in "012":
-        found: list[Any] = []
-        for cloud in (twins.short, twins.long):
-            client = cloud.client("kinesis")
-            iterator = client.get_shard_iterator(
-                StreamName=NAME, ShardId=shard, ShardIteratorType="TRIM_HORIZON"
-            )["ShardIterator"]
-            found.append(client.get_records(ShardIterator=iterator)["Records"])
-        assert found[0]
-        assert found[0] == found[1]
+    short, long = stored(twins.short), stored(twins.long)
+    assert all(short)
+    assert short == long
