@@ -163,6 +163,7 @@ def build_environment(
             if spec.log_format == "JSON"
             else {}
         ),
+        "AWS_XRAY_CONTEXT_MISSING": "LOG_ERROR",
         # The user's own profile must not reach into a function.
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,

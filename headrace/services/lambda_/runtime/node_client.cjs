@@ -6,11 +6,13 @@ const fs = require('node:fs');
 const http = require('node:http');
 const path = require('node:path');
 const { Writable } = require('node:stream');
+const { format } = require('node:util');
 const { pathToFileURL } = require('node:url');
 
 const [host, port] = process.env.AWS_LAMBDA_RUNTIME_API.split(':');
 const agent = new http.Agent({ keepAlive: true, maxSockets: 1, noDelay: true });
 const PREFIX = '/2018-06-01/runtime';
+let current;
 
 function call(method, route, body, headers = {}) {
   return new Promise((resolve, reject) => {
@@ -25,6 +27,44 @@ function call(method, route, body, headers = {}) {
     request.on('error', reject);
     request.end(body);
   });
+}
+
+// console writes what Lambda's own runtime writes: a line with time, request id and level, or an object.
+const METHODS = { trace: 'TRACE', debug: 'DEBUG', log: 'INFO', info: 'INFO', warn: 'WARN', error: 'ERROR' };
+const LEVELS = ['TRACE', 'DEBUG', 'INFO', 'WARN', 'ERROR', 'FATAL'];
+
+function textLine(level, args) {
+  // A carriage return keeps the lines of one message one event.
+  const message = format(...args).replaceAll('\n', '\r');
+  return `${new Date().toISOString()}\t${current ?? 'undefined'}\t${level}\t${message}\n`;
+}
+
+function jsonLine(level, args) {
+  const line = { timestamp: new Date().toISOString(), level, requestId: current };
+  const [first] = args;
+  const plain = args.length === 1 && typeof first === 'object' && !(first instanceof Error);
+  line.message = plain ? first : format(...args);
+  const error = args.find((arg) => arg instanceof Error);
+  if (error !== undefined) {
+    const { errorType, errorMessage, trace } = describe(error);
+    Object.assign(line, { errorType, errorMessage, stackTrace: trace });
+  }
+  try {
+    return `${JSON.stringify(line)}\n`;
+  } catch {
+    return `${JSON.stringify({ ...line, message: format(...args) })}\n`;
+  }
+}
+
+function patchConsole() {
+  const isJson = process.env.AWS_LAMBDA_LOG_FORMAT === 'JSON';
+  const least = isJson ? LEVELS.indexOf(process.env.AWS_LAMBDA_LOG_LEVEL ?? 'INFO') : 0;
+  for (const [method, level] of Object.entries(METHODS)) {
+    console[method] = (...args) => {
+      if (LEVELS.indexOf(level) < least) return;
+      process.stdout.write(isJson ? jsonLine(level, args) : textLine(level, args));
+    };
+  }
 }
 
 // An answer that is sent while it is made: a chunked request whose trailers tell of a failure.
@@ -105,7 +145,7 @@ async function serveStream(handler, requestId, event, headers) {
     if (!stream.writableEnded) stream.end();
     await stream.finished;
   } catch (error) {
-    console.error(`${requestId}\tERROR\tInvoke Error\t${JSON.stringify(describe(error))}`);
+    console.error(`Invoke Error\t${JSON.stringify(describe(error))}`);
     if (stream.request === undefined) await report(`/invocation/${requestId}/error`, error);
     else await stream.fail(error);
   }
@@ -215,17 +255,15 @@ async function serve(handler) {
     const result = await run(handler, JSON.parse(body), headers);
     answer = JSON.stringify(result === undefined ? null : result);
   } catch (error) {
-    console.error(`${requestId}\tERROR\tInvoke Error\t${JSON.stringify(describe(error))}`);
+    console.error(`Invoke Error\t${JSON.stringify(describe(error))}`);
     await report(`/invocation/${requestId}/error`, error);
     return;
   }
   await call('POST', `/invocation/${requestId}/response`, answer, { 'Content-Type': 'application/json' });
 }
 
-let current;
-
 async function die(error) {
-  console.error(`${current ?? 'undefined'}\tERROR\tUncaught Exception\t${JSON.stringify(describe(error))}`);
+  console.error(`Uncaught Exception\t${JSON.stringify(describe(error))}`);
   const route = current === undefined ? '/init/error' : `/invocation/${current}/error`;
   try {
     await report(route, error);
@@ -235,6 +273,7 @@ async function die(error) {
 }
 
 async function main() {
+  patchConsole();
   process.on('uncaughtException', die);
   process.on('unhandledRejection', (error) => {
     if (error instanceof Error) error.name = 'Runtime.UnhandledPromiseRejection';
@@ -244,7 +283,7 @@ async function main() {
   try {
     handler = await loadHandler(process.argv[2]);
   } catch (error) {
-    console.error(`undefined\tERROR\tUncaught Exception\t${JSON.stringify(describe(error))}`);
+    console.error(`Uncaught Exception\t${JSON.stringify(describe(error))}`);
     await report('/init/error', error);
     process.exit(1);
   }

@@ -75,6 +75,24 @@ class PlatformLog:
             functionVersion=self._spec.version,
         )
 
+    def init_failed(self, init_ms: float, broken: Broken) -> None:
+        """The process did not become ready."""
+        if self._json:
+            self._event(
+                "WARN",
+                "platform.initReport",
+                initializationType=self._spec.initialization_type,
+                phase="init",
+                status=broken.status,
+                errorType=broken.error_type,
+                metrics={"durationMs": round(init_ms, 3)},
+            )
+            return
+        kind = f"\tError Type: {broken.error_type}" if broken.error_type else ""
+        self._output.platform(
+            f"INIT_REPORT Init Duration: {init_ms:.2f} ms\tPhase: init\tStatus: {broken.status}{kind}"
+        )
+
     def start(self, request_id: str) -> None:
         """An invocation begins."""
         if self._json:

@@ -37,6 +37,7 @@ from headrace.services.lambda_.runtime.environment import (
 )
 from headrace.services.lambda_.runtime.guard import Guard
 from headrace.services.lambda_.runtime.isolation import plan
+from headrace.services.lambda_.runtime.memory import memory_bytes
 from headrace.services.lambda_.runtime.output import OutputLog
 from headrace.services.lambda_.runtime.platform_log import (
     Broken,
@@ -52,7 +53,6 @@ log = logging.getLogger(__name__)
 
 # How often a running process's memory is looked at.
 _TICK_S = 0.1
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _MIB = 1024 * 1024
 
 
@@ -146,9 +146,7 @@ class Sandbox:
         why: Broken | None = None
         try:
             if self._process is None:
-                self._start()
-                self._await_ready(request_id)
-                init_ms = (self._clock.monotonic_s() - started_s) * 1000
+                init_ms = self._initialise(request_id)
             self._platform.start(request_id)
             if not self._channel.ready:
                 self._await_ready(request_id)
@@ -167,6 +165,20 @@ class Sandbox:
         lines, tail = self._output.take()
         self.idle_since_s = self._clock.monotonic_s()
         return Outcome(payload, function_error, duration_ms, lines, tail)
+
+    def _initialise(self, request_id: str) -> float:
+        """Start the process; return the milliseconds until it was ready. Raises Broken."""
+        started_s = self._clock.monotonic_s()
+        try:
+            self._start()
+            self._await_ready(request_id)
+        except Broken as broken:
+            self._channel.drain_output()
+            init_ms = (self._clock.monotonic_s() - started_s) * 1000
+            self._platform.init_failed(init_ms, broken)
+            self._platform.start(request_id)
+            raise
+        return (self._clock.monotonic_s() - started_s) * 1000
 
     def initialise(self) -> Broken | None:
         """Start the process before anybody needs it; return why it failed, if it did."""
@@ -213,8 +225,8 @@ class Sandbox:
             match message:
                 case NextAsked():
                     return
-                case Failed(None, _, body):
-                    raise Broken(body)
+                case Failed(None, error_type, body):
+                    raise Broken(body, error_type=error_type)
                 case _:
                     log.debug("%s: ignored %s", self.spec.name, type(message).__name__)
         raise self._timeout_error(request_id, limit_s)
@@ -310,14 +322,10 @@ class Sandbox:
         shutil.rmtree(self._temp_dir, ignore_errors=True)
 
     def _memory_bytes(self) -> int:
-        """Return the process's own memory, files mapped into it not counted; 0 where unknown."""
+        """Return the memory of the process and its children, and note the most; 0 where unknown."""
         if self._process is None:
             return 0
-        try:
-            fields = Path(f"/proc/{self._process.pid}/statm").read_text().split()
-        except OSError:
-            return 0
-        used = (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
+        used = memory_bytes(self._process.pid)
         self._most_memory_bytes = max(self._most_memory_bytes, used)
         return used
 
