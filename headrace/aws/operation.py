@@ -16,7 +16,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _NAME_ATTRIBUTE = "__headrace_operation__"
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, which would double the price of making one for every request; nobody changes it.
+@dataclass(slots=True)
 class Call:
     """One request's circumstances: who, where, when. `now_ms` is read once, when it arrives."""
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 SEPARATOR = b",\n"
 
 _FRAME = struct.Struct("<IIIIIQQ")
+_FRAME_START = struct.Struct("<II")
 _FRAME_REST = struct.Struct("<IIIQQ")
 FRAME_HEADER_BYTES = _FRAME.size
 _FRAME_MAGIC = 0x31425248  # "HRB1"
@@ -63,7 +64,7 @@ def encode(payload: bytes, count: int, data_bytes: int, first_index: int, arriva
     """Return a frame."""
     rest = _FRAME_REST.pack(len(payload), count, data_bytes, first_index, arrival_ms)
     crc = zlib.crc32(payload, zlib.crc32(rest))
-    return b"".join((struct.pack("<II", _FRAME_MAGIC, crc), rest, payload))
+    return b"".join((_FRAME_START.pack(_FRAME_MAGIC, crc), rest, payload))
 
 
 def join(records: Sequence[bytes]) -> bytes:

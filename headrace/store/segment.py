@@ -163,7 +163,7 @@ class Segment:
         file_bytes = os.fstat(file.fd).st_size
         self.size_bytes = max(self.size_bytes, frame.SEGMENT_HEADER_BYTES)
         for offset, header in self._checked_frames(file, file_bytes):
-            self._note(offset, header)
+            self._note(offset, header.first_index, header.count, header.arrival_ms)
             self.size_bytes = offset + header.frame_bytes
         return file_bytes - self.size_bytes
 
@@ -202,19 +202,21 @@ class Segment:
 
     # --- writing ------------------------------------------------------------------------------
 
-    def append(self, data: bytes, header: FrameHeader) -> None:
+    def append(self, data: bytes, first_index: int, count: int, arrival_ms: int) -> None:
         """Write one frame. Raises OSError, with the file as it was."""
         assert self._file is not None
-        fd = self._file.fd
+        fd, offset = self._file.fd, self.size_bytes
         try:
-            _write_all(fd, data, self.size_bytes)
+            written = os.pwrite(fd, data, offset)
+            if written < len(data):
+                _write_all(fd, data[written:], offset + written)
         except OSError:
-            os.ftruncate(fd, self.size_bytes)
+            os.ftruncate(fd, offset)
             raise
-        self._note(self.size_bytes, header)
+        self._note(offset, first_index, count, arrival_ms)
         # Last: from here on readers see the frame.
-        self.size_bytes += len(data)
-        if self.size_bytes - self._saved_bytes >= SAVE_INDEX_EVERY_BYTES:
+        self.size_bytes = offset = offset + len(data)
+        if offset - self._saved_bytes >= SAVE_INDEX_EVERY_BYTES:
             self._try_to_save_index(sealed=False)
 
     def sync(self) -> None:
@@ -230,12 +232,12 @@ class Segment:
         except FileNotFoundError:
             return None
 
-    def _note(self, offset: int, header: FrameHeader) -> None:
-        self._index.note(offset, header)
+    def _note(self, offset: int, first_index: int, count: int, arrival_ms: int) -> None:
+        self._index.note(offset, first_index, arrival_ms)
         if not self.first_arrival_ms:
-            self.first_arrival_ms = header.arrival_ms
-        self.end_index = header.end_index
-        self.last_arrival_ms = header.arrival_ms
+            self.first_arrival_ms = arrival_ms
+        self.end_index = first_index + count
+        self.last_arrival_ms = arrival_ms
 
     # --- reading ------------------------------------------------------------------------------
 

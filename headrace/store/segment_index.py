@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.store import frame
-from headrace.store.frame import FrameHeader
 
 # One entry for about so many bytes of log: 24 bytes of memory a step.
 INDEX_STEP_BYTES = 16 * 1024
@@ -59,11 +58,11 @@ class SparseIndex:
         self._offsets = array.array("Q")
         self._next_mark = 0
 
-    def note(self, offset: int, header: FrameHeader) -> None:
+    def note(self, offset: int, first_index: int, arrival_ms: int) -> None:
         """Take in the frame at `offset`, when it is time for an entry."""
         if offset >= self._next_mark:
-            self._indices.append(header.first_index)
-            self._arrivals.append(header.arrival_ms)
+            self._indices.append(first_index)
+            self._arrivals.append(arrival_ms)
             # Last: its length is what readers go by.
             self._offsets.append(offset)
             self._next_mark = offset + INDEX_STEP_BYTES

@@ -27,6 +27,8 @@ ROLL_AT_BYTES = 128 * 1024 * 1024
 ROLL_AFTER_MS = 3_600_000
 READ_CHUNK_BYTES = 1024 * 1024
 FIRST_INDEX = 1
+_START = '{"SequenceNumber":"'
+_KEY = '","PartitionKey":"'
 
 
 class LogClosed(Exception):
@@ -91,6 +93,7 @@ class ShardLog:
         self.roll_after_ms = ROLL_AFTER_MS
         self._identity = identity
         self._roll_at_bytes = roll_at_bytes
+        self._zero_second, self._zero = -1, 0
         self._unsynced: list[Segment] = []
         self._folder_synced = False
         self._segments: list[Segment] = []
@@ -174,21 +177,28 @@ class ShardLog:
             if self.closed:
                 raise LogClosed
             segment = self._segments[-1]
-            arrival_ms = max(now_ms, self.last_arrival_ms)
+            last_ms = segment.last_arrival_ms or self.last_arrival_ms
+            arrival_ms = max(now_ms, last_ms)
             index = segment.end_index
             count = len(data)
-            value = self.base.first_of(index, arrival_ms)
-            numbers = [str(value + STEP * i) for i in range(count)]
+            value = self._number_zero(arrival_ms) + STEP * index
+            numbers = list(map(str, range(value, value + STEP * count, STEP)))
             payload = _render(numbers, data, keys, arrival_ms, tail)
-            header = FrameHeader(len(payload), count, data_bytes, index, arrival_ms, 0)
             encoded = frame.encode(payload, count, data_bytes, index, arrival_ms)
             try:
                 if self._is_due_to_roll(segment, len(encoded), arrival_ms):
                     segment = self._roll(segment)
-                segment.append(encoded, header)
+                segment.append(encoded, index, count, arrival_ms)
             except OSError as error:
                 raise LogFull(os.strerror(error.errno or 0)) from error
         return numbers
+
+    def _number_zero(self, arrival_ms: int) -> int:
+        """The sequence number of index 0 at that time: made once a second, not once a batch."""
+        second = arrival_ms // 1000
+        if second != self._zero_second:
+            self._zero_second, self._zero = second, self.base.first_of(0, arrival_ms)
+        return self._zero
 
     def _is_due_to_roll(self, segment: Segment, more_bytes: int, arrival_ms: int) -> bool:
         if segment.end_index == segment.first_index:
@@ -332,16 +342,12 @@ def _render(
 
     Whole columns are laid into one list, and that is joined once: half the time of a format a record.
     """
-    start = '{"SequenceNumber":"'
-    parts = [
-        f'"{tail}}},\n{start}',
-        "",
-        f'","ApproximateArrivalTimestamp":{arrival_ms / 1000:.3f},"Data":"',
-        "",
-        '","PartitionKey":"',
-        "",
-    ] * len(numbers)
-    parts[0] = start
+    arrival = f'","ApproximateArrivalTimestamp":{arrival_ms / 1000:.3f},"Data":"'
+    if len(numbers) == 1:
+        text = f'{_START}{numbers[0]}{arrival}{data[0]}{_KEY}{keys[0]}"{tail}}}'
+        return text.encode("ascii")
+    parts = [f'"{tail}}},\n{_START}', "", arrival, "", _KEY, ""] * len(numbers)
+    parts[0] = _START
     parts[1::6] = numbers
     parts[3::6] = data
     parts[5::6] = keys

@@ -104,7 +104,6 @@ def test_a_chunked_body_is_read_whole(server: ServerProcess):
         ("PutRecord", b'{"StreamName": 5}', b"SerializationException"),
         ("PutRecord", b"{}", b"ValidationException"),
         ("Nonsense", b"{}", b"UnknownOperationException"),
-        ("RegisterStreamConsumer", b"{}", b"UnknownOperationException"),
         ("DescribeStream", b'{"StreamName": "no"}', b"ResourceNotFoundException"),
         ("PutRecords", b'{"StreamName":"s","Records":[]}', b"ValidationException"),
         ("DescribeStream", b'{"StreamName": "' + b"x" * 129 + b'"}', b"ValidationException"),
