@@ -133,6 +133,10 @@ class Push(AsyncGenerator[bytes, None]):
         """End; the client is gone."""
         self._finish()
 
+    def __del__(self) -> None:
+        """Free the place of one that was made for a client who was gone already, and never begun."""
+        self.subscription.close()
+
     def _finish(self) -> None:
         self.subscription.close()
         if self.leave is not None:

@@ -242,7 +242,8 @@ class Subscriptions:
         self.kinesis = kinesis
         self.budget: Callable[[str, str], ReadBudget] | None = None
         self.observe: Callable[[Delivered], None] | None = None
-        self._lock = threading.Lock()
+        # Reentrant: a forgotten subscription may be collected, and closed, while this thread holds it.
+        self._lock = threading.RLock()
         self._active: dict[tuple[str, str], Subscription] = {}
 
     def open(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -162,6 +163,25 @@ def test_a_client_that_goes_away_leaves_its_place(live: LiveCloud, kinesis: Any)
         assert subscriptions.count() == 1
         stream.close()
         wait_until(lambda: subscriptions.count() == 0, what="the freed subscription")
+
+
+def test_clients_that_go_before_the_answer_leave_their_places(live: LiveCloud, kinesis: Any):
+    subscriptions = live.cloud.kinesis.subscriptions
+    for number in range(20):
+        body = json.dumps(request(register(kinesis, f"c{number}"))).encode()
+        head = (
+            f"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: {TARGET}\r\n"
+            "Content-Type: application/x-amz-json-1.1\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        client = socket.create_connection(("127.0.0.1", live.port), timeout=10)
+        client.sendall(head.encode() + body)
+        # Closing resets the connection: some of them before the subscription is there, some after.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+    opened = len(kinesis.list_stream_consumers(StreamARN=ARN)["Consumers"])
+    assert opened == 20
+    wait_until(lambda: subscriptions.count() == 0, what="the freed subscriptions")
 
 
 def test_deregistering_ends_the_stream_with_an_error(kinesis: Any):
