@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.aws.errors import AwsError
 from headrace.services.lambda_.code import Package
-from headrace.services.lambda_.errors import invalid_parameter, validation
+from headrace.services.lambda_.errors import access_denied, invalid_parameter, validation
 from headrace.services.lambda_.functions import Version
 from headrace.services.lambda_.layers import LayerStore
 from headrace.services.lambda_.limits import (
@@ -154,20 +153,18 @@ def _find_layers(
         return None
     if len(arns) > LAYERS_PER_FUNCTION:
         raise invalid_parameter(f"Cannot reference more than {LAYERS_PER_FUNCTION} layers.")
+    names = [arn.rpartition(":")[0] for arn in arns]
+    if len(set(names)) < len(names):
+        raise invalid_parameter(
+            "Two different versions of the same layer are not allowed to be referenced in the same function."
+        )
     found: list[dict[str, Any]] = []
     for arn in arns:
         layer = layers.find(arn)
         if layer is None:
             raise invalid_parameter(f"Layer version {arn} does not exist.")
         if arn.split(":")[4] != account and not _shares(layer, account):
-            raise AwsError(
-                "AccessDeniedException",
-                f"User: arn:aws:iam::{account}:root is not authorized to perform: lambda:GetLayerVersion "
-                f"on resource: {arn} because no resource-based policy allows the "
-                "lambda:GetLayerVersion action",
-                403,
-                {"Type": "User"},
-            )
+            raise access_denied(account, "lambda:GetLayerVersion", arn)
         found.append(layer)
     return found
 

@@ -52,6 +52,16 @@ def precondition_failed() -> AwsError:
     )
 
 
+def access_denied(account: str, action: str, arn: str) -> AwsError:
+    """A caller of another account, whom no resource policy lets in."""
+    return _user_error(
+        "AccessDeniedException",
+        f"User: arn:aws:iam::{account}:root is not authorized to perform: {action} on resource: {arn} "
+        f"because no resource-based policy allows the {action} action",
+        403,
+    )
+
+
 def too_large(sent_bytes: int, most_bytes: int, operation: str) -> AwsError:
     """An invocation's payload over its limit."""
     message = (

@@ -20,12 +20,14 @@ from headrace.core.ports import InvokeResult
 from headrace.services.lambda_.answer_stream import AnswerStream, Part
 from headrace.services.lambda_.code import CODE_PATH
 from headrace.services.lambda_.errors import (
+    access_denied,
     invalid_request_content,
     too_large,
     validation,
 )
 from headrace.services.lambda_.limits import ASYNC_PAYLOAD_BYTES, SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.names import FunctionRef, parse_function
+from headrace.services.lambda_.policy import INVOKE, Caller, allows
 
 if TYPE_CHECKING:
     from headrace.services.lambda_.service import Lambda
@@ -71,12 +73,20 @@ class _Asked:
 
 
 def _asked(
-    request: HttpRequest, name: str, *, operation_name: str, invocation_type: str = ""
+    lambda_: Lambda,
+    request: HttpRequest,
+    name: str,
+    *,
+    operation_name: str,
+    invocation_type: str = "",
 ) -> _Asked:
+    """Read an invocation's request. Raises AwsError."""
     call, headers = request.call, request.headers
     assert call is not None
     qualifier = request.query_params().get("Qualifier") if request.query else None
     ref = parse_function(name, account=call.account, region=call.region, qualifier=qualifier)
+    if ref.account != call.account:
+        _check_caller(lambda_, ref, call.account)
     kind = invocation_type or headers.get("x-amz-invocation-type", "RequestResponse")
     if request.body_file is not None:
         raise too_large(-1, _limit(kind), operation_name)
@@ -90,8 +100,16 @@ def _asked(
     )
 
 
+def _check_caller(lambda_: Lambda, ref: FunctionRef, account: str) -> None:
+    """Refuse another account that no resource policy lets in. Raises AwsError."""
+    function = lambda_.functions.find(ref)
+    caller = Caller(account=account)
+    if function is None or not allows(function, ref.qualifier, INVOKE, caller):
+        raise access_denied(account, INVOKE, ref.qualified_arn)
+
+
 def _invoke(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
-    asked = _asked(request, name, operation_name="Invoke")
+    asked = _asked(lambda_, request, name, operation_name="Invoke")
     result = invoke(
         lambda_,
         asked.ref,
@@ -116,7 +134,7 @@ def _invoke(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
 
 def _invoke_async(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
     """InvokeAsync, which AWS has deprecated: an Event invocation in another form."""
-    asked = _asked(request, name, operation_name="InvokeAsync", invocation_type="Event")
+    asked = _asked(lambda_, request, name, operation_name="InvokeAsync", invocation_type="Event")
     invoke(
         lambda_,
         asked.ref,
@@ -130,7 +148,7 @@ def _invoke_async(lambda_: Lambda, request: HttpRequest, name: str) -> HttpRespo
 
 
 def _invoke_streaming(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
-    asked = _asked(request, name, operation_name="InvokeWithResponseStream")
+    asked = _asked(lambda_, request, name, operation_name="InvokeWithResponseStream")
     if asked.invocation_type not in ("RequestResponse", "DryRun"):
         raise _bad_type(asked.invocation_type, "[RequestResponse, DryRun]")
     payload, context = _check(

@@ -39,6 +39,7 @@ from headrace.services.lambda_.functions import FunctionStore
 from headrace.services.lambda_.invocation import answer_raw
 from headrace.services.lambda_.layers import LayerStore
 from headrace.services.lambda_.names import parse_function
+from headrace.services.lambda_.policy import INVOKE, Caller, allows
 from headrace.services.lambda_.pools import Pools
 from headrace.services.lambda_.url import answer_url, is_function_url
 from headrace.store.database import Database
@@ -148,6 +149,24 @@ class Lambda:
         self._pools_worker = self._supervisor.start(self.pools)
         self.events.start(self._supervisor)
         self.mappings.start()
+
+    def service_may_invoke(
+        self, function_arn: str, service: str, *, source_arn: str, source_account: str
+    ) -> bool:
+        """Whether a function's policy lets a service invoke it for one of the service's resources.
+
+        Args:
+            function_arn: of the function, a version or an alias.
+            service: such as `s3.amazonaws.com`.
+            source_arn: the resource's ARN.
+            source_account: the resource's account.
+        """
+        ref = parse_function(
+            function_arn, account=self._config.account_id, region=self._config.region
+        )
+        function = self.functions.find(ref)
+        caller = Caller.of_service(service, source_arn=source_arn, source_account=source_account)
+        return function is not None and allows(function, ref.qualifier, INVOKE, caller)
 
     @staticmethod
     def is_function_url(request: HttpRequest) -> bool:

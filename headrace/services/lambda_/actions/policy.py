@@ -1,13 +1,15 @@
-"""AddPermission, RemovePermission, GetPolicy. Stored and shown; nothing here evaluates them."""
+"""AddPermission, RemovePermission, GetPolicy: who but the function's own account may use it."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
+from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.services.lambda_.actions.common import reference
 from headrace.services.lambda_.errors import conflict, not_found, precondition_failed
+from headrace.services.lambda_.limits import POLICY_BYTES
 
 if TYPE_CHECKING:
     from headrace.services.lambda_.service import Lambda
@@ -66,6 +68,14 @@ def add_permission(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict
         condition = _condition(request)
         if condition:
             statement["Condition"] = condition
+        size_bytes = len(json.dumps([*statements.values(), statement], separators=(",", ":")))
+        if size_bytes > POLICY_BYTES:
+            raise AwsError(
+                "PolicyLengthExceededException",
+                f"The final policy size ({size_bytes}) is bigger than the limit ({POLICY_BYTES}).",
+                400,
+                {"Type": "User"},
+            )
         function.policies.setdefault(qualifier, {})[sid] = statement
         function.policy_revisions[qualifier] = lambda_.ids.uuid()
         return {"Statement": json.dumps(statement, separators=(",", ":"))}
