@@ -103,6 +103,11 @@ class CodeStore:
                 scratch.replace(target)
         return target
 
+    def unzipped_bytes(self, digest: str) -> int:
+        """Return the size of a package's files."""
+        files = self.directory(digest).rglob("*")
+        return sum(path.lstat().st_size for path in files if not path.is_dir())
+
     def location(self, digest: str, endpoint_url: str) -> str:
         """Return where a package can be fetched: a URL of the cloud, or of the folder that it is."""
         if digest.startswith(_LOCAL):

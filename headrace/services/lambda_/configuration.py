@@ -89,7 +89,7 @@ def apply(version: Version, request: Mapping[str, Any], *, layers: LayerStore) -
     check(request)
     config = version.config
     account = config["FunctionArn"].split(":")[4]
-    found = _find_layers(request.get("Layers"), layers, account)
+    found = find_layers(request.get("Layers"), layers, account)
     config.update({name: request[name] for name in _PLAIN if name in request})
     if found is not None:
         version.layers = [layer["digest"] for layer in found]
@@ -146,9 +146,10 @@ def _check_variables(variables: Mapping[str, str]) -> None:
         )
 
 
-def _find_layers(
+def find_layers(
     arns: list[str] | None, layers: LayerStore, account: str
 ) -> list[dict[str, Any]] | None:
+    """Return the layer versions that a function of `account` asks for. Raises AwsError."""
     if arns is None:
         return None
     if len(arns) > LAYERS_PER_FUNCTION:

@@ -16,6 +16,7 @@ _FUNCTION: dict[str, FidelityLevel] = {
     # large as EphemeralStorage says, where Linux lets an ordinary user mount (see runtime/isolation.py); elsewhere
     # layers are on PYTHONPATH, NODE_PATH, PATH and LD_LIBRARY_PATH, and /tmp is the machine's. /tmp is the machine's
     # too when headrace or its data directory lies there. There is no /var/task: LAMBDA_TASK_ROOT tells.
+    # Programs under /opt/extensions are not started.
     "Runtime": "stored",
     "Architectures": "stored",
     "KMSKeyArn": "stored",

@@ -90,13 +90,19 @@ def _asked(
     kind = invocation_type or headers.get("x-amz-invocation-type", "RequestResponse")
     if request.body_file is not None:
         raise too_large(-1, _limit(kind), operation_name)
+    log_type = headers.get("x-amz-log-type", "None")
+    if log_type not in ("None", "Tail"):
+        raise validation(
+            f"Value '{log_type}' at 'logType' failed to satisfy constraint: Member must satisfy enum "
+            "value set: [None, Tail]"
+        )
     return _Asked(
         ref,
         kind,
         call.request_id,
         headers.get("x-amz-client-context", ""),
         headers.get("x-amzn-trace-id", ""),
-        headers.get("x-amz-log-type") == "Tail",
+        log_type == "Tail",
     )
 
 

@@ -92,6 +92,7 @@ def test_the_control_plane_invokes_in_process(shared_lab: LambdaLab, echo: str) 
     [
         ({"Payload": b"{"}, "InvalidRequestContentException", 400),
         ({"Payload": b"\xff"}, "InvalidRequestContentException", 400),
+        ({"LogType": "Head"}, "ValidationException", 400),
         ({"InvocationType": "Later"}, "ValidationException", 400),
         ({"Payload": b" " * (6 * 1024 * 1024 + 1)}, "RequestTooLargeException", 413),
         (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -87,6 +89,52 @@ def test_a_function_cannot_change_its_layers(lab: LambdaLab) -> None:
     assert json.loads(result.payload)["errorType"] == "OSError"
 
 
+@pytest.mark.parametrize("mounts", [pytest.param(True, marks=can_isolate), False])
+def test_a_wrapper_of_a_layer_starts_the_runtime(
+    lab: LambdaLab, monkeypatch: pytest.MonkeyPatch, mounts: bool
+) -> None:
+    if not mounts:
+        monkeypatch.setattr(isolation, "_entering", lambda: None)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        info = zipfile.ZipInfo("wrap")
+        info.external_attr = 0o100755 << 16
+        archive.writestr(info, '#!/bin/sh\nexport WRAPPED=yes\nexec "$@"\n')
+    content = {"ZipFile": packed.getvalue()}
+    made = lab.client().publish_layer_version(LayerName="wrapper", Content=content)
+    lab.create(
+        "wrapped",
+        "import os\ndef handler(e, c):\n    return os.environ['WRAPPED']\n",
+        Layers=[made["LayerVersionArn"]],
+        Environment={"Variables": {"AWS_LAMBDA_EXEC_WRAPPER": "/opt/wrap"}},
+    )
+    assert run(lab, "wrapped") == "yes"
+
+
+def test_code_and_layers_have_a_size_together(
+    lab: LambdaLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.services.lambda_.actions.function.UNZIPPED_BYTES", 1000)
+    arn = layer(lab, "large", {"python/a.py": "#" * 900})
+    lab.create("small", "#" * 99)
+    for call in (
+        lambda: lab.create("both", "#" * 100, Layers=[arn]),
+        lambda: lab.client().update_function_configuration(FunctionName="small", Layers=[arn, arn]),
+        lambda: lab.create("none", "#" * 900, Layers=[arn]),
+    ):
+        with pytest.raises(ClientError) as caught:
+            call()
+        assert caught.value.response["Error"]["Code"] == "InvalidParameterValueException"
+    with pytest.raises(ClientError) as caught:
+        lab.create("both", "#" * 100, Layers=[arn])
+    assert "The actual size is 1000 bytes" in caught.value.response["Error"]["Message"]
+    lab.client().update_function_configuration(FunctionName="small", Layers=[arn])
+    with pytest.raises(ClientError):
+        lab.client().update_function_code(
+            FunctionName="small", ZipFile=zipped({"app.py": "#" * 100})
+        )
+
+
 def test_without_mounts_layers_are_still_importable(
     lab: LambdaLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +169,9 @@ def test_temporary_files_are_limited_to_the_functions_storage(lab: LambdaLab) ->
 
 
 @can_isolate
+@pytest.mark.skipif(
+    isolation._covers(isolation.TMP, isolation._interpreters()), reason="headrace lies in /tmp"
+)
 def test_tmp_is_the_functions_own_and_begins_empty(lab_outside_tmp: LambdaLab) -> None:
     Path("/tmp/headrace-test-of-the-machine").touch()
     try:

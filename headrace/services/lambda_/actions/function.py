@@ -14,10 +14,23 @@ from headrace.services.lambda_.actions.common import (
 )
 from headrace.services.lambda_.errors import conflict, invalid_parameter
 from headrace.services.lambda_.functions import Function
+from headrace.services.lambda_.limits import UNZIPPED_BYTES
 from headrace.services.lambda_.names import LATEST
 
 if TYPE_CHECKING:
     from headrace.services.lambda_.service import Lambda
+
+
+def _check_size(lambda_: Lambda, digest: str, layers: list[str]) -> None:
+    """Refuse code that is too large together with its layers. Raises AwsError."""
+    if not layers:
+        return  # the package alone was looked at when it was unpacked
+    total_bytes = sum(lambda_.code.unzipped_bytes(each) for each in (digest, *layers))
+    if total_bytes >= UNZIPPED_BYTES:
+        raise invalid_parameter(
+            "Function code combined with layers exceeds the maximum allowed size of "
+            f"{UNZIPPED_BYTES} bytes. The actual size is {total_bytes} bytes."
+        )
 
 
 @operation("CreateFunction")
@@ -29,6 +42,7 @@ def create_function(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dic
     configuration.check(request)
     package = lambda_.code.add(request["Code"])
     version = configuration.new_version(ref, request, package=package, layers=lambda_.layers)
+    _check_size(lambda_, package.digest, version.layers)
     configuration.touch(version, now_ms=call.now_ms, revision_id=lambda_.ids.uuid())
     function = Function(
         account=ref.account,
@@ -51,6 +65,7 @@ def update_function_code(lambda_: Lambda, call: Call, request: dict[str, Any]) -
     ref = unqualified(reference(call, request))
     check_revision(lambda_.functions.get(ref).latest, request)
     package = lambda_.code.add(request)
+    _check_size(lambda_, package.digest, lambda_.functions.get(ref).latest.layers)
     if request.get("DryRun"):
         return lambda_.functions.get(ref).latest.config
     with lambda_.functions.changing(ref) as function:
@@ -73,6 +88,9 @@ def update_function_configuration(
     ref = unqualified(reference(call, request))
     with lambda_.functions.changing(ref) as function:
         check_revision(function.latest, request)
+        layers = configuration.find_layers(request.get("Layers"), lambda_.layers, ref.account)
+        if layers:
+            _check_size(lambda_, function.latest.digest, [layer["digest"] for layer in layers])
         configuration.apply(function.latest, request, layers=lambda_.layers)
         configuration.touch(function.latest, now_ms=call.now_ms, revision_id=lambda_.ids.uuid())
         answer = dict(function.latest.config)

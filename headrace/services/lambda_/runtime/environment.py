@@ -114,6 +114,22 @@ def command(spec: SandboxSpec) -> list[str]:
     return [str(bootstrap)]
 
 
+def wrapper(spec: SandboxSpec, isolation: Isolation) -> list[str]:
+    """Return the script that starts the runtime in its place, when the function names one.
+
+    Source: https://docs.aws.amazon.com/lambda/latest/dg/runtimes-modify.html (documented).
+    """
+    script = dict(spec.environment).get("AWS_LAMBDA_EXEC_WRAPPER")
+    if not script:
+        return []
+    path = Path(script)
+    if isolation.opt is None and path.is_relative_to(OPT):
+        # There is no /opt: the layer that holds it, the last first.
+        inside = (d / path.relative_to(OPT) for d in reversed(spec.layer_dirs))
+        path = next((p for p in inside if p.exists()), path)
+    return [str(path)]
+
+
 def node_path() -> list[str]:
     """Return the folders in which Node.js functions find the AWS SDK that Lambda's runtime brings.
 

@@ -34,6 +34,7 @@ from headrace.services.lambda_.runtime.environment import (
     SandboxSpec,
     build_environment,
     command,
+    wrapper,
 )
 from headrace.services.lambda_.runtime.guard import Guard
 from headrace.services.lambda_.runtime.isolation import plan
@@ -277,7 +278,7 @@ class Sandbox:
         read_end, write_end = os.pipe()
         try:
             self._process = subprocess.Popen(
-                isolation.wrap(arguments),
+                isolation.wrap([*wrapper(spec, isolation), *arguments]),
                 cwd=spec.code_dir,
                 env=environment,
                 stdin=subprocess.DEVNULL,
