@@ -13,8 +13,13 @@ from headrace.services.kinesis.limits import TAGS_PER_STREAM
 _FORBIDDEN = regex.compile(r"[^\p{L}\p{Z}\p{N}\s_.:/=+\-@%]")
 
 
-def check_tags(present: Mapping[str, str], more: Mapping[str, str]) -> None:
-    """Raise InvalidArgumentException when a resource would have too many tags, or reserved ones."""
+def check_tags(
+    present: Mapping[str, str], more: Mapping[str, str], name: str, account: str, kind: str
+) -> None:
+    """Raise InvalidArgumentException when a resource would have too many tags, or bad ones.
+
+    `kind` is `stream` or `consumer`. Source of the sentences: kinesalite (observed).
+    """
     if any(key.lower().startswith("aws:") for key in more):
         raise invalid_argument("Tag keys starting with aws: are reserved for system use.")
     if any(_FORBIDDEN.search(text) for tag in more.items() for text in tag):
@@ -24,5 +29,6 @@ def check_tags(present: Mapping[str, str], more: Mapping[str, str]) -> None:
         )
     if len({*present, *more}) > TAGS_PER_STREAM:
         raise invalid_argument(
-            f"Failed to add tags to stream because it would exceed the maximum of {TAGS_PER_STREAM} tags."
+            f"Failed to add tags to {kind} {name} under account {account} because a given {kind} cannot have"
+            f" more than {TAGS_PER_STREAM} tags associated with it."
         )

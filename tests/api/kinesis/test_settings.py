@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.api.kinesis.streams import NOT_FOUND, Streams, arn_of, failure
-from tests.support.cloud import InProcessCloud
+from tests.support.cloud import ACCOUNT, InProcessCloud
 
 
 class TestSerialization:
@@ -45,6 +45,22 @@ class TestValidation:
         kinesis.add_tags_to_stream(StreamName="flights", Tags={f"k{i}": "v" for i in range(50)})
         error = failure(kinesis.add_tags_to_stream, StreamName="flights", Tags={"one": "more"})
         assert error.code == "InvalidArgumentException"
+        assert error.message == (
+            f"Failed to add tags to stream flights under account {ACCOUNT} because a given stream cannot have"
+            " more than 50 tags associated with it."
+        )
+
+    @pytest.mark.parametrize("tags", [{"a;b": "1"}, {"a": "1#"}, {"aWs:x": "1"}])
+    def test_letters_that_tags_may_not_have(
+        self, streams: Streams, kinesis: Any, tags: dict[str, str]
+    ):
+        streams.create()
+        for call, where in (
+            (kinesis.add_tags_to_stream, {"StreamName": "flights"}),
+            (kinesis.tag_resource, {"ResourceARN": arn_of("flights")}),
+        ):
+            assert failure(call, **where, Tags=tags).code == "InvalidArgumentException"
+        kinesis.add_tags_to_stream(StreamName="flights", Tags={"Größe é_.:/=+-@ 1": "ключ %"})
 
     @pytest.mark.parametrize("hours", [23, 8761])
     def test_retention_out_of_range(self, streams: Streams, kinesis: Any, hours: int):

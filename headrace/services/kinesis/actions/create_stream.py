@@ -19,7 +19,7 @@ def create_stream(kinesis: Kinesis, call: Call, request: CreateStreamInput) -> N
     count = _shard_count(request, mode)
     warm = request.get("WarmThroughputMiBps")
     tags = request.get("Tags", {})
-    check_tags({}, tags)
+    check_tags({}, tags, name, call.account, "stream")
     if request.get("RecordDistributionStrategy") not in (None, "USER_PARTITION_KEY"):
         raise invalid_argument("headrace distributes records by partition key only.")
     kinesis.remove_deleted()

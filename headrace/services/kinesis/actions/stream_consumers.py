@@ -33,7 +33,7 @@ def register_stream_consumer(
 ) -> RegisterStreamConsumerOutput:
     """Make a consumer for enhanced fan-out. Source: API_RegisterStreamConsumer."""
     tags = dict(request.get("Tags", {}))
-    check_tags({}, tags)
+    check_tags({}, tags, request["ConsumerName"], call.account, "consumer")
     with kinesis.lock:
         stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         quota = _quota(kinesis, stream, call.now_ms)

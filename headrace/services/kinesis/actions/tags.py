@@ -23,8 +23,11 @@ from headrace.services.kinesis.state import Stream
 from headrace.services.kinesis.tagging import check_tags
 
 
-def _add(kinesis: Kinesis, resource: Stream | Consumer, tags: dict[str, str]) -> None:
-    check_tags(resource.tags, tags)
+def _add(
+    kinesis: Kinesis, stream: Stream, resource: Stream | Consumer, tags: dict[str, str]
+) -> None:
+    kind = "stream" if resource is stream else "consumer"
+    check_tags(resource.tags, tags, resource.name, stream.account, kind)
     resource.tags.update(tags)
     save_resource(kinesis, resource)
 
@@ -39,11 +42,8 @@ def _remove(kinesis: Kinesis, resource: Stream | Consumer, keys: list[str]) -> N
 def add_tags_to_stream(kinesis: Kinesis, call: Call, request: AddTagsToStreamInput) -> None:
     """Add or change tags. Source: API_AddTagsToStream."""
     with kinesis.lock:
-        _add(
-            kinesis,
-            kinesis.find_active(call.account, call.region, request, call.now_ms),
-            request["Tags"],
-        )
+        stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
+        _add(kinesis, stream, stream, request["Tags"])
 
 
 @operation("RemoveTagsFromStream")
@@ -78,7 +78,8 @@ def list_tags_for_stream(
 def tag_resource(kinesis: Kinesis, call: Call, request: TagResourceInput) -> None:
     """Add or change tags by ARN. Source: API_TagResource."""
     with kinesis.lock:
-        _add(kinesis, find_active_resource(kinesis, call, request)[1], request["Tags"])
+        stream, resource = find_active_resource(kinesis, call, request)
+        _add(kinesis, stream, resource, request["Tags"])
 
 
 @operation("UntagResource")
