@@ -62,6 +62,8 @@ setup_python() {
 setup_node() {
   install cdk/.headrace-installed cdk/package-lock.json -- \
     npm ci --prefix cdk --no-audit --no-fund --silent
+  install tests/clients/js/.headrace-installed tests/clients/js/package-lock.json -- \
+    npm ci --prefix tests/clients/js --no-audit --no-fund --silent
 }
 
 setup() { need_java; need_node; setup_python; setup_node; }

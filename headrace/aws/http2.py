@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, cast
 
 from h2.config import H2Configuration
-from h2.connection import H2Connection
+from h2.connection import ConnectionState, H2Connection
 from h2.errors import ErrorCodes
 from h2.events import (
     ConnectionTerminated,
@@ -100,6 +100,8 @@ class Http2Connection(asyncio.Protocol):
         # Set whenever something that a writer waits for may have changed: windows, the socket, the end.
         self._news = asyncio.Event()
         self._can_write = True
+        # The client begins no more streams.
+        self._is_left = False
 
     # --- asyncio.Protocol ---------------------------------------------------------------------
 
@@ -131,9 +133,15 @@ class Http2Connection(asyncio.Protocol):
             self._flush()  # the GOAWAY that says why
             self.close()
             return
+        if any(_is_goodbye(event) for event in events):
+            # h2 takes the connection for closed, but its streams are to be answered yet (RFC 9113, 6.8). Node's
+            # clients say goodbye as soon as a subscription has begun.
+            self._h2.state_machine.state = ConnectionState.SERVER_OPEN
+            self._is_left = True
         for event in events:
             self._take(event)
         self._flush()
+        self._close_when_done()
 
     def pause_writing(self) -> None:
         """Hold: the socket's buffer is full."""
@@ -143,6 +151,10 @@ class Http2Connection(asyncio.Protocol):
         """Go on."""
         self._can_write = True
         self._tell()
+
+    def _close_when_done(self) -> None:
+        if self._is_left and not self._tasks and not self._receiving:
+            self.close()
 
     def close(self) -> None:
         """Close the connection."""
@@ -169,7 +181,8 @@ class Http2Connection(asyncio.Protocol):
             case WindowUpdated() | RemoteSettingsChanged():
                 self._tell()
             case ConnectionTerminated():
-                self.close()
+                if not _is_goodbye(event):
+                    self.close()
             case _:
                 pass  # acknowledgements, pings (answered by h2), trailers, priorities
 
@@ -195,8 +208,12 @@ class Http2Connection(asyncio.Protocol):
             return
         task = asyncio.get_running_loop().create_task(self._serve(stream_id, request, started))
         self._tasks[stream_id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(stream_id, None))
+        task.add_done_callback(lambda _: self._done(stream_id))
         task.add_done_callback(log_failure)
+
+    def _done(self, stream_id: int) -> None:
+        self._tasks.pop(stream_id, None)
+        self._close_when_done()
 
     async def _serve(
         self,
@@ -338,6 +355,11 @@ class Http2Connection(asyncio.Protocol):
 
     def _tell(self) -> None:
         self._news.set()
+
+
+def _is_goodbye(event: Event) -> bool:
+    """Whether the client will begin no more streams, and nothing is wrong."""
+    return isinstance(event, ConnectionTerminated) and event.error_code == ErrorCodes.NO_ERROR
 
 
 def _text(value: str | bytes) -> str:

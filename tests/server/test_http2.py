@@ -92,6 +92,14 @@ class Client:
         self.flush()
         return stream
 
+    @contextmanager
+    def withheld(self) -> Iterator[bytearray]:
+        """Collect what would be sent meanwhile."""
+        sent = bytearray()
+        self.flush, flush = (lambda: sent.extend(self.h2.data_to_send())), self.flush
+        yield sent
+        self.flush = flush
+
     def hear(self) -> None:
         """Take what has come, at least one piece. Raises ConnectionError at the end."""
         data = self.socket.recv(65536)
@@ -218,6 +226,37 @@ def test_a_body_that_comes_as_it_comes_ends_with_its_stream(tmp_path: Path):
         client.h2.reset_stream(stream)
         client.flush()
         assert endless.closed.wait(10)
+
+
+GOODBYE = bytes((0, 0, 8, 7, 0, 0, 0, 0, 0)) + bytes(8)
+
+
+def test_a_client_that_says_goodbye_still_gets_what_it_asked_for(tmp_path: Path):
+    """So do Node's clients once a subscription has begun."""
+    left = threading.Event()
+
+    async def two_parts() -> AsyncGenerator[bytes, None]:
+        yield b"first"
+        while not left.is_set():
+            await asyncio.sleep(0.005)
+        yield b", last"
+
+    def handle(request: HttpRequest) -> HttpResponse:
+        return HttpResponse(200, body=two_parts()) if request.path == "/long" else echo(request)
+
+    with serving(handle, tmp_path, inline=True) as port, Client(port) as client:
+        long = client.ask("/long")
+        while client.bodies.get(long) != b"first":
+            client.hear()
+        with client.withheld() as sent:
+            short = client.ask("/short", b"x")
+        client.socket.sendall(sent + GOODBYE)
+        assert b"x" in client.answer(short)[1]
+        client.socket.sendall(GOODBYE)
+        left.set()
+        assert client.answer(long)[1] == b"first, last"
+        with pytest.raises(ConnectionError):
+            client.hear()
 
 
 @pytest.mark.parametrize("half", [True, False])
