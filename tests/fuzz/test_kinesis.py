@@ -1,0 +1,232 @@
+"""Every action of Kinesis under random requests: never a 500, and every answer is one that botocore reads.
+
+A hundred requests an action here, 10,000 with `--nightly`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import botocore.session
+import cbor2
+import pytest
+from botocore import parsers
+from botocore.eventstream import EventStreamBuffer
+
+from headrace.aws.http import HttpRequest, HttpResponse
+from tests.fuzz.requests import Known, Requests, cbor_ready, json_ready
+from tests.support.cloud import InProcessCloud
+
+JSON = "application/x-amz-json-1.1"
+CBOR = "application/x-amz-cbor-1.1"
+MODEL = botocore.session.get_session().get_service_model("kinesis")
+REQUESTS = 100
+NIGHTLY_REQUESTS = 10_000
+ACCOUNT = "000000000000"
+NAMES = ("flights", "gates", "delays")
+MOST_STREAMS = 12
+
+
+def arn_of(name: str) -> str:
+    return f"arn:aws:kinesis:us-east-1:{ACCOUNT}:stream/{name}"
+
+
+class Target:
+    """A cloud with a few streams, put right again after requests that changed or deleted them."""
+
+    def __init__(self, cloud: InProcessCloud) -> None:
+        self.cloud = cloud
+        self.client = cloud.client("kinesis")
+        self.iterators: list[str] = []
+        self.consumers: list[str] = []
+        self.stream_ids: list[str] = []
+        self.tokens: list[str] = []
+        self.number = ""
+
+    def put_right(self) -> None:
+        """Make the streams that are not there; delete those that requests made."""
+        names = set(self.client.list_streams(Limit=1000)["StreamNames"])
+        for name in names - set(NAMES):
+            if len(names) > MOST_STREAMS:
+                self.client.delete_stream(StreamName=name, EnforceConsumerDeletion=True)
+        for name in NAMES:
+            if name in names:
+                shards = self.client.list_shards(StreamName=name, MaxResults=1000)["Shards"]
+                if len(shards) < 60:
+                    continue
+                self.client.delete_stream(StreamName=name, EnforceConsumerDeletion=True)
+            self.client.create_stream(StreamName=name, ShardCount=2)
+        self._renew()
+
+    def _renew(self) -> None:
+        stream = NAMES[0]
+        self.iterators = [
+            self.client.get_shard_iterator(StreamName=stream, ShardId="0", ShardIteratorType=kind)[
+                "ShardIterator"
+            ]
+            for kind in ("TRIM_HORIZON", "LATEST")
+        ]
+        put = self.client.put_record(StreamName=stream, Data=b"x", PartitionKey="k")
+        self.number = put["SequenceNumber"]
+        self.tokens = [self.client.list_shards(StreamName=stream, MaxResults=1)["NextToken"]]
+        summaries = [self.client.describe_stream_summary(StreamName=name) for name in NAMES]
+        self.stream_ids = [
+            summary["StreamDescriptionSummary"]["StreamId"]
+            for summary in summaries
+            if "StreamId" in summary["StreamDescriptionSummary"]
+        ] or ["none"]
+        consumers = self.client.list_stream_consumers(StreamARN=arn_of(stream))["Consumers"]
+        if not consumers:
+            made = self.client.register_stream_consumer(
+                StreamARN=arn_of(stream), ConsumerName="fuzzed"
+            )
+            consumers = [made["Consumer"]]
+        self.consumers = [consumer["ConsumerARN"] for consumer in consumers]
+
+    def known(self) -> Known:
+        """Return sound values for members by name."""
+
+        def one_of(*values: Any) -> Any:
+            return lambda random: random.choice(values)
+
+        def resource(random: Random) -> str:
+            return random.choice([arn_of(random.choice(NAMES)), *self.consumers])
+
+        return {
+            "StreamName": one_of(*NAMES),
+            "StreamARN": lambda random: arn_of(random.choice(NAMES)),
+            "ResourceARN": resource,
+            "ConsumerARN": lambda random: random.choice(self.consumers),
+            "ConsumerName": one_of("fuzzed", "another"),
+            "ShardId": one_of("0", "1", "shardId-000000000000", "shardId-000000000001"),
+            "ShardToSplit": one_of("0", "shardId-000000000001"),
+            "ShardToMerge": one_of("shardId-000000000000"),
+            "AdjacentShardToMerge": one_of("shardId-000000000001"),
+            "NewStartingHashKey": lambda random: str(random.randrange(1 << 128)),
+            "ExplicitHashKey": lambda random: str(random.randrange(1 << 128)),
+            "ShardIterator": lambda random: random.choice(self.iterators),
+            # Not made from nothing: such would be refused before anything is looked at.
+            "ShardCount": one_of(1, 2, 3),
+            "TargetShardCount": one_of(1, 2, 3, 4),
+            "WarmThroughputMiBps": one_of(1, 4, 10),
+            "RetentionPeriodHours": one_of(24, 25, 48, 8760),
+            "Policy": one_of("{}", '{"Version":"2012-10-17","Statement":[]}', "no JSON"),
+            "DryRun": one_of(False, False, False, True),
+            "StreamId": one_of(*self.stream_ids),
+            "NextToken": one_of(*self.tokens),
+            "SequenceNumberForOrdering": one_of(self.number),
+            "SequenceNumber": one_of(self.number),
+            "StartingSequenceNumber": one_of(self.number),
+        }
+
+    def answer(self, operation: str, body: bytes, content_type: str) -> HttpResponse:
+        headers = {"x-amz-target": f"Kinesis_20131202.{operation}", "content-type": content_type}
+        answer = self.cloud.cloud.handle(HttpRequest("POST", "/", "", headers, body))
+        return answer.result(30) if isinstance(answer, Future) else answer
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    with InProcessCloud(tmp_path_factory.mktemp("fuzz")) as cloud:
+        yield Target(cloud)
+
+
+def check(operation: str, answer: HttpResponse) -> None:
+    """Fail unless the answer is one that AWS could give, as botocore reads it."""
+    assert answer.status in (200, 400, 403, 413), answer.body
+    headers = {name.lower(): value for name, value in answer.headers}
+    assert headers["x-amzn-requestid"]
+    if isinstance(answer.body, AsyncGenerator):
+        asyncio.run(check_stream(answer.body))
+        return
+    assert isinstance(answer.body, bytes)
+    body = answer.body
+    if headers["content-type"] == CBOR and body:
+        value = cbor2.loads(body, semantic_decoders={1: lambda value, _: value / 1000})
+        body = json.dumps(json_ready(value)).encode()
+    parser = parsers.create_parser("json")
+    shape = MODEL.operation_model(operation).output_shape if answer.status == 200 else None
+    parsed = parser.parse({"status_code": answer.status, "headers": headers, "body": body}, shape)
+    if answer.status != 200:
+        assert parsed["Error"]["Code"].endswith(("Exception", "Failure", "Error"))
+        # AWS says no more of a body that it cannot read.
+        assert parsed["Error"]["Message"] or parsed["Error"]["Code"] == "SerializationException"
+    elif shape is not None:
+        for name in shape.required_members:
+            assert name in parsed
+
+
+async def check_stream(body: AsyncGenerator[bytes, None]) -> None:
+    """Read the first message of a subscription and leave."""
+    buffer = EventStreamBuffer()
+    try:
+        buffer.add_data(await asyncio.wait_for(anext(body), 10))
+        assert next(buffer).headers[":event-type"] == "initial-response"
+    finally:
+        await body.aclose()
+
+
+def encoded(value: Any, content_type: str) -> bytes:
+    if content_type == CBOR:
+        return cbor2.dumps(cbor_ready(value))
+    return json.dumps(json_ready(value)).encode()
+
+
+def fuzz(target: Target, operation: str, count: int, seed: int) -> None:
+    target.put_right()
+    made = Requests(f"{operation}-{seed}", target.known())
+    for number in range(count):
+        if number % 25 == 24:
+            target.put_right()
+        value = made.of(MODEL.operation_model(operation))
+        content_type = CBOR if made.random.random() < 0.4 else JSON
+        try:
+            body = encoded(value, content_type)
+        except (ValueError, UnicodeEncodeError):
+            continue
+        if made.random.random() < 0.1:
+            body = made.damaged(body)
+        try:
+            check(operation, target.answer(operation, body, content_type))
+        except Exception as error:
+            raise AssertionError(f"{operation} {number}, {content_type}: {body!r}") from error
+
+
+@pytest.mark.parametrize("operation", MODEL.operation_names)
+def test_no_request_breaks_an_action(target: Target, operation: str, nightly: bool):
+    fuzz(target, operation, NIGHTLY_REQUESTS if nightly else REQUESTS, seed=1)
+
+
+def test_the_requests_of_a_seed_are_always_the_same(target: Target):
+    target.put_right()
+    model = MODEL.operation_model("CreateStream")
+    known: Known = {"StreamName": lambda random: random.choice(NAMES)}
+    first, second = (Requests("a", known), Requests("a", known))
+    assert [first.of(model) for _ in range(50)] == [second.of(model) for _ in range(50)]
+
+
+def test_sound_requests_reach_what_they_are_about(target: Target):
+    """Else a fuzz would only ever see validation."""
+    target.put_right()
+    made = Requests("sound", target.known())
+    statuses = [
+        target.answer(
+            "PutRecord", encoded(made.of(MODEL.operation_model("PutRecord")), JSON), JSON
+        ).status
+        for _ in range(200)
+    ]
+    assert 10 < statuses.count(200) < 190
+
+
+def test_the_check_finds_an_answer_that_is_none(tmp_path: Path):
+    answer = HttpResponse(
+        200, [("x-amzn-RequestId", "1"), ("Content-Type", JSON)], b'{"Records":1}'
+    )
+    with pytest.raises(Exception):  # noqa: B017 - whatever botocore says
+        check("PutRecords", answer)
