@@ -11,6 +11,7 @@ import heapq
 import logging
 import math
 import threading
+from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
@@ -28,6 +29,7 @@ from headrace.services.lambda_.limits import (
     ASYNC_MAXIMUM_AGE_SECONDS,
     ASYNC_RETRIES,
     ASYNC_RETRY_DELAYS_SECONDS,
+    SANDBOXES_PER_FUNCTION,
 )
 from headrace.services.lambda_.members import section
 from headrace.services.lambda_.names import LATEST, FunctionRef
@@ -35,7 +37,9 @@ from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
 
-_THREADS = 16
+_THREADS = 64
+# More would only wait for the function's processes, on threads that other functions need.
+_AT_A_TIME = SANDBOXES_PER_FUNCTION
 _THROTTLE_FIRST_S = 1.0
 _THROTTLE_LONGEST_S = 300.0
 
@@ -63,6 +67,8 @@ class AsyncQueue:
         self._destinations = destinations
         self._lock = threading.Lock()
         self._due: list[tuple[int, str, AsyncEvent]] = []
+        self._running: Counter[str] = Counter()
+        self._behind: dict[str, deque[AsyncEvent]] = {}
         self._handle: WorkerHandle | None = None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="lambda-async")
         self._stopping = False
@@ -121,15 +127,29 @@ class AsyncQueue:
                 if wait_ms > 0:
                     return wait_ms / 1000
                 _, _, event = heapq.heappop(self._due)
+                key = event.ref.key
+                if self._running[key] >= _AT_A_TIME:
+                    self._behind.setdefault(key, deque()).append(event)
+                    continue
+                self._running[key] += 1
             self._threads.submit(self._run, event)
         return math.inf
 
     def _run(self, event: AsyncEvent) -> None:
-        try:
-            self._attempt(event)
-        except Exception:
-            # A defect, not the function's failure: the event stays queued for the next start.
-            log.exception("asynchronous invocation %s of %s", event.request_id, event.ref.arn)
+        """Run an event, and those of the same function that had to wait behind it."""
+        key = event.ref.key
+        while True:
+            try:
+                self._attempt(event)
+            except Exception:
+                # A defect, not the function's failure: the event stays queued for the next start.
+                log.exception("asynchronous invocation %s of %s", event.request_id, event.ref.arn)
+            with self._lock:
+                behind = self._behind.get(key)
+                if not behind or self._stopping:
+                    self._running[key] -= 1
+                    return
+                event = behind.popleft()
 
     def _attempt(self, event: AsyncEvent) -> None:
         age_ms = self._clock.now_ms() - event.created_ms

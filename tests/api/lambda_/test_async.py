@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 
 from headrace.services.lambda_ import async_queue
 from headrace.services.lambda_.async_event import AsyncEvent, record
+from tests.api.lambda_.test_processes import is_running
 from tests.support.lambda_lab import ROLE, LambdaLab, zipped
 from tests.support.server import ServerProcess, wait_until
 
@@ -180,6 +181,23 @@ def test_a_function_that_is_shut_off_gives_events_up_at_once(lab: LambdaLab) -> 
     assert json.loads(message)["requestContext"]["condition"] == "ZeroReservedConcurrency"
 
 
+def test_a_slow_function_does_not_hold_up_others(lab: LambdaLab) -> None:
+    lab.create("slow", WAITS, Timeout=60)
+    lab.create("quick", "def handler(event, context):\n    print('QUICK')\n")
+    place = lab.data_dir / "place"
+    place.mkdir()
+    for _ in range(100):
+        send(lab, "slow", str(place))
+    wait_until((place / "started").exists, what="the slow function")
+    send(lab, "quick", {})
+    wait_until(lambda: "QUICK" in lab.logs.messages(), what="the quick function")
+    assert not (place / "done").exists()
+    (place / "go").touch()
+    wait_until(lambda: queue_is_empty(lab), what="the empty queue")
+    ends = [m for m in lab.logs.messages() if m.startswith("END RequestId")]
+    assert len(ends) == 101
+
+
 def test_an_alias_has_a_configuration_of_its_own(lab: LambdaLab) -> None:
     lab.create("f", ECHO)
     client = lab.client()
@@ -235,9 +253,10 @@ def test_a_record_of_text_that_is_no_json_keeps_the_text() -> None:
 # --- it lasts ---------------------------------------------------------------------------------
 
 WAITS = (
-    "import pathlib, time\ndef handler(event, context):\n"
+    "import os, pathlib, time\ndef handler(event, context):\n"
     "    place = pathlib.Path(event)\n"
-    "    (place / 'started').touch()\n"
+    "    (place / 'new').write_text(str(os.getpid()))\n"
+    "    (place / 'new').replace(place / 'started')\n"
     "    while not (place / 'go').exists(): time.sleep(0.005)\n"
     "    (place / 'done').touch()\n"
 )
@@ -257,7 +276,9 @@ def test_an_accepted_event_survives_a_kill(tmp_path: Path) -> None:
             FunctionName="waits", InvocationType="Event", Payload=json.dumps(str(place)).encode()
         )
         wait_until((place / "started").exists, what="the invocation")
+        pid = int((place / "started").read_text())
         server.kill9()
+        wait_until(lambda: not is_running(pid), what="the function's end")
         (place / "go").touch()
         assert not (place / "done").exists()
         server.start()
