@@ -19,6 +19,7 @@ from headrace.core.ports import (
     ControlPlane,
     LogLine,
     Metric,
+    QueueMessage,
     SchemaNotFound,
     TableSchema,
 )
@@ -29,32 +30,66 @@ FLUSH_LOGS_EVERY_S = 0.5
 FLUSH_METRICS_EVERY_S = 5.0
 METRICS_PER_CALL = 1000
 LOG_EVENTS_PER_CALL = 10_000
+MESSAGES_PER_CALL = 10
 MOST_QUEUED = 100_000
 
 
 class Queues:
-    """Sends to SQS. Implements `QueueSender`."""
+    """Sends to and receives from SQS. Implements `QueueSender` and `QueueReceiver`."""
 
     def __init__(self, control: ControlPlane) -> None:
         self._control = control
 
     def send(self, queue_arn: str, body: str, attributes: Mapping[str, str] | None = None) -> str:
         """See `QueueSender.send`."""
+        message = {"MessageBody": body, "MessageAttributes": _attributes(attributes)}
+        return str(self._call(queue_arn, "SendMessage", message)["MessageId"])
+
+    def visibility_timeout_s(self, queue_arn: str) -> int:
+        """See `QueueReceiver.visibility_timeout_s`."""
+        params = {"AttributeNames": ["VisibilityTimeout"]}
+        found = self._call(queue_arn, "GetQueueAttributes", params)
+        return int(found["Attributes"]["VisibilityTimeout"])
+
+    def receive(self, queue_arn: str, *, most: int) -> list[QueueMessage]:
+        """See `QueueReceiver.receive`."""
+        params = {
+            "MaxNumberOfMessages": min(most, MESSAGES_PER_CALL),
+            "AttributeNames": ["All"],
+            "MessageAttributeNames": ["All"],
+            "WaitTimeSeconds": 0,
+        }
+        return [
+            QueueMessage(
+                message_id=str(message["MessageId"]),
+                receipt_handle=str(message["ReceiptHandle"]),
+                body=str(message["Body"]),
+                body_md5=str(message["MD5OfBody"]),
+                attributes=message.get("Attributes") or {},
+                message_attributes=message.get("MessageAttributes") or {},
+            )
+            for message in self._call(queue_arn, "ReceiveMessage", params).get("Messages") or ()
+        ]
+
+    def delete(self, queue_arn: str, receipt_handles: Sequence[str]) -> None:
+        """See `QueueReceiver.delete`."""
+        for start in range(0, len(receipt_handles), MESSAGES_PER_CALL):
+            handles = receipt_handles[start : start + MESSAGES_PER_CALL]
+            entries = [{"Id": str(n), "ReceiptHandle": handle} for n, handle in enumerate(handles)]
+            self._call(queue_arn, "DeleteMessageBatch", {"Entries": entries})
+
+    def _call(self, queue_arn: str, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
         arn = Arn.parse(queue_arn)
         where = {"account": arn.account, "region": arn.region}
         try:
             url = self._control.call("sqs", "GetQueueUrl", {"QueueName": arn.name}, **where)
-            message = {
-                "QueueUrl": url["QueueUrl"],
-                "MessageBody": body,
-                "MessageAttributes": _attributes(attributes),
-            }
-            sent = self._control.call("sqs", "SendMessage", message, **where)
+            return self._control.call(
+                "sqs", operation, {"QueueUrl": url["QueueUrl"], **params}, **where
+            )
         except AwsError as error:
             if "NonExistentQueue" in error.code or "QueueDoesNotExist" in error.code:
                 raise LookupError(queue_arn) from error
             raise
-        return str(sent["MessageId"])
 
 
 class Topics:
@@ -189,13 +224,16 @@ class MetricQueue:
 
 
 def _datum(metric: Metric) -> dict[str, Any]:
-    return {
+    datum: dict[str, Any] = {
         "MetricName": metric.name,
-        "Value": metric.value,
         "Unit": metric.unit,
         "Timestamp": datetime.fromtimestamp(metric.timestamp_ms / 1000, UTC),
         "Dimensions": [{"Name": name, "Value": value} for name, value in metric.dimensions],
     }
+    if metric.statistics is None:
+        return {**datum, "Value": metric.value}
+    names = ("SampleCount", "Sum", "Minimum", "Maximum")
+    return {**datum, "StatisticValues": dict(zip(names, metric.statistics, strict=True))}
 
 
 class LogQueue:

@@ -21,6 +21,7 @@ import msgspec
 
 from headrace import __version__
 from headrace.adapters import EventBuses, LogQueue, MetricQueue, Queues, Schemas, Topics
+from headrace.aws import fault_pages
 from headrace.aws.gateway import Gateway
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.server import Server
@@ -107,6 +108,8 @@ class Cloud:
             durability=config.durability,
             metrics=self._metrics,
             state_delay_ms=config.state_delay_ms,
+            limits=config.limits,
+            faults=self.gateway.faults,
             **shared,
         )
         self.lambda_ = Lambda(
@@ -228,6 +231,8 @@ class Cloud:
             token = request.path.removeprefix(prefix)
             known = self.cloudformation.receive_response(token, request.body)
             return HttpResponse(200 if known else 404)
+        if request.path == fault_pages.PATH or request.path.startswith(f"{fault_pages.PATH}/"):
+            return fault_pages.answer(self.gateway.faults, request)
         page = self._admin.get((request.method, request.path))
         if page is None:
             return _json({"message": f"no page {request.path}"}, 404)

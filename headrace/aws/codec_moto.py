@@ -68,6 +68,20 @@ def parse_request(service: str, request: HttpRequest) -> tuple[str, dict[str, An
     return operation.name, params
 
 
+def operation_name(service: str, request: HttpRequest) -> str:
+    """Return the operation that method and path mean; empty when there is none."""
+    from werkzeug.exceptions import HTTPException
+
+    load_moto()
+    from moto.core.routing import get_service_router
+
+    try:
+        operation, _ = get_service_router(service).match(_moto_request(request))
+    except (HTTPException, NotImplementedError, ValueError):
+        return ""
+    return str(operation.name)
+
+
 def _parse(
     operation: Any, moto_request: Any, url_params: Mapping[str, Any], body: bytes
 ) -> dict[str, Any]:

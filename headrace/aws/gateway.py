@@ -20,11 +20,14 @@ from botocore.model import OperationNotFoundError
 
 from headrace.aws import codec_json, codec_moto
 from headrace.aws.errors import AwsError, internal_failure, unknown_operation
+from headrace.aws.fault_injection import answer_with_faults
+from headrace.aws.faults import Faults
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.model import operation_model, service_model
 from headrace.aws.operation import Action, Call
 from headrace.aws.service import RawAnswer, ServiceApi
 from headrace.aws.validate import validate
+from headrace.aws.waiting import when_done
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 
@@ -111,10 +114,12 @@ class Gateway:
         self._account = account
         self._region = region
         self._fallback = fallback
+        self.faults = Faults(ids)
         self._services: dict[str, _Owned] = {}
         self._accounts: dict[str, str] = {}
         # Request ids need to be unlike, not unguessable: a random start and a counter cost nothing.
-        self._request_prefix = ids.hex(20)
+        prefix = ids.hex(20)
+        self._request_prefix = f"{prefix[:8]}-{prefix[8:12]}-{prefix[12:16]}-{prefix[16:]}-"
         self._request_count = 0
 
     def register(self, api: ServiceApi) -> None:
@@ -145,7 +150,7 @@ class Gateway:
     def is_inline(self, request: HttpRequest) -> bool:
         """Whether the request never blocks and may run on the event loop's thread."""
         target = request.headers.get("x-amz-target")
-        if target is None:
+        if target is None or self.faults.is_slow:
             return False
         prefix, _, operation = target.rpartition(".")
         owned = self._services.get(TARGET_TO_SERVICE.get(prefix, ""))
@@ -158,15 +163,32 @@ class Gateway:
         call = self._call(scope, service, request.headers)
         request.call = call
         owned = self._services.get(service)
+        if self.faults.rules and self.faults.concerns(service):
+            answer = answer_with_faults(
+                self.faults,
+                self._clock,
+                None if owned is None else owned.api,
+                request,
+                call,
+                functools.partial(self._answer, owned, request, call),
+            )
+        else:
+            answer = self._answer(owned, request, call)
         if owned is None:
-            return self._handle_fallback(request, service)
-        answer = owned.answer(request, call)
+            return answer
         if isinstance(answer, HttpResponse):
             answer.headers.append(("x-amzn-RequestId", call.request_id))
         else:
             # Runs before whoever waits for the Future is told.
             answer.add_done_callback(functools.partial(_add_request_id, call.request_id))
         return answer
+
+    def _answer(
+        self, owned: _Owned | None, request: HttpRequest, call: Call
+    ) -> HttpResponse | Future[HttpResponse]:
+        if owned is None:
+            return self._handle_fallback(request, call.service)
+        return owned.answer(request, call)
 
     def _handle_fallback(self, request: HttpRequest, service: str) -> HttpResponse:
         assert request.call is not None
@@ -191,17 +213,16 @@ class Gateway:
         self, scope: Scope, service: str, headers: Mapping[str, str], operation: str = ""
     ) -> Call:
         self._request_count += 1
-        prefix = self._request_prefix
-        request_id = f"{prefix[:8]}-{prefix[8:12]}-{prefix[12:16]}-{prefix[16:20]}-{self._request_count:012x}"
+        # In order: names cost something too, on every request.
         return Call(
-            account=self.account_of(scope.access_key),
-            region=scope.region or self._region,
-            request_id=request_id,
-            now_ms=self._clock.now_ms(),
-            service=service,
-            operation=operation,
-            access_key=scope.access_key,
-            headers=headers,
+            self.account_of(scope.access_key),
+            scope.region or self._region,
+            f"{self._request_prefix}{self._request_count:012x}",
+            self._clock.now_ms(),
+            service,
+            operation,
+            scope.access_key,
+            headers,
         )
 
     def account_of(self, access_key: str) -> str:
@@ -242,7 +263,11 @@ class Gateway:
                 region=region or self._region,
             )
         scope = Scope(account or self._account, region or self._region, service)
-        return owned.run(operation, params, self._call(scope, service, {}, operation))
+        made = self._call(scope, service, {}, operation)
+        output = owned.run(operation, params, made)
+        for wait in made.waits:
+            wait.result()
+        return output
 
 
 def _add_request_id(request_id: str, answer: Future[HttpResponse]) -> None:
@@ -276,15 +301,25 @@ class _Owned:
     def answer(self, request: HttpRequest, call: Call) -> HttpResponse | Future[HttpResponse]:
         if self.api.raw is not None:
             answer = self._raw(request)
+            if isinstance(answer, HttpResponse) and call.waits:
+                return self._once_done(answer, request, call)
             if answer is not None:
                 return answer
         try:
             if self._protocol == "json":
-                return self._answer_json(request, call)
-            return self._answer_moto_codec(request, call)
+                response = self._answer_json(request, call)
+            else:
+                response = self._answer_moto_codec(request, call)
+            return self._once_done(response, request, call) if call.waits else response
         except Exception:
             log.exception("a request to %s failed outside its operation", self.api.name)
             return self._failure(request, call)
+
+    def _once_done(
+        self, response: HttpResponse, request: HttpRequest, call: Call
+    ) -> Future[HttpResponse]:
+        failure = functools.partial(self._failure, request, call)
+        return when_done(call.waits, response, failure)
 
     def _failure(self, request: HttpRequest, call: Call) -> HttpResponse:
         """Return the error of a defect of headrace, in the service's own form."""

@@ -7,6 +7,7 @@ def put_record(kinesis: Kinesis, call: Call, request: PutRecordInput) -> PutReco
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -19,7 +20,12 @@ _NAME_ATTRIBUTE = "__headrace_operation__"
 # Not frozen, which would double the price of making one for every request; nobody changes it.
 @dataclass(slots=True)
 class Call:
-    """One request's circumstances: who, where, when. `now_ms` is read once, when it arrives."""
+    """One request's circumstances: who, where, when. `now_ms` is read once, when it arrives.
+
+    Attributes:
+        waits: an action adds what must be done before its answer may leave, such as an fsync; so it need not wait
+            itself, and may run on the event loop.
+    """
 
     account: str
     region: str
@@ -29,6 +35,7 @@ class Call:
     operation: str = ""
     access_key: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    waits: list[Future[None]] = field(default_factory=list[Future[None]])
 
 
 def operation(name: str) -> Callable[[_F], _F]:

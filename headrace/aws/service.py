@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.operation import Action, operation_name
+from headrace.aws.operation import Action, Call, operation_name
 
 RawAnswer = HttpResponse | Future[HttpResponse] | None
 
@@ -25,6 +25,8 @@ class ServiceApi:
         translate: gives the AwsError of a domain error, or None (an unknown one becomes a 500).
         raw: sees every request first; answers the hot path and raw bodies, or returns None.
         inline: operations that never block and run on the event loop's thread.
+        subject: gives the stream and shard of a request to an operation (empty where it names none), for faults
+            on demand; it may raise AwsError for a request of the wrong form.
     """
 
     name: str
@@ -33,6 +35,7 @@ class ServiceApi:
     translate: Callable[[Exception], AwsError | None]
     raw: Callable[[HttpRequest], RawAnswer] | None = None
     inline: frozenset[str] = field(default_factory=frozenset[str])
+    subject: Callable[[HttpRequest, str, Call], tuple[str, str]] | None = None
 
     def by_name(self) -> dict[str, Action]:
         """Return the actions by operation name."""

@@ -6,6 +6,7 @@ import click
 
 from headrace import __version__
 from headrace.cli.check import check
+from headrace.cli.faults import faults
 from headrace.cli.replay import replay
 from headrace.cli.run import down, status, up
 from headrace.cli.streams import put, tail
@@ -17,7 +18,7 @@ def main() -> None:
     """AWS streaming, whole, on a laptop."""
 
 
-for command in (up, down, status, put, tail, replay, check):
+for command in (up, down, status, put, tail, replay, check, faults):
     main.add_command(command)
 
 

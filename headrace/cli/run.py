@@ -25,7 +25,7 @@ from rich.table import Table
 
 from headrace.cli.options import data_dir_option, fail
 from headrace.core.clock import SystemClock
-from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION, Config, Durability
+from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION, Config, Durability, Limits
 
 RUN_FILE = "headrace.json"
 LOG_FILE = "headrace.log"
@@ -65,6 +65,14 @@ LOOK_EVERY_S = 0.02
     type=click.FloatRange(0, 3600),
     help="Seconds that Kinesis streams and consumers stay CREATING, UPDATING or DELETING.",
 )
+@click.option(
+    "--limits",
+    type=click.Choice(["off", "aws"]),
+    default="off",
+    envvar="HEADRACE_LIMITS",
+    show_default=True,
+    help="aws: throttle Kinesis as AWS does, shard by shard and call by call.",
+)
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--verbose", "-v", is_flag=True, help="Log every worker's doings.")
 def up(
@@ -79,6 +87,7 @@ def up(
     ephemeral_dir: Path | None,
     strict: bool,
     state_delay: float,
+    limits: Limits,
     detach: bool,
     verbose: bool,
 ) -> None:
@@ -100,6 +109,7 @@ def up(
         ephemeral=ephemeral,
         strict=strict,
         state_delay_ms=round(state_delay * 1000),
+        limits=limits,
     )
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,

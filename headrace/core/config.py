@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 Durability = Literal["os", "fsync"]
+Limits = Literal["off", "aws"]
 
 DEFAULT_PORT = 4566
 DEFAULT_REGION = "us-east-1"
@@ -27,6 +28,7 @@ class Config:
             `fsync` what the disk holds (survives a power cut).
         ephemeral: the data directory is a temporary one, removed when the cloud stops.
         state_delay_ms: how long Kinesis streams and consumers stay CREATING, UPDATING or DELETING.
+        limits: `aws` throttles Kinesis as AWS does: each shard's throughput, and the rates of calls.
         strict: refuse properties that would be ignored.
     """
 
@@ -39,6 +41,7 @@ class Config:
     ephemeral: bool = False
     strict: bool = False
     state_delay_ms: int = 0
+    limits: Limits = "off"
 
     @property
     def endpoint_url(self) -> str:

@@ -120,6 +120,10 @@ class StreamReader(Protocol):
         """
         ...
 
+    def consumer_status(self, consumer_arn: str) -> str | None:
+        """Return a registered consumer's status in AWS's word, None when there is no such consumer."""
+        ...
+
     def subscribe(self, stream_arn: str, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` (quick, from any thread) after each append or reshard; returns the undo."""
         ...
@@ -224,6 +228,38 @@ class QueueSender(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class QueueMessage:
+    """A message as it was received. `attributes` are SQS's own, `message_attributes` the sender's (SQS's shape)."""
+
+    message_id: str
+    receipt_handle: str
+    body: str
+    body_md5: str
+    attributes: Mapping[str, str]
+    message_attributes: Mapping[str, Mapping[str, Any]]
+
+
+class QueueReceiver(Protocol):
+    """Receives from SQS queues named by ARN. Every method raises LookupError when there is no queue."""
+
+    def visibility_timeout_s(self, queue_arn: str) -> int:
+        """Return for how long a received message is hidden from others."""
+        ...
+
+    def receive(self, queue_arn: str, *, most: int) -> list[QueueMessage]:
+        """Return up to `most` messages (10 at most), hidden from now on; never waits."""
+        ...
+
+    def delete(self, queue_arn: str, receipt_handles: Sequence[str]) -> None:
+        """Remove received messages."""
+        ...
+
+
+class MessageQueues(QueueSender, QueueReceiver, Protocol):
+    """Sends to and receives from SQS."""
+
+
 class TopicPublisher(Protocol):
     """Publishes to SNS topics named by ARN."""
 
@@ -254,7 +290,11 @@ class EventBusSender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One CloudWatch datum."""
+    """One CloudWatch datum: a value, or many as their statistics.
+
+    Attributes:
+        statistics: count, sum, least and most; then `value` is not sent.
+    """
 
     namespace: str
     name: str
@@ -262,6 +302,7 @@ class Metric:
     unit: str
     dimensions: tuple[tuple[str, str], ...]
     timestamp_ms: int
+    statistics: tuple[float, float, float, float] | None = None
 
 
 class MetricSink(Protocol):

@@ -73,6 +73,8 @@ class ShardLog:
     Attributes:
         lock: held by whoever appends, rolls, trims or ends the log.
         closed: it takes no more records; see `end`.
+        synced_index: the index after the last record that is on the disk, where readers must not see further
+            (set by whoever syncs every append); None where they may.
         dropped_bytes: of a torn end, cut off when the log was opened and kept beside it.
         roll_after_ms: a segment spans no more time, since retention deletes whole segments.
     """
@@ -89,6 +91,7 @@ class ShardLog:
         self.base = base
         self.lock = threading.Lock()
         self.closed = False
+        self.synced_index: int | None = None
         self.dropped_bytes = 0
         self.roll_after_ms = ROLL_AFTER_MS
         self._identity = identity
@@ -131,6 +134,12 @@ class ShardLog:
     def next_index(self) -> int:
         """The index that the next record will have."""
         return self._segments[-1].end_index
+
+    @property
+    def readable_index(self) -> int:
+        """The index after the last record that readers may see."""
+        synced = self.synced_index
+        return self.next_index if synced is None else synced
 
     @property
     def last_arrival_ms(self) -> int:
@@ -222,6 +231,7 @@ class ShardLog:
         with self.lock:
             sealed, self._unsynced = self._unsynced, []
             tail = self._segments[-1]
+            end_index = tail.end_index
         try:
             for segment in (*sealed, tail):
                 segment.sync()
@@ -230,6 +240,8 @@ class ShardLog:
                 for folder in (self.folder, *self.folder.parents[:2]):
                     _sync_folder(folder)
                 self._folder_synced = True
+            if self.synced_index is not None:
+                self.synced_index = end_index
         except OSError:
             with self.lock:
                 self._unsynced = [*sealed, *self._unsynced]

@@ -12,6 +12,8 @@ from headrace.services.kinesis.errors import shard_not_found
 from headrace.services.kinesis.iterators import ExpiredIterator
 from headrace.services.kinesis.limits import GET_RECORDS_BYTES, ITERATOR_LIFE_MS
 from headrace.services.kinesis.state import Shard, Stream
+from headrace.services.kinesis.throttle import Throttle
+from headrace.store.shard_log import Batch, ShardLog
 
 if TYPE_CHECKING:
     from headrace.services.kinesis.service import Kinesis
@@ -50,17 +52,56 @@ def get(kinesis: Kinesis, iterator_text: str, limit: int, call: Call) -> Got:
     log = shard.log
     # Before the read: what is appended meanwhile must not look like the end of a closed shard.
     closed = log.closed
-    batch = log.read(iterator.index, limit, GET_RECORDS_BYTES)
-    at_tip = batch.next_index >= log.next_index
+    throttle = kinesis.throttle
+    if throttle is not None:
+        _check_rate(throttle, stream, shard, call.now_ms)
+    batch = read(log, iterator.index, limit, GET_RECORDS_BYTES)
     behind_ms = 0
-    if not at_tip and batch.last_arrival_ms is not None:
+    if batch.last_arrival_ms is not None and batch.next_index < log.readable_index:
         behind_ms = max(0, call.now_ms - batch.last_arrival_ms)
-    if closed and at_tip:
+    if throttle is not None:
+        throttle.spend_read(stream, shard, batch.data_bytes, call.now_ms)
+    count(kinesis, stream, shard, batch, behind_ms, call.now_ms)
+    if closed and batch.next_index >= log.next_index:
         return Got(batch.payloads, None, 0, child_shards(stream, shard))
     following = kinesis.iterators.seal(
         stream.stream_id, shard.number, batch.next_index, call.now_ms
     )
     return Got(batch.payloads, following, behind_ms, [])
+
+
+def read(log: ShardLog, index: int, max_records: int, max_bytes: int) -> Batch:
+    """Read what readers may see: with `durability=fsync`, what is on the disk."""
+    if log.synced_index is not None:
+        left = log.synced_index - max(index, log.first_index)
+        max_records = min(max_records, max(0, left))
+    return log.read(index, max_records, max_bytes)
+
+
+def count(
+    kinesis: Kinesis, stream: Stream, shard: Shard, batch: Batch, behind_ms: int, now_ms: int
+) -> None:
+    """Count a read for CloudWatch."""
+    latency_ms = max(0, kinesis.clock.now_ms() - now_ms)
+    meter = stream.meter
+    meter.get_records(batch.data_bytes, batch.count, behind_ms, latency_ms)
+    if stream.enhanced_metrics:
+        shard_id = shard.shard_id
+        meter.note("OutgoingBytes", batch.data_bytes, shard=shard_id)
+        meter.note("OutgoingRecords", batch.count, shard=shard_id)
+        meter.note("IteratorAgeMilliseconds", behind_ms, shard=shard_id)
+        meter.note("ReadProvisionedThroughputExceeded", 0, shard=shard_id)
+
+
+def _check_rate(throttle: Throttle, stream: Stream, shard: Shard, now_ms: int) -> None:
+    try:
+        throttle.check_read(stream, shard, now_ms)
+    except AwsError:
+        stream.meter.note("GetRecords.Success", 0)
+        if stream.enhanced_metrics:
+            name = "ReadProvisionedThroughputExceeded"
+            stream.meter.note(name, 1, shard=shard.shard_id)
+        raise
 
 
 def child_shards(stream: Stream, parent: Shard) -> list[dict[str, Any]]:

@@ -6,9 +6,9 @@ Anything unusual returns None and goes the long way round (`actions/`), to the s
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,7 +27,8 @@ from headrace.services.kinesis.limits import (
     PUT_RECORDS_COUNT,
     SHARD_ITERATOR_CHARS,
 )
-from headrace.services.kinesis.puts import Entries, Placed, Refused
+from headrace.services.kinesis.puts import Entries, Placed
+from headrace.services.kinesis.refusals import Refused
 from headrace.services.kinesis.state import Stream
 from headrace.store import frame
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from headrace.services.kinesis.service import Kinesis
 
 JSON = "application/x-amz-json-1.1"
+_LOOSE_END = re.compile("[^AQgw]==,|[^AEIMQUYcgkosw048=]=,").search
 _BASE64 = (string.ascii_letters + string.digits + "+/=").encode()
 
 
@@ -124,7 +126,7 @@ class HotPath:
         ):
             return None
         placed = puts.put(self._kinesis, stream, entries, call.now_ms)
-        return _answer(_put_records_body(stream, placed), placed.waits)
+        return _answer(call, _put_records_body(stream, placed), placed)
 
     def _put_record(self, body: bytes, call: Call) -> RawAnswer:
         decoded = _decode_put_record(body)
@@ -134,14 +136,14 @@ class HotPath:
         entries = _entries((decoded,), stream.max_record_bytes)
         if entries is None:
             return None
-        placed = puts.put(self._kinesis, stream, entries, call.now_ms)
+        placed = puts.put(self._kinesis, stream, entries, call.now_ms, "PutRecord")
         if placed.refused:
             return _failed(placed.refused[0])
         text = (
             f'{{"ShardId":"{placed.shard_ids[0]}","SequenceNumber":"{placed.numbers[0]}"'
             f"{_encryption(stream)}}}"
         )
-        return _answer(text.encode(), placed.waits)
+        return _answer(call, text.encode(), placed)
 
     def _get_records(self, body: bytes, call: Call) -> RawAnswer:
         decoded = _decode_get_records(body)
@@ -160,9 +162,11 @@ class HotPath:
         parts[1::2] = got.payloads
         parts[0] = b'{"Records":['
         parts.append(f"{end}}}".encode())
-        return _answer(b"".join(parts), [])
+        return HttpResponse(200, [("Content-Type", JSON)], b"".join(parts))
 
-    def _put_cbor(self, put: hot_cbor.Put | None, call: Call) -> tuple[Stream, Placed] | None:
+    def _put_cbor(
+        self, put: hot_cbor.Put | None, call: Call, operation: str
+    ) -> tuple[Stream, Placed] | None:
         if put is None or len(put.keys) > PUT_RECORDS_COUNT:
             return None
         stream = self._stream(put.name, put.arn, call)
@@ -171,25 +175,25 @@ class HotPath:
         entries = _columns(put.data, put.keys, put.explicit_hash_keys)
         if entries is None or puts.size_bytes(put.data, put.keys) > PUT_RECORDS_BYTES:
             return None
-        return stream, puts.put(self._kinesis, stream, entries, call.now_ms)
+        return stream, puts.put(self._kinesis, stream, entries, call.now_ms, operation)
 
     def _put_records_cbor(self, body: bytes, call: Call) -> RawAnswer:
-        done = self._put_cbor(hot_cbor.decode_put_records(body), call)
+        done = self._put_cbor(hot_cbor.decode_put_records(body), call, "PutRecords")
         if done is None:
             return None
         stream, placed = done
         answer = hot_cbor.put_records_answer(placed, _encryption_type(stream))
-        return _answer(answer, placed.waits, CBOR)
+        return _answer(call, answer, placed, CBOR)
 
     def _put_record_cbor(self, body: bytes, call: Call) -> RawAnswer:
-        done = self._put_cbor(hot_cbor.decode_put_record(body), call)
+        done = self._put_cbor(hot_cbor.decode_put_record(body), call, "PutRecord")
         if done is None:
             return None
         stream, placed = done
         for refused in placed.refused.values():
-            raise AwsError(refused.code, refused.message, 500)
+            raise AwsError(refused.code, refused.message, refused.status)
         answer = hot_cbor.put_record_answer(placed, _encryption_type(stream))
-        return _answer(answer, placed.waits, CBOR)
+        return _answer(call, answer, placed, CBOR)
 
     def _get_records_cbor(self, body: bytes, call: Call) -> RawAnswer:
         # Small and without times: the generic decoder is quick, and its errors are the right ones.
@@ -237,15 +241,16 @@ def _columns(
 def _is_base64(data: list[str]) -> bool:
     """Whether texts of whole groups of four are base64 as SDKs write it, checked over all of them at once.
 
-    No other characters, and no `=` but one or two at an end. What fails here is looked at one by one on the
-    long way.
+    No other characters, no `=` but one or two at an end, and no bits before them that count for nothing: what is
+    stored is what a reader's strict decoder is given. What fails here is looked at one by one on the long way.
     """
     joined = "".join(data)
     if not joined.isascii():
         return False
-    ends = ",".join([text[-2:] for text in data]) + ","
-    if joined.count("=") != ends.count("=,") + ends.count("==,"):
-        return False
+    if "=" in joined:
+        ends = ",".join([text[-3:] for text in data]) + ","
+        if joined.count("=") != ends.count("=,") + ends.count("==,") or _LOOSE_END(ends):
+            return False
     return not joined.encode("ascii").translate(None, _BASE64)
 
 
@@ -285,11 +290,9 @@ def _results(placed: Placed) -> str:
 
 def _failed(refused: Refused) -> HttpResponse:
     body = msgspec.json.encode({"__type": refused.code, "message": refused.message})
-    return HttpResponse(500, [("Content-Type", JSON)], body)
+    return HttpResponse(refused.status, [("Content-Type", JSON)], body)
 
 
-def _answer(
-    body: bytes, waits: Sequence[Future[None]], content_type: str = JSON
-) -> HttpResponse | Future[HttpResponse]:
-    response = HttpResponse(200, [("Content-Type", content_type)], body)
-    return puts.when_durable(waits, response) if waits else response
+def _answer(call: Call, body: bytes, placed: Placed, content_type: str = JSON) -> HttpResponse:
+    call.waits.extend(placed.waits)
+    return HttpResponse(200, [("Content-Type", content_type)], body)

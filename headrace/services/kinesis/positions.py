@@ -36,7 +36,7 @@ def start_index(
         return log.index_at(_timestamp_ms(timestamp, now_ms))
     if number is not None:
         raise _contradiction(kind, "also a")
-    return log.first_index if kind == "TRIM_HORIZON" else log.next_index
+    return log.first_index if kind == "TRIM_HORIZON" else log.readable_index
 
 
 def number_before(shard: Shard, index: int, now_ms: int) -> str:

@@ -8,17 +8,18 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.services.kinesis import admission
 from headrace.services.kinesis.errors import invalid_argument, stream_not_found
 from headrace.services.kinesis.limits import HASH_KEYS
+from headrace.services.kinesis.refusals import Refused
 from headrace.services.kinesis.state import Shard, Stream, hash_key_of
 from headrace.store.shard_log import LogClosed, LogFull
 
 if TYPE_CHECKING:
     from headrace.services.kinesis.service import Kinesis
 
-_Answer = TypeVar("_Answer")
 _quote: Callable[[str], str] = json.encoder.encode_basestring_ascii  # type: ignore[assignment]
 
 
@@ -32,14 +33,6 @@ class Entries(NamedTuple):
     data: Sequence[str]
     keys: Sequence[str]
     explicit_hash_keys: Sequence[str | None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Why a record was not stored."""
-
-    code: str
-    message: str
 
 
 @dataclass(slots=True)
@@ -73,21 +66,38 @@ def explicit_hash_key(text: str) -> bytes:
     return value.to_bytes(16, "big")
 
 
-def put(kinesis: Kinesis, stream: Stream, entries: Entries, now_ms: int) -> Placed:
-    """Append entries, each shard's in their order and in one write.
+def put(
+    kinesis: Kinesis,
+    stream: Stream,
+    entries: Entries,
+    now_ms: int,
+    operation: str = "PutRecords",
+) -> Placed:
+    """Append entries, each shard's in their order and in one write; count it as an operation's.
 
     Raises AwsError when an explicit hash key is out of range (then nothing is stored), or when the stream is
     deleted meanwhile.
     """
     count = len(entries.keys)
     placed = Placed([""] * count, [""] * count, {}, [])
+    picky = kinesis.throttle is not None or (
+        kinesis.faults is not None and kinesis.faults.is_partial
+    )
+    stored_bytes = 0
     escaped = _escaped(entries.keys)
     groups = _by_shard(stream, range(count), entries)
     while groups:
         again: list[int] = []
-        for shard, members in groups:
+        for shard, given in groups:
+            members = given
+            if picky:
+                members = admission.admitted(kinesis, stream, shard, given, entries, placed, now_ms)
+                if not members:
+                    continue
             try:
-                _append(kinesis, stream, shard, members, entries, escaped, now_ms, placed)
+                stored_bytes += _append(
+                    kinesis, stream, shard, members, entries, escaped, now_ms, placed
+                )
             except LogClosed:
                 # Split or merged since it was chosen: its children take the records.
                 again.extend(members)
@@ -95,8 +105,25 @@ def put(kinesis: Kinesis, stream: Stream, entries: Entries, now_ms: int) -> Plac
             raise stream_not_found(stream.name, stream.account)
         # In the order of the request: a merge brings two shards' records together.
         groups = _by_shard(stream, sorted(again), entries) if again else []
-    kinesis.wake(stream)
+    if kinesis.flusher is None:
+        kinesis.wake(stream)
+    _count(kinesis, stream, operation, placed, stored_bytes, now_ms)
     return placed
+
+
+def _count(
+    kinesis: Kinesis, stream: Stream, operation: str, placed: Placed, data_bytes: int, now_ms: int
+) -> None:
+    latency_ms = max(0, kinesis.clock.now_ms() - now_ms)
+    refused = len(placed.refused)
+    if refused:
+        throttled = sum(r.code == admission.THROTTLED for r in placed.refused.values())
+        stream.meter.refused(operation, throttled, refused - throttled)
+    total = len(placed.numbers)
+    if operation == "PutRecords":
+        stream.meter.put_records(data_bytes, total - refused, total, latency_ms)
+    elif not refused:
+        stream.meter.put_record(data_bytes, latency_ms)
 
 
 def _escaped(keys: Sequence[str]) -> Sequence[str]:
@@ -114,6 +141,8 @@ def _by_shard(
     explicit = entries.explicit_hash_keys
     if len(opened) == 1 and explicit is None:
         return [(opened[0], members)]
+    if stream.distribution == "AUTO":
+        return _in_turn(stream, opened, members)
     groups: list[list[int]] = [[] for _ in opened]
     keys = entries.keys
     if explicit is None:
@@ -127,6 +156,17 @@ def _by_shard(
     return [(shard, group) for shard, group in zip(opened, groups, strict=True) if group]
 
 
+def _in_turn(
+    stream: Stream, opened: Sequence[Shard], members: Sequence[int]
+) -> list[tuple[Shard, Sequence[int]]]:
+    """Spread records evenly, whatever their keys. Two puts at once may begin with the same shard; that is even enough."""
+    count = len(opened)
+    first = stream.turn % count
+    stream.turn = first + len(members)
+    groups = [(opened[(first + i) % count], members[i::count]) for i in range(count)]
+    return [(shard, group) for shard, group in groups if group]
+
+
 def _append(
     kinesis: Kinesis,
     stream: Stream,
@@ -136,7 +176,8 @@ def _append(
     escaped: Sequence[str],
     now_ms: int,
     placed: Placed,
-) -> None:
+) -> int:
+    """Append one shard's entries and note where they went; return their bytes."""
     log = shard.log
     assert log is not None
     data, keys, _ = entries
@@ -147,36 +188,23 @@ def _append(
         data, keys = pick(data)[:-1], pick(keys)[:-1]
         escaped = keys if plain else pick(escaped)[:-1]
     tail = f',"EncryptionType":"{stream.encryption_type}"' if stream.key_id else ""
+    data_bytes = size_bytes(data, keys)
     try:
-        numbers = log.append_columns(data, escaped, size_bytes(data, keys), now_ms, tail)
+        numbers = log.append_columns(data, escaped, data_bytes, now_ms, tail)
     except LogFull as error:
         refused = Refused("InternalFailure", f"Internal service failure: {error}")
         placed.refused.update(dict.fromkeys(members, refused))
-        return
+        return 0
     shard_id = shard.shard_id
     for i, number in zip(members, numbers, strict=True):
         placed.numbers[i] = number
         placed.shard_ids[i] = shard_id
+    if stream.enhanced_metrics:
+        stream.meter.note("IncomingBytes", data_bytes, shard=shard_id)
+        stream.meter.note("IncomingRecords", len(numbers), shard=shard_id)
     if kinesis.flusher is not None:
-        placed.waits.append(kinesis.flusher.sync(log))
-
-
-def when_durable(waits: Sequence[Future[None]], answer: _Answer) -> Future[_Answer]:
-    """Return a Future of `answer` that is done when every one of `waits` is."""
-    done: Future[_Answer] = Future()
-    left = [len(waits)]
-
-    def one_done(wait: Future[None]) -> None:
-        # The flusher has one thread, so these run one after another.
-        error = wait.exception()
-        left[0] -= 1
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        elif left[0] == 0:
-            done.set_result(answer)
-
-    for wait in waits:
-        wait.add_done_callback(one_done)
-    return done
+        wait = kinesis.flusher.sync(log)
+        # Readers see a record when it is as durable as its acknowledgement says.
+        wait.add_done_callback(lambda _: kinesis.wake(stream))
+        placed.waits.append(wait)
+    return data_bytes

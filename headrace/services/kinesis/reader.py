@@ -21,6 +21,7 @@ from headrace.core.ports import (
     StreamRecord,
     TrimHorizon,
 )
+from headrace.services.kinesis import gets
 from headrace.store import sequence
 
 if TYPE_CHECKING:
@@ -81,22 +82,31 @@ class KinesisReader:
         shard, log = self._log(stream_arn, shard_id)
         # Before the read: what is appended meanwhile must not look like the end of a closed shard.
         closed = log.closed
-        batch = log.read(_index(shard, log, position), max_records, max_bytes)
+        now_ms = self._kinesis.clock.now_ms()
+        batch = gets.read(log, _index(shard, log, position), max_records, max_bytes)
         records: list[StreamRecord] = []
         for payload in batch.payloads:
             records.extend(_records(payload))
-        at_tip = batch.next_index >= log.next_index
         behind_ms = 0
-        if not at_tip and batch.last_arrival_ms is not None:
-            behind_ms = max(0, self._kinesis.clock.now_ms() - batch.last_arrival_ms)
+        if batch.last_arrival_ms is not None and batch.next_index < log.readable_index:
+            behind_ms = max(0, now_ms - batch.last_arrival_ms)
+        stream = self._kinesis.find_arn(stream_arn)
+        if stream is not None:
+            gets.count(self._kinesis, stream, shard, batch, behind_ms, now_ms)
         following: AtSequence | AfterSequence | TrimHorizon | None
-        if closed and at_tip:
+        if closed and batch.next_index >= log.next_index:
             following = None
         elif records:
             following = AfterSequence(records[-1].sequence_number)
         else:
             following = AtSequence(shard.base.text(batch.next_index, shard.created_s * 1000))
         return ReadResult(records, following, behind_ms)
+
+    def consumer_status(self, consumer_arn: str) -> str | None:
+        """See `StreamReader.consumer_status`."""
+        now_ms = self._kinesis.clock.now_ms()
+        consumer = self._kinesis.consumers.by_arn(consumer_arn, now_ms)
+        return None if consumer is None else consumer.status(now_ms)
 
     def subscribe(self, stream_arn: str, wake: Callable[[], None]) -> Callable[[], None]:
         """See `StreamReader.subscribe`."""
@@ -120,7 +130,7 @@ def _index(shard: Shard, log: ShardLog, position: Position) -> int:
         case TrimHorizon():
             return log.first_index
         case Latest():
-            return log.next_index
+            return log.readable_index
         case AtTimestamp(timestamp_ms):
             return log.index_at(timestamp_ms)
         case AtSequence(number):

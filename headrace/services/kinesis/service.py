@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from headrace.aws.faults import Faults
 from headrace.aws.service import ServiceApi
 from headrace.core.arn import Arn, InvalidArn
 from headrace.core.clock import Clock
-from headrace.core.config import Durability
+from headrace.core.config import Durability, Limits
 from headrace.core.ids import Ids
 from headrace.core.ports import MetricSink
 from headrace.core.workers import Supervisor
@@ -24,13 +26,18 @@ from headrace.services.kinesis.errors import (
     stream_not_found,
     translate,
 )
+from headrace.services.kinesis.growth import Growth
+from headrace.services.kinesis.guard import rated
 from headrace.services.kinesis.hot import HotPath
 from headrace.services.kinesis.iterators import IteratorCodec
+from headrace.services.kinesis.metrics import MinuteMetrics, observe_event
 from headrace.services.kinesis.pushes import Pushes
 from headrace.services.kinesis.reader import KinesisReader
 from headrace.services.kinesis.retention import Retention
 from headrace.services.kinesis.state import Shard, Stream
+from headrace.services.kinesis.subjects import subject_of
 from headrace.services.kinesis.subscriptions import Subscriptions
+from headrace.services.kinesis.throttle import Throttle
 from headrace.services.kinesis.tokens import TokenCodec
 from headrace.store.check import STREAMS_FOLDER
 from headrace.store.database import Database
@@ -64,6 +71,8 @@ class Kinesis:
         durability: Durability = "os",
         metrics: MetricSink | None = None,
         state_delay_ms: int = 0,
+        limits: Limits = "off",
+        faults: Faults | None = None,
     ) -> None:
         self.clock = clock
         self.ids = ids
@@ -86,7 +95,12 @@ class Kinesis:
         self.consumers.creating_ms = self.consumers.deleting_ms = state_delay_ms
         self.state_delay_ms = state_delay_ms
         self._deleting: set[str] = set()
+        self.throttle = Throttle() if limits == "aws" else None
+        self.faults = faults
         self.subscriptions = Subscriptions(self)
+        self.subscriptions.observe = observe_event
+        if self.throttle is not None:
+            self.subscriptions.budget = self.throttle.consumer_budget
         self.pushes = Pushes(self)
         self.reader = KinesisReader(self)
 
@@ -109,6 +123,7 @@ class Kinesis:
             self._add(stream)
         self._remove_orphans()
         self._supervisor.start(Retention(self))
+        self._supervisor.start(MinuteMetrics(self, Growth(self)))
 
     def stop(self) -> None:
         """Close the logs."""
@@ -248,6 +263,8 @@ class Kinesis:
                     with shard.log.lock:
                         shard.log.end()
         self.wake(stream)
+        if self.throttle is not None:
+            self.throttle.forget(stream)
         discard(self._folder / stream.stream_id)
 
     # --- shards -------------------------------------------------------------------------------
@@ -256,6 +273,8 @@ class Kinesis:
         folder = self._folder / stream.stream_id / shard.shard_id
         identity = identity_of(stream.stream_id, shard.shard_id)
         shard.log = ShardLog(folder, shard.base, identity)
+        if self.flusher is not None:
+            shard.log.synced_index = shard.log.next_index
         if shard.closed_ms is not None:
             with shard.log.lock:
                 shard.log.end()
@@ -353,16 +372,18 @@ def kinesis_api(kinesis: Kinesis) -> ServiceApi:
     from headrace.services.kinesis import actions
     from headrace.services.kinesis.actions.subscribe_to_shard import SubscribeToShardWire
 
-    inline = {"GetRecords"}
-    if kinesis.flusher is None:
-        # A write to the page cache. With fsync the long way waits for the disk.
-        inline |= {"PutRecord", "PutRecords"}
+    throttle = kinesis.throttle
+    all_actions = actions.ALL
+    if throttle is not None:
+        all_actions = [rated(action, throttle) for action in all_actions]
     hot, subscribe = HotPath(kinesis), SubscribeToShardWire(kinesis)
     return ServiceApi(
         name="kinesis",
         backend=kinesis,
-        actions=actions.ALL,
+        actions=all_actions,
         translate=translate,
         raw=lambda request: hot.handle(request) or subscribe.handle(request),
-        inline=frozenset(inline),
+        # A write to the page cache; with fsync the answer waits for the disk, not the thread.
+        inline=frozenset({"GetRecords", "PutRecord", "PutRecords"}),
+        subject=functools.partial(subject_of, kinesis),
     )

@@ -9,10 +9,12 @@ from typing import Any, Literal
 
 from headrace.core.arn import make_arn
 from headrace.services.kinesis.limits import HASH_KEYS
+from headrace.services.kinesis.meters import StreamMeter
 from headrace.store.sequence import MAX_INDEX, SequenceBase
 from headrace.store.shard_log import ShardLog
 
 StreamMode = Literal["PROVISIONED", "ON_DEMAND"]
+Distribution = Literal["USER_PARTITION_KEY", "AUTO"]
 StreamStatus = Literal["CREATING", "ACTIVE", "UPDATING", "DELETING"]
 
 
@@ -106,13 +108,20 @@ class Stream:
     tags: dict[str, str] = field(default_factory=dict[str, str])
     enhanced_metrics: list[str] = field(default_factory=list[str])
     warm_throughput_mibps: int | None = None
+    distribution: Distribution = "USER_PARTITION_KEY"
     policy: str | None = None
     # What it is on its way through, until when; ACTIVE and 0 when it has settled.
     passing: StreamStatus = "ACTIVE"
     settles_ms: int = 0
     # When quotas of a rolling day were used, by quota.
     used_ms: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    # Of on-demand streams: the most shards' worth of traffic a minute of each day (days since 1970) had.
+    daily_peaks: dict[str, float] = field(default_factory=dict[str, float])
     shards: list[Shard] = field(default_factory=list[Shard])
+    # Not stored: what metrics count.
+    meter: StreamMeter = field(default_factory=StreamMeter)
+    # Not stored: the next record's turn among the open shards, when they are spread evenly.
+    turn: int = 0
     # Derived: one value, so that whoever routes meanwhile sees the old or the new, never halves.
     _routes: tuple[list[Shard], list[bytes]] = field(default_factory=lambda: ([], []))
 
@@ -198,10 +207,12 @@ _STREAM_FIELDS = (
     "tags",
     "enhanced_metrics",
     "warm_throughput_mibps",
+    "distribution",
     "policy",
     "passing",
     "settles_ms",
     "used_ms",
+    "daily_peaks",
 )
 
 

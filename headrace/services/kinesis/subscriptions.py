@@ -19,7 +19,7 @@ from headrace.aws import event_stream
 from headrace.services.kinesis import hot_cbor
 from headrace.services.kinesis.consumers import Consumer
 from headrace.services.kinesis.errors import in_use
-from headrace.services.kinesis.gets import child_shards
+from headrace.services.kinesis.gets import child_shards, read
 from headrace.services.kinesis.limits import (
     GET_RECORDS_COUNT,
     SUBSCRIPTION_EVENT_BYTES,
@@ -133,14 +133,14 @@ class Subscription:
         """Return the longest that may pass until `next_messages` is asked again, if nothing wakes before."""
         idle_ms = SUBSCRIPTION_IDLE_MS - (now_ms - (self._last_ms or now_ms))
         wait_ms = min(idle_ms, self.deadline_ms - now_ms)
-        if self._budget is not None and self._index < self._log.next_index:
+        if self._budget is not None and self._index < self._log.readable_index:
             wait_ms = min(wait_ms, self._budget.wait_ms(now_ms))
         return max(1, wait_ms)
 
     def has_news(self) -> bool:
         """Whether waking it leads to a message. Cheap: asked of every subscription at every append."""
         shard_log = self._log
-        if self._index < shard_log.next_index or shard_log.closed or self.superseded:
+        if self._index < shard_log.readable_index or shard_log.closed or self.superseded:
             return True
         return self.consumer.gone_at_ms is not None
 
@@ -182,10 +182,10 @@ class Subscription:
         # Before the read: what is appended meanwhile must not look like the end of a closed shard.
         closed = shard_log.closed
         batch: Batch | None = None
-        if self._index < shard_log.next_index:
+        if self._index < shard_log.readable_index:
             if self._budget is not None and self._budget.wait_ms(now_ms) > 0:
                 return self._heartbeat(now_ms)
-            batch = shard_log.read(self._index, GET_RECORDS_COUNT, SUBSCRIPTION_EVENT_BYTES)
+            batch = read(shard_log, self._index, GET_RECORDS_COUNT, SUBSCRIPTION_EVENT_BYTES)
             self._index = batch.next_index
         at_end = closed and self._index >= shard_log.next_index
         if not at_end and (batch is None or not batch.count):
@@ -218,7 +218,7 @@ class Subscription:
         return event_stream.event("SubscribeToShardEvent", payload, self._type)
 
     def _behind_ms(self, arrival_ms: int | None, now_ms: int) -> int:
-        if self._index >= self._log.next_index:
+        if self._index >= self._log.readable_index:
             return 0
         return max(0, now_ms - (self._log.last_arrival_ms if arrival_ms is None else arrival_ms))
 

@@ -27,6 +27,9 @@ from headrace.services.kinesis.actions.monitoring import (
 )
 from headrace.services.kinesis.actions.put_record import put_record
 from headrace.services.kinesis.actions.put_records import put_records
+from headrace.services.kinesis.actions.record_distribution import (
+    update_stream_record_distribution_strategy,
+)
 from headrace.services.kinesis.actions.resource_policy import (
     delete_resource_policy,
     get_resource_policy,
@@ -95,5 +98,6 @@ ALL = [
     update_max_record_size,
     update_shard_count,
     update_stream_mode,
+    update_stream_record_distribution_strategy,
     update_stream_warm_throughput,
 ]

@@ -2,6 +2,7 @@
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import CreateStreamInput
+from headrace.services.kinesis.actions.record_distribution import distribution_of
 from headrace.services.kinesis.actions.warm_throughput import check_warm_throughput, warm_shards
 from headrace.services.kinesis.errors import in_use, invalid_argument, limit_exceeded
 from headrace.services.kinesis.limits import ON_DEMAND_SHARDS, STREAMS_CREATING
@@ -20,8 +21,7 @@ def create_stream(kinesis: Kinesis, call: Call, request: CreateStreamInput) -> N
     warm = request.get("WarmThroughputMiBps")
     tags = request.get("Tags", {})
     check_tags({}, tags, name, call.account, "stream")
-    if request.get("RecordDistributionStrategy") not in (None, "USER_PARTITION_KEY"):
-        raise invalid_argument("headrace distributes records by partition key only.")
+    distribution = distribution_of(mode, request.get("RecordDistributionStrategy"))
     kinesis.remove_deleted()
     with kinesis.lock:
         _check_creating(kinesis, call)
@@ -43,6 +43,7 @@ def create_stream(kinesis: Kinesis, call: Call, request: CreateStreamInput) -> N
             mode=mode,
             max_record_bytes=request.get("MaxRecordSizeInKiB", 1024) * 1024,
             warm_throughput_mibps=warm,
+            distribution=distribution,
             tags=dict(tags),
         )
         if kinesis.state_delay_ms:

@@ -85,5 +85,7 @@ def describe_stream_summary(
     summary["ConsumerCount"] = len(kinesis.consumers.of_stream(stream, call.now_ms))
     if stream.warm_throughput_mibps is not None:
         summary["WarmThroughput"] = warm_throughput(stream)
+    if stream.mode == "ON_DEMAND":
+        summary["RecordDistributionStrategy"] = stream.distribution
     summary["MaxRecordSizeInKiB"] = stream.max_record_bytes // 1024
     return {"StreamDescriptionSummary": summary}

@@ -24,13 +24,12 @@ def put_record(kinesis: Kinesis, call: Call, request: PutRecordInput) -> PutReco
     ordering = request.get("SequenceNumberForOrdering")
     if ordering is not None:
         _check_ordering(ordering, stream, call.now_ms)
-    check_key(request.get("PartitionKey"), "partitionKey")
+    check_key(request.get("PartitionKey"), stream, "partitionKey")
     check_dry_run(request)
-    placed = puts.put(kinesis, stream, entries_of([request]), call.now_ms)
-    for wait in placed.waits:
-        wait.result()
+    placed = puts.put(kinesis, stream, entries_of([request]), call.now_ms, "PutRecord")
+    call.waits.extend(placed.waits)
     for refused in placed.refused.values():
-        raise AwsError(refused.code, refused.message, 500)
+        raise AwsError(refused.code, refused.message, refused.status)
     answer: PutRecordOutput = {
         "ShardId": placed.shard_ids[0],
         "SequenceNumber": placed.numbers[0],

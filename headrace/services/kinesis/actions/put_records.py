@@ -25,14 +25,13 @@ def put_records(kinesis: Kinesis, call: Call, request: PutRecordsInput) -> PutRe
     stream = find_writable(kinesis, call, request)
     for number, record in enumerate(request["Records"], 1):
         check_size(record["Data"], stream, f"records.{number}.member.data")
-        check_key(record.get("PartitionKey"), f"records.{number}.member.partitionKey")
+        check_key(record.get("PartitionKey"), stream, f"records.{number}.member.partitionKey")
     entries = entries_of(request["Records"])
     if puts.size_bytes(entries.data, entries.keys) > PUT_RECORDS_BYTES:
         raise invalid_argument(f"Records size exceeds {PUT_RECORDS_BYTES // 1024**2} MB limit")
     check_dry_run(request)
     placed = puts.put(kinesis, stream, entries, call.now_ms)
-    for wait in placed.waits:
-        wait.result()
+    call.waits.extend(placed.waits)
     records: list[PutRecordsResultEntry] = [
         {"SequenceNumber": number, "ShardId": shard_id}
         for number, shard_id in zip(placed.numbers, placed.shard_ids, strict=True)
@@ -62,9 +61,9 @@ def check_size(data: bytes, stream: Stream, path: str) -> None:
         )
 
 
-def check_key(key: str | None, path: str) -> None:
-    """Raise AWS's validation error when a record has no partition key."""
-    if key is None:
+def check_key(key: str | None, stream: Stream, path: str) -> None:
+    """Raise AWS's validation error when a record has no partition key, and its stream goes by them."""
+    if key is None and stream.distribution == "USER_PARTITION_KEY":
         raise validation_error(
             f"1 validation error detected: Value null at '{path}' failed to satisfy constraint:"
             " Member must not be null"
@@ -72,10 +71,13 @@ def check_key(key: str | None, path: str) -> None:
 
 
 def entries_of(records: Sequence[Mapping[str, Any]]) -> Entries:
-    """Return the columns of checked records (Data as bytes, PartitionKey, ExplicitHashKey)."""
+    """Return the columns of checked records (Data as bytes, PartitionKey, ExplicitHashKey).
+
+    A record without a key, of a stream that does not go by keys, has an empty one from then on (assumed).
+    """
     explicit = [record.get("ExplicitHashKey") for record in records]
     return Entries(
         data=[base64.b64encode(record["Data"]).decode() for record in records],
-        keys=[record["PartitionKey"] for record in records],
+        keys=[record.get("PartitionKey") or "" for record in records],
         explicit_hash_keys=explicit if any(explicit) else None,
     )

@@ -26,6 +26,7 @@ def update_stream_mode(kinesis: Kinesis, call: Call, request: UpdateStreamModeIn
         stream.mode = "ON_DEMAND" if on_demand else "PROVISIONED"
         if not on_demand:
             stream.warm_throughput_mibps = None
+            stream.distribution = "USER_PARTITION_KEY"
         if warm is None:
             kinesis.update(stream, call.now_ms)
         else:

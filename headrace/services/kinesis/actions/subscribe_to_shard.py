@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.aws import codec_json, event_stream
+from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.operation import Call, operation
 from headrace.aws.service import RawAnswer
@@ -68,7 +69,16 @@ def subscribe(kinesis: Kinesis, call: Call, request: Mapping[str, Any], *, cbor:
         "SubscribeToShard",
     )
     check_dry_run(request)
-    subscription = kinesis.subscriptions.open(
-        stream, shard, consumer, index, cbor=cbor, now_ms=call.now_ms
-    )
+    try:
+        if kinesis.throttle is not None:
+            kinesis.throttle.check_call("SubscribeToShard", request, call)
+        subscription = kinesis.subscriptions.open(
+            stream, shard, consumer, index, cbor=cbor, now_ms=call.now_ms
+        )
+    except AwsError:
+        stream.meter.note("SubscribeToShard.RateExceeded", 1, consumer=consumer.name)
+        stream.meter.note("SubscribeToShard.Success", 0, consumer=consumer.name)
+        raise
+    stream.meter.note("SubscribeToShard.RateExceeded", 0, consumer=consumer.name)
+    stream.meter.note("SubscribeToShard.Success", 1, consumer=consumer.name)
     return Push(kinesis.pushes, subscription)

@@ -1,0 +1,107 @@
+"""Where faults on demand meet a request: what a rule may ask of it, and the answers it gets instead."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import Future
+from urllib.parse import parse_qs
+
+from headrace.aws import codec_json, codec_moto
+from headrace.aws.errors import AwsError
+from headrace.aws.faults import Facts, Faults
+from headrace.aws.http import DROPPED, FileSlice, HttpRequest, HttpResponse
+from headrace.aws.model import service_model
+from headrace.aws.operation import Call
+from headrace.aws.service import ServiceApi
+from headrace.core.clock import Clock
+
+Answer = HttpResponse | Future[HttpResponse]
+
+
+def answer_with_faults(
+    faults: Faults,
+    clock: Clock,
+    api: ServiceApi | None,
+    request: HttpRequest,
+    call: Call,
+    answer: Callable[[], Answer],
+) -> Answer:
+    """Answer a request as the rules that fit it say; `answer` is how it is answered without them."""
+    plan = faults.plan(_facts(api, request, call))
+    if plan.latency_ms:
+        clock.wait(threading.Event(), plan.latency_ms / 1000)
+    if plan.error is not None:
+        return _error(plan.error, request, call)
+    if plan.drop == "before":
+        return HttpResponse(DROPPED)
+    given = answer()
+    if plan.drop is None:
+        return given
+    if isinstance(given, Future):
+        # Runs before whoever waits for the Future is told.
+        given.add_done_callback(_drop_when_done)
+    else:
+        _drop(given)
+    return given
+
+
+def _drop_when_done(given: Future[HttpResponse]) -> None:
+    if given.exception() is None:
+        _drop(given.result())
+
+
+def _drop(given: HttpResponse) -> None:
+    given.status = DROPPED
+    if isinstance(given.body, FileSlice):
+        if given.body.file is not None:
+            given.body.file.close()
+    elif isinstance(given.body, AsyncGenerator):
+        # Closed by the server, on its loop.
+        return
+    given.body = b""
+
+
+def _facts(api: ServiceApi | None, request: HttpRequest, call: Call) -> Facts:
+    action = _action(request, call.service)
+    stream = shard = ""
+    if api is not None and api.subject is not None:
+        try:
+            stream, shard = api.subject(request, action, call)
+        except (AwsError, ValueError, TypeError, KeyError):
+            # A request of the wrong form is of no stream, and is refused further on.
+            stream = shard = ""
+    return Facts(call.service, action, call.account, stream, shard)
+
+
+def _action(request: HttpRequest, service: str) -> str:
+    """Return a request's operation; empty when it cannot be told."""
+    target = request.headers.get("x-amz-target")
+    if target is not None:
+        return target.rpartition(".")[2]
+    content_type = request.headers.get("content-type", "")
+    form = request.query
+    if content_type.startswith("application/x-www-form-urlencoded"):
+        form = request.body.decode("utf-8", "replace")
+    named = parse_qs(form).get("Action")
+    if named:
+        return named[0]
+    return codec_moto.operation_name(service, request)
+
+
+def _error(error: AwsError, request: HttpRequest, call: Call) -> HttpResponse:
+    """Return an error in the service's own form."""
+    service = call.service
+    is_json = "x-amz-target" in request.headers
+    if is_json or service_model(service).metadata["protocol"] == "json":
+        content_type = request.headers.get("content-type", codec_json.JSON_1_1)
+        cbor = codec_json.is_cbor(content_type)
+        return HttpResponse(
+            error.status,
+            [
+                ("Content-Type", codec_json.CBOR_1_1 if cbor else codec_json.JSON_1_1),
+                ("x-amzn-ErrorType", error.code),
+            ],
+            codec_json.encode_error(error, content_type),
+        )
+    return codec_moto.serialize_error(service, None, error, call.request_id)

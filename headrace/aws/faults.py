@@ -1,0 +1,326 @@
+"""Faults on demand: rules that make requests fail, wait, or lose their connection, as real clouds do.
+
+A rule says which requests (service, action, stream, shard), what happens to them, how often (probability, count), and
+from which seed the dice are thrown: the same seed and the same requests give the same faults. Rules apply to what
+clients send, never to what headrace's own services do among themselves. They are kept in memory only: a restarted
+cloud has none. Thread-safe; without a rule a request pays one look at an empty tuple.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, cast
+
+from botocore.exceptions import UnknownServiceError
+
+from headrace.aws.errors import AwsError
+from headrace.aws.model import service_model
+from headrace.core.ids import Ids
+
+FaultKind = Literal["throttle", "error", "partial", "latency", "drop"]
+KINDS: Final = ("throttle", "error", "partial", "latency", "drop")
+MOST_RULES = 1000
+LONGEST_LATENCY_MS = 600_000
+
+# (code, sentence, HTTP status) by service; the sentences are AWS's where it says one.
+_THROTTLES: Final[Mapping[str, tuple[str, str, int]]] = {
+    "kinesis": ("LimitExceededException", "Rate exceeded.", 400),
+    "firehose": ("LimitExceededException", "Rate exceeded.", 400),
+    "lambda": ("TooManyRequestsException", "Rate Exceeded.", 429),
+    "s3": ("SlowDown", "Please reduce your request rate.", 503),
+    "dynamodb": (
+        "ProvisionedThroughputExceededException",
+        "The level of configured provisioned throughput for the table was exceeded.",
+        400,
+    ),
+    "cloudformation": ("Throttling", "Rate exceeded", 400),
+}
+_THROTTLED_ACTIONS: Final[Mapping[tuple[str, str], tuple[str, str, int]]] = {
+    **{
+        ("kinesis", action): (
+            "ProvisionedThroughputExceededException",
+            "Rate exceeded for shard {shard} in stream {stream} under account {account}.",
+            400,
+        )
+        for action in ("PutRecord", "PutRecords", "GetRecords", "GetShardIterator")
+    },
+    **{
+        ("firehose", action): ("ServiceUnavailableException", "Slow down.", 503)
+        for action in ("PutRecord", "PutRecordBatch")
+    },
+}
+_THROTTLE = ("ThrottlingException", "Rate exceeded", 400)
+_ERRORS: Final[Mapping[str, tuple[str, str, int]]] = {
+    "lambda": ("ServiceException", "An error occurred and the request cannot be processed.", 500),
+    "s3": ("InternalError", "We encountered an internal error. Please try again.", 500),
+    "dynamodb": ("InternalServerError", "Internal server error", 500),
+}
+_ERROR = ("InternalFailure", "Internal service failure.", 500)
+
+
+class FaultRefused(ValueError):
+    """A rule that says something impossible; its text is one clear sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a rule may ask of a request. Stream and shard are empty where it names none."""
+
+    service: str
+    action: str
+    account: str = ""
+    stream: str = ""
+    shard: str = ""
+
+
+@dataclass(slots=True)
+class Rule:
+    """One rule.
+
+    Attributes:
+        fault: `throttle` and `error` answer with AWS's error, `partial` refuses records of a PutRecords one by one,
+            `latency` waits before the request is done, `drop` closes the connection without an answer.
+        probability: of each request (of each record, for `partial`) that the rule fits.
+        count: how often it acts at most; None is without end.
+        seed: of its dice; None throws others every time.
+        when: `drop` the connection before the request is done, or after.
+        acted: how often it has acted.
+    """
+
+    id: str
+    fault: FaultKind
+    service: str | None = None
+    action: str | None = None
+    stream: str | None = None
+    shard: str | None = None
+    probability: float = 1.0
+    count: int | None = None
+    seed: int | None = None
+    latency_ms: int = 0
+    error_code: str | None = None
+    error_message: str | None = None
+    when: Literal["before", "after"] = "before"
+    acted: int = 0
+    dice: Ids = field(default_factory=Ids)
+
+    def fits(self, facts: Facts) -> bool:
+        """Whether it is meant for a request."""
+        return (
+            self.service in (None, facts.service)
+            and self.action in (None, facts.action)
+            and self.stream in (None, facts.stream)
+            and self.shard in (None, facts.shard)
+        )
+
+    def described(self) -> dict[str, Any]:
+        """Return it as JSON, without what it does not say."""
+        names = [name for name in _MEMBERS if getattr(self, name) is not None]
+        value: dict[str, Any] = {"id": self.id, **{name: getattr(self, name) for name in names}}
+        if self.fault != "latency":
+            del value["latency_ms"]
+        if self.fault != "drop":
+            del value["when"]
+        return {**value, "acted": self.acted}
+
+
+@dataclass(slots=True)
+class Plan:
+    """What happens to one request."""
+
+    latency_ms: int = 0
+    error: AwsError | None = None
+    drop: Literal["before", "after"] | None = None
+
+
+class Faults:
+    """The rules of a cloud. Thread-safe.
+
+    Attributes:
+        rules: replaced whole by every change; empty is the usual case.
+        is_slow: some rule waits, so that no request may run where waiting harms others.
+        is_partial: some rule refuses single records.
+    """
+
+    def __init__(self, ids: Ids) -> None:
+        self.rules: tuple[Rule, ...] = ()
+        self.is_slow = False
+        self.is_partial = False
+        self._ids = ids
+        self._lock = threading.Lock()
+
+    def add(self, value: Any) -> Rule:
+        """Add the rule that a JSON object describes. Raises FaultRefused."""
+        rule = _rule(self._ids.hex(12), value)
+        with self._lock:
+            if len(self.rules) >= MOST_RULES:
+                raise FaultRefused(f"There are {MOST_RULES} faults already; clear some.")
+            self._set((*self.rules, rule))
+        return rule
+
+    def remove(self, rule_id: str) -> bool:
+        """Remove a rule; return whether there was one of that id."""
+        with self._lock:
+            left = tuple(rule for rule in self.rules if rule.id != rule_id)
+            found = len(left) < len(self.rules)
+            self._set(left)
+        return found
+
+    def clear(self) -> int:
+        """Remove every rule; return how many there were."""
+        with self._lock:
+            count = len(self.rules)
+            self._set(())
+        return count
+
+    def _set(self, rules: tuple[Rule, ...]) -> None:
+        self.rules = rules
+        self.is_slow = any(rule.fault == "latency" for rule in rules)
+        self.is_partial = any(rule.fault == "partial" for rule in rules)
+
+    def concerns(self, service: str) -> bool:
+        """Whether some rule may fit a request to a service."""
+        return any(rule.service in (None, service) for rule in self.rules)
+
+    def plan(self, facts: Facts) -> Plan:
+        """Throw the dice of every rule that fits a request; of those that end it, the first that acts does."""
+        plan = Plan()
+        for rule in self.rules:
+            if rule.fault == "partial" or not rule.fits(facts):
+                continue
+            if rule.fault == "latency":
+                plan.latency_ms += rule.latency_ms if self._acts(rule) else 0
+            elif plan.error is None and plan.drop is None and self._acts(rule):
+                if rule.fault == "drop":
+                    plan.drop = rule.when
+                else:
+                    plan.error = error_of(rule, facts)
+        return plan
+
+    def refusals(self, facts: Facts, records: int) -> dict[int, AwsError]:
+        """Return the records of a batch that are refused, by position, and why."""
+        refused: dict[int, AwsError] = {}
+        for rule in self.rules:
+            if rule.fault != "partial" or not rule.fits(facts):
+                continue
+            for i in range(records):
+                if i not in refused and self._acts(rule):
+                    refused[i] = error_of(rule, facts)
+        return refused
+
+    def _acts(self, rule: Rule) -> bool:
+        with self._lock:
+            if rule.count is not None and rule.acted >= rule.count:
+                return False
+            # Thrown even when it is certain: a rule's dice depend on its requests alone.
+            if rule.dice.random() >= rule.probability:
+                return False
+            rule.acted += 1
+            return True
+
+
+def error_of(rule: Rule, facts: Facts) -> AwsError:
+    """Return the error that a rule answers with."""
+    if rule.fault == "error" or (rule.error_code == _ERROR[0]):
+        code, message, status = _ERRORS.get(facts.service, _ERROR)
+    else:
+        known = _THROTTLED_ACTIONS.get((facts.service, facts.action))
+        code, message, status = known or _THROTTLES.get(facts.service, _THROTTLE)
+    if rule.error_code is not None and rule.error_code != code:
+        code = rule.error_code
+    shard, stream = facts.shard or "shardId-000000000000", facts.stream
+    message = message.format(shard=shard, stream=stream, account=facts.account)
+    return AwsError(code, rule.error_message or message, status)
+
+
+# --- from JSON --------------------------------------------------------------------------------
+
+_MEMBERS: Final = (
+    "fault",
+    "service",
+    "action",
+    "stream",
+    "shard",
+    "probability",
+    "count",
+    "seed",
+    "latency_ms",
+    "error_code",
+    "error_message",
+    "when",
+)
+_TEXTS: Final = ("service", "action", "stream", "shard", "error_code", "error_message")
+
+
+def _rule(rule_id: str, value: Any) -> Rule:
+    if not isinstance(value, dict):
+        raise FaultRefused("A fault is a JSON object.")
+    given = cast("dict[str, Any]", value)
+    unknown = sorted(set(given) - set(_MEMBERS))
+    if unknown:
+        raise FaultRefused(f"A fault has no member {unknown[0]!r}; it has {', '.join(_MEMBERS)}.")
+    members = {name: member for name, member in given.items() if member is not None}
+    if members.get("fault") not in KINDS:
+        raise FaultRefused(f"The member 'fault' must be one of {', '.join(KINDS)}.")
+    for name in _TEXTS:
+        if name in members and (not isinstance(members[name], str) or not members[name]):
+            raise FaultRefused(f"The member {name!r} must be a text that is not empty.")
+    _check_numbers(members)
+    _check_kind(members)
+    _check_names(members)
+    return Rule(id=rule_id, dice=Ids(members.get("seed")), **members)
+
+
+def _check_numbers(members: dict[str, Any]) -> None:
+    probability = members.get("probability", 1.0)
+    if isinstance(probability, bool) or not isinstance(probability, int | float):
+        raise FaultRefused("The member 'probability' must be a number.")
+    if not 0 < probability <= 1:
+        raise FaultRefused("The member 'probability' must be above 0 and at most 1.")
+    for name, most in (("count", None), ("seed", None), ("latency_ms", LONGEST_LATENCY_MS)):
+        number = members.get(name)
+        if number is None:
+            continue
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise FaultRefused(f"The member {name!r} must be a whole number.")
+        if number < (0 if name == "seed" else 1) or (most is not None and number > most):
+            bound = "" if most is None else f" and at most {most}"
+            least = 0 if name == "seed" else 1
+            raise FaultRefused(f"The member {name!r} must be at least {least}{bound}.")
+
+
+def _check_kind(members: dict[str, Any]) -> None:
+    fault = members["fault"]
+    if (fault == "latency") != ("latency_ms" in members):
+        raise FaultRefused("A latency fault has 'latency_ms', and no other fault has it.")
+    if members.get("when", "before") not in ("before", "after"):
+        raise FaultRefused("The member 'when' must be before or after.")
+    if "when" in members and fault != "drop":
+        raise FaultRefused("Only a drop fault has 'when'.")
+    if fault in ("latency", "drop") and ("error_code" in members or "error_message" in members):
+        raise FaultRefused(f"A {fault} fault has no error.")
+    if fault == "partial":
+        if members.get("service", "kinesis") != "kinesis":
+            raise FaultRefused("Only Kinesis has partial faults.")
+        if members.get("action", "PutRecords") != "PutRecords":
+            raise FaultRefused("Only PutRecords fails in part.")
+        members["service"], members["action"] = "kinesis", "PutRecords"
+    if "stream" in members or "shard" in members:
+        if members.get("service", "kinesis") != "kinesis":
+            raise FaultRefused("Only Kinesis has streams and shards.")
+        members["service"] = "kinesis"
+
+
+def _check_names(members: dict[str, Any]) -> None:
+    service, action = members.get("service"), members.get("action")
+    if action is not None and service is None:
+        raise FaultRefused("A fault with 'action' needs 'service'.")
+    if service is None:
+        return
+    try:
+        names = service_model(service).operation_names
+    except UnknownServiceError as error:
+        raise FaultRefused(f"There is no AWS service {service!r}.") from error
+    if action is not None and action not in names:
+        raise FaultRefused(f"The service {service} has no action {action!r}.")

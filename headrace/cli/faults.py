@@ -1,0 +1,96 @@
+"""`headrace faults`: make the running cloud throttle, fail, wait or hang up."""
+
+# pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from headrace.cli.options import fail
+from headrace.client.faults import FaultError, Faults
+from headrace.core.config import DEFAULT_PORT
+
+_endpoint = click.option(
+    "--endpoint-url",
+    envvar="AWS_ENDPOINT_URL",
+    default=f"http://127.0.0.1:{DEFAULT_PORT}",
+    show_default=True,
+    help="The cloud to talk to.",
+)
+
+
+@click.group()
+def faults() -> None:
+    """Inject faults into what clients send; they end with the cloud."""
+
+
+@faults.command()
+@click.argument("fault", type=click.Choice(["throttle", "error", "partial", "latency", "drop"]))
+@click.option("--service", help="botocore's name, such as kinesis; every service without it.")
+@click.option("--action", help="Such as PutRecords.")
+@click.option("--stream", help="A Kinesis stream's name.")
+@click.option("--shard", help="Such as shardId-000000000000.")
+@click.option("--probability", type=float, default=1.0, show_default=True)
+@click.option("--count", type=int, help="How often it acts at most.")
+@click.option("--seed", type=int, help="The same seed and requests give the same faults.")
+@click.option("--latency-ms", type=int, help="How long a latency waits.")
+@click.option("--error-code", help="AWS's code instead of the usual one.")
+@click.option("--error-message", help="Its sentence.")
+@click.option(
+    "--when",
+    type=click.Choice(["before", "after"]),
+    help="Drop the connection before or after the request is done.",
+)
+@_endpoint
+def add(fault: str, *, endpoint_url: str, **members: Any) -> None:
+    """Add a rule and print its id."""
+    try:
+        rule = Faults(endpoint_url).add(fault, **members)
+    except FaultError as error:
+        raise fail(str(error)) from error
+    click.echo(rule["id"])
+
+
+@faults.command(name="list")
+@_endpoint
+def list_(endpoint_url: str) -> None:
+    """Print every rule, and how often it has acted."""
+    try:
+        rules = Faults(endpoint_url).list()
+    except FaultError as error:
+        raise fail(str(error)) from error
+    if not rules:
+        click.echo("There are no faults.")
+        return
+    table = Table("id", "fault", "of", "how", "acted", box=None)
+    for rule in rules:
+        of = [rule[name] for name in ("service", "action", "stream", "shard") if name in rule]
+        shown = ("probability", "count", "seed", "latency_ms", "error_code", "when")
+        how = [f"{name}={rule[name]}" for name in shown if name in rule]
+        table.add_row(
+            rule["id"],
+            rule["fault"],
+            " ".join(of) or "everything",
+            " ".join(how),
+            str(rule["acted"]),
+        )
+    Console(width=160, soft_wrap=True).print(table)
+
+
+@faults.command()
+@click.argument("fault_id", required=False)
+@_endpoint
+def clear(fault_id: str | None, endpoint_url: str) -> None:
+    """Remove every rule, or the one of FAULT_ID."""
+    client = Faults(endpoint_url)
+    try:
+        if fault_id is not None:
+            client.remove(fault_id)
+            return
+        click.echo(f"{client.clear()} removed")
+    except FaultError as error:
+        raise fail(str(error)) from error

@@ -1,0 +1,1 @@
+"""For applications and their tests; knows nothing of how the cloud is made."""

@@ -1,0 +1,132 @@
+"""Faults on demand for tests: make a running cloud throttle, fail, wait or hang up, and stop at the end.
+
+    with Faults("http://127.0.0.1:4566") as faults:
+        faults.add("throttle", service="kinesis", action="PutRecords", count=3)
+        ...
+
+Standard library only. Not thread-safe.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+import urllib.request
+from types import TracebackType
+from typing import Any, Self
+
+_PATH = "/_headrace/faults"
+_TIMEOUT_S = 30.0
+
+
+class FaultError(Exception):
+    """The cloud refused a rule, or there is no cloud; its text is one sentence."""
+
+
+class Faults:
+    """The faults of one cloud. As a context manager it removes, at the end, those that it added."""
+
+    def __init__(self, endpoint_url: str | None = None) -> None:
+        """Take the cloud's URL; without one, AWS_ENDPOINT_URL's. Nothing is sent yet."""
+        url = endpoint_url or os.environ.get("AWS_ENDPOINT_URL") or "http://127.0.0.1:4566"
+        self._url = url.rstrip("/") + _PATH
+        self._added: list[str] = []
+
+    def add(
+        self,
+        fault: str,
+        *,
+        service: str | None = None,
+        action: str | None = None,
+        stream: str | None = None,
+        shard: str | None = None,
+        probability: float = 1.0,
+        count: int | None = None,
+        seed: int | None = None,
+        latency_ms: int | None = None,
+        error_code: str | None = None,
+        error_message: str | None = None,
+        when: str | None = None,
+    ) -> dict[str, Any]:
+        """Add a rule and return it, with its `id`. Raises FaultError.
+
+        Args:
+            fault: `throttle`, `error` (the service's internal one, or `error_code`), `partial` (records of a Kinesis
+                PutRecords one by one), `latency` (with `latency_ms`) or `drop` (the connection).
+            service: botocore's name of it; None fits every service.
+            action: such as `PutRecords`.
+            stream: a Kinesis stream's name.
+            shard: a shard's id, such as `shardId-000000000000`.
+            probability: that it acts on a request that it fits (on a record, for `partial`).
+            count: how often it acts at most; None is without end.
+            seed: the same seed and requests give the same faults.
+            latency_ms: how long a `latency` waits before the request is done.
+            error_code: AWS's code instead of the usual one.
+            error_message: its sentence.
+            when: `drop` the connection `before` the request is done (then it never is) or `after`.
+        """
+        rule: dict[str, Any] = {
+            "fault": fault,
+            "service": service,
+            "action": action,
+            "stream": stream,
+            "shard": shard,
+            "probability": probability,
+            "count": count,
+            "seed": seed,
+            "latency_ms": latency_ms,
+            "error_code": error_code,
+            "error_message": error_message,
+            "when": when,
+        }
+        added = self._ask("POST", "", {k: v for k, v in rule.items() if v is not None})
+        self._added.append(added["id"])
+        return added
+
+    def list(self) -> list[dict[str, Any]]:
+        """Return every rule; `acted` is how often it has acted. Raises FaultError."""
+        return self._ask("GET")["faults"]
+
+    def remove(self, fault_id: str) -> None:
+        """Remove one rule. Raises FaultError when there is none of that id."""
+        self._ask("DELETE", f"/{fault_id}")
+
+    def clear(self) -> int:
+        """Remove every rule, whoever added it; return how many there were. Raises FaultError."""
+        return self._ask("DELETE")["removed"]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        present = {rule["id"] for rule in self.list()}
+        for fault_id in self._added:
+            if fault_id in present:
+                self.remove(fault_id)
+        self._added.clear()
+
+    def _ask(self, method: str, path: str = "", value: Any = None) -> Any:
+        body = None if value is None else json.dumps(value).encode()
+        request = urllib.request.Request(self._url + path, data=body, method=method)
+        request.add_header("Content-Type", "application/json")
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise FaultError(_sentence(error.read())) from None
+        except OSError as error:
+            raise FaultError(f"No cloud answers at {self._url}; start one: headrace up") from error
+
+
+def _sentence(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return "This is no headrace cloud."

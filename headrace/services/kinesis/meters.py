@@ -1,0 +1,122 @@
+"""What is counted for CloudWatch while records go in and out: statistics by metric, one lock a stream.
+
+As little as can be a request; `headrace.services.kinesis.metrics` makes AWS's metrics of it every minute.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+
+
+class Stat:
+    """Count, sum, least and most of a metric's values."""
+
+    __slots__ = ("count", "least", "most", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = 0
+        self.least = 0
+        self.most = 0
+
+    def note(self, value: int) -> None:
+        """Add one value."""
+        if not self.count or value < self.least:
+            self.least = value
+        if value > self.most:
+            self.most = value
+        self.count += 1
+        self.total += value
+
+    def note_many(self, value: int, times: int) -> None:
+        """Add the same value several times."""
+        if times > 0:
+            self.note(value)
+            self.count += times - 1
+            self.total += value * (times - 1)
+
+    def merge(self, other: Stat) -> None:
+        """Add all of another's values."""
+        if not other.count:
+            return
+        self.least = other.least if not self.count else min(self.least, other.least)
+        self.most = max(self.most, other.most)
+        self.count += other.count
+        self.total += other.total
+
+
+# (metric, shard id or "", consumer's name or "")
+Key = tuple[str, str, str]
+
+
+class StreamMeter:
+    """Counts what happens to one stream. Thread-safe; `take` empties it."""
+
+    __slots__ = ("_many", "_put_record", "_put_records", "lock", "stats")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._start()
+
+    def _start(self) -> None:
+        self.stats: defaultdict[Key, Stat] = defaultdict(Stat)
+        stats = self.stats
+        # Bound once: a dict's look-up by a tuple costs more than the counting.
+        self._put_record = [stats["PutRecord." + n, "", ""] for n in ("Bytes", "Latency")]
+        names = ("Bytes", "Latency", "SuccessfulRecords", "TotalRecords")
+        self._put_records = [stats["PutRecords." + name, "", ""] for name in names]
+        names = ("Bytes", "Latency", "Records")
+        self._many = [stats["GetRecords." + name, "", ""] for name in names]
+        self._many.append(stats["GetRecords.IteratorAgeMilliseconds", "", ""])
+
+    def take(self) -> dict[Key, Stat]:
+        """Return what was counted since the last time."""
+        with self.lock:
+            taken = self.stats
+            self._start()
+        return {key: stat for key, stat in taken.items() if stat.count}
+
+    def put_record(self, data_bytes: int, latency_ms: int) -> None:
+        """Count a PutRecord that stored its record."""
+        with self.lock:
+            size, latency = self._put_record
+            size.note(data_bytes)
+            latency.note(latency_ms)
+
+    def put_records(self, data_bytes: int, stored: int, total: int, latency_ms: int) -> None:
+        """Count a PutRecords."""
+        with self.lock:
+            size, latency, successful, records = self._put_records
+            size.note(data_bytes)
+            latency.note(latency_ms)
+            successful.note(stored)
+            records.note(total)
+            if not stored:
+                self.stats["PutRecords.Success", "", ""].note(0)
+
+    def refused(self, operation: str, throttled: int, failed: int) -> None:
+        """Count records that were not stored, of one request."""
+        with self.lock:
+            stats = self.stats
+            if operation == "PutRecords":
+                stats["PutRecords.ThrottledRecords", "", ""].note(throttled)
+                stats["PutRecords.FailedRecords", "", ""].note(failed)
+            else:
+                stats["PutRecord.Success", "", ""].note(0)
+            if throttled:
+                stats["WriteProvisionedThroughputExceeded", "", ""].note(throttled)
+
+    def get_records(self, data_bytes: int, records: int, behind_ms: int, latency_ms: int) -> None:
+        """Count a GetRecords."""
+        with self.lock:
+            size, latency, count, age = self._many
+            size.note(data_bytes)
+            latency.note(latency_ms)
+            count.note(records)
+            age.note(behind_ms)
+
+    def note(self, metric: str, value: int, *, shard: str = "", consumer: str = "") -> None:
+        """Count a value of any metric: of the stream, or of a shard or consumer."""
+        with self.lock:
+            self.stats[metric, shard, consumer].note(value)

@@ -1,0 +1,62 @@
+"""Which stream and shard a request is about, for faults on demand."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.aws import codec_json
+from headrace.aws.http import HttpRequest
+from headrace.aws.operation import Call
+from headrace.services.kinesis.iterators import ExpiredIterator
+from headrace.services.kinesis.puts import explicit_hash_key
+from headrace.services.kinesis.state import Stream, hash_key_of, shard_id_of, shard_number_of
+
+if TYPE_CHECKING:
+    from headrace.services.kinesis.service import Kinesis
+
+
+def subject_of(kinesis: Kinesis, request: HttpRequest, action: str, call: Call) -> tuple[str, str]:
+    """Return the names of the stream and the shard; empty where there is none. Raises AwsError.
+
+    Of PutRecords, whose records go to many shards, there is no shard.
+    """
+    content_type = request.headers.get("content-type", codec_json.JSON_1_1)
+    params = codec_json.decode_input("kinesis", action, request.body, content_type)
+    if action == "GetRecords":
+        return _of_iterator(kinesis, params, call)
+    name = _stream_name(params)
+    shard = ""
+    if action == "PutRecord":
+        stream = kinesis.streams.get((call.account, call.region, name))
+        shard = "" if stream is None else _shard_of_key(stream, params)
+    elif "ShardId" in params:
+        number = shard_number_of(params["ShardId"])
+        shard = "" if number is None else shard_id_of(number)
+    elif "ShardToSplit" in params or "ShardToMerge" in params:
+        shard = params.get("ShardToSplit", params.get("ShardToMerge", ""))
+    return name, shard
+
+
+def _stream_name(params: Mapping[str, Any]) -> str:
+    for member in ("StreamARN", "ConsumerARN", "ResourceARN"):
+        if member in params:
+            return str(params[member]).partition("stream/")[2].partition("/")[0]
+    return str(params.get("StreamName", ""))
+
+
+def _of_iterator(kinesis: Kinesis, params: Mapping[str, Any], call: Call) -> tuple[str, str]:
+    try:
+        iterator = kinesis.iterators.open(params.get("ShardIterator", ""), call.now_ms)
+    except ExpiredIterator:
+        return "", ""
+    stream = kinesis.by_id.get(iterator.stream_id)
+    return ("", "") if stream is None else (stream.name, shard_id_of(iterator.shard_number))
+
+
+def _shard_of_key(stream: Stream, params: Mapping[str, Any]) -> str:
+    opened, starts = stream.routes
+    text = params.get("ExplicitHashKey")
+    hash_key = hash_key_of(params["PartitionKey"]) if text is None else explicit_hash_key(text)
+    return opened[bisect_right(starts, hash_key) - 1].shard_id if opened else ""

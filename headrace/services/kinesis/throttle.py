@@ -1,0 +1,242 @@
+"""AWS's throughput limits and call rates, for a cloud that is started with `limits=aws`.
+
+Buckets on the caller's time: what AWS gives per second may be saved up for one second. Nothing waits here: what is
+too much is refused. Kept in memory only. Thread-safe.
+
+Source: docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html (documented). That a second's worth can
+be saved, and that an on-demand stream is limited shard by shard, is assumed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from headrace.aws.errors import AwsError
+from headrace.aws.operation import Call
+from headrace.services.kinesis.errors import limit_exceeded
+from headrace.services.kinesis.state import Shard, Stream, shard_id_of, shard_number_of
+
+MIB: Final = 1024 * 1024
+WRITE_BYTES_PER_S = MIB
+WRITE_RECORDS_PER_S = 1000
+READ_BYTES_PER_S = 2 * MIB
+READ_CALLS_PER_S = 5
+CONSUMER_BYTES_PER_S = 2 * MIB
+THROTTLED = "ProvisionedThroughputExceededException"
+# Buckets of streams and callers that went away are dropped when there are more than this many.
+MOST_BUCKETS = 10_000
+
+
+class Rate(NamedTuple):
+    """How many calls a second, counted per account and region, and further per `per` (a stream or a shard)."""
+
+    calls: int
+    per: str = "account"
+
+
+RATES: Final[Mapping[str, Rate]] = {
+    "AddTagsToStream": Rate(5),
+    "CreateStream": Rate(5),
+    "DecreaseStreamRetentionPeriod": Rate(5, "stream"),
+    "DeleteResourcePolicy": Rate(5),
+    "DeleteStream": Rate(5),
+    "DeregisterStreamConsumer": Rate(5, "stream"),
+    "DescribeAccountSettings": Rate(5),
+    "DescribeLimits": Rate(1),
+    "DescribeStream": Rate(10),
+    "DescribeStreamConsumer": Rate(20, "stream"),
+    "DescribeStreamSummary": Rate(20),
+    "DisableEnhancedMonitoring": Rate(5, "stream"),
+    "EnableEnhancedMonitoring": Rate(5, "stream"),
+    "GetResourcePolicy": Rate(5),
+    "GetShardIterator": Rate(5, "shard"),
+    "IncreaseStreamRetentionPeriod": Rate(5, "stream"),
+    "ListShards": Rate(1000, "stream"),
+    "ListStreamConsumers": Rate(5, "stream"),
+    "ListStreams": Rate(5),
+    "ListTagsForResource": Rate(5),
+    "ListTagsForStream": Rate(5),
+    "MergeShards": Rate(5),
+    "PutResourcePolicy": Rate(5),
+    "RegisterStreamConsumer": Rate(5, "stream"),
+    "RemoveTagsFromStream": Rate(5),
+    "SplitShard": Rate(5),
+    "SubscribeToShard": Rate(1, "consumer and shard"),
+    "TagResource": Rate(5),
+    "UntagResource": Rate(5),
+    "UpdateAccountSettings": Rate(5),
+    "UpdateMaxRecordSize": Rate(5, "stream"),
+    "UpdateStreamWarmThroughput": Rate(5, "stream"),
+}
+
+
+class Bucket:
+    """Holds up to one second's worth. What is larger than that may pass a full bucket, and leaves a debt."""
+
+    __slots__ = ("_at_ms", "_level", "_per_s")
+
+    def __init__(self, per_s: int, now_ms: int) -> None:
+        self._per_s = per_s
+        self._level = float(per_s)
+        self._at_ms = now_ms
+
+    def has(self, amount: int, now_ms: int) -> bool:
+        """Whether `amount` may be taken now."""
+        if now_ms > self._at_ms:
+            more = (now_ms - self._at_ms) * self._per_s / 1000
+            self._level = min(float(self._per_s), self._level + more)
+            self._at_ms = now_ms
+        return self._level >= min(amount, self._per_s)
+
+    def take(self, amount: int) -> None:
+        """Take it, after `has`."""
+        self._level -= amount
+
+    def is_full(self, now_ms: int) -> bool:
+        """Whether it is as new."""
+        return self.has(self._per_s, now_ms)
+
+
+class ReadBytes:
+    """2 MiB a second: what a read returned is paid for by the time until the next may begin."""
+
+    __slots__ = ("_free_at_ms", "_per_s")
+
+    def __init__(self, per_s: int) -> None:
+        self._per_s = per_s
+        self._free_at_ms = 0.0
+
+    def wait_ms(self, now_ms: int) -> int:
+        """Return in how many milliseconds a read may begin; 0 means now."""
+        return max(0, int(self._free_at_ms - now_ms + 0.999))
+
+    def spend(self, data_bytes: int, now_ms: int) -> None:
+        """Note what a read returned. 10 MiB are five seconds' worth, whatever was saved before (documented)."""
+        saved_ms = 0 if data_bytes > self._per_s else 1000
+        start_ms = max(self._free_at_ms, now_ms - saved_ms)
+        self._free_at_ms = start_ms + data_bytes * 1000 / self._per_s
+
+
+class ShardLimits:
+    """The buckets of one shard."""
+
+    __slots__ = ("in_bytes", "in_records", "out_bytes", "out_calls")
+
+    def __init__(self, now_ms: int) -> None:
+        self.in_bytes = Bucket(WRITE_BYTES_PER_S, now_ms)
+        self.in_records = Bucket(WRITE_RECORDS_PER_S, now_ms)
+        self.out_calls = Bucket(READ_CALLS_PER_S, now_ms)
+        self.out_bytes = ReadBytes(READ_BYTES_PER_S)
+
+
+class Throttle:
+    """Every limit of a cloud. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shards: dict[tuple[str, int], ShardLimits] = {}
+        self._calls: dict[tuple[str, ...], Bucket] = {}
+        self._consumers: dict[tuple[str, str], ReadBytes] = {}
+
+    def _shard(self, stream: Stream, shard: Shard, now_ms: int) -> ShardLimits:
+        key = (stream.stream_id, shard.number)
+        found = self._shards.get(key)
+        if found is None:
+            found = self._shards[key] = ShardLimits(now_ms)
+        return found
+
+    def admit(self, stream: Stream, shard: Shard, sizes: Sequence[int], now_ms: int) -> list[bool]:
+        """Return for each record, by its size in bytes, whether its shard takes it now; those are counted."""
+        with self._lock:
+            limits = self._shard(stream, shard, now_ms)
+            admitted: list[bool] = []
+            for size in sizes:
+                passes = limits.in_bytes.has(size, now_ms) and limits.in_records.has(1, now_ms)
+                if passes:
+                    limits.in_bytes.take(size)
+                    limits.in_records.take(1)
+                admitted.append(passes)
+            return admitted
+
+    def check_read(self, stream: Stream, shard: Shard, now_ms: int) -> None:
+        """Count one GetRecords. Raises ProvisionedThroughputExceededException."""
+        with self._lock:
+            limits = self._shard(stream, shard, now_ms)
+            if limits.out_bytes.wait_ms(now_ms) or not limits.out_calls.has(1, now_ms):
+                raise AwsError(THROTTLED, rate_exceeded(stream, shard.shard_id))
+            limits.out_calls.take(1)
+
+    def spend_read(self, stream: Stream, shard: Shard, data_bytes: int, now_ms: int) -> None:
+        """Count what a GetRecords returned."""
+        with self._lock:
+            self._shard(stream, shard, now_ms).out_bytes.spend(data_bytes, now_ms)
+
+    def consumer_budget(self, consumer_arn: str, shard_id: str) -> ReadBytes:
+        """Return what a consumer may read of a shard; the same through all its subscriptions."""
+        with self._lock:
+            key = (consumer_arn, shard_id)
+            return self._consumers.setdefault(key, ReadBytes(CONSUMER_BYTES_PER_S))
+
+    def forget(self, stream: Stream) -> None:
+        """Drop the buckets of a stream that is deleted."""
+        with self._lock:
+            for shard in stream.shards:
+                self._shards.pop((stream.stream_id, shard.number), None)
+            for key in [k for k in self._consumers if k[0].startswith(f"{stream.arn}/")]:
+                del self._consumers[key]
+
+    def check_call(self, operation: str, params: Mapping[str, Any], call: Call) -> None:
+        """Count one call of an operation. Raises AwsError when its rate is exceeded."""
+        rate = RATES.get(operation)
+        if rate is None:
+            return
+        name = _stream_name(params)
+        shard = str(params.get("ShardId", ""))
+        key: tuple[str, ...] = (operation, call.account, call.region)
+        if rate.per == "stream":
+            key = (*key, name)
+        elif rate.per == "shard":
+            key = (*key, name, str(shard_number_of(shard)))
+        elif rate.per != "account":
+            key = (*key, str(params.get("ConsumerARN", "")), str(shard_number_of(shard)))
+        with self._lock:
+            bucket = self._calls.get(key)
+            if bucket is None:
+                self._make_room(call.now_ms)
+                bucket = self._calls[key] = Bucket(rate.calls, call.now_ms)
+            if bucket.has(1, call.now_ms):
+                bucket.take(1)
+                return
+        raise _too_often(operation, rate, name, shard, call)
+
+    def _make_room(self, now_ms: int) -> None:
+        if len(self._calls) >= MOST_BUCKETS:
+            self._calls = {k: b for k, b in self._calls.items() if not b.is_full(now_ms)}
+
+
+def rate_exceeded(stream: Stream, shard_id: str) -> str:
+    """Return AWS's sentence (observed in many issues of the Kinesis clients)."""
+    return f"Rate exceeded for shard {shard_id} in stream {stream.name} under account {stream.account}."
+
+
+def _stream_name(params: Mapping[str, Any]) -> str:
+    for member in ("StreamARN", "ConsumerARN", "ResourceARN"):
+        if member in params:
+            return str(params[member]).partition("stream/")[2].partition("/")[0]
+    return str(params.get("StreamName", params.get("StreamId", "")))
+
+
+def _too_often(operation: str, rate: Rate, name: str, shard: str, call: Call) -> AwsError:
+    if operation == "GetShardIterator":
+        # Documented as this error, and not as LimitExceededException.
+        number = shard_number_of(shard)
+        shard_id = shard if number is None else shard_id_of(number)
+        return AwsError(
+            THROTTLED,
+            f"Rate exceeded for shard {shard_id} in stream {name} under account {call.account}.",
+        )
+    if name and rate.per != "account":
+        return limit_exceeded(f"Rate exceeded for stream {name} under account {call.account}.")
+    return limit_exceeded(f"Rate exceeded for account {call.account}.")
