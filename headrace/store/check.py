@@ -99,13 +99,14 @@ def check_log(folder: Path, identity: bytes, marked: int = FIRST_INDEX) -> Itera
 
 def _check_segment(
     path: Path, first: int, identity: bytes, *, is_last: bool
-) -> Generator[Problem, None, int]:
+) -> Generator[Problem, None, int | None]:
+    """Return the index after the last record; None where damage hides what follows."""
     data = memoryview(path.read_bytes())
     try:
         found_first, found_identity = frame.decode_segment_header(bytes(data[:64]))
     except CorruptFrame as error:
         yield Problem(path, 0, str(error))
-        return first
+        return None
     if found_identity != identity:
         yield Problem(path, 0, "the segment belongs to another shard")
     if found_first != first:
@@ -119,7 +120,7 @@ def _check_segment(
             frame.verify(header, data[at : at + header.payload_bytes])
         except CorruptFrame as error:
             yield Problem(path, offset, str(error))
-            return index
+            return None
         if header.first_index != index:
             yield Problem(path, offset, f"record {index} expected, {header.first_index} found")
         index = header.end_index

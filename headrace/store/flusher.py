@@ -16,17 +16,21 @@ class Flusher:
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._waiting: list[tuple[ShardLog, Future[None]]] = []
+        self._waiting: dict[ShardLog, Future[None]] = {}
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
         self._thread.start()
 
     def sync(self, shard_log: ShardLog) -> Future[None]:
-        """Return a Future that is done when all that `shard_log` holds now is on the disk."""
-        future: Future[None] = Future()
+        """Return a Future that is done when all that `shard_log` holds now is on the disk.
+
+        Those who wait for the same round of the same log are given the same one.
+        """
         with self._condition:
-            self._waiting.append((shard_log, future))
-            self._condition.notify()
+            future = self._waiting.get(shard_log)
+            if future is None:
+                future = self._waiting[shard_log] = Future()
+                self._condition.notify()
         return future
 
     def stop(self) -> None:
@@ -43,16 +47,16 @@ class Flusher:
                     self._condition.wait()
                 if not self._waiting:
                     return
-                round_, self._waiting = self._waiting, []
-            failures: dict[int, OSError] = {}
-            for shard_log in {id(entry[0]): entry[0] for entry in round_}.values():
+                round_, self._waiting = self._waiting, {}
+            failures: dict[ShardLog, OSError] = {}
+            for shard_log in round_:
                 try:
                     shard_log.sync()
                 except OSError as error:
                     log.exception("fsync of %s failed", shard_log.folder)
-                    failures[id(shard_log)] = error
-            for shard_log, future in round_:
-                failure = failures.get(id(shard_log))
+                    failures[shard_log] = error
+            for shard_log, future in round_.items():
+                failure = failures.get(shard_log)
                 if failure is None:
                     future.set_result(None)
                 else:
