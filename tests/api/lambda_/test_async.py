@@ -255,8 +255,9 @@ def test_a_record_of_text_that_is_no_json_keeps_the_text() -> None:
 WAITS = (
     "import os, pathlib, time\ndef handler(event, context):\n"
     "    place = pathlib.Path(event)\n"
-    "    (place / 'new').write_text(str(os.getpid()))\n"
-    "    (place / 'new').replace(place / 'started')\n"
+    "    mine = place / f'new-{os.getpid()}'\n"
+    "    mine.write_text(str(os.getpid()))\n"
+    "    mine.replace(place / 'started')\n"
     "    while not (place / 'go').exists(): time.sleep(0.005)\n"
     "    (place / 'done').touch()\n"
 )
