@@ -28,7 +28,7 @@ from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
 
 from headrace.spark.offsets import AtTimestamp, Init, TrimHorizon
-from headrace.spark.options import Options
+from headrace.spark.options import Options, SinkOptions
 from headrace.spark.pages import ExpiredIterator, Page, parse_page
 from headrace.spark.planning import Shard
 from headrace.spark.untyped import untyped
@@ -55,9 +55,9 @@ class KinesisError(Exception):
 
 
 class KinesisClient:
-    """Reads one stream. Thread-safe."""
+    """Reads or writes one stream. Thread-safe."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options | SinkOptions) -> None:
         self._options = options
         session = untyped(boto3.Session(region_name=options.region))
         self._client = untyped(session).client(
@@ -149,21 +149,34 @@ class KinesisClient:
         except HTTPClientError as error:
             raise KinesisError(f"Kinesis cannot be reached: {error}") from error
 
-    # --- GetRecords ---------------------------------------------------------------------------
+    # --- records ------------------------------------------------------------------------------
 
     def records(self, iterator: str, limit: int) -> Page:
         """Return the next records. Waits and tries again when throttled or when the service fails.
 
         Raises ExpiredIterator, KinesisError.
         """
-        body = json.dumps({"ShardIterator": iterator, "Limit": limit}).encode()
+        return parse_page(
+            self._send(
+                "GetRecords", json.dumps({"ShardIterator": iterator, "Limit": limit}).encode()
+            )
+        )
+
+    def put_records(self, body: bytes) -> list[dict[str, Any]]:
+        """Send a PutRecords request; return the answer's entries, of which each may be a failure. Raises KinesisError.
+
+        When the service fails without an answer the request is sent again: records may then be stored twice.
+        """
+        return cast("list[dict[str, Any]]", json.loads(self._send("PutRecords", body))["Records"])
+
+    def _send(self, operation: str, body: bytes) -> bytes:
         backoff_s = _FIRST_BACKOFF_S
         for attempt in range(1, _MOST_ATTEMPTS + 1):
             problem = ""
             try:
-                answer = self._http.send(self._signed("GetRecords", body))
+                answer = self._http.send(self._signed(operation, body))
                 if answer.status_code == 200:
-                    return parse_page(answer.content)
+                    return cast("bytes", answer.content)
                 code, message = _error(answer.content)
                 if code == "ExpiredIteratorException":
                     raise ExpiredIterator(message)
@@ -174,7 +187,7 @@ class KinesisClient:
                 problem = f"Kinesis cannot be reached: {error}"
             if attempt == _MOST_ATTEMPTS:
                 raise KinesisError(problem)
-            log.info("GetRecords will be tried again in %.1f s: %s", backoff_s, problem)
+            log.info("%s will be tried again in %.1f s: %s", operation, backoff_s, problem)
             time.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, _LONGEST_BACKOFF_S)
         raise AssertionError
@@ -206,7 +219,7 @@ def _error(body: bytes) -> tuple[str, str]:
         return "InternalFailure", body[:200].decode(errors="replace")
 
 
-def _credentials(session: Any, options: Options) -> Any:
+def _credentials(session: Any, options: Options | SinkOptions) -> Any:
     found = session.get_credentials()
     if found is None:
         raise NoCredentialsError

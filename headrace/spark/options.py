@@ -1,4 +1,7 @@
-"""The source's options. Names are those of the `aws-kinesis` connector that EMR bundles; letter case is free."""
+"""The options of source and sink.
+
+Names are those of the `aws-kinesis` connector that EMR bundles; letter case is free.
+"""
 
 from __future__ import annotations
 
@@ -49,15 +52,50 @@ class Options:
     role_session_name: str = "headrace-spark"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """What a write was given.
+
+    Attributes:
+        stream, region, endpoint_url, role_arn, role_session_name: as of the source.
+        record_ttl_ms: how long a record that Kinesis refuses is tried again before the write fails.
+        ordered: whether a key's records are stored in their order, at the price that one request holds a key once.
+    """
+
+    stream: str
+    region: str | None = None
+    endpoint_url: str | None = None
+    role_arn: str | None = None
+    role_session_name: str = "headrace-spark"
+    record_ttl_ms: int = 30_000
+    ordered: bool = True
+
+
 def parse_options(given: Mapping[str, str]) -> Options:
     """Return the options of a source. Raises InvalidOption."""
+    return Options(**_values(given, "source", _SOURCE))
+
+
+def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Return the options of a sink. Raises InvalidOption.
+
+    A streaming write's own options (`checkpointLocation`, `path`) are Spark's, and passed over.
+    """
+    ours = {name: text for name, text in given.items() if name.lower() not in _OF_SPARK}
+    return SinkOptions(**_values(ours, "sink", _SINK))
+
+
+_OF_SPARK = frozenset({"checkpointlocation", "path"})
+
+
+def _values(given: Mapping[str, str], role: str, table: _Table) -> dict[str, Any]:
     values: dict[str, Any] = {}
+    parsers = {name.lower(): (field, parse) for name, field, parse in table}
     for name, text in given.items():
-        known = _PARSERS.get(name.lower())
+        known = parsers.get(name.lower())
         if known is None:
-            raise InvalidOption(
-                f"The kinesis source has no option {name!r}. It has: {', '.join(_NAMES)}."
-            )
+            names = ", ".join(name for name, _, _ in table)
+            raise InvalidOption(f"The kinesis {role} has no option {name!r}. It has: {names}.")
         field, parse = known
         try:
             value = parse(text.strip())
@@ -66,8 +104,8 @@ def parse_options(given: Mapping[str, str]) -> Options:
         if field:
             values[field] = value
     if not values.get("stream"):
-        raise InvalidOption("The kinesis source needs the option kinesis.streamName.")
-    return Options(**values)
+        raise InvalidOption(f"The kinesis {role} needs the option kinesis.streamName.")
+    return values
 
 
 def parse_position(text: str) -> Init:
@@ -126,10 +164,22 @@ def _polling(text: str) -> str:
     return text
 
 
-_KNOWN: list[tuple[str, str, Callable[[str], Any]]] = [
+def _unaggregated(text: str) -> str:
+    if _boolean(text):
+        raise ValueError("this sink does not aggregate records")
+    return text
+
+
+_Table = list[tuple[str, str, Callable[[str], Any]]]
+_CONNECTION: _Table = [
     ("kinesis.streamName", "stream", str),
     ("kinesis.region", "region", str),
     ("kinesis.endpointUrl", "endpoint_url", str),
+    ("kinesis.stsRoleArn", "role_arn", str),
+    ("kinesis.stsSessionName", "role_session_name", str),
+]
+_SOURCE: _Table = [
+    *_CONNECTION,
     ("kinesis.startingPosition", "init", parse_position),
     ("kinesis.failOnDataLoss", "fail_on_data_loss", _boolean),
     ("kinesis.maxFetchRecordsPerShard", "max_records_per_shard", _count),
@@ -137,9 +187,11 @@ _KNOWN: list[tuple[str, str, Callable[[str], Any]]] = [
     ("kinesis.getRecords.numberOfRecordsPerFetch", "records_per_fetch", _fetch),
     ("kinesis.getRecords.fetchIntervalMs", "idle_fetch_interval_ms", _count),
     ("kinesis.describeShardInterval", "describe_interval_s", _duration_s),
-    ("kinesis.stsRoleArn", "role_arn", str),
-    ("kinesis.stsSessionName", "role_session_name", str),
     ("kinesis.consumerType", "", _polling),
 ]
-_PARSERS = {name.lower(): (field, parse) for name, field, parse in _KNOWN}
-_NAMES = [name for name, _, _ in _KNOWN]
+_SINK: _Table = [
+    *_CONNECTION,
+    ("kinesis.sink.recordTtl", "record_ttl_ms", _count),
+    ("kinesis.sink.ordered", "ordered", _boolean),
+    ("kinesis.sink.aggregationEnabled", "", _unaggregated),
+]

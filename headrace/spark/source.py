@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    DataSourceWriter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import (
@@ -21,15 +23,16 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from headrace.spark.offsets import Init, Latest, Offset, TrimHorizon
-from headrace.spark.options import InvalidOption, Options, parse_options
+from headrace.spark.options import InvalidOption, Options, parse_options, parse_sink_options
 from headrace.spark.planner import Planner, as_offset
 from headrace.spark.planning import Span
 from headrace.spark.reading import COLUMNS, pages, read_span, with_constants
+from headrace.spark.sink import KinesisBatchWriter, KinesisStreamWriter, check_schema
 from headrace.spark.spool import Slice
+from headrace.spark.untyped import Records, pa
 
 if TYPE_CHECKING:
     from headrace.spark.client import KinesisClient
-from headrace.spark.untyped import Records, pa
 
 
 def connect(options: Options) -> KinesisClient:
@@ -59,16 +62,12 @@ class ShardPartition(InputPartition):
 
 
 class KinesisDataSource(DataSource):
-    """Reads a Kinesis stream.
+    """Reads a Kinesis stream, or writes to one (see `headrace.spark.sink`).
 
     Columns: data, streamName, partitionKey, sequenceNumber, approximateArrivalTimestamp, shardId. See
     `headrace.spark.options` for the options. A checkpointed query sees every record once, and a batch that is done
     again has the records it had; within a partition (a shard) records come in their order.
     """
-
-    def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(options)
-        self._parsed = parse_options(options)
 
     @classmethod
     def name(cls) -> str:
@@ -76,16 +75,31 @@ class KinesisDataSource(DataSource):
         return "kinesis"
 
     def schema(self) -> str:
-        """Return the columns, which are the same for every stream."""
+        """Return the columns, which are the same for every stream. Spark asks first: wrong options end here."""
+        parse_options(self.options)
         return COLUMNS
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a streaming query."""
-        return KinesisStreamReader(self._parsed)
+        return KinesisStreamReader(parse_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""
-        return KinesisBatchReader(self._parsed)
+        return KinesisBatchReader(parse_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the writer of `df.write`; a stream is appended to."""
+        if overwrite:
+            raise InvalidOption('A Kinesis stream can only be appended to: use mode("append").')
+        check_schema(schema)
+        return KinesisBatchWriter(parse_sink_options(self.options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """Return the writer of a streaming query in append or update mode."""
+        if overwrite:
+            raise InvalidOption("A Kinesis stream can only be appended to: not in complete mode.")
+        check_schema(schema)
+        return KinesisStreamWriter(parse_sink_options(self.options))
 
 
 class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -124,7 +125,7 @@ def make_stream(server: ServerProcess, request: pytest.FixtureRequest) -> Any:
     numbers = itertools.count()
 
     def make(shards: int = 2) -> Stream:
-        name = f"{request.node.name[:80]}-{next(numbers)}".replace("[", "-").replace("]", "")
+        name = re.sub("[^a-zA-Z0-9_.-]", "-", f"{request.node.name[:80]}-{next(numbers)}")
         return Stream(server, name, shards)
 
     return make

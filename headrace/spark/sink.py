@@ -1,0 +1,172 @@
+"""The sink: `df.write` and `df.writeStream` to a Kinesis stream, by PutRecords.
+
+**At least once.** What a task has put stays, whether or not the task, the batch or the query fails afterwards, and
+Spark does a failed task or batch again: a reader may meet a record twice. Give every event an id, and let what is
+downstream pass over an id it has seen.
+
+Columns: `data` (BINARY or STRING) and `partitionKey` (STRING), and, if wanted, `explicitHashKey` (STRING); the source's
+other columns may stand beside them and are passed over, so that a stream is copied as it is read. Within a partition of
+the frame a key's records keep their order; repartition by `partitionKey` where a key lies in several.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from headrace.spark.options import SinkOptions
+from headrace.spark.puts import MOST_RECORDS, Put, Sender, Written
+
+if TYPE_CHECKING:
+    from headrace.spark.untyped import Records
+
+log = logging.getLogger(__name__)
+
+_WANTED = {"data": (BinaryType, StringType), "partitionKey": (StringType,)}
+_POSSIBLE = {"explicitHashKey": (StringType,)}
+_PASSED_OVER = frozenset({"streamName", "sequenceNumber", "approximateArrivalTimestamp", "shardId"})
+# A key that comes in every row leaves one record a request: look further ahead for others before sending short ones.
+_LOOK_AHEAD = 20 * MOST_RECORDS
+
+
+class InvalidSchema(ValueError):
+    """The frame has not the columns of a Kinesis record."""
+
+
+@dataclass
+class TaskWritten(WriterCommitMessage):
+    """What one task wrote."""
+
+    records: int
+    bytes: int
+    retried: int
+
+
+def check_schema(schema: StructType) -> None:
+    """Raise InvalidSchema when a frame cannot be written as records."""
+    found = {field.name: field.dataType for field in schema.fields}
+    for name, types in (_WANTED | _POSSIBLE).items():
+        if name in found and not isinstance(found[name], types):
+            wanted = " or ".join(kind.typeName().upper() for kind in types)
+            given = found[name].simpleString().upper()
+            raise InvalidSchema(f"The kinesis sink's column {name} must be {wanted}, not {given}.")
+    for name in _WANTED:
+        if name not in found:
+            raise InvalidSchema(f"The kinesis sink needs a column {name}.")
+    unknown = sorted(set(found) - set(_WANTED) - set(_POSSIBLE) - _PASSED_OVER)
+    if unknown:
+        raise InvalidSchema(
+            f"The kinesis sink has no use for the column {unknown[0]!r}: "
+            "it takes data, partitionKey and explicitHashKey."
+        )
+
+
+def write(options: SinkOptions, batches: Iterator[Records]) -> TaskWritten:
+    """Put a task's records. Raises WriteFailed, KinesisError, InvalidSchema (a null key or null data)."""
+    # boto3 takes long to import: in tasks only.
+    from headrace.spark.client import KinesisClient
+
+    client = KinesisClient(options)
+    sender = Sender(
+        client.put_records,
+        options.stream,
+        ordered=options.ordered,
+        ttl_s=options.record_ttl_ms / 1000,
+        clock_s=time.monotonic,
+        sleep=time.sleep,
+    )
+    try:
+        waiting: list[Put] = []
+        place = 0
+        for batch in batches:
+            puts = _puts(batch, place)
+            place += len(puts)
+            waiting = sender.send(
+                waiting + puts, keep=_LOOK_AHEAD if options.ordered else MOST_RECORDS
+            )
+        sender.send(waiting)
+    finally:
+        client.close()
+    written = sender.written
+    return TaskWritten(written.records, written.bytes, written.retried)
+
+
+def _puts(batch: Records, place: int) -> list[Put]:
+    names = cast("list[str]", batch.schema.names)
+    rows = range(batch.num_rows)
+    data = cast("list[bytes | str | None]", batch.column("data").to_pylist())
+    keys = cast("list[str | None]", batch.column("partitionKey").to_pylist())
+    hashes = cast(
+        "list[str | None]",
+        batch.column("explicitHashKey").to_pylist()
+        if "explicitHashKey" in names
+        else [None for _ in rows],
+    )
+    return [Put(place + row, *_record(data[row], keys[row]), hashes[row] or None) for row in rows]
+
+
+def _record(data: bytes | str | None, key: str | None) -> tuple[bytes, str]:
+    if data is None or not key:
+        what = "no data" if data is None else "no partitionKey"
+        raise InvalidSchema(f"A row that was to be written to Kinesis has {what}.")
+    return (data.encode() if isinstance(data, str) else data), key
+
+
+def _sum(messages: list[WriterCommitMessage | None]) -> Written:
+    total = Written()
+    for message in messages:
+        if isinstance(message, TaskWritten):
+            total.records += message.records
+            total.bytes += message.bytes
+            total.retried += message.retried
+    return total
+
+
+class KinesisBatchWriter(DataSourceArrowWriter):
+    """`df.write.format("kinesis").mode("append")`."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[Records]) -> WriterCommitMessage:
+        """Put a task's records."""
+        return write(self._options, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Say what was written."""
+        log.info("Wrote %s to stream %s.", _sum(messages), self._options.stream)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Say what stays although the write failed."""
+        log.warning("A write to stream %s failed; %s stay.", self._options.stream, _sum(messages))
+
+
+class KinesisStreamWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream.format("kinesis")`."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[Records]) -> WriterCommitMessage:
+        """Put a task's records."""
+        return write(self._options, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Say what a batch wrote."""
+        log.info("Batch %d wrote %s to stream %s.", batchId, _sum(messages), self._options.stream)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Say what stays although the batch failed: doing it again puts it twice."""
+        log.warning(
+            "Batch %d to stream %s failed; %s stay.", batchId, self._options.stream, _sum(messages)
+        )

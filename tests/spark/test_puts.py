@@ -1,0 +1,92 @@
+"""What a PutRecords request takes, and what happens to refused records."""
+
+from __future__ import annotations
+
+import json
+import random
+from base64 import b64decode
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.spark.puts import MOST_BYTES, MOST_RECORDS, Put, Sender, WriteFailed, take
+
+
+def puts(keys: list[str], data: bytes = b"x") -> list[Put]:
+    return [Put(place, data, key) for place, key in enumerate(keys)]
+
+
+@given(st.lists(st.sampled_from("abcd"), max_size=60), st.booleans())
+def test_what_is_taken_and_left_is_what_waited_in_its_order(keys: list[str], ordered: bool) -> None:
+    waiting = puts(keys)
+    taken, left = take(waiting, ordered=ordered)
+    assert sorted([*taken, *left], key=lambda put: put.place) == waiting
+    for part in (taken, left):
+        assert [put.place for put in part] == sorted(put.place for put in part)
+    if ordered:
+        assert len({put.key for put in taken}) == len(taken)
+        first = {put.key: put.place for put in reversed(waiting)}
+        assert all(first[put.key] == put.place for put in taken)
+
+
+def test_a_request_has_no_more_than_five_hundred_records() -> None:
+    taken, left = take(puts(["k"] * 1200), ordered=False)
+    assert (len(taken), len(left)) == (MOST_RECORDS, 700)
+
+
+def test_a_request_has_no_more_than_five_mebibytes_unless_one_record_has() -> None:
+    taken, left = take(puts(["k", "l", "m"], b"x" * (MOST_BYTES // 2 - 1)), ordered=False)
+    assert (len(taken), len(left)) == (2, 1)
+    taken, left = take(puts(["k", "l"], b"x" * (MOST_BYTES + 1)), ordered=False)
+    assert (len(taken), len(left)) == (1, 1)
+
+
+class Stream:
+    """Takes or refuses each record at random, and keeps what it took."""
+
+    def __init__(self, seed: int, refuses: float) -> None:
+        self.random = random.Random(seed)
+        self.refuses = refuses
+        self.stored: list[tuple[str, int]] = []
+        self.now_s = 0.0
+
+    def put_records(self, body: bytes) -> list[dict[str, Any]]:
+        answers: list[dict[str, Any]] = []
+        for entry in json.loads(body)["Records"]:
+            if self.random.random() < self.refuses:
+                answers.append({"ErrorCode": "ProvisionedThroughputExceededException"})
+            else:
+                self.stored.append((entry["PartitionKey"], int(b64decode(entry["Data"]))))
+                answers.append({"SequenceNumber": "1", "ShardId": "s"})
+        return answers
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def sender(self, *, ttl_s: float = 1e9) -> Sender:
+        return Sender(
+            self.put_records, "s", ordered=True, ttl_s=ttl_s, clock_s=lambda: self.now_s, sleep=self.sleep
+        )  # fmt: skip
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=40), st.integers(0, 2**16))
+def test_refused_records_only_are_sent_again_and_every_key_keeps_its_order(
+    keys: list[str], seed: int
+) -> None:
+    stream = Stream(seed, refuses=0.4)
+    sender = stream.sender()
+    assert sender.send([Put(n, str(n).encode(), key) for n, key in enumerate(keys)]) == []
+    assert sorted(number for _, number in stream.stored) == list(range(len(keys)))
+    for key in set(keys):
+        numbers = [number for stored, number in stream.stored if stored == key]
+        assert numbers == sorted(numbers)
+    assert sender.written.records == len(keys)
+
+
+def test_a_record_that_is_always_refused_fails_the_write_after_its_time_to_live() -> None:
+    stream = Stream(1, refuses=1.0)
+    with pytest.raises(WriteFailed, match=r"for 3 s .*ProvisionedThroughputExceededException"):
+        stream.sender(ttl_s=3).send(puts(["a"], b"1"))
+    assert 3 <= stream.now_s < 6
