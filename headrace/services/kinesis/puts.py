@@ -159,7 +159,7 @@ def _by_shard(
 def _in_turn(
     stream: Stream, opened: Sequence[Shard], members: Sequence[int]
 ) -> list[tuple[Shard, Sequence[int]]]:
-    """Spread records evenly, whatever their keys. Two puts at once may begin with the same shard; that is even enough."""
+    """Spread records evenly, whatever their keys. Puts at the same time may begin with the same shard."""
     count = len(opened)
     first = stream.turn % count
     stream.turn = first + len(members)

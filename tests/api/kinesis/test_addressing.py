@@ -120,5 +120,4 @@ def test_every_operation_of_the_model_is_built_but_those_of_channels():
         "DescribeChannel",
         "ListChannels",
         "UpdateChannel",
-        "UpdateStreamRecordDistributionStrategy",
     }

@@ -67,15 +67,6 @@ class TestValidation:
         error = failure(kinesis.create_stream, StreamName="a", ShardCount=1, Tags={"aws:x": "1"})
         assert error.code == "InvalidArgumentException"
 
-    def test_distribution_that_is_not_by_key_is_refused(self, kinesis: Any):
-        error = failure(
-            kinesis.create_stream,
-            StreamName="a",
-            StreamModeDetails={"StreamMode": "ON_DEMAND"},
-            RecordDistributionStrategy="AUTO",
-        )
-        assert error.code == "InvalidArgumentException"
-
 
 class TestBehaviour:
     def test_shards_divide_the_hash_keys_as_on_aws(self, streams: Streams):
