@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -151,37 +152,45 @@ class Pools:
         """Forget how far a provisioned concurrency has come: it has been changed or removed."""
         self._provisioned.pop((ref.key, qualifier), None)
 
-    def _provision(self, function: Function) -> None:
-        for qualifier, count in list(function.provisioned.items()):
-            state = self._provisioned.get((function.ref.key, qualifier))
-            if state is not None and state.status == "FAILED":
+    def _provision(self, function: Function) -> set[tuple[str, str]]:
+        """Start what is missing of a function's; return the pools' keys that have provisioned processes."""
+        key = function.ref.key
+        kept: set[tuple[str, str]] = set()
+        for version, qualifiers in _by_version(function):
+            kept.add((key, version.number))
+            states = [self._provisioned.get((key, name)) for name in qualifiers]
+            if any(state is not None and state.status == "FAILED" for state in states):
                 continue
             try:
-                version = function.resolve(qualifier)
                 pool = self.pool(function, version)
-            except (FunctionNotFound, FunctionThrottled):
+            except FunctionThrottled:
                 continue
+            counts = {name: function.provisioned.get(name, 0) for name in qualifiers}
             spec = replace(
                 self._spec(function, version), initialization_type="provisioned-concurrency"
             )
-            broken = pool.provision(count, self._maker(spec))
-            state = (
-                Provisioned(count, "READY")
-                if broken is None
-                else Provisioned(0, "FAILED", INIT_FAILED)
-            )
-            self._provisioned[function.ref.key, qualifier] = state
+            broken = pool.provision(sum(counts.values()), self._maker(spec))
+            for name, count in counts.items():
+                self._provisioned[key, name] = (
+                    Provisioned(count, "READY")
+                    if broken is None
+                    else Provisioned(0, "FAILED", INIT_FAILED)
+                )
+        return kept
 
     # --- life ---------------------------------------------------------------------------------
 
     def step(self) -> float:
         """Start what is provisioned, and close processes that have been idle for long."""
+        kept: set[tuple[str, str]] = set()
         for function in self._functions.provisioned():
             if not self._stopped:
-                self._provision(function)
+                kept |= self._provision(function)
         with self._lock:
-            entries = list(self._entries.values())
-        for entry in entries:
+            entries = dict(self._entries)
+        for key, entry in entries.items():
+            if key not in kept:
+                entry.pool.unprovision()
             entry.pool.expire(SANDBOX_IDLE_SECONDS)
         return _EXPIRE_EVERY_S
 
@@ -193,3 +202,13 @@ class Pools:
         for entry in entries:
             entry.pool.kill()
         self._guard.close()
+
+
+def _by_version(function: Function) -> list[tuple[Version, list[str]]]:
+    """Return the versions that have provisioned concurrency, each with the qualifiers that give it."""
+    found: dict[str, tuple[Version, list[str]]] = {}
+    for qualifier in list(function.provisioned):
+        with contextlib.suppress(FunctionNotFound):
+            version = function.resolve(qualifier)
+            found.setdefault(version.number, (version, []))[1].append(qualifier)
+    return list(found.values())

@@ -155,6 +155,29 @@ def test_provisioned_concurrency_of_an_alias_lasts_over_a_restart(lab: LambdaLab
     assert listed["ProvisionedConcurrencyConfigs"] == []
 
 
+def test_provisioned_concurrency_moves_with_its_alias(
+    lab: LambdaLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(lab, "moves", PID)
+    client = lab.client()
+    client.create_alias(FunctionName="moves", Name="live", FunctionVersion="1")
+    client.put_provisioned_concurrency_config(
+        FunctionName="moves", Qualifier="live", ProvisionedConcurrentExecutions=1
+    )
+    ready(lab, "moves", "live")
+    old = int(lab.lambda_.invoker.invoke("moves:live", b"{}").payload)
+    client.update_function_configuration(FunctionName="moves", Timeout=11)
+    client.publish_version(FunctionName="moves")
+    client.update_alias(FunctionName="moves", Name="live", FunctionVersion="2")
+    assert ready(lab, "moves", "live")["Status"] == "READY"
+    new = int(lab.lambda_.invoker.invoke("moves:live", b"{}").payload)
+    assert new != old
+    monkeypatch.setattr("headrace.services.lambda_.pools.SANDBOX_IDLE_SECONDS", 0)
+    lab.lambda_.pools.step()
+    assert not Path(f"/proc/{old}").exists()
+    assert Path(f"/proc/{new}").exists()
+
+
 @pytest.mark.parametrize(
     ("members", "code", "message"),
     [

@@ -82,8 +82,9 @@ def create_alias(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[s
 
 @operation("UpdateAlias")
 def update_alias(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
-    """Point an alias elsewhere."""
-    with lambda_.functions.changing(unqualified(reference(call, request))) as function:
+    """Point an alias elsewhere; its provisioned concurrency goes along."""
+    ref = unqualified(reference(call, request))
+    with lambda_.functions.changing(ref) as function:
         alias = _find(function, request["Name"])
         if request.get("RevisionId") not in (None, alias.revision_id):
             raise precondition_failed()
@@ -95,7 +96,10 @@ def update_alias(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[s
         alias.version = version
         alias.description = request.get("Description", alias.description)
         alias.revision_id = lambda_.ids.uuid()
-        return _output(function, alias)
+        lambda_.pools.reconsider(ref, alias.name)
+        output = _output(function, alias)
+    lambda_.wake_pools()
+    return output
 
 
 @operation("GetAlias")

@@ -75,6 +75,10 @@ class SandboxPool:
             if broken is not None:
                 return broken
 
+    def unprovision(self) -> None:
+        """Let every sandbox expire that is not used."""
+        self._least = 0
+
     def expire(self, idle_s: float) -> None:
         """Close sandboxes that nobody has used for `idle_s`, and those that died."""
         now_s = self._clock.monotonic_s()
