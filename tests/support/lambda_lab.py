@@ -20,7 +20,7 @@ from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.core.clock import SystemClock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
-from headrace.core.ports import BusEvent, LogLine, Metric, ObjectNotFound
+from headrace.core.ports import BusEvent, LogLine, Metric, ObjectNotFound, QueueMessage
 from headrace.core.workers import Supervisor
 from headrace.fallback.moto_services import aws_response, http_request_of
 from headrace.services.lambda_.service import Lambda, lambda_api
@@ -53,6 +53,8 @@ class Box:
         self.streams: set[tuple[str, str]] = set()
         self.metrics: list[Metric] = []
         self.missing: set[str] = set()
+        self.deleted: list[str] = []
+        self._received: dict[str, int] = defaultdict(int)
 
     def put_object(self, bucket: str, key: str, body: bytes) -> None:
         path = self._root / bucket / key
@@ -72,6 +74,26 @@ class Box:
             self.messages[queue_arn].append(body)
             self.attributes[queue_arn].append(dict(attributes or {}))
         return "message"
+
+    def visibility_timeout_s(self, queue_arn: str) -> int:
+        if queue_arn in self.missing:
+            raise LookupError(queue_arn)
+        return 30
+
+    def receive(self, queue_arn: str, *, most: int) -> list[QueueMessage]:
+        """Hand out what `send` took, each message once; `deleted` says what came back."""
+        with self._lock:
+            first = self._received[queue_arn]
+            bodies = self.messages[queue_arn][first : first + min(most, 10)]
+            self._received[queue_arn] += len(bodies)
+        return [
+            QueueMessage(f"m{first + n}", f"h{first + n}", body, "md5", {}, {})
+            for n, body in enumerate(bodies)
+        ]
+
+    def delete(self, queue_arn: str, receipt_handles: Sequence[str]) -> None:
+        with self._lock:
+            self.deleted.extend(receipt_handles)
 
     def put_event(self, bus_arn: str, event: BusEvent) -> str:
         with self._lock:

@@ -44,6 +44,7 @@ class MemoryStreams:
         self._wakes: list[Callable[[], None]] = []
         self._next = 1
         self.deleted = False
+        self.consumers: dict[str, str] = {}
 
     def put(
         self, *payloads: bytes, shard_id: str = "shardId-0", key: str = "key", now_ms: int = 0
@@ -121,6 +122,9 @@ class MemoryStreams:
                 return ReadResult(taken, None, 0)
             following = AfterSequence(taken[-1].sequence_number) if taken else position
             return ReadResult(taken, following, 0)
+
+    def consumer_status(self, consumer_arn: str) -> str | None:
+        return self.consumers.get(consumer_arn)
 
     def subscribe(self, stream_arn: str, wake: Callable[[], None]) -> Callable[[], None]:
         self._wakes.append(wake)

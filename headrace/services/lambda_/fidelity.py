@@ -32,9 +32,6 @@ _FUNCTION: dict[str, FidelityLevel] = {
     "TenancyConfig": "ignored",
 }
 _MAPPING: dict[str, FidelityLevel] = {
-    # One batch at a time for each shard, whatever the factor.
-    "ParallelizationFactor": "stored",
-    "MetricsConfig": "stored",
     "KMSKeyArn": "stored",
     "LoggingConfig": "stored",
 }

@@ -142,7 +142,24 @@ def test_mappings_have_tags(consumer: Consumer) -> None:
         ({"MaximumBatchingWindowInSeconds": 301}, "ValidationException"),
         ({"MaximumRecordAgeInSeconds": 59}, "InvalidParameterValueException"),
         (
-            {"DestinationConfig": {"OnFailure": {"Destination": "arn:aws:s3:::bucket"}}},
+            {
+                "DestinationConfig": {
+                    "OnFailure": {"Destination": "arn:aws:lambda:us-east-1:000000000000:function:f"}
+                }
+            },
+            "InvalidParameterValueException",
+        ),
+        ({"TumblingWindowInSeconds": 901}, "ValidationException"),
+        ({"ParallelizationFactor": 11}, "ValidationException"),
+        ({"ScalingConfig": {"MaximumConcurrency": 2}}, "InvalidParameterValueException"),
+        ({"Topics": ["topic"]}, "InvalidParameterValueException"),
+        (
+            {"EventSourceArn": "arn:aws:dynamodb:us-east-1:000000000000:table/t/stream/1"},
+            "InvalidParameterValueException",
+        ),
+        ({"EventSourceArn": f"{STREAM_ARN}/consumer/gone:1"}, "InvalidParameterValueException"),
+        (
+            {"FilterCriteria": {"Filters": [{"Pattern": '{"partitionKey": ["a"]}'}] * 11}},
             "InvalidParameterValueException",
         ),
     ],

@@ -24,7 +24,7 @@ def matches(pattern: dict[str, Any], data: Any, *, key: str = "UA") -> bool:
 
 
 FLIGHT = {"carrier": "UA", "delay": 12, "dest": None, "plane": {"seats": 180}, "stops": ["a", "b"],
-          "cancelled": False, "empty": ""}  # fmt: skip
+          "cancelled": False, "empty": "", "gate": "10.0.0.7"}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,12 @@ FLIGHT = {"carrier": "UA", "delay": 12, "dest": None, "plane": {"seats": 180}, "
         ({"nothing": {"missing": ["x"]}}, False),
         ({"stops": ["b"]}, True),
         ({"stops": ["c"]}, False),
+        ({"carrier": [{"anything-but": {"suffix": ["A", "B"]}}]}, False),
+        ({"carrier": [{"anything-but": {"wildcard": "A*"}}]}, True),
+        ({"carrier": [{"anything-but": {"equals-ignore-case": ["ua"]}}]}, False),
+        ({"gate": [{"cidr": "10.0.0.0/24"}]}, True),
+        ({"gate": [{"cidr": "10.0.1.0/24"}]}, False),
+        ({"carrier": [{"cidr": "10.0.0.0/8"}]}, False),
         ({"$or": [{"carrier": ["AA"]}, {"delay": [12]}]}, True),
         ({"$or": [{"carrier": ["AA"]}, {"delay": [13]}]}, False),
     ],
@@ -77,6 +83,24 @@ def test_data_that_is_no_object_matches_no_pattern_on_it() -> None:
 def test_data_can_be_matched_as_text() -> None:
     assert matches({"data": [{"prefix": "hello"}]}, b"hello world")
     assert not matches({"data": ["hello"]}, b"hello world")
+
+
+def test_a_pattern_on_text_drops_json_and_what_is_no_text() -> None:
+    pattern = {"data": [{"exists": True}]}
+    assert matches(pattern, b"plain")
+    for data in (b"{}", b'["plain"]', b"\xff"):
+        assert not matches(pattern, data)
+
+
+def test_messages_are_matched_by_body_and_attributes() -> None:
+    message = {"body": '{"kind": "late"}', "messageAttributes": {"a": {"stringValue": "x"}}}
+    for pattern, expected in (
+        ({"body": {"kind": ["late"]}}, True),
+        ({"body": {"kind": ["early"]}}, False),
+        ({"body": ["late"]}, False),
+        ({"messageAttributes": {"a": {"stringValue": ["x"]}}}, True),
+    ):
+        assert Filter.parse(json.dumps(pattern)).matches_message(message) is expected
 
 
 def test_the_partition_key_is_matched_whatever_the_data() -> None:
@@ -103,6 +127,7 @@ def test_one_filter_of_several_is_enough() -> None:
     ["", "[]", "{}", "7", "{", '{"data":"x"}', '{"data":[]}', '{"data":[[1]]}', '{"$or":[]}',
      '{"data":{"a":[{"near":1}]}}', '{"data":{"a":[{"numeric":[">"]}]}}',
      '{"data":{"a":[{"numeric":["~",1]}]}}', '{"data":{"a":[{"exists":"yes"}]}}',
+     '{"data":{"a":[{"cidr":"10.0.0.1"}]}}', '{"data":{"a":[{"cidr":"ten/8"}]}}',
      '{"data":{"a":[{"prefix":1}]}}', '{"data":{"a":[{"prefix":"a","suffix":"b"}]}}',
      '{"data":{"a":[{"anything-but":[]}]}}', '{"data":{"a":[{"anything-but":{"numeric":[]}}]}}',
      '{"$or":[{"a":["b"]},7]}'],

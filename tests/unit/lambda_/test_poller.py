@@ -98,6 +98,7 @@ class Rig:
             clock=self.clock,
             ids=Ids(),
             streams=self.streams,
+            queues=self.box,
             invoker=function,
             destinations=Destinations(self.box, self.box),
             metrics=Metrics(),

@@ -5,77 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.aws.operation import Call, operation
-from headrace.core.arn import Arn, InvalidArn
 from headrace.core.ports import StreamNotFound
 from headrace.services.lambda_.actions.common import page, reference
-from headrace.services.lambda_.destinations import check_destination
 from headrace.services.lambda_.errors import conflict, invalid_parameter, validation
-from headrace.services.lambda_.event_source.filters import Filter, InvalidPattern
 from headrace.services.lambda_.event_source.mapping import Mapping
-from headrace.services.lambda_.members import section
+from headrace.services.lambda_.event_source.settings import (
+    check_settings,
+    check_source,
+    settable,
+)
 from headrace.services.lambda_.names import FunctionRef, parse_function
 
 if TYPE_CHECKING:
     from headrace.services.lambda_.service import Lambda
-
-_MEMBERS = (
-    "BatchSize",
-    "MaximumBatchingWindowInSeconds",
-    "ParallelizationFactor",
-    "DestinationConfig",
-    "MaximumRecordAgeInSeconds",
-    "BisectBatchOnFunctionError",
-    "MaximumRetryAttempts",
-    "FunctionResponseTypes",
-    "FilterCriteria",
-    "MetricsConfig",
-    "LoggingConfig",
-    "KMSKeyArn",
-)
-_SHORTEST_RECORD_AGE_S = 60
-
-
-def _members(request: dict[str, Any]) -> dict[str, Any]:
-    return {name: request[name] for name in _MEMBERS if name in request}
-
-
-def _check(request: dict[str, Any]) -> None:
-    """Refuse what AWS refuses, and clearly what is not built. Raises AwsError."""
-    age_s = request.get("MaximumRecordAgeInSeconds", -1)
-    if -1 < age_s < _SHORTEST_RECORD_AGE_S:
-        raise invalid_parameter(
-            f"Invalid MaximumRecordAgeInSeconds: {age_s}. "
-            f"It must be -1 or at least {_SHORTEST_RECORD_AGE_S}."
-        )
-    if request.get("TumblingWindowInSeconds"):
-        raise invalid_parameter("headrace does not support TumblingWindowInSeconds yet")
-    filters: list[dict[str, str]] = section(request, "FilterCriteria").get("Filters") or []
-    for one in filters:
-        try:
-            Filter.parse(one.get("Pattern", ""))
-        except InvalidPattern as error:
-            raise invalid_parameter(f"Invalid filter pattern definition. {error}") from None
-    check_destination(section(request, "DestinationConfig", "OnFailure").get("Destination"))
-
-
-def _stream_arn(text: str | None) -> str:
-    if not text:
-        raise invalid_parameter(
-            "Unrecognized event source, must be kinesis, dynamodb stream or sqs."
-        )
-    try:
-        arn = Arn.parse(text)
-    except InvalidArn:
-        raise invalid_parameter(f"The event source ARN {text} is invalid.") from None
-    if arn.service != "kinesis":
-        raise invalid_parameter(
-            f"headrace does not support event sources of {arn.service} yet, only Kinesis streams"
-        )
-    if "/consumer/" in arn.resource:
-        raise invalid_parameter(
-            "headrace does not support registered consumers as event sources yet; use the stream's ARN"
-        )
-    return text
 
 
 def _function_arn(lambda_: Lambda, ref: FunctionRef) -> str:
@@ -83,13 +25,8 @@ def _function_arn(lambda_: Lambda, ref: FunctionRef) -> str:
     return ref.qualified_arn
 
 
-@operation("CreateEventSourceMapping")
-def create_event_source_mapping(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
-    """Map a stream to a function; records put after this returns are seen."""
-    stream_arn = _stream_arn(request.get("EventSourceArn"))
-    _check(request)
+def _starting_timestamp_ms(request: dict[str, Any]) -> int | None:
+    """Check where a stream is to be read from. Raises AwsError."""
     start = request.get("StartingPosition")
     if start is None:
         raise validation(
@@ -100,31 +37,81 @@ def create_event_source_mapping(
         raise invalid_parameter(
             "StartingPositionTimestamp must be given with, and only with, StartingPosition AT_TIMESTAMP."
         )
-    function_arn = _function_arn(lambda_, reference(call, request))
+    return None if timestamp is None else int(timestamp.timestamp() * 1000)
+
+
+def _check_queue_start(request: dict[str, Any]) -> None:
+    for name in ("StartingPosition", "StartingPositionTimestamp"):
+        if request.get(name) is not None:
+            raise invalid_parameter(f"{name} is not supported for sqs event sources.")
+
+
+def _refuse_second(lambda_: Lambda, call: Call, new: Mapping, function_name: str) -> None:
     for other in lambda_.mappings.all(call.account, call.region):
-        if (other.stream_arn, other.function_arn) == (stream_arn, function_arn):
-            raise conflict(
-                f'The event source arn (" {stream_arn} ") and function (" {request["FunctionName"]} ") '
-                f"provided mapping already exists. Please update or delete the existing mapping with UUID {other.uuid}"
-            )
+        if (other.stream_arn, other.function_arn) != (new.stream_arn, new.function_arn):
+            continue
+        pair = f'(" {new.stream_arn} ") and function (" {function_name} ")'
+        exists = (
+            f"An event source mapping with SQS arn {pair} already exists."
+            if new.service == "sqs"
+            else f"The event source arn {pair} provided mapping already exists."
+        )
+        raise conflict(
+            f"{exists} Please update or delete the existing mapping with UUID {other.uuid}"
+        )
+
+
+@operation("CreateEventSourceMapping")
+def create_event_source_mapping(
+    lambda_: Lambda, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Map a stream or a queue to a function; records put after this returns are seen."""
+    source = check_source(request.get("EventSourceArn"))
+    members = settable(request)
+    check_settings(source, members, request)
+    timestamp_ms = None
+    if source.service == "sqs":
+        _check_queue_start(request)
+    else:
+        timestamp_ms = _starting_timestamp_ms(request)
     mapping = Mapping(
         uuid=lambda_.ids.uuid(),
         account=call.account,
         region=call.region,
-        function_arn=function_arn,
-        stream_arn=stream_arn,
-        starting_position=start,
-        starting_timestamp_ms=None if timestamp is None else int(timestamp.timestamp() * 1000),
+        function_arn=_function_arn(lambda_, reference(call, request)),
+        stream_arn=request["EventSourceArn"],
+        starting_position=request.get("StartingPosition", ""),
+        starting_timestamp_ms=timestamp_ms,
         enabled=request.get("Enabled", True),
         last_modified_ms=call.now_ms,
-        members=_members(request),
+        members=members,
         tags=dict(request.get("Tags") or {}),
     )
+    _refuse_second(lambda_, call, mapping, request["FunctionName"])
+    if source.service == "sqs":
+        _check_visibility(lambda_, mapping)
     try:
         lambda_.mappings.create(mapping)
     except StreamNotFound:
-        raise invalid_parameter(f"Stream not found: {stream_arn}") from None
+        raise invalid_parameter(f"Stream not found: {mapping.stream_arn}") from None
     return mapping.output("Creating")
+
+
+def _check_visibility(lambda_: Lambda, mapping: Mapping) -> None:
+    """Refuse a queue that is not there, or that would show a message again while the function runs."""
+    try:
+        visibility_s = lambda_.mappings.visibility_timeout_s(mapping.stream_arn)
+    except LookupError:
+        raise invalid_parameter(
+            "Error occurred while ReceiveMessage. SQS Error Code: AWS.SimpleQueueService.NonExistentQueue. "
+            "SQS Error Message: The specified queue does not exist for this wsdl version."
+        ) from None
+    ref = parse_function(mapping.function_arn, account=mapping.account, region=mapping.region)
+    timeout_s = lambda_.functions.get(ref).resolve(ref.qualifier).config.get("Timeout", 3)
+    if visibility_s < timeout_s:
+        raise invalid_parameter(
+            f"Queue visibility timeout: {visibility_s} seconds is less than Function timeout: {timeout_s} seconds"
+        )
 
 
 @operation("UpdateEventSourceMapping")
@@ -133,7 +120,8 @@ def update_event_source_mapping(
 ) -> dict[str, Any]:
     """Change a mapping; it goes on from its checkpoints."""
     mapping = lambda_.mappings.get(call.account, call.region, request["UUID"])
-    _check(request)
+    members = {**mapping.members, **settable(request)}
+    check_settings(check_source(mapping.stream_arn), members, request)
     if request.get("FunctionName"):
         mapping.function_arn = _function_arn(lambda_, reference(call, request))
     state = "Updating"
@@ -141,7 +129,7 @@ def update_event_source_mapping(
     if enabled is not None and enabled != mapping.enabled:
         mapping.enabled = enabled
         state = "Enabling" if enabled else "Disabling"
-    mapping.members = {**mapping.members, **_members(request)}
+    mapping.members = members
     mapping.last_modified_ms = call.now_ms
     lambda_.mappings.change(mapping)
     return mapping.output(state)

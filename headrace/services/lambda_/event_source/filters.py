@@ -2,11 +2,13 @@
 
 The pattern language: https://docs.aws.amazon.com/lambda/latest/dg/invocation-eventfiltering.html; what of a
 Kinesis record it sees: .../with-kinesis-filtering.html (both documented). A pattern on `data` that is an object
-asks for JSON data, and records that are no JSON object do not match it; a list asks for the data as text.
+asks for JSON data, and records that are no JSON object do not match it; a list asks for data that is plain text,
+and records of JSON do not match it; data that is no UTF-8 matches no pattern on it.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import operator
 from collections.abc import Callable, Sequence
@@ -22,7 +24,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_TEXT_OPERATORS = ("prefix", "suffix", "equals-ignore-case", "wildcard")
+_TEXT_OPERATORS = ("prefix", "suffix", "equals-ignore-case", "wildcard", "cidr")
 
 
 class InvalidPattern(ValueError):
@@ -50,7 +52,17 @@ class Filter:
 
     def matches(self, record: StreamRecord) -> bool:
         """Whether the function is to see a record."""
-        return _matches_record(self.pattern, record)
+        metadata = {
+            "kinesisSchemaVersion": "1.0",
+            "partitionKey": record.partition_key,
+            "sequenceNumber": record.sequence_number,
+            "approximateArrivalTimestamp": record.approximate_arrival_ms / 1000,
+        }
+        return _matches_event(self.pattern, metadata, "data", record.data)
+
+    def matches_message(self, message: dict[str, Any]) -> bool:
+        """Whether the function is to see a message of a queue; `message` is as its event has it."""
+        return _matches_event(self.pattern, message, "body", message["body"].encode())
 
 
 def passes(record: StreamRecord, filters: Sequence[Filter]) -> bool:
@@ -71,18 +83,15 @@ def _several(value: Any) -> list[Any]:
 # --- matching ---------------------------------------------------------------------------------
 
 
-def _matches_record(pattern: dict[str, Any], record: StreamRecord) -> bool:
-    metadata = {
-        "kinesisSchemaVersion": "1.0",
-        "partitionKey": record.partition_key,
-        "sequenceNumber": record.sequence_number,
-        "approximateArrivalTimestamp": record.approximate_arrival_ms / 1000,
-    }
+def _matches_event(
+    pattern: dict[str, Any], metadata: dict[str, Any], payload: str, data: bytes
+) -> bool:
+    """Match what is said of an event, and its payload, the member named `payload`."""
     for name, wanted in pattern.items():
-        if name == "data":
-            matched = _matches_data(wanted, record.data)
+        if name == payload:
+            matched = _matches_payload(wanted, data)
         elif name == "$or":
-            matched = any(_matches_record(_object(one), record) for one in wanted)
+            matched = any(_matches_event(_object(one), metadata, payload, data) for one in wanted)
         else:
             matched = _matches_member(name, wanted, metadata)
         if not matched:
@@ -90,13 +99,18 @@ def _matches_record(pattern: dict[str, Any], record: StreamRecord) -> bool:
     return True
 
 
-def _matches_data(wanted: Any, data: bytes) -> bool:
-    if not isinstance(wanted, dict):
-        return _matches_member("data", wanted, {"data": data.decode("utf-8", "replace")})
+def _matches_payload(wanted: Any, data: bytes) -> bool:
+    """Match text with text and JSON with JSON, as AWS does; what is neither alike is dropped."""
     try:
-        decoded: Any = json.loads(data)
-    except (ValueError, RecursionError):
+        text = data.decode()
+    except UnicodeDecodeError:
         return False
+    try:
+        decoded: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        decoded = None
+    if not isinstance(wanted, dict):
+        return not isinstance(decoded, dict | list) and _matches_member("", wanted, {"": text})
     return isinstance(decoded, dict) and _matches(_object(wanted), _object(decoded))
 
 
@@ -157,8 +171,17 @@ def _holds_text(kind: str, operand: Any, actual: str) -> bool:
             return actual.endswith(operand)
         case "equals-ignore-case":
             return actual.lower() == operand.lower()
+        case "cidr":
+            return _is_in_network(operand, actual)
         case _:
             return _matches_wildcard(operand, actual)
+
+
+def _is_in_network(network: str, address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address) in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False
 
 
 def _matches_wildcard(pattern: str, text: str) -> bool:
@@ -223,8 +246,18 @@ def _is_valid(kind: str, operand: Any) -> bool:
         case "prefix" | "suffix" if isinstance(operand, dict):
             members = _object(operand)
             return len(members) == 1 and isinstance(members.get("equals-ignore-case"), str)
+        case "cidr":
+            return isinstance(operand, str) and _is_network(operand)
         case _:
             return kind in _TEXT_OPERATORS and isinstance(operand, str)
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return "/" in text
 
 
 def _is_range(operand: list[Any]) -> bool:

@@ -16,6 +16,7 @@ from headrace.core.ports import (
     FunctionThrottled,
     InvokeResult,
     MetricSink,
+    QueueReceiver,
     StreamReader,
     StreamRecord,
 )
@@ -62,6 +63,7 @@ class PollerPorts:
     clock: Clock
     ids: Ids
     streams: StreamReader
+    queues: QueueReceiver
     invoker: FunctionInvoker
     destinations: Destinations
     metrics: MetricSink
@@ -109,6 +111,7 @@ class Lane:
         self._ended = False
         self._not_before_s = 0.0
         self._troubles = 0
+        self._final_retries = 0
         self._stopped = False
 
     def _writer(self, role: str) -> tuple[EventWriter, str]:
@@ -399,11 +402,13 @@ class Lane:
         self._mapping.last_result = "OK" if succeeded else "PROBLEM: Function call failed"
         if not succeeded:
             _note(story, FailedFrom(0), result, empty)
-            if rules.maximum_retries < 0 or self._troubles < rules.maximum_retries:
+            if rules.maximum_retries < 0 or self._final_retries < rules.maximum_retries:
+                self._final_retries += 1
+                self._troubles = self._final_retries
                 self._ports.trace.write(self._place, story, empty, trace.OPEN)
                 return self._back_off(None)
             log.warning("mapping %s drops the window of %s", self._mapping.uuid, window.start)
-        self._troubles = 0
+        self._final_retries = 0
         disposal = trace.SUCCESS if succeeded else trace.DROPPED
         self._ports.trace.write(self._place, story, empty, disposal)
         with self._progress.lock:

@@ -68,6 +68,11 @@ class Mapping:
         return self.stream_arn.partition("/consumer/")[0]
 
     @property
+    def reads_as_consumer(self) -> bool:
+        """Whether its source is a registered consumer (enhanced fan-out)."""
+        return "/consumer/" in self.stream_arn
+
+    @property
     def batch_size(self) -> int:
         """The most records in an invocation."""
         default = KINESIS_BATCH_SIZE if self.service == "kinesis" else SQS_BATCH_SIZE

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from headrace.core.ports import StreamNotFound
 from headrace.core.workers import Supervisor, WorkerDone, WorkerHandle
-from headrace.services.lambda_.errors import not_found
+from headrace.services.lambda_.errors import invalid_parameter, not_found
 from headrace.services.lambda_.event_source.lane import PollerPorts
 from headrace.services.lambda_.event_source.mapping import Mapping, Pinned
 from headrace.services.lambda_.event_source.poller import ShardPoller
+from headrace.services.lambda_.event_source.queue import QueueRunner
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,8 @@ class MappingRunner:
         except StreamNotFound:
             self._mapping.last_result = "PROBLEM: Stream not found"
             return _LOOK_AGAIN_S
+        if self._has_lost_consumer():
+            return _LOOK_AGAIN_S
         open_ids = {
             shard.shard_id
             for shard in shards
@@ -64,6 +67,21 @@ class MappingRunner:
             if shard.shard_id in open_ids and not open_ids.intersection(shard.parent_ids):
                 self._start_poller(shard.shard_id)
         return _LOOK_FOR_SHARDS_S
+
+    def _has_lost_consumer(self) -> bool:
+        """Whether the consumer that is read through was deregistered; pollers that run stop then."""
+        mapping = self._mapping
+        if not mapping.reads_as_consumer:
+            return False
+        if self._ports.streams.consumer_status(mapping.stream_arn) == "ACTIVE":
+            return False
+        mapping.last_result = "PROBLEM: Stream consumer not found"
+        with self._lock:
+            lost, self._pollers = list(self._pollers.values()), {}
+        for one in lost:
+            one.poller.stop()
+            one.handle.stop()
+        return True
 
     def _start_poller(self, shard_id: str) -> None:
         with self._lock:
@@ -122,8 +140,8 @@ class Mappings:
         self._supervisor = supervisor
         self._lock = threading.RLock()
         self._mappings: dict[str, Mapping] = {}
-        self._runners: dict[str, MappingRunner] = {}
-        self._stopping: list[MappingRunner] = []
+        self._runners: dict[str, MappingRunner | QueueRunner] = {}
+        self._stopping: list[MappingRunner | QueueRunner] = []
 
     def start(self) -> None:
         """Take up every mapping where its checkpoints are."""
@@ -149,7 +167,7 @@ class Mappings:
         with self._lock:
             runner = self._runners.get(mapping.uuid)
             if mapping.enabled and runner is None:
-                self._runners[mapping.uuid] = MappingRunner(mapping, self._ports, self._supervisor)
+                self._runners[mapping.uuid] = self._runner(mapping)
             elif mapping.enabled and runner is not None:
                 runner.wake()
             elif runner is not None:
@@ -157,20 +175,44 @@ class Mappings:
                 runner.stop()
                 runner.join(_JOIN_S)
 
+    def _runner(self, mapping: Mapping) -> MappingRunner | QueueRunner:
+        if mapping.service == "sqs":
+            return QueueRunner(mapping, self._ports, self._supervisor.start)
+        return MappingRunner(mapping, self._ports, self._supervisor)
+
+    def visibility_timeout_s(self, queue_arn: str) -> int:
+        """Return for how long a queue hides a message that was received. Raises LookupError."""
+        return self._ports.queues.visibility_timeout_s(queue_arn)
+
     def create(self, mapping: Mapping) -> None:
         """Store and run a mapping. Raises StreamNotFound.
 
-        Its shards are pinned here: a record put after this returns is seen, LATEST or not.
+        A stream's shards are pinned here: a record put after this returns is seen, LATEST or not.
         """
-        streams = self._ports.streams
-        pinned: dict[str, Pinned] = {
-            shard.shard_id: streams.pin(mapping.read_arn, shard.shard_id, mapping.start())
-            for shard in streams.shards(mapping.read_arn)
-        }
+        pinned: dict[str, Pinned] = {}
+        if mapping.service == "kinesis":
+            self._check_consumer(mapping)
+            streams = self._ports.streams
+            pinned = {
+                shard.shard_id: streams.pin(mapping.read_arn, shard.shard_id, mapping.start())
+                for shard in streams.shards(mapping.read_arn)
+            }
         with self._lock:
             self._ports.store.put(mapping, pinned)
             self._mappings[mapping.uuid] = mapping
         self._run(mapping)
+
+    def _check_consumer(self, mapping: Mapping) -> None:
+        """Refuse a registered consumer that could not read. Raises StreamNotFound, AwsError."""
+        if not mapping.reads_as_consumer:
+            return
+        status = self._ports.streams.consumer_status(mapping.stream_arn)
+        if status is None:
+            raise StreamNotFound(mapping.stream_arn)
+        if status != "ACTIVE":
+            raise invalid_parameter(
+                f"Consumer {mapping.stream_arn} is in status {status}. It must be ACTIVE."
+            )
 
     def change(self, mapping: Mapping) -> None:
         """Keep a mapping that was changed in place, and follow the change."""

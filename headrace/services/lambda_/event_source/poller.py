@@ -73,15 +73,16 @@ class ShardPoller:
         """Read, and with one lane invoke once; see `Worker.step`."""
         if self._stopped:
             raise WorkerDone
+        may_read = self._follow_factor()
         if len(self._lanes) == 1:
             lane = self._lanes[0]
             if lane.is_busy:
                 return lane.step()
-            more = self._gather()
+            more = may_read and self._gather()
             wait_s = lane.step()
             self._rest()
             return 0.0 if more else min(wait_s, self._later_s)
-        more = self._gather()
+        more = may_read and self._gather()
         for handle in self._handles:
             handle.wake()
         self._rest()
@@ -135,8 +136,6 @@ class ShardPoller:
     def _gather(self) -> bool:
         """Read once; return whether there may be more to read now."""
         self._later_s = math.inf
-        if not self._follow_factor():
-            return False
         position, room = self._progress.read_position, self._room()
         if position is None or room <= 0:
             return False

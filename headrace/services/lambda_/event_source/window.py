@@ -83,7 +83,7 @@ class Window:
 
 
 class _Answer(msgspec.Struct):
-    state: msgspec.Raw | None = None
+    state: msgspec.Raw = msgspec.Raw(b"null")
 
 
 def read_state(payload: bytes) -> bytes | None:
@@ -92,7 +92,8 @@ def read_state(payload: bytes) -> bytes | None:
         answer = msgspec.json.decode(payload, type=_Answer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return None if answer.state is None else bytes(answer.state)
+    state = bytes(answer.state)
+    return None if state == b"null" else state
 
 
 def with_state(window: Window, answer: Answer, state: bytes | None) -> tuple[Answer, Window]:
