@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.api.cloudformation.test_stacks import create, physical, stream, template, update
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
+from tests.support.server import wait_until
 
 ARN = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/flights"
 
@@ -162,3 +164,22 @@ def test_a_stream_has_a_warm_throughput(cfn: Any, kinesis: Any):
     assert target() == 5
     assert update(cfn, warm(6)) == "UPDATE_COMPLETE"
     assert target() == 6
+
+
+def test_a_stack_waits_for_streams_that_take_their_time(data_dir: Path):
+    settings = {"RetentionPeriodHours": 48, "DesiredShardLevelMetrics": ["IncomingBytes"]}
+    key = {"StreamEncryption": {"EncryptionType": "KMS", "KeyId": "alias/aws/kinesis"}}
+    with InProcessCloud(data_dir, state_delay_ms=200) as cloud:
+        cfn, kinesis = cloud.client("cloudformation"), cloud.client("kinesis")
+        body = template(Stream=stream("flights", **settings, **key), Consumer=consumer())
+        assert create(cfn, body) == "CREATE_COMPLETE"
+        changed = stream("flights", MaxRecordSizeInKiB=2048, RetentionPeriodHours=24)
+        changed["Properties"]["ShardCount"] = 2
+        body = template(Stream=changed, Consumer=consumer())
+        assert update(cfn, body) == "UPDATE_COMPLETE"
+        summary = kinesis.describe_stream_summary(StreamName="flights")["StreamDescriptionSummary"]
+        assert summary["OpenShardCount"] == 2
+        assert summary["RetentionPeriodHours"] == 24
+        assert (summary["MaxRecordSizeInKiB"], summary["EncryptionType"]) == (2048, "NONE")
+        cfn.delete_stack(StackName="s")
+        wait_until(lambda: not kinesis.list_streams()["StreamNames"], what="the deletion")

@@ -11,6 +11,7 @@ import pytest
 from tests.api.kinesis.conftest import StillClock
 from tests.api.kinesis.streams import Streams, arn_of, failure
 from tests.support.cloud import ACCOUNT, InProcessCloud
+from tests.support.server import ServerProcess, wait_until
 
 ARN = arn_of("flights")
 KEY = {"EncryptionType": "KMS", "KeyId": "k"}
@@ -154,3 +155,15 @@ def test_states_outlast_a_restart(streams: Streams, kinesis: Any, cloud: InProce
         streams.clock.advance(1)
         assert client.list_streams()["StreamNames"] == ["late", "made"]
         assert status(client, "late") == "ACTIVE"
+
+
+def test_the_command_takes_the_delay(tmp_path: Path):
+    with ServerProcess(tmp_path / "data", "--state-delay", "0.3") as server:
+        kinesis = server.client("kinesis")
+        kinesis.create_stream(StreamName="flights", ShardCount=1)
+        assert status(kinesis) == "CREATING"
+        kinesis.get_waiter("stream_exists").wait(
+            StreamName="flights", WaiterConfig={"Delay": 1, "MaxAttempts": 20}
+        )
+        kinesis.delete_stream(StreamName="flights")
+        wait_until(lambda: not kinesis.list_streams()["StreamNames"], what="the deletion")
