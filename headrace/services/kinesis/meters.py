@@ -6,7 +6,8 @@ As little as can be a request; `headrace.services.kinesis.metrics` makes AWS's m
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import defaultdict, deque
+from collections.abc import Sequence
 
 
 class Stat:
@@ -36,6 +37,14 @@ class Stat:
             self.count += times - 1
             self.total += value * (times - 1)
 
+    def note_all(self, values: Sequence[int]) -> None:
+        """Add values, at least one."""
+        least, most = min(values), max(values)
+        self.least = least if not self.count else min(self.least, least)
+        self.most = max(self.most, most)
+        self.count += len(values)
+        self.total += sum(values)
+
     def merge(self, other: Stat) -> None:
         """Add all of another's values."""
         if not other.count:
@@ -46,6 +55,9 @@ class Stat:
         self.total += other.total
 
 
+# Single puts are noted at once and added up in lots of this many: half of their counting is saved.
+FOLD_AT = 512
+
 # (metric, shard id or "", consumer's name or "")
 Key = tuple[str, str, str]
 
@@ -53,10 +65,11 @@ Key = tuple[str, str, str]
 class StreamMeter:
     """Counts what happens to one stream. Thread-safe; `take` empties it."""
 
-    __slots__ = ("_many", "_put_record", "_put_records", "lock", "stats")
+    __slots__ = ("_many", "_put_record", "_put_records", "_singles", "lock", "stats")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self._singles: deque[tuple[int, int]] = deque()
         self._start()
 
     def _start(self) -> None:
@@ -73,16 +86,26 @@ class StreamMeter:
     def take(self) -> dict[Key, Stat]:
         """Return what was counted since the last time."""
         with self.lock:
+            self._fold()
             taken = self.stats
             self._start()
         return {key: stat for key, stat in taken.items() if stat.count}
 
     def put_record(self, data_bytes: int, latency_ms: int) -> None:
         """Count a PutRecord that stored its record."""
-        with self.lock:
+        # Without the lock: a deque takes and gives one item at a time, whoever asks.
+        self._singles.append((data_bytes, latency_ms))
+        if len(self._singles) >= FOLD_AT:
+            with self.lock:
+                self._fold()
+
+    def _fold(self) -> None:
+        singles = self._singles
+        lot = [singles.popleft() for _ in range(len(singles))]
+        if lot:
             size, latency = self._put_record
-            size.note(data_bytes)
-            latency.note(latency_ms)
+            size.note_all([data_bytes for data_bytes, _ in lot])
+            latency.note_all([latency_ms for _, latency_ms in lot])
 
     def put_records(self, data_bytes: int, stored: int, total: int, latency_ms: int) -> None:
         """Count a PutRecords."""

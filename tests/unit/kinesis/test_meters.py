@@ -1,0 +1,55 @@
+"""What is counted for CloudWatch, and that threads lose none of it."""
+
+from __future__ import annotations
+
+import threading
+
+from headrace.services.kinesis.meters import FOLD_AT, Stat, StreamMeter
+
+
+def test_a_statistic_keeps_count_sum_least_and_most() -> None:
+    one, many = Stat(), Stat()
+    for value in (5, 2, 9):
+        one.note(value)
+    many.note_many(2, 3)
+    many.note_many(7, 0)
+    one.merge(many)
+    one.merge(Stat())
+    one.note_all([1, 10])
+    assert (one.count, one.total, one.least, one.most) == (8, 33, 1, 10)
+
+
+def test_taking_empties() -> None:
+    meter = StreamMeter()
+    meter.put_record(3, 1)
+    assert meter.take()["PutRecord.Bytes", "", ""].total == 3
+    assert meter.take() == {}
+
+
+def test_threads_lose_no_put() -> None:
+    meter = StreamMeter()
+    each = FOLD_AT * 4 + 7
+    taken: list[int] = []
+    stopping = threading.Event()
+
+    def put() -> None:
+        for _ in range(each):
+            meter.put_record(2, 0)
+            meter.put_records(3, 1, 1, 0)
+
+    def take() -> None:
+        while not stopping.is_set():
+            taken.append(
+                sum(stat.total for (name, *_), stat in meter.take().items() if "Bytes" in name)
+            )
+
+    taker = threading.Thread(target=take)
+    putters = [threading.Thread(target=put) for _ in range(4)]
+    for thread in (taker, *putters):
+        thread.start()
+    for thread in putters:
+        thread.join()
+    stopping.set()
+    taker.join()
+    taken.append(sum(stat.total for (name, *_), stat in meter.take().items() if "Bytes" in name))
+    assert sum(taken) == 4 * each * 5

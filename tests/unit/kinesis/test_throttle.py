@@ -1,0 +1,60 @@
+"""Buckets: what a second gives, what is saved, and what becomes of the large."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.aws.errors import AwsError
+from headrace.aws.operation import Call
+from headrace.services.kinesis.throttle import MOST_BUCKETS, Bucket, Throttle
+
+NOW_MS = 1_700_000_000_000
+
+
+def test_a_bucket_gives_what_a_second_gives_and_saves_no_more() -> None:
+    bucket = Bucket(10, NOW_MS)
+    later_ms = NOW_MS + 60_000
+    for _ in range(10):
+        assert bucket.has(1, later_ms)
+        bucket.take(1)
+    assert not bucket.has(1, later_ms + 99)
+    assert bucket.has(1, later_ms + 100)
+
+
+def test_what_is_larger_than_a_second_gives_passes_a_full_bucket_and_leaves_a_debt() -> None:
+    bucket = Bucket(10, NOW_MS)
+    assert bucket.has(35, NOW_MS)
+    bucket.take(35)
+    assert not bucket.has(1, NOW_MS + 2500)
+    assert bucket.has(1, NOW_MS + 2600)
+    assert not bucket.has(35, NOW_MS + 3400)
+
+
+def test_a_clock_that_goes_back_gives_nothing() -> None:
+    bucket = Bucket(10, NOW_MS)
+    bucket.take(10)
+    assert not bucket.has(1, NOW_MS - 5000)
+    assert not bucket.has(1, NOW_MS + 50)
+    assert bucket.has(1, NOW_MS + 100)
+
+
+def test_a_hundred_thousand_callers_are_not_kept_for_ever() -> None:
+    throttle = Throttle()
+    for i in range(MOST_BUCKETS * 2):
+        call = Call(f"{i:012}", "us-east-1", "r", NOW_MS + i)
+        throttle.check_call("ListStreams", {}, call)
+    assert len(throttle._calls) <= MOST_BUCKETS
+
+
+def test_a_consumers_rate_is_of_its_shard() -> None:
+    throttle = Throttle()
+    call = Call("0" * 12, "us-east-1", "r", NOW_MS)
+    arn = "arn:aws:kinesis:us-east-1:000000000000:stream/flights/consumer/a:1"
+    throttle.check_call("SubscribeToShard", {"ConsumerARN": arn, "ShardId": "0"}, call)
+    throttle.check_call("SubscribeToShard", {"ConsumerARN": arn, "ShardId": "1"}, call)
+    with pytest.raises(AwsError) as caught:
+        throttle.check_call(
+            "SubscribeToShard", {"ConsumerARN": arn, "ShardId": "shardId-000000000000"}, call
+        )
+    assert caught.value.code == "LimitExceededException"
+    assert caught.value.message == "Rate exceeded for stream flights under account 000000000000."
