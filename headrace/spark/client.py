@@ -157,7 +157,7 @@ class KinesisClient:
         Raises ExpiredIterator, KinesisError.
         """
         return parse_page(
-            self._send(
+            self.send(
                 "GetRecords", json.dumps({"ShardIterator": iterator, "Limit": limit}).encode()
             )
         )
@@ -167,9 +167,10 @@ class KinesisClient:
 
         When the service fails without an answer the request is sent again: records may then be stored twice.
         """
-        return cast("list[dict[str, Any]]", json.loads(self._send("PutRecords", body))["Records"])
+        return cast("list[dict[str, Any]]", json.loads(self.send("PutRecords", body))["Records"])
 
-    def _send(self, operation: str, body: bytes) -> bytes:
+    def send(self, operation: str, body: bytes) -> bytes:
+        """Send a request of JSON; return the answer's. Waits and tries again as `records` does."""
         backoff_s = _FIRST_BACKOFF_S
         for attempt in range(1, _MOST_ATTEMPTS + 1):
             problem = ""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from headrace.spark.kpl import expand
 from headrace.spark.offsets import Init
 from headrace.spark.options import Options
 from headrace.spark.pages import ExpiredIterator, Page
@@ -36,7 +37,8 @@ ARROW_SCHEMA = pa.schema(
 
 
 def with_constants(records: Records, stream: str, shard_id: str) -> Records:
-    """Return records with the columns that are the same in every row."""
+    """Return the user records in `records`, with the columns that are the same in every row."""
+    records = expand(records)
     rows = records.num_rows
     arrays = [
         records.column("data"),

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import pyarrow  # pyright: ignore[reportMissingTypeStubs]
+import pyarrow.compute  # pyright: ignore[reportMissingTypeStubs]
 
 pa: Any = pyarrow
+pc: Any = pyarrow.compute
 # A pyarrow.RecordBatch.
 Records: TypeAlias = Any
 

@@ -1,0 +1,113 @@
+"""Takes apart what the Kinesis Producer Library has aggregated: many user records in one Kinesis record.
+
+The form (documented: "KPL Aggregated Record Format"): four bytes of magic, a protobuf message, and its MD5. What only
+looks like it is a record as any other. The user records have their own data and partition key, and the Kinesis
+record's sequence number and arrival. EMR has no protobuf package, so the message is read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import md5
+
+from headrace.spark.untyped import Records, pa, pc
+
+MAGIC = b"\xf3\x89\x9a\xc2"
+_DIGEST_BYTES = 16
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+class NotAggregated(ValueError):
+    """The bytes are no aggregated record."""
+
+
+def deaggregate(data: bytes) -> list[tuple[str, bytes]]:
+    """Return the partition keys and data of the user records in `data`. Raises NotAggregated."""
+    body, digest = data[len(MAGIC) : -_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    if not data.startswith(MAGIC) or len(data) < len(MAGIC) + _DIGEST_BYTES:
+        raise NotAggregated("no magic")
+    if md5(body, usedforsecurity=False).digest() != digest:
+        raise NotAggregated("its digest is another")
+    keys: list[str] = []
+    records: list[tuple[int, bytes]] = []
+    try:
+        for number, value in _fields(body):
+            if number == 1 and isinstance(value, bytes):
+                keys.append(value.decode())
+            elif number == 3 and isinstance(value, bytes):
+                records.append(_record(value))
+        return [(keys[index], payload) for index, payload in records]
+    except (IndexError, UnicodeDecodeError) as error:
+        raise NotAggregated(str(error)) from error
+
+
+def _record(body: bytes) -> tuple[int, bytes]:
+    key, payload = 0, b""
+    for number, value in _fields(body):
+        if number == 1 and isinstance(value, int):
+            key = value
+        elif number == 3 and isinstance(value, bytes):
+            payload = value
+    return key, payload
+
+
+def _fields(body: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield a message's field numbers and values. Raises IndexError when it breaks off, NotAggregated."""
+    at = 0
+    while at < len(body):
+        tag, at = _varint(body, at)
+        kind = tag & 7
+        if kind == _VARINT:
+            value, at = _varint(body, at)
+            yield tag >> 3, value
+            continue
+        if kind == _BYTES:
+            size, at = _varint(body, at)
+        elif kind in (_FIXED64, _FIXED32):
+            size = 8 if kind == _FIXED64 else 4
+        else:
+            raise NotAggregated(f"wire type {kind}")
+        if at + size > len(body):
+            raise IndexError("it breaks off")
+        yield tag >> 3, body[at : at + size]
+        at += size
+
+
+def _varint(body: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = body[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def expand(records: Records) -> Records:
+    """Return records with every aggregated one replaced by its user records."""
+    found = pc.starts_with(records.column("data"), pattern=MAGIC)
+    if not pc.any(found).as_py():
+        return records
+    rows: list[int] = []
+    data: list[bytes] = []
+    keys: list[str] = []
+    columns = (records.column("data").to_pylist(), records.column("partitionKey").to_pylist())
+    for row, (payload, key) in enumerate(zip(*columns, strict=True)):
+        try:
+            users = deaggregate(payload)
+        except NotAggregated:
+            users = [(key, payload)]
+        rows += [row] * len(users)
+        keys += [user_key for user_key, _ in users]
+        data += [user_data for _, user_data in users]
+    taken = records.take(pa.array(rows, pa.int64()))
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(data, pa.binary()),
+            pa.array(keys, pa.string()),
+            taken.column("sequenceNumber"),
+            taken.column("approximateArrivalTimestamp"),
+        ],
+        schema=records.schema,
+    )
