@@ -87,6 +87,7 @@ class Cloud:
             ("GET", "/_localstack/health"): self._localstack_health,
             ("GET", "/_headrace/firehose"): self._firehose_status,
             ("GET", "/_headrace/fidelity"): self._fidelity,
+            ("GET", "/_headrace/lambda/trace"): self._lambda_trace,
         }
         self._started = False
 
@@ -257,6 +258,14 @@ class Cloud:
 
     def _firehose_status(self, _: HttpRequest) -> HttpResponse:
         return _json(self.firehose.statuses())
+
+    def _lambda_trace(self, request: HttpRequest) -> HttpResponse:
+        params = request.query_params()
+        name = params.get("mapping", "")
+        reports = self.lambda_.mappings.traces(name, params.get("sequence"))
+        if not reports:
+            return _json({"message": f"No mapping or mapped function {name}."}, 404)
+        return _json({"mappings": reports})
 
     def _fidelity(self, request: HttpRequest) -> HttpResponse:
         stack = request.query_params().get("stack", "")

@@ -10,6 +10,7 @@ from headrace.cli.faults import faults
 from headrace.cli.replay import replay
 from headrace.cli.run import down, status, up
 from headrace.cli.streams import put, tail
+from headrace.cli.trace import trace
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -18,7 +19,7 @@ def main() -> None:
     """AWS streaming, whole, on a laptop."""
 
 
-for command in (up, down, status, put, tail, replay, check, faults):
+for command in (up, down, status, put, tail, replay, check, faults, trace):
     main.add_command(command)
 
 

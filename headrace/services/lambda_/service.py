@@ -31,9 +31,9 @@ from headrace.services.lambda_.code import CodeStore
 from headrace.services.lambda_.destinations import Destinations
 from headrace.services.lambda_.dispatcher import Dispatcher
 from headrace.services.lambda_.errors import translate
-from headrace.services.lambda_.event_source.lane import PollerPorts
 from headrace.services.lambda_.event_source.mapping import MappingStore
 from headrace.services.lambda_.event_source.mappings import Mappings
+from headrace.services.lambda_.event_source.needs import PollerPorts
 from headrace.services.lambda_.event_source.trace import Trace
 from headrace.services.lambda_.functions import FunctionStore
 from headrace.services.lambda_.invocation import answer_raw

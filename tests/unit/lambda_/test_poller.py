@@ -18,8 +18,8 @@ from headrace.core.ids import Ids
 from headrace.core.ports import FunctionThrottled, InvokeResult
 from headrace.core.workers import Worker, WorkerDone
 from headrace.services.lambda_.destinations import Destinations
-from headrace.services.lambda_.event_source.lane import PollerPorts
 from headrace.services.lambda_.event_source.mapping import Mapping, MappingStore
+from headrace.services.lambda_.event_source.needs import PollerPorts
 from headrace.services.lambda_.event_source.poller import ShardPoller
 from headrace.services.lambda_.event_source.trace import Trace
 from headrace.store.database import Database

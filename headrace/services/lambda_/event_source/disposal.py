@@ -20,7 +20,7 @@ from headrace.services.lambda_.event_source.mapping import Mapping
 from headrace.services.lambda_.event_source.trace import Place
 
 if TYPE_CHECKING:
-    from headrace.services.lambda_.event_source.lane import PollerPorts
+    from headrace.services.lambda_.event_source.needs import PollerPorts
 
 log = logging.getLogger(__name__)
 

@@ -6,22 +6,15 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from headrace.core.clock import Clock
-from headrace.core.ids import Ids
 from headrace.core.ports import (
-    FunctionInvoker,
     FunctionNotFound,
     FunctionThrottled,
     InvokeResult,
-    MetricSink,
-    QueueReceiver,
-    StreamReader,
     StreamRecord,
 )
 from headrace.core.workers import WorkerDone
-from headrace.services.lambda_.destinations import Destinations
 from headrace.services.lambda_.event_source import counts, trace
 from headrace.services.lambda_.event_source.batch import (
     AGE_EXCEEDED,
@@ -44,9 +37,10 @@ from headrace.services.lambda_.event_source.batch import (
 from headrace.services.lambda_.event_source.counts import Counts
 from headrace.services.lambda_.event_source.disposal import Disposal
 from headrace.services.lambda_.event_source.event import EventWriter
-from headrace.services.lambda_.event_source.mapping import Mapping, MappingStore
+from headrace.services.lambda_.event_source.mapping import Mapping
+from headrace.services.lambda_.event_source.needs import PollerPorts
 from headrace.services.lambda_.event_source.progress import Progress
-from headrace.services.lambda_.event_source.trace import Place, Trace
+from headrace.services.lambda_.event_source.trace import Place
 from headrace.services.lambda_.event_source.window import Window, read_state, with_state
 from headrace.services.lambda_.limits import SYNC_PAYLOAD_BYTES
 
@@ -54,22 +48,6 @@ log = logging.getLogger(__name__)
 
 # Of a function's answer, in the batch tree.
 _DETAIL_CHARACTERS = 300
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PollerPorts:
-    """What every poller works with."""
-
-    clock: Clock
-    ids: Ids
-    streams: StreamReader
-    queues: QueueReceiver
-    invoker: FunctionInvoker
-    destinations: Destinations
-    metrics: MetricSink
-    store: MappingStore
-    trace: Trace
-    role_of: Callable[[str], str]
 
 
 class Lane:

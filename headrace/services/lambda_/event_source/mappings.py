@@ -6,14 +6,16 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.core.ports import StreamNotFound
 from headrace.core.workers import Supervisor, WorkerDone, WorkerHandle
 from headrace.services.lambda_.errors import invalid_parameter, not_found
-from headrace.services.lambda_.event_source.lane import PollerPorts
 from headrace.services.lambda_.event_source.mapping import Mapping, Pinned
+from headrace.services.lambda_.event_source.needs import PollerPorts
 from headrace.services.lambda_.event_source.poller import ShardPoller
 from headrace.services.lambda_.event_source.queue import QueueRunner
+from headrace.services.lambda_.event_source.report import mapping_report
 
 log = logging.getLogger(__name__)
 
@@ -242,6 +244,26 @@ class Mappings:
                 m for m in self._mappings.values() if (m.account, m.region) == (account, region)
             ]
         return sorted(found, key=lambda mapping: mapping.uuid)
+
+    def traces(self, name: str, sequence: str | None) -> list[dict[str, Any]]:
+        """Return the reports of the mapping with the UUID `name`, or of those of the function of that name."""
+        ports = self._ports
+        with self._lock:
+            found = [
+                mapping
+                for mapping in self._mappings.values()
+                if name in (mapping.uuid, mapping.function_arn, mapping.function_arn.split(":")[6])
+            ]
+        return [
+            mapping_report(
+                mapping,
+                trace=ports.trace,
+                store=ports.store,
+                streams=ports.streams,
+                sequence=sequence,
+            )
+            for mapping in found
+        ]
 
     def change_tags(
         self, account: str, region: str, uuid: str, change: Callable[[dict[str, str]], None]

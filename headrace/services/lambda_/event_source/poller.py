@@ -12,8 +12,9 @@ from headrace.core.workers import Worker, WorkerDone, WorkerHandle
 from headrace.services.lambda_.event_source import counts
 from headrace.services.lambda_.event_source.counts import Counts
 from headrace.services.lambda_.event_source.filters import Filter, passes
-from headrace.services.lambda_.event_source.lane import Lane, PollerPorts
+from headrace.services.lambda_.event_source.lane import Lane
 from headrace.services.lambda_.event_source.mapping import Mapping
+from headrace.services.lambda_.event_source.needs import PollerPorts
 from headrace.services.lambda_.event_source.progress import Progress, lane_of
 from headrace.services.lambda_.event_source.trace import Place
 from headrace.services.lambda_.limits import SYNC_PAYLOAD_BYTES

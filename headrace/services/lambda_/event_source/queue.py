@@ -20,8 +20,8 @@ from headrace.core.workers import WorkerDone, WorkerHandle
 from headrace.services.lambda_.event_source import counts
 from headrace.services.lambda_.event_source.batch import retry_delay_s
 from headrace.services.lambda_.event_source.counts import Counts
-from headrace.services.lambda_.event_source.lane import PollerPorts
 from headrace.services.lambda_.event_source.mapping import Mapping
+from headrace.services.lambda_.event_source.needs import PollerPorts
 from headrace.services.lambda_.limits import SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.members import section
 

@@ -1,0 +1,98 @@
+"""`headrace trace`: what became of a mapping's batches, or of one record, as a tree."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from headrace.cli.options import fail
+from headrace.core.config import DEFAULT_PORT
+
+_TIMEOUT_S = 10
+_MARKS = {"success": "green", "partly done": "yellow", "bisected": "yellow", "open": "yellow"}
+
+
+@click.command()
+@click.argument("mapping")
+@click.option("--sequence", "-s", help="The story of the record with this sequence number only.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option(
+    "--endpoint-url",
+    envvar="AWS_ENDPOINT_URL",
+    default=f"http://127.0.0.1:{DEFAULT_PORT}",
+    show_default=True,
+    help="The cloud to ask.",
+)
+def trace(mapping: str, sequence: str | None, *, as_json: bool, endpoint_url: str) -> None:
+    """Show the batch trees of MAPPING: the UUID of an event-source mapping, or a function's name."""
+    reports = _fetch(endpoint_url, mapping, sequence)
+    if as_json:
+        click.echo(json.dumps(reports, indent=2))
+        return
+    _show(reports)
+
+
+def _fetch(endpoint_url: str, mapping: str, sequence: str | None) -> list[dict[str, Any]]:
+    query = {"mapping": mapping, **({"sequence": sequence} if sequence else {})}
+    url = f"{endpoint_url}/_headrace/lambda/trace?{urllib.parse.urlencode(query)}"
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
+            return json.load(answer)["mappings"]
+    except urllib.error.HTTPError as error:
+        with error:
+            raise fail(json.load(error).get("message", str(error))) from error
+    except OSError as error:
+        raise fail(f"No cloud answers at {endpoint_url}; start one: headrace up") from error
+
+
+def _show(reports: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.tree import Tree
+
+    console = Console(highlight=False)
+    for report in reports:
+        title = f"{report['function'].split(':', 6)[6]} ← {report['source'].split(':', 5)[5]}"
+        tree = Tree(f"[bold]{escape(title)}[/]  {escape(report['lastProcessingResult'])}")
+        if "outcome" in report:
+            where = report["shardId"] or "no shard"
+            tree.add(f"record …{report['sequence'][-12:]} of {where}: {escape(report['outcome'])}")
+        if not report["trees"] and "outcome" not in report:
+            tree.add("no batches yet")
+        for node in report["trees"]:
+            _add(tree, node)
+        console.print(tree)
+
+
+def _add(tree: Any, node: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    colour = _MARKS.get(node["disposal"], "red")
+    records = f"{node['records']} record{'s' if node['records'] != 1 else ''}"
+    lane = f" lane {node['lane']}" if node["lanes"] > 1 else ""
+    what = node["part"] or f"batch {node['number']} of {node['shard_id']}{lane}"
+    span = f" …{node['first'][-8:]}-{node['last'][-8:]}" if node["first"] else ""
+    end = escape(f"{node['disposal']} {node['detail']}".strip())
+    branch = tree.add(f"{what}: {records}{span} → [{colour}]{end}[/]")
+    if len(node["attempts"]) > 1 or node["disposal"] != "success":
+        for attempt in _few(node["attempts"]):
+            branch.add(escape(_attempt(attempt)))
+    for part in node["parts"]:
+        _add(branch, part)
+
+
+def _few(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first attempts and the last, so that a story stays on one screen."""
+    return attempts if len(attempts) <= 4 else [*attempts[:2], *attempts[-2:]]
+
+
+def _attempt(attempt: dict[str, Any]) -> str:
+    at = datetime.fromtimestamp(attempt["at_ms"] / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
+    said = f": {attempt['detail'][:100]}" if attempt["detail"] else ""
+    return f"{at}  {attempt['duration_ms']} ms  {attempt['outcome']}{said}"
