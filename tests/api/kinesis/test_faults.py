@@ -172,8 +172,7 @@ def test_a_rule_may_be_of_one_stream_or_one_shard(
     iterator = streams.iterator(shard="shardId-000000000001")
     page.add("error", stream="flights", shard="shardId-000000000001")
     assert failure(kinesis.get_records, ShardIterator=iterator).code == "InternalFailure"
-    by_arn = kinesis.meta.client if hasattr(kinesis.meta, "client") else kinesis
-    assert by_arn.list_shards(StreamName="flights")["Shards"]
+    assert kinesis.list_shards(StreamName="flights")["Shards"]
     page.ask("DELETE")
     page.add("error", stream="flights")
     assert failure(kinesis.list_shards, StreamName="flights").code == "InternalFailure"

@@ -12,6 +12,7 @@ import pytest
 from headrace.services.kinesis.throttle import CONSUMER_BYTES_PER_S, MIB, ReadBytes
 from tests.api.kinesis.conftest import StillClock
 from tests.api.kinesis.streams import Streams, arn_of, failure
+from tests.api.kinesis.test_subscribe_to_shard import Reader, register
 from tests.support.cloud import ACCOUNT, InProcessCloud
 
 THROTTLED = "ProvisionedThroughputExceededException"
@@ -153,6 +154,23 @@ def test_a_consumer_reads_two_mebibytes_a_second() -> None:
     budget.spend(MIB, now_ms)
     assert budget.wait_ms(now_ms) == 500
     assert budget.wait_ms(now_ms + 500) == 0
+
+
+def test_a_subscription_waits_when_it_pushed_too_much(
+    streams: Streams, cloud: InProcessCloud, kinesis: Any, clock: StillClock
+) -> None:
+    streams.create()
+    arn = register(kinesis)
+    for _ in range(5):
+        kinesis.put_records(StreamName="flights", Records=records(1, MIB - 1))
+        clock.advance(1.1)
+    reader = Reader(cloud, clock, arn)
+    assert len(reader.numbers()) == 3  # The second that was saved, and the one that may be begun.
+    assert reader.subscription.wait_ms(clock.now_ms()) == 500
+    clock.advance(0.5)
+    assert len(reader.numbers()) == 1
+    clock.advance(0.5)
+    assert len(reader.numbers()) == 1
 
 
 @pytest.mark.parametrize(

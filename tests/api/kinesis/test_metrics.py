@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
+from headrace.aws.errors import AwsError
+from headrace.aws.operation import Call
 from headrace.core.ports import Metric
+from headrace.services.kinesis.actions.subscribe_to_shard import subscribe
 from headrace.services.kinesis.growth import Growth
 from headrace.services.kinesis.metrics import MinuteMetrics
 from tests.api.kinesis.conftest import StillClock
 from tests.api.kinesis.streams import Streams, failure
-from tests.support.cloud import InProcessCloud
+from tests.api.kinesis.test_subscribe_to_shard import Reader, register
+from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 from tests.support.lambda_lab import Metrics
 
 SHARD = "shardId-000000000000"
@@ -140,6 +144,35 @@ def test_lambdas_reading_counts_too(
     arn = kinesis.describe_stream(StreamName="flights")["StreamDescription"]["StreamARN"]
     cloud.cloud.kinesis.reader.read(arn, SHARD, TrimHorizon(), max_records=9, max_bytes=999)
     assert statistics(minutes.end()["GetRecords.Records", "flights"])[1] == 2
+
+
+def test_subscriptions_are_counted_by_consumer(
+    streams: Streams,
+    cloud: InProcessCloud,
+    kinesis: Any,
+    minutes: Minutes,
+    clock: StillClock,
+) -> None:
+    streams.create()
+    arn = register(kinesis)
+    streams.put("ab", "c", key="k")
+    request = {"ConsumerARN": arn, "ShardId": SHARD, "StartingPosition": {"Type": "LATEST"}}
+    kinesis_service, call = cloud.cloud.kinesis, Call(ACCOUNT, REGION, "r", clock.now_ms())
+    first = subscribe(kinesis_service, call, request, cbor=False)
+    with pytest.raises(AwsError):
+        subscribe(kinesis_service, call, request, cbor=False)
+    first.subscription.close()
+    reader = Reader(cloud, clock, arn)
+    assert len(reader.numbers()) == 2
+    sent = {name: statistics(m) for name, m in minutes.end().items() if len(name) == 3}
+    assert sent == {
+        ("SubscribeToShard.RateExceeded", "flights", "radar"): (2, 1, 0, 1),
+        ("SubscribeToShard.Success", "flights", "radar"): (2, 1, 0, 1),
+        ("SubscribeToShardEvent.Bytes", "flights", "radar"): (1, 5, 5, 5),
+        ("SubscribeToShardEvent.MillisBehindLatest", "flights", "radar"): (1, 0, 0, 0),
+        ("SubscribeToShardEvent.Records", "flights", "radar"): (1, 2, 2, 2),
+        ("SubscribeToShardEvent.Success", "flights", "radar"): (1, 1, 1, 1),
+    }
 
 
 def test_cloudwatch_shows_them(streams: Streams, cloud: InProcessCloud, clock: StillClock) -> None:

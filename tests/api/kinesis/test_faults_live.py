@@ -1,0 +1,119 @@
+"""Faults on a real socket: by the command, by the Python object, and as clients feel them."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
+from click.testing import CliRunner
+
+from headrace.cli.main import main
+from headrace.client.faults import FaultError, Faults
+from tests.api.kinesis.live import LiveCloud
+from tests.api.kinesis.streams import failure
+
+
+@pytest.fixture
+def live(data_dir: Path) -> Iterator[LiveCloud]:
+    with LiveCloud(data_dir) as running:
+        running.client().create_stream(StreamName="flights", ShardCount=1)
+        yield running
+
+
+@pytest.fixture
+def url(live: LiveCloud) -> str:
+    return f"http://127.0.0.1:{live.port}"
+
+
+def put(client: Any) -> Any:
+    return client.put_record(StreamName="flights", Data=b"x", PartitionKey="k")
+
+
+def texts(client: Any) -> list[bytes]:
+    iterator = client.get_shard_iterator(
+        StreamName="flights", ShardId="0", ShardIteratorType="TRIM_HORIZON"
+    )["ShardIterator"]
+    return [record["Data"] for record in client.get_records(ShardIterator=iterator)["Records"]]
+
+
+def test_an_object_adds_faults_and_takes_its_own_away(live: LiveCloud, url: str) -> None:
+    others, client = Faults(url), live.client()
+    others.add("latency", latency_ms=1, service="s3")
+    with Faults(url) as faults:
+        added = faults.add("throttle", service="kinesis", action="PutRecord", seed=1)
+        assert failure(put, client=client).code == "ProvisionedThroughputExceededException"
+        assert [rule["acted"] for rule in faults.list() if rule["id"] == added["id"]] == [1]
+    put(client)
+    assert [rule["fault"] for rule in others.list()] == ["latency"]
+    assert others.clear() == 1
+
+
+def test_the_object_says_what_is_wrong(url: str) -> None:
+    faults = Faults(url)
+    with pytest.raises(FaultError, match=r"^The member 'probability' must be above 0"):
+        faults.add("drop", probability=0)
+    with pytest.raises(FaultError, match=r"^There is no fault 'none'.$"):
+        faults.remove("none")
+    with pytest.raises(FaultError, match=r"^No cloud answers at http://127.0.0.1:1/"):
+        Faults("http://127.0.0.1:1").list()
+
+
+def test_a_client_feels_a_dropped_connection(live: LiveCloud, url: str) -> None:
+    client = live.client()
+    with Faults(url) as faults:
+        faults.add("drop", service="kinesis", action="PutRecord", count=1)
+        with pytest.raises(ConnectionClosedError):
+            put(client)
+        assert texts(client) == []
+        faults.add("drop", service="kinesis", action="PutRecord", when="after", count=1)
+        with pytest.raises(ConnectionClosedError):
+            put(client)
+        assert texts(client) == [b"x"]
+    put(client)
+
+
+def test_latency_of_one_request_does_not_hold_another(live: LiveCloud, url: str) -> None:
+    slow, quick = live.client(read_timeout=0.3), live.client()
+    with Faults(url) as faults:
+        faults.add("latency", service="kinesis", action="PutRecord", latency_ms=1500)
+        began_s = time.monotonic()
+        with pytest.raises(ReadTimeoutError):
+            put(slow)
+        quick.list_streams()
+        connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=5)
+        connection.request("GET", "/_headrace/health")
+        assert connection.getresponse().status == 200
+        connection.close()
+        assert time.monotonic() - began_s < 1.4
+
+
+def test_the_command_adds_lists_and_clears(live: LiveCloud, url: str) -> None:
+    def run(*arguments: str) -> tuple[int, str]:
+        result = CliRunner().invoke(main, ["faults", *arguments, "--endpoint-url", url])
+        return result.exit_code, result.output
+
+    assert run("list") == (0, "There are no faults.\n")
+    code, rule_id = run(
+        "add", "throttle", "--service", "kinesis", "--action", "PutRecord", "--count", "1"
+    )
+    assert code == 0
+    _, listed = run("list")
+    assert rule_id.strip() in listed
+    assert "kinesis PutRecord" in listed
+    assert "count=1" in listed
+    assert failure(put, client=live.client()).status == 400
+    assert run("clear", rule_id.strip()) == (0, "")
+    run("add", "drop", "--when", "after")
+    assert run("clear") == (0, "1 removed\n")
+    code, said = run("add", "latency")
+    assert (code, said) == (
+        1,
+        "Error: A latency fault has 'latency_ms', and no other fault has it.\n",
+    )
+    code, said = run("clear", "none")
+    assert (code, said) == (1, "Error: There is no fault 'none'.\n")
