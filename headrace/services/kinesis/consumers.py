@@ -56,9 +56,9 @@ class Consumers:
         lock: taken before the database's, never after.
     """
 
-    def __init__(self, documents: Documents) -> None:
-        self.creating_ms = 0
-        self.deleting_ms = 0
+    def __init__(self, documents: Documents, delay_ms: int = 0) -> None:
+        self.creating_ms = delay_ms
+        self.deleting_ms = delay_ms
         self._documents = documents
         self.lock = threading.RLock()
         self._by_arn: dict[str, Consumer] = {}

@@ -9,14 +9,8 @@ _ENCRYPTION: dict[str, FidelityLevel] = {
 }
 
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
-    # ON_DEMAND starts with four shards and never scales by itself.
-    "CreateStream": {"StreamModeDetails": "stored"},
-    "UpdateStreamMode": {"StreamModeDetails": "stored"},
     "StartStreamEncryption": _ENCRYPTION,
     "StopStreamEncryption": _ENCRYPTION,
-    # Kept and shown; no shard-level metric is published.
-    "EnableEnhancedMonitoring": {"ShardLevelMetrics": "stored"},
-    "DisableEnhancedMonitoring": {"ShardLevelMetrics": "stored"},
     # Checked, kept and shown; every account may do everything.
     "PutResourcePolicy": {"Policy": "stored"},
 }

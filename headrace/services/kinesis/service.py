@@ -91,16 +91,13 @@ class Kinesis:
         self.iterators = IteratorCodec(self._iterator_key())
         self.tokens = TokenCodec(self._iterator_key())
         self.account_settings = AccountSettings(self._settings)
-        self.consumers = Consumers(database.documents("kinesis_consumers"))
-        self.consumers.creating_ms = self.consumers.deleting_ms = state_delay_ms
+        self.consumers = Consumers(database.documents("kinesis_consumers"), state_delay_ms)
         self.state_delay_ms = state_delay_ms
         self._deleting: set[str] = set()
         self.throttle = Throttle() if limits == "aws" else None
         self.faults = faults
         self.subscriptions = Subscriptions(self)
         self.subscriptions.observe = observe_event
-        if self.throttle is not None:
-            self.subscriptions.budget = self.throttle.consumer_budget
         self.pushes = Pushes(self)
         self.reader = KinesisReader(self)
 

@@ -240,7 +240,10 @@ class Subscriptions:
 
     def __init__(self, kinesis: Kinesis) -> None:
         self.kinesis = kinesis
-        self.budget: Callable[[str, str], ReadBudget] | None = None
+        throttle = kinesis.throttle
+        self.budget: Callable[[str, str], ReadBudget] | None = (
+            None if throttle is None else throttle.consumer_budget
+        )
         self.observe: Callable[[Delivered], None] | None = None
         # Reentrant: a forgotten subscription may be collected, and closed, while this thread holds it.
         self._lock = threading.RLock()
