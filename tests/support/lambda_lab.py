@@ -32,11 +32,13 @@ QUEUE = "arn:aws:sqs:us-east-1:000000000000:failures"
 
 
 def zipped(files: Mapping[str, str | bytes]) -> bytes:
-    """Return a zip archive of `files`."""
+    """Return a zip archive of `files`; the same files give the same bytes at any time."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in files.items():
-            archive.writestr(name, content)
+            info = zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0))
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, content)
     return buffer.getvalue()
 
 

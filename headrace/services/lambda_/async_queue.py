@@ -29,7 +29,6 @@ from headrace.services.lambda_.limits import (
     ASYNC_MAXIMUM_AGE_SECONDS,
     ASYNC_RETRIES,
     ASYNC_RETRY_DELAYS_SECONDS,
-    SANDBOXES_PER_FUNCTION,
 )
 from headrace.services.lambda_.members import section
 from headrace.services.lambda_.names import LATEST, FunctionRef
@@ -38,8 +37,6 @@ from headrace.store.database import Database
 log = logging.getLogger(__name__)
 
 _THREADS = 64
-# More would only wait for the function's processes, on threads that other functions need.
-_AT_A_TIME = SANDBOXES_PER_FUNCTION
 _THROTTLE_FIRST_S = 1.0
 _THROTTLE_LONGEST_S = 300.0
 
@@ -128,12 +125,17 @@ class AsyncQueue:
                     return wait_ms / 1000
                 _, _, event = heapq.heappop(self._due)
                 key = event.ref.key
-                if self._running[key] >= _AT_A_TIME:
+                # More would only wait for processes, on threads that other functions need.
+                if self._running[key] >= self._at_a_time(event):
                     self._behind.setdefault(key, deque()).append(event)
                     continue
                 self._running[key] += 1
             self._threads.submit(self._run, event)
         return math.inf
+
+    def _at_a_time(self, event: AsyncEvent) -> int:
+        function = self._functions.find(event.ref)
+        return _THREADS if function is None else min(function.most_processes, _THREADS // 2)
 
     def _run(self, event: AsyncEvent) -> None:
         """Run an event, and those of the same function that had to wait behind it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,13 @@ from headrace.services.lambda_.limits import (
 )
 from headrace.services.lambda_.members import section
 from headrace.services.lambda_.names import LATEST, FunctionRef, lambda_time
-from headrace.services.lambda_.runtime.environment import RESERVED_VARIABLES, check_runtime
+from headrace.services.lambda_.runtime.environment import (
+    RESERVED_VARIABLES,
+    check_runtime,
+    runtime_remark,
+)
+
+log = logging.getLogger(__name__)
 
 # Members that are stored as they come, and what they are when they never came.
 _DEFAULTS: dict[str, Any] = {
@@ -90,6 +97,9 @@ def apply(version: Version, request: Mapping[str, Any], *, layers: LayerStore) -
     config = version.config
     account = config["FunctionArn"].split(":")[4]
     found = find_layers(request.get("Layers"), layers, account)
+    remark = runtime_remark(str(request.get("Runtime", "")))
+    if remark is not None:
+        log.info("function %s: %s", config["FunctionName"], remark)
     config.update({name: request[name] for name in _PLAIN if name in request})
     if found is not None:
         version.layers = [layer["digest"] for layer in found]

@@ -50,7 +50,7 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     # API are never refused.
     "AddPermission": {"PrincipalOrgID": "stored", "EventSourceToken": "stored"},
     "AddLayerVersionPermission": {"OrganizationId": "stored"},
-    # At most ten processes of a version are kept warm, however many were asked for; the count limits all the same.
+    # At most 64 processes of a version are kept warm, however many were asked for; the count limits all the same.
     "PutProvisionedConcurrencyConfig": {"ProvisionedConcurrentExecutions": "enforced"},
     # Signatures are not verified: AWS_IAM asks for one, and whose it is.
     "CreateFunctionUrlConfig": {"AuthType": "enforced"},

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headrace.core.ports import FunctionNotFound
+from headrace.services.lambda_.limits import SANDBOXES_AT_MOST, SANDBOXES_PER_FUNCTION
 from headrace.services.lambda_.names import LATEST, FunctionRef
 from headrace.store.database import Database
 
@@ -88,6 +89,12 @@ class Function:
     def latest(self) -> Version:
         """The version that changes."""
         return self.versions[LATEST]
+
+    @property
+    def most_processes(self) -> int:
+        """How many processes of a version may run at a time on this machine."""
+        asked = max(self.reserved_concurrency or 0, sum(self.provisioned.values()))
+        return max(SANDBOXES_PER_FUNCTION, min(asked, SANDBOXES_AT_MOST))
 
     def published(self) -> list[Version]:
         """Return the published versions, oldest first."""

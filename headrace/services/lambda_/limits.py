@@ -30,8 +30,10 @@ ASYNC_MAXIMUM_AGE_SECONDS = 21_600
 ASYNC_RETRIES = 2
 ASYNC_RETRY_DELAYS_SECONDS = (60, 120)
 
-# Local: processes of one function at a time; further synchronous calls wait for one of them.
+# Local: processes of one version at a time; further synchronous calls wait for one of them. Who reserves or
+# provisions more concurrency gets more processes, up to the second number.
 SANDBOXES_PER_FUNCTION = 10
+SANDBOXES_AT_MOST = 64
 SANDBOX_WAIT_SECONDS = 60
 SANDBOX_IDLE_SECONDS = 300
 

@@ -16,7 +16,7 @@ from headrace.services.lambda_.code import CodeStore
 from headrace.services.lambda_.concurrency import ACCOUNT_REACHED
 from headrace.services.lambda_.errors import Throttled
 from headrace.services.lambda_.functions import Function, FunctionStore, Version
-from headrace.services.lambda_.limits import SANDBOX_IDLE_SECONDS, SANDBOXES_PER_FUNCTION
+from headrace.services.lambda_.limits import SANDBOX_IDLE_SECONDS
 from headrace.services.lambda_.names import FunctionRef
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.services.lambda_.runtime.guard import Guard
@@ -83,6 +83,7 @@ class Pools:
         )
         entry = self._entries.get(key)
         if entry is not None and entry.made_from == made_from:
+            entry.pool.most = function.most_processes
             return entry.pool
         with self._lock:
             if self._stopped:
@@ -92,7 +93,7 @@ class Pools:
                 if entry is not None:
                     entry.pool.drain()
                 made = self._maker(self._spec(function, version))
-                pool = SandboxPool(made, most=SANDBOXES_PER_FUNCTION, clock=self._clock)
+                pool = SandboxPool(made, most=function.most_processes, clock=self._clock)
                 entry = _Entry(made_from, pool)
                 self._entries[key] = entry
             return entry.pool

@@ -67,6 +67,22 @@ def test_one_more_than_reserved_is_throttled_with_its_reason(lab: LambdaLab) -> 
     assert lab.lambda_.invoker.invoke("one", payload).function_error is None
 
 
+def test_who_reserves_more_gets_more_processes(lab: LambdaLab) -> None:
+    source = (
+        "import os, pathlib, time\ndef handler(event, context):\n"
+        "    pathlib.Path(event, str(os.getpid())).touch()\n"
+        "    while len(os.listdir(event)) < 12: time.sleep(0.005)\n"
+    )
+    lab.create("many", source, Timeout=60)
+    lab.client().put_function_concurrency(FunctionName="many", ReservedConcurrentExecutions=12)
+    place = lab.data_dir / "place"
+    place.mkdir()
+    payload = json.dumps(str(place)).encode()
+    with ThreadPoolExecutor(12) as threads:
+        running = [threads.submit(lab.lambda_.invoker.invoke, "many", payload) for _ in range(12)]
+        assert [each.result(60).function_error for each in running] == [None] * 12
+
+
 def test_reservations_leave_a_hundred_to_the_account(lab: LambdaLab) -> None:
     lab.create("greedy", PID)
     put = lab.client().put_function_concurrency

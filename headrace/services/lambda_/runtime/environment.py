@@ -7,8 +7,10 @@ LD_LIBRARY_PATH everywhere. There is no `/var/task`: LAMBDA_TASK_ROOT names the 
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +92,29 @@ def check_runtime(runtime: str) -> None:
         raise invalid_parameter(
             f"headrace cannot run the runtime {runtime}; it runs python3.*, nodejs* and provided*"
         )
+
+
+@functools.cache
+def _node_major() -> str:
+    """Return the major version of the node on PATH, empty when there is none that tells."""
+    node = shutil.which("node")
+    if node is None:
+        return ""
+    asked = subprocess.run(
+        [node, "--version"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    return asked.stdout.strip().removeprefix("v").partition(".")[0]
+
+
+def runtime_remark(runtime: str) -> str | None:
+    """Return a sentence when another version than the declared one runs a function here."""
+    running = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    if runtime.startswith("nodejs"):
+        major = _node_major()
+        running = f"nodejs{major}.x" if major else runtime
+    if not runtime.startswith(("python", "nodejs")) or runtime == running:
+        return None
+    return f"{runtime} is declared; {running} runs it"
 
 
 def command(spec: SandboxSpec) -> list[str]:

@@ -13,11 +13,14 @@ from headrace.services.lambda_.runtime.sandbox import Sandbox
 
 
 class SandboxPool:
-    """Lends sandboxes to invoking threads and keeps them warm between. Thread-safe."""
+    """Lends sandboxes to invoking threads and keeps them warm between. Thread-safe.
+
+    `most` may be set: it counts from the next sandbox on.
+    """
 
     def __init__(self, make: Callable[[], Sandbox], *, most: int, clock: Clock) -> None:
         self._make = make
-        self._most = most
+        self.most = most
         self._clock = clock
         self._changed = threading.Condition()
         # The last used is lent first, so that surplus ones grow idle and expire.
@@ -41,7 +44,7 @@ class SandboxPool:
                         self._lent.add(sandbox)
                         return sandbox
                     sandbox.close()
-                if len(self._lent) < self._most:
+                if len(self._lent) < self.most:
                     sandbox = self._make()
                     self._lent.add(sandbox)
                     return sandbox
@@ -63,7 +66,7 @@ class SandboxPool:
 
     def provision(self, least: int, make: Callable[[], Sandbox]) -> Broken | None:
         """Keep at least `least` sandboxes initialised; return why one could not be, if so."""
-        self._least = min(least, self._most)
+        self._least = min(least, self.most)
         while True:
             with self._changed:
                 if self._draining or len(self._idle) + len(self._lent) >= self._least:
