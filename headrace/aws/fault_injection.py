@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 from urllib.parse import parse_qs
 
+from botocore.exceptions import UnknownServiceError
+
 from headrace.aws import codec_json, codec_moto
 from headrace.aws.errors import AwsError
 from headrace.aws.faults import Facts, Faults
@@ -86,14 +88,16 @@ def _action(request: HttpRequest, service: str) -> str:
     named = parse_qs(form).get("Action")
     if named:
         return named[0]
-    return codec_moto.operation_name(service, request)
+    try:
+        return codec_moto.operation_name(service, request)
+    except UnknownServiceError:
+        return ""
 
 
 def _error(error: AwsError, request: HttpRequest, call: Call) -> HttpResponse:
     """Return an error in the service's own form."""
     service = call.service
-    is_json = "x-amz-target" in request.headers
-    if is_json or service_model(service).metadata["protocol"] == "json":
+    if "x-amz-target" in request.headers or _protocol(service) == "json":
         content_type = request.headers.get("content-type", codec_json.JSON_1_1)
         cbor = codec_json.is_cbor(content_type)
         return HttpResponse(
@@ -105,3 +109,10 @@ def _error(error: AwsError, request: HttpRequest, call: Call) -> HttpResponse:
             codec_json.encode_error(error, content_type),
         )
     return codec_moto.serialize_error(service, None, error, call.request_id)
+
+
+def _protocol(service: str) -> str:
+    try:
+        return str(service_model(service).metadata["protocol"])
+    except UnknownServiceError:
+        return "json"

@@ -3,6 +3,8 @@
 Buckets on the caller's time: what AWS gives per second may be saved up for one second. Nothing waits here: what is
 too much is refused. Kept in memory only. Thread-safe.
 
+What headrace's own services read for event-source mappings and deliveries is counted, and not throttled.
+
 Source: docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html (documented). That a second's worth can
 be saved, and that an on-demand stream is limited shard by shard, is assumed.
 """
@@ -36,6 +38,8 @@ class Rate(NamedTuple):
     per: str = "account"
 
 
+# Of most operations the API reference says it (a test holds those against botocore's documentation); of the calls for
+# retention and enhanced monitoring the quotas page; of policies, tags by ARN and UpdateMaxRecordSize it is assumed.
 RATES: Final[Mapping[str, Rate]] = {
     "AddTagsToStream": Rate(5),
     "CreateStream": Rate(5),
@@ -60,7 +64,7 @@ RATES: Final[Mapping[str, Rate]] = {
     "ListTagsForStream": Rate(5),
     "MergeShards": Rate(5),
     "PutResourcePolicy": Rate(5),
-    "RegisterStreamConsumer": Rate(5, "stream"),
+    "RegisterStreamConsumer": Rate(5),
     "RemoveTagsFromStream": Rate(5),
     "SplitShard": Rate(5),
     "SubscribeToShard": Rate(1, "consumer and shard"),
@@ -68,7 +72,7 @@ RATES: Final[Mapping[str, Rate]] = {
     "UntagResource": Rate(5),
     "UpdateAccountSettings": Rate(5),
     "UpdateMaxRecordSize": Rate(5, "stream"),
-    "UpdateStreamWarmThroughput": Rate(5, "stream"),
+    "UpdateStreamWarmThroughput": Rate(5),
 }
 
 

@@ -301,3 +301,12 @@ def test_a_request_of_the_wrong_form_is_of_no_stream(streams: Streams, page: Pag
     for body in (b"{", b'{"StreamName":7}', b'{"StreamName":"flights"}'):
         status, _ = streams.raw("PutRecord", body)
         assert status in (400, 500)
+
+
+def test_a_service_that_nobody_knows_may_fail_too(cloud: InProcessCloud, page: Page) -> None:
+    page.add("error")
+    scope = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/nonsense/aws4_request, Signature=x"
+    answer = cloud.handle(HttpRequest("GET", "/", headers={"authorization": scope}))
+    assert answer.status == 500
+    assert isinstance(answer.body, bytes)
+    assert json.loads(answer.body)["__type"] == "InternalFailure"

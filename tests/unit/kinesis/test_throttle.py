@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from headrace.aws.errors import AwsError
+from headrace.aws.model import service_model
 from headrace.aws.operation import Call
-from headrace.services.kinesis.throttle import MOST_BUCKETS, Bucket, Throttle
+from headrace.services.kinesis.throttle import MOST_BUCKETS, RATES, Bucket, Rate, Throttle
 
 NOW_MS = 1_700_000_000_000
 
@@ -58,3 +61,27 @@ def test_a_consumers_rate_is_of_its_shard() -> None:
         )
     assert caught.value.code == "LimitExceededException"
     assert caught.value.message == "Rate exceeded for stream flights under account 000000000000."
+
+
+def documented_rates() -> dict[str, Rate]:
+    """Return the rates that AWS's descriptions of the operations say."""
+    words = {"one": 1, "five": 5}
+    found: dict[str, Rate] = {}
+    for name in service_model("kinesis").operation_names:
+        text = re.sub("<[^>]+>", "", service_model("kinesis").operation_model(name).documentation)
+        said = re.search(
+            r"limit of (\w+)\s+transactions? per second (?:\(TPS\) )?(?:per|for each)\s+([\w ]+)",
+            text,
+        )
+        if said and name in RATES:
+            count, of = said.groups()
+            calls = words.get(count) or int(count)
+            per = "shard" if "shard" in of else "stream" if "stream" in of else "account"
+            found[name] = Rate(calls, per)
+    return found
+
+
+def test_rates_are_those_that_aws_documents() -> None:
+    documented = documented_rates()
+    assert len(documented) >= 19
+    assert {name: RATES[name] for name in documented} == documented
