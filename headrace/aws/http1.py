@@ -230,29 +230,52 @@ class Http1Connection(asyncio.Protocol):
                 self._write(request, answer, keep_alive=keep_alive)
                 return
             self._busy = True
-            task = asyncio.get_running_loop().create_task(
-                self._serve(request, answer, keep_alive=keep_alive)
-            )
-            task.add_done_callback(log_failure)
+            if isinstance(answer, Future):
+                self._server.when_done(
+                    answer, lambda: self._finish(request, answer, keep_alive=keep_alive)
+                )
+                return
+            self._begin_task(request, answer, keep_alive=keep_alive)
             return
         self._waiting.append((request, keep_alive))
         if len(self._waiting) >= MOST_PIPELINED and self._transport is not None:
             self._transport.pause_reading()
 
+    def _begin_task(
+        self, request: HttpRequest, started: HttpResponse | None, *, keep_alive: bool
+    ) -> None:
+        task = asyncio.get_running_loop().create_task(
+            self._serve(request, started, keep_alive=keep_alive)
+        )
+        task.add_done_callback(log_failure)
+
+    def _finish(
+        self, request: HttpRequest, future: Future[HttpResponse], *, keep_alive: bool
+    ) -> None:
+        """Write an answer that was waited for, and go on; no task, since many wait for one fsync."""
+        answer = self._server.result_of(request, future)
+        if not isinstance(answer.body, bytes):
+            self._begin_task(request, answer, keep_alive=keep_alive)
+            return
+        self._busy = False
+        self._write(request, answer, keep_alive=keep_alive)
+        if request.body_file is not None:
+            request.body_file.unlink(missing_ok=True)
+        while self._waiting and keep_alive and not self._busy:
+            request, keep_alive = self._waiting.popleft()
+            self._take(request, keep_alive=keep_alive)
+        if self._busy:
+            return
+        if self._half_closed:
+            self.close()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
     async def _serve(
-        self,
-        request: HttpRequest,
-        started: HttpResponse | Future[HttpResponse] | None,
-        *,
-        keep_alive: bool,
+        self, request: HttpRequest, started: HttpResponse | None, *, keep_alive: bool
     ) -> None:
         while True:
-            if isinstance(started, HttpResponse):
-                answer = started
-            elif started is not None:
-                answer = await asyncio.wrap_future(started)
-            else:
-                answer = await self._server.answer(request)
+            answer = started or await self._server.answer(request)
             await self._write_any(request, answer, keep_alive=keep_alive)
             if request.body_file is not None:
                 request.body_file.unlink(missing_ok=True)

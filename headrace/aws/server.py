@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import socket
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -48,10 +49,14 @@ class Server:
         self._server: asyncio.Server | None = None
         self._connections: set[_Closable] = set()
 
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._done: deque[Callable[[], None]] = deque()
+        self._told = False
+
     async def start(self, bound: socket.socket) -> None:
         """Listen on a bound socket, which is the server's from then on."""
         self.temp_dir.mkdir(parents=True, exist_ok=True)
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: Http1Connection(self), sock=bound, backlog=1024
         )
@@ -94,6 +99,34 @@ class Server:
             return None
         try:
             return self._handle(request)
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            return HttpResponse(500, [("Content-Type", "text/plain")], b"internal failure\n")
+
+    def when_done(self, future: Future[HttpResponse], then: Callable[[], None]) -> None:
+        """Call `then` on the event loop once `future` is done.
+
+        The loop is woken once for all that are done together: of 32 clients that wait for one fsync, each wake-up
+        would cost as much as the answer.
+        """
+        future.add_done_callback(lambda _: self._tell(then))
+
+    def _tell(self, then: Callable[[], None]) -> None:
+        self._done.append(then)
+        if not self._told and self._loop is not None:
+            self._told = True
+            self._loop.call_soon_threadsafe(self._go_on)
+
+    def _go_on(self) -> None:
+        # First: whoever is done from here on tells again.
+        self._told = False
+        while self._done:
+            self._done.popleft()()
+
+    def result_of(self, request: HttpRequest, future: Future[HttpResponse]) -> HttpResponse:
+        """Return the answer of a future that is done. Never raises."""
+        try:
+            return future.result()
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
             return HttpResponse(500, [("Content-Type", "text/plain")], b"internal failure\n")

@@ -50,6 +50,10 @@ class Placed:
 
 def size_bytes(data: Sequence[str], keys: Sequence[str]) -> int:
     """Return the decoded size of base64 texts (each whole groups of four) and keys."""
+    if len(data) == 1:
+        text, key = data[0], keys[0]
+        key_bytes = len(key) if key.isascii() else len(key.encode())
+        return len(text) * 3 // 4 - text.count("=", -2) + key_bytes
     texts, joined = "".join(data), "".join(keys)
     key_bytes = len(joined) if joined.isascii() else len(joined.encode())
     return len(texts) * 3 // 4 - texts.count("=") + key_bytes
@@ -181,7 +185,13 @@ def _append(
     log = shard.log
     assert log is not None
     data, keys, _ = entries
-    if len(members) < len(keys):
+    if len(members) == 1:
+        # Of many shards most get one record of a request, or two.
+        at = members[0]
+        plain = escaped is keys
+        data, keys = (data[at],), (keys[at],)
+        escaped = keys if plain else (escaped[at],)
+    elif len(members) < len(keys):
         # One more than needed, and cut off: of one position alone, itemgetter gives no tuple.
         pick = itemgetter(*members, members[0])
         plain = escaped is keys
@@ -196,9 +206,10 @@ def _append(
         placed.refused.update(dict.fromkeys(members, refused))
         return 0
     shard_id = shard.shard_id
+    all_numbers, shard_ids = placed.numbers, placed.shard_ids
     for i, number in zip(members, numbers, strict=True):
-        placed.numbers[i] = number
-        placed.shard_ids[i] = shard_id
+        all_numbers[i] = number
+        shard_ids[i] = shard_id
     if stream.enhanced_metrics:
         stream.meter.note("IncomingBytes", data_bytes, shard=shard_id)
         stream.meter.note("IncomingRecords", len(numbers), shard=shard_id)

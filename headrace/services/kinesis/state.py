@@ -216,6 +216,7 @@ _STREAM_FIELDS = (
 )
 
 
+@functools.lru_cache(maxsize=10_000)
 def shard_id_of(number: int) -> str:
     """Return `shardId-000000000007` for 7."""
     return f"shardId-{number:012d}"
