@@ -36,6 +36,12 @@ class Growth:
         # How far each open shard was at the last look.
         self._seen: dict[str, dict[int, int]] = {}
 
+    def forget_deleted(self) -> None:
+        """Drop what is known of streams that are gone."""
+        present = self._kinesis.by_id
+        self._grown_ms = {i: at for i, at in self._grown_ms.items() if i in present}
+        self._seen = {i: seen for i, seen in self._seen.items() if i in present}
+
     def look(self, stream: Stream, arrived_bytes: int, records: int, now_ms: int) -> None:
         """Take note of what a stream took in a minute, and split shards when it may need more."""
         if stream.mode != "ON_DEMAND":

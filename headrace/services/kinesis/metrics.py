@@ -50,6 +50,7 @@ class MinuteMetrics:
                 kinesis.metrics.put(found, account=stream.account, region=stream.region)
             arrived, records = (_total(counted, n) for n in ("IncomingBytes", "IncomingRecords"))
             self._growth.look(stream, arrived, records, now_ms)
+        self._growth.forget_deleted()
         return (MINUTE_MS - kinesis.clock.now_ms() % MINUTE_MS) / 1000
 
 
