@@ -18,7 +18,7 @@ from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.operation import Call
 from headrace.aws.service import RawAnswer
-from headrace.services.kinesis import gets, hot_cbor, puts
+from headrace.services.kinesis import gets, hot_cbor, puts, single
 from headrace.services.kinesis.hot_cbor import CBOR
 from headrace.services.kinesis.limits import (
     GET_RECORDS_COUNT,
@@ -133,17 +133,19 @@ class HotPath:
         stream = self._stream(decoded.StreamName, decoded.StreamARN, call)
         if stream is None:
             return None
+        if decoded.ExplicitHashKey is None:
+            put = single.put(self._kinesis, stream, decoded.Data, decoded.PartitionKey, call.now_ms)
+            if put is not None:
+                return HttpResponse(200, [("Content-Type", JSON)], _put_record_body(stream, *put))
         entries = _entries((decoded,), stream.max_record_bytes)
         if entries is None:
             return None
         placed = puts.put(self._kinesis, stream, entries, call.now_ms, "PutRecord")
         if placed.refused:
             return _failed(placed.refused[0])
-        text = (
-            f'{{"ShardId":"{placed.shard_ids[0]}","SequenceNumber":"{placed.numbers[0]}"'
-            f"{_encryption(stream)}}}"
+        return _answer(
+            call, _put_record_body(stream, placed.shard_ids[0], placed.numbers[0]), placed
         )
-        return _answer(call, text.encode(), placed)
 
     def _get_records(self, body: bytes, call: Call) -> RawAnswer:
         decoded = _decode_get_records(body)
@@ -266,6 +268,11 @@ def _encryption_type(stream: Stream) -> str | None:
 
 def _encryption(stream: Stream) -> str:
     return f',"EncryptionType":"{stream.encryption_type}"' if stream.key_id else ""
+
+
+def _put_record_body(stream: Stream, shard_id: str, number: str) -> bytes:
+    encryption = _encryption(stream)
+    return f'{{"ShardId":"{shard_id}","SequenceNumber":"{number}"{encryption}}}'.encode()
 
 
 def _put_records_body(stream: Stream, placed: Placed) -> bytes:
