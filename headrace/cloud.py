@@ -127,6 +127,7 @@ class Cloud:
             endpoint_url=self.endpoint_url,
             **shared,
         )
+        self.moto.function_target = self.lambda_.invoke_for_service
         self.firehose = Firehose(
             data_dir=config.data_dir,
             supervisor=self.supervisor,

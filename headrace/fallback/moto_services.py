@@ -27,6 +27,7 @@ from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.moto_imports import IMPORTING, load_moto
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
+from headrace.fallback.function_targets import FunctionTarget, deliver_nowhere, deliver_to
 from headrace.fallback.journal import Entry, Journal
 from headrace.fallback.long_poll import is_long_poll, wait_for_messages
 
@@ -61,6 +62,8 @@ class MotoServices:
         self._clients: dict[tuple[str, str, str], Any] = {}
         self._client_lock = threading.Lock()
         self._message_arrived = threading.Condition()
+        # Who invokes functions that topics and rules have for targets; set before the first request.
+        self.function_target: FunctionTarget | None = None
 
     # --- loading ------------------------------------------------------------------------------
 
@@ -83,12 +86,15 @@ class MotoServices:
             iam: Any = cast("Any", default_user_config)["iam"]
             iam["load_aws_managed_policies"] = True
             self._reset()
+            deliver_nowhere()
             failed = 0
             for entry in self._journal:
                 status = self._run_entry(entry).status
                 failed += status >= 500
             if failed:
                 log.error("%d journalled requests failed when replayed", failed)
+            if self.function_target is not None:
+                deliver_to(self.function_target, self._clock)
             self._ready.set()
 
     @staticmethod

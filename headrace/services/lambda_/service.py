@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -43,6 +44,8 @@ from headrace.services.lambda_.policy import INVOKE, Caller, allows
 from headrace.services.lambda_.pools import Pools
 from headrace.services.lambda_.url import answer_url, is_function_url
 from headrace.store.database import Database
+
+log = logging.getLogger(__name__)
 
 
 class Lambda:
@@ -168,6 +171,25 @@ class Lambda:
         function = self.functions.find(ref)
         caller = Caller.of_service(service, source_arn=source_arn, source_account=source_account)
         return function is not None and allows(function, ref.qualifier, INVOKE, caller)
+
+    def invoke_for_service(
+        self, function_arn: str, payload: bytes, *, service: str, source_arn: str
+    ) -> None:
+        """Queue an invocation for a service that acts for a resource, if the function's policy lets it.
+
+        Never raises: what cannot be delivered is logged, as the service has nobody to tell.
+        """
+        account = source_arn.split(":")[4]
+        may = self.service_may_invoke(
+            function_arn, service, source_arn=source_arn, source_account=account
+        )
+        if not may:
+            log.warning("%s may not invoke %s for %s", service, function_arn, source_arn)
+            return
+        try:
+            self._invoke_later(function_arn, payload)
+        except LookupError:
+            log.warning("%s has no function %s to invoke", source_arn, function_arn)
 
     @staticmethod
     def is_function_url(request: HttpRequest) -> bool:
