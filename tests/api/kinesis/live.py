@@ -11,6 +11,7 @@ import boto3
 from botocore.config import Config as BotocoreConfig
 
 from headrace.cloud import Cloud, bind, server_for
+from headrace.core.clock import Clock
 from headrace.core.config import Config
 from tests.support.cloud import ACCOUNT, REGION
 
@@ -18,8 +19,10 @@ from tests.support.cloud import ACCOUNT, REGION
 class LiveCloud:
     """A started cloud whose server runs on a thread's event loop; a context manager that stops both."""
 
-    def __init__(self, data_dir: Path, **config: Any) -> None:
-        self.cloud = Cloud(Config(data_dir=data_dir, account_id=ACCOUNT, region=REGION, **config))
+    def __init__(self, data_dir: Path, *, clock: Clock | None = None, **config: Any) -> None:
+        self.cloud = Cloud(
+            Config(data_dir=data_dir, account_id=ACCOUNT, region=REGION, **config), clock=clock
+        )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="live")
 
