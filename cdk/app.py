@@ -1,6 +1,7 @@
 """Picks the stacks. `cd cdk && npx cdk synth`, or `npm --prefix cdk run cdk -- synth` from the repository's root.
 
-Context (`-c name=value`): `emr_subnet_id`, the subnet of the Spark cluster; without it EMR takes the default VPC.
+Context (`-c name=value`): `emr_subnet_id`, the subnet of the Spark cluster; without it EMR takes the default VPC;
+`aggregate=true` and `redrive=true`, the processing stack's options.
 """
 
 from __future__ import annotations
@@ -42,7 +43,12 @@ def build(app: cdk.App) -> list[cdk.Stack]:
     return [
         ingest,
         ProcessingStack(
-            app, "headrace-processing", flights=ingest.flights, enriched=ingest.enriched
+            app,
+            "headrace-processing",
+            flights=ingest.flights,
+            enriched=ingest.enriched,
+            aggregate=_is_on(app, "aggregate"),
+            redrive=_is_on(app, "redrive"),
         ),
         DeliveryStack(app, "headrace-delivery", enriched=ingest.enriched),
         AnalyticsStack(
@@ -52,6 +58,10 @@ def build(app: cdk.App) -> list[cdk.Stack]:
             subnet_id=app.node.try_get_context("emr_subnet_id"),
         ),
     ]
+
+
+def _is_on(app: cdk.App, name: str) -> bool:
+    return str(app.node.try_get_context(name)).lower() == "true"
 
 
 def new_app(outdir: str | None = None) -> cdk.App:

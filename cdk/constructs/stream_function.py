@@ -26,6 +26,7 @@ MAX_RETRIES = 10_000
 MEMORY_MIB = (128, 10_240)
 TIMEOUT_S = (1, 900)
 MAX_PARALLEL = 10
+MAX_TUMBLING_WINDOW_S = 900
 FAILURES_KEPT_DAYS = 14
 
 
@@ -33,8 +34,8 @@ class StreamFunction(Construct):
     """A Python function on a stream: `handler.handler` in the folder `code`, packed as it is.
 
     A failing batch is split, retried and in the end named in the failure queue; the function may report the
-    records that failed (`batchItemFailures`). The role holds the function's own log group, reading `source`
-    and sending to the queue; grant the rest.
+    records that failed (`batchItemFailures`), and with a tumbling window must return its `state`. The role holds
+    the function's own log group, reading `source` and sending to the queue; grant the rest.
 
     Attributes:
         function: the function.
@@ -55,6 +56,7 @@ class StreamFunction(Construct):
         batching_window_s: int = 0,
         retry_attempts: int,
         parallel_batches_per_shard: int = 1,
+        tumbling_window_s: int = 0,
         memory_mib: int = 256,
         timeout_s: int = 60,
     ) -> None:
@@ -67,6 +69,7 @@ class StreamFunction(Construct):
         check_between(
             "The parallel batches of a shard", parallel_batches_per_shard, 1, MAX_PARALLEL
         )
+        check_between("A tumbling window", tumbling_window_s, 0, MAX_TUMBLING_WINDOW_S, "seconds")
         check_between("A function's memory", memory_mib, *MEMORY_MIB, "MiB")
         check_between("A function's timeout", timeout_s, *TIMEOUT_S, "seconds")
         if not (code / "handler.py").is_file():
@@ -110,6 +113,7 @@ class StreamFunction(Construct):
                 max_batching_window=Duration.seconds(batching_window_s),
                 retry_attempts=retry_attempts,
                 parallelization_factor=parallel_batches_per_shard,
+                tumbling_window=Duration.seconds(tumbling_window_s) if tumbling_window_s else None,
                 bisect_batch_on_error=True,
                 report_batch_item_failures=True,
                 on_failure=sources.SqsDlq(self.failures),

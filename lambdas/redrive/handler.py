@@ -1,0 +1,147 @@
+"""SQS trigger on a failure queue: brings the good records of failed batches back, and reports the bad ones.
+
+For every message, the range that it names is read again from its shard. Records that can be processed are put into the
+stream once more, behind what came after them: readers take `event_id` as the key, and order by event time. Records
+that cannot are named, one message each, in the queue of REPORT_QUEUE_URL, as is a range that retention has taken. A
+message that cannot be dealt with is left to the queue (`batchItemFailures`).
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import boto3
+from logic import FailedRange, NotAFailure, fault_of, parse_failure, report_of
+
+log = logging.getLogger()
+log.setLevel(logging.INFO)
+
+RECORDS_PER_PUT = 500
+BYTES_PER_PUT = 4 << 20
+RECORDS_PER_READ = 1000
+# A shard may give an empty page where there is more to come, but not for ever.
+EMPTY_PAGES = 50
+TRIES = 6
+
+
+class NotPut(RuntimeError):
+    """The stream refused records to the end."""
+
+
+@functools.cache
+def _client(service: str) -> Any:
+    return boto3.client(service)
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Redrive a batch of failure messages; return those that failed in Lambda's form."""
+    return process(
+        event["Records"],
+        kinesis=_client("kinesis"),
+        sqs=_client("sqs"),
+        report_queue_url=os.environ["REPORT_QUEUE_URL"],
+        pause=time.sleep,
+    )
+
+
+def process(
+    messages: list[dict[str, Any]],
+    *,
+    kinesis: Any,
+    sqs: Any,
+    report_queue_url: str,
+    pause: Callable[[float], None],
+) -> dict[str, Any]:
+    """Redrive every message; return `batchItemFailures`."""
+    failures: list[dict[str, str]] = []
+    for message in messages:
+        try:
+            failed = parse_failure(message["body"])
+            replayed, reports = _redrive(kinesis, failed, pause)
+        except (NotAFailure, NotPut) as error:
+            log.warning("message %s: %s", message["messageId"], error)
+            failures.append({"itemIdentifier": message["messageId"]})
+            continue
+        for report in reports:
+            sqs.send_message(QueueUrl=report_queue_url, MessageBody=report)
+        log.info("message %s: %d replayed, %d bad", message["messageId"], replayed, len(reports))
+    return {"batchItemFailures": failures}
+
+
+def _redrive(
+    kinesis: Any, failed: FailedRange, pause: Callable[[float], None]
+) -> tuple[int, list[str]]:
+    """Put the good records of a range back; return how many, and the reports on the others."""
+    good: list[dict[str, Any]] = []
+    reports: list[str] = []
+    found = 0
+    for record in _read(kinesis, failed):
+        found += 1
+        fault = fault_of(record["Data"])
+        if fault is None:
+            good.append({"Data": record["Data"], "PartitionKey": record["PartitionKey"]})
+        else:
+            reports.append(report_of(failed, record["SequenceNumber"], fault))
+    if not found:
+        reports.append(report_of(failed, failed.first, "the stream no longer has the range"))
+    for request in _requests(good):
+        _put(kinesis, failed.stream_arn, request, pause)
+    return len(good), reports
+
+
+def _read(kinesis: Any, failed: FailedRange) -> Iterator[dict[str, Any]]:
+    iterator = kinesis.get_shard_iterator(
+        StreamARN=failed.stream_arn,
+        ShardId=failed.shard_id,
+        ShardIteratorType="AT_SEQUENCE_NUMBER",
+        StartingSequenceNumber=failed.first,
+    )["ShardIterator"]
+    empty = 0
+    while iterator and empty < EMPTY_PAGES:
+        page = kinesis.get_records(ShardIterator=iterator, Limit=RECORDS_PER_READ)
+        for record in page["Records"]:
+            if failed.is_past(record["SequenceNumber"]):
+                return
+            if failed.holds(record["SequenceNumber"]):
+                yield record
+            if record["SequenceNumber"] == failed.last:
+                return
+        empty = 0 if page["Records"] else empty + 1
+        if not page["Records"] and not page.get("MillisBehindLatest"):
+            return
+        iterator = page.get("NextShardIterator")
+
+
+def _requests(entries: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    request: list[dict[str, Any]] = []
+    size_bytes = 0
+    for entry in entries:
+        entry_bytes = len(entry["Data"]) + len(entry["PartitionKey"].encode())
+        if request and (
+            len(request) == RECORDS_PER_PUT or size_bytes + entry_bytes > BYTES_PER_PUT
+        ):
+            yield request
+            request, size_bytes = [], 0
+        request.append(entry)
+        size_bytes += entry_bytes
+    if request:
+        yield request
+
+
+def _put(
+    kinesis: Any, stream_arn: str, entries: list[dict[str, Any]], pause: Callable[[float], None]
+) -> None:
+    """Put records, trying again those that are refused. Raises NotPut."""
+    for attempt in range(TRIES):
+        answer = kinesis.put_records(StreamARN=stream_arn, Records=entries)
+        results = answer["Records"]
+        entries = [e for e, r in zip(entries, results, strict=True) if r.get("ErrorCode")]
+        if not entries:
+            return
+        pause(0.05 * 2**attempt)
+    raise NotPut(f"{len(entries)} records could not be put back")

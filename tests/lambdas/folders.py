@@ -1,0 +1,24 @@
+"""Loads a function as Lambda does: its folder first on the path, its modules under their own plain names."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+LAMBDAS = Path(__file__).parents[2] / "lambdas"
+_NAMES = ("handler", "logic", "writer")
+
+
+def load(folder: str) -> tuple[ModuleType, ModuleType]:
+    """Return the `handler` and `logic` of a function; other functions' modules stay as they are."""
+    others = {name: sys.modules.pop(name) for name in _NAMES if name in sys.modules}
+    sys.path.insert(0, str(LAMBDAS / folder))
+    try:
+        return importlib.import_module("handler"), importlib.import_module("logic")
+    finally:
+        sys.path.pop(0)
+        for name in _NAMES:
+            sys.modules.pop(name, None)
+        sys.modules.update(others)
