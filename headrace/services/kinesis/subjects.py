@@ -56,6 +56,8 @@ def _of_iterator(kinesis: Kinesis, params: Mapping[str, Any], call: Call) -> tup
 
 
 def _shard_of_key(stream: Stream, params: Mapping[str, Any]) -> str:
+    if stream.distribution == "AUTO":
+        return ""  # It goes to whichever shard's turn it is.
     opened, starts = stream.routes
     text = params.get("ExplicitHashKey")
     hash_key = hash_key_of(params["PartitionKey"]) if text is None else explicit_hash_key(text)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.aws.errors import AwsError
 from headrace.aws.model import service_model
@@ -85,3 +87,16 @@ def test_rates_are_those_that_aws_documents() -> None:
     documented = documented_rates()
     assert len(documented) >= 19
     assert {name: RATES[name] for name in documented} == documented
+
+
+@given(st.lists(st.tuples(st.integers(0, 700), st.integers(1, 40)), max_size=60))
+def test_no_more_passes_than_time_gives_and_a_second_saved(asked: list[tuple[int, int]]) -> None:
+    bucket, now_ms, passed = Bucket(20, NOW_MS), NOW_MS, 0
+    for wait_ms, amount in asked:
+        now_ms += wait_ms
+        if bucket.has(amount, now_ms):
+            bucket.take(amount)
+            passed += amount
+        given_by_now = 20 + (now_ms - NOW_MS) * 20 / 1000
+        # The last that passed may be larger than a full bucket: its debt is paid before the next.
+        assert passed <= given_by_now + 20 + 1e-6
