@@ -102,33 +102,38 @@ def _publish(
         message = subscription._parse_message_structure(message, "lambda")  # noqa: SLF001
     if _Where.deliver is None or _Where.clock is None:
         return
-    record = {
-        "EventSource": "aws:sns",
-        "EventVersion": "1.0",
-        "EventSubscriptionArn": subscription.arn,
-        "Sns": {
-            "Type": "Notification",
-            "MessageId": message_id,
-            "TopicArn": subscription.topic.arn,
-            "Subject": subject,
-            "Message": message,
-            "Timestamp": _iso(_Where.clock.now_ms()),
-            "SignatureVersion": "1",
-            "Signature": "EXAMPLE",
-            "SigningCertUrl": "EXAMPLE",
-            "UnsubscribeUrl": "EXAMPLE",
-            "MessageAttributes": {
-                name: {"Type": each["Type"], "Value": str(each["Value"])}
-                for name, each in (message_attributes or {}).items()
-            },
+    told = {
+        "Type": "Notification",
+        "MessageId": message_id,
+        "TopicArn": subscription.topic.arn,
+        "Subject": subject,
+        "Message": message,
+        "Timestamp": _iso(_Where.clock.now_ms()),
+        "SignatureVersion": "1",
+        "Signature": "EXAMPLE",
+        "SigningCertUrl": "EXAMPLE",
+        "UnsubscribeUrl": "EXAMPLE",
+        "MessageAttributes": {
+            name: {"Type": each["Type"], "Value": str(each["Value"])}
+            for name, each in (message_attributes or {}).items()
         },
     }
     _Where.deliver(
         subscription.endpoint,
-        json.dumps({"Records": [record]}).encode(),
+        _sns_event(subscription.arn, told),
         service="sns.amazonaws.com",
         source_arn=subscription.topic.arn,
     )
+
+
+def _sns_event(subscription_arn: str, told: Mapping[str, Any]) -> bytes:
+    record = {
+        "EventSource": "aws:sns",
+        "EventVersion": "1.0",
+        "EventSubscriptionArn": subscription_arn,
+        "Sns": told,
+    }
+    return json.dumps({"Records": [record]}).encode()
 
 
 def _send(rule: Any, targets: Sequence[Mapping[str, Any]], original: Mapping[str, Any]) -> None:

@@ -148,35 +148,15 @@ def _event(
     headers.setdefault("x-forwarded-for", "127.0.0.1")
     headers.setdefault("x-forwarded-proto", "http")
     headers.setdefault("x-forwarded-port", request.headers.get("host", "").partition(":")[2])
-    now = datetime.fromtimestamp(now_ms / 1000, UTC)
     event: dict[str, Any] = {
         "version": "2.0",
         "routeKey": "$default",
         "rawPath": target.path,
         "rawQueryString": request.query,
         "headers": headers,
-        "requestContext": {
-            "accountId": account or "anonymous",
-            "apiId": target.url_id,
-            "domainName": target.domain,
-            "domainPrefix": target.url_id,
-            "http": {
-                "method": request.method,
-                "path": target.path,
-                "protocol": "HTTP/1.1",
-                "sourceIp": "127.0.0.1",
-                "userAgent": request.headers.get("user-agent", ""),
-            },
-            "requestId": request_id,
-            "routeKey": "$default",
-            "stage": "$default",
-            "time": f"{now:%d/%b/%Y:%H:%M:%S} +0000",
-            "timeEpoch": now_ms,
-        },
+        "requestContext": _context(request, target, request_id, now_ms, account),
         "isBase64Encoded": False,
     }
-    if account:
-        event["requestContext"]["authorizer"] = {"iam": _iam(account)}
     if request.query:
         event["queryStringParameters"] = _parameters(request)
     if request.headers.get("cookie"):
@@ -184,6 +164,33 @@ def _event(
     if request.body:
         event["body"], event["isBase64Encoded"] = _body(request)
     return event
+
+
+def _context(
+    request: HttpRequest, target: _Target, request_id: str, now_ms: int, account: str
+) -> dict[str, Any]:
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    context: dict[str, Any] = {
+        "accountId": account or "anonymous",
+        "apiId": target.url_id,
+        "domainName": target.domain,
+        "domainPrefix": target.url_id,
+        "http": {
+            "method": request.method,
+            "path": target.path,
+            "protocol": "HTTP/1.1",
+            "sourceIp": "127.0.0.1",
+            "userAgent": request.headers.get("user-agent", ""),
+        },
+        "requestId": request_id,
+        "routeKey": "$default",
+        "stage": "$default",
+        "time": f"{now:%d/%b/%Y:%H:%M:%S} +0000",
+        "timeEpoch": now_ms,
+    }
+    if account:
+        context["authorizer"] = {"iam": _iam(account)}
+    return context
 
 
 def _iam(account: str) -> dict[str, Any]:

@@ -391,6 +391,14 @@ def test_a_missing_bootstrap_says_so(lab: LambdaLab) -> None:
     assert "bootstrap" in answer["Payload"]["errorMessage"]
 
 
+def test_a_bootstrap_that_may_not_be_run_says_so(lab: LambdaLab) -> None:
+    code = {"ZipFile": zipped({"bootstrap": "#!/bin/sh\n"})}
+    lab.create("locked", "", Runtime="provided.al2023", Code=code)
+    answer = invoke(lab, "locked")
+    assert answer["Payload"]["errorType"] == "Runtime.InvalidEntrypoint"
+    assert answer["Payload"]["errorMessage"].endswith("bootstrap: permission denied")
+
+
 def test_a_missing_node_says_what_to_install(
     lab: LambdaLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

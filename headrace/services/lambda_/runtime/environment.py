@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -136,6 +137,8 @@ def command(spec: SandboxSpec) -> list[str]:
         raise RuntimeMissing(
             "Couldn't find valid bootstrap(s): [/var/task/bootstrap /opt/bootstrap]"
         )
+    if not os.access(bootstrap, os.X_OK):
+        raise RuntimeMissing(f"fork/exec {bootstrap}: permission denied")
     return [str(bootstrap)]
 
 
@@ -174,16 +177,28 @@ def build_environment(
     """Return the process's whole environment; nothing of the cloud's own leaks in but PATH."""
     # The last layer lies on top of the others.
     layers = tuple(reversed(spec.layer_dirs)) if isolation.opt is None else (OPT,)
-    temp_dir = isolation.tmp
     paths = [*(str(d / "bin") for d in layers), os.environ.get("PATH", os.defpath)]
     environment = {
         "LANG": "en_US.UTF-8",
         "TZ": ":UTC",
-        "HOME": str(temp_dir),
-        "TMPDIR": str(temp_dir),
+        "HOME": str(isolation.tmp),
+        "TMPDIR": str(isolation.tmp),
         "PATH": os.pathsep.join(paths),
         "LAMBDA_TASK_ROOT": str(spec.code_dir),
         "LAMBDA_RUNTIME_DIR": str(HERE),
+        **_of_the_function(spec),
+        "AWS_LAMBDA_LOG_STREAM_NAME": log_stream,
+        **dict(spec.environment),
+        "_HANDLER": spec.handler,
+        "AWS_LAMBDA_RUNTIME_API": runtime_api,
+    }
+    _add_folders(environment, spec, layers)
+    return environment
+
+
+def _of_the_function(spec: SandboxSpec) -> dict[str, str]:
+    """Return what Lambda tells a function of itself, and how it reaches this cloud."""
+    variables = {
         "AWS_REGION": spec.region,
         "AWS_DEFAULT_REGION": spec.region,
         # A 12-digit access key is its own account to this cloud.
@@ -197,40 +212,27 @@ def build_environment(
         "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(spec.memory_mib),
         "AWS_LAMBDA_INITIALIZATION_TYPE": spec.initialization_type,
         "AWS_LAMBDA_LOG_GROUP_NAME": spec.log_group,
-        "AWS_LAMBDA_LOG_STREAM_NAME": log_stream,
         "AWS_LAMBDA_LOG_FORMAT": spec.log_format,
-        **(
-            {"AWS_LAMBDA_LOG_LEVEL": spec.application_log_level}
-            if spec.log_format == "JSON"
-            else {}
-        ),
         "AWS_XRAY_CONTEXT_MISSING": "LOG_ERROR",
         # The user's own profile must not reach into a function.
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "AWS_EC2_METADATA_DISABLED": "true",
-        **dict(spec.environment),
-        "_HANDLER": spec.handler,
-        "AWS_LAMBDA_RUNTIME_API": runtime_api,
     }
+    if spec.log_format == "JSON":
+        variables["AWS_LAMBDA_LOG_LEVEL"] = spec.application_log_level
+    return variables
+
+
+def _add_folders(environment: dict[str, str], spec: SandboxSpec, layers: Sequence[Path]) -> None:
+    """Add where layers hold packages and libraries, after the function's own."""
     python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    _extend(
-        environment,
-        "PYTHONPATH",
-        [
-            str(d / part)
-            for d in layers
-            for part in ("python", f"python/lib/{python}/site-packages")
-        ],
-    )
+    packages = ("python", f"python/lib/{python}/site-packages")
+    _extend(environment, "PYTHONPATH", [str(d / part) for d in layers for part in packages])
     libraries = [*(str(d / "lib") for d in layers), str(spec.code_dir / "lib")]
     _extend(environment, "LD_LIBRARY_PATH", [path for path in libraries if layers])
-    _extend(
-        environment,
-        "NODE_PATH",
-        [*(str(d / "nodejs" / "node_modules") for d in layers), *node_path()],
-    )
-    return environment
+    modules = [str(d / "nodejs" / "node_modules") for d in layers]
+    _extend(environment, "NODE_PATH", [*modules, *node_path()])
 
 
 def _extend(environment: dict[str, str], name: str, more: list[str]) -> None:

@@ -275,11 +275,14 @@ class Sandbox:
             isolation=isolation,
         )
         self._platform.init_start()
+        self._spawn(isolation.wrap([*wrapper(spec, isolation), *arguments]), environment)
+
+    def _spawn(self, arguments: list[str], environment: dict[str, str]) -> None:
         read_end, write_end = os.pipe()
         try:
             self._process = subprocess.Popen(
-                isolation.wrap([*wrapper(spec, isolation), *arguments]),
-                cwd=spec.code_dir,
+                arguments,
+                cwd=self.spec.code_dir,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=write_end,
