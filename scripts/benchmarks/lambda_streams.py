@@ -1,0 +1,190 @@
+"""Kinesis to Lambda: from PutRecord to the handler, and 100-record batches through a handler that does nothing.
+
+headrace and ministack over HTTP, in the same run. The handler itself takes the time and leaves it in a file: what
+is measured is what a function sees. Read ratios rather than figures.
+"""
+
+from __future__ import annotations
+
+import io
+import statistics
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import boto3
+import click
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from rich.console import Console
+
+from scripts.benchmarks.lambda_ import RUNTIME, Row, show
+from scripts.benchmarks.servers import CannotStart, running, version
+
+BATCH = 100
+RECORDS_PER_PUT = 500
+DATA_BYTES = 100
+LATENCY_GOAL_MS = 10.0
+RATE_GOAL = 50_000.0
+WITHIN_S = 60.0
+
+TIMER = """
+import base64, os, time
+def handler(event, context):
+    now = time.time_ns()
+    with open(os.environ["OUT"], "a") as out:
+        for record in event["Records"]:
+            sent = int(base64.b64decode(record["kinesis"]["data"]))
+            out.write(f"{(now - sent) / 1e6}\\n")
+"""
+COUNTER = """
+import os, time
+seen, first = 0, 0.0
+def handler(event, context):
+    global seen, first
+    first = first or time.time()
+    seen += len(event["Records"])
+    if seen >= int(os.environ["TOTAL"]):
+        with open(os.environ["OUT"], "w") as out:
+            out.write(f"{seen / (time.time() - first)}\\n")
+"""
+
+
+class Target:
+    """A cloud behind its socket."""
+
+    def __init__(self, name: str, port: int, folder: Path) -> None:
+        self.name = f"{name} {version(name)}, HTTP"
+        self._folder = folder
+        self.kinesis = self._client("kinesis", port)
+        self.lambda_ = self._client("lambda", port)
+
+    @staticmethod
+    def _client(service: str, port: int) -> Any:
+        make: Any = cast("Any", boto3).client
+        return make(
+            service,
+            region_name="us-east-1",
+            endpoint_url=f"http://127.0.0.1:{port}",
+            aws_access_key_id="000000000000",
+            aws_secret_access_key="test",
+            config=Config(retries={"total_max_attempts": 1}, read_timeout=WITHIN_S),
+        )
+
+    def stream(self, name: str) -> str:
+        """Make a stream of one shard; return its ARN."""
+        self.kinesis.create_stream(StreamName=name, ShardCount=1)
+
+        def summary() -> Any:
+            found = self.kinesis.describe_stream_summary(StreamName=name)
+            return found["StreamDescriptionSummary"]
+
+        wait(lambda: summary()["StreamStatus"] == "ACTIVE", f"{self.name}: stream {name}")
+        return summary()["StreamARN"]
+
+    def map(self, name: str, source: str, arn: str, **environment: str) -> Path:
+        """Make a function that reads a stream in batches; return the file that it writes."""
+        out = self._folder / f"{name}.out"
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            archive.writestr("app.py", source)
+        self.lambda_.create_function(
+            FunctionName=name,
+            Runtime=RUNTIME,
+            Handler="app.handler",
+            Role="arn:aws:iam::000000000000:role/bench",
+            Timeout=30,
+            MemorySize=256,
+            Environment={"Variables": {"OUT": str(out), **environment}},
+            Code={"ZipFile": buffer.getvalue()},
+        )
+        self.lambda_.create_event_source_mapping(
+            FunctionName=name,
+            EventSourceArn=arn,
+            StartingPosition="TRIM_HORIZON",
+            BatchSize=BATCH,
+        )
+        return out
+
+
+def wait(condition: Callable[[], Any], what: str) -> Any:
+    """Return the first true value of a condition. Raises CannotStart when there is none in time."""
+    deadline = time.monotonic() + WITHIN_S
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.002)
+    raise CannotStart(f"{what} did not come in {WITHIN_S:g} s")
+
+
+def lines(file: Path) -> list[str]:
+    """Return what a function has written, whole lines only."""
+    text = file.read_text() if file.exists() else ""
+    return text.splitlines() if text.endswith("\n") else text.splitlines()[:-1]
+
+
+def latency_rows(target: Target, rounds: int, *, goals: bool) -> list[Row]:
+    """Measure from the sending of PutRecord to the handler's entry, one record at a time."""
+    out = target.map("timer", TIMER, target.stream("latency"))
+    for number in range(rounds + 5):
+        data = str(time.time_ns()).encode()
+        target.kinesis.put_record(StreamName="latency", Data=data, PartitionKey="k")
+        wait(lambda n=number: len(lines(out)) > n, f"{target.name}: record {number} in the handler")
+    # The first ones start the process.
+    times_ms = [float(line) for line in lines(out)[5:]]
+    goal = LATENCY_GOAL_MS if goals else None
+    what = "PutRecord to handler entry"
+    return [
+        Row(f"{what}, p50", target.name, statistics.median(times_ms), "ms", goal),
+        Row(f"{what}, slowest", target.name, max(times_ms), "ms"),
+    ]
+
+
+def rate_rows(target: Target, records: int, *, goals: bool) -> list[Row]:
+    """Measure how fast a shard that is full already goes through a handler that does nothing."""
+    arn = target.stream("rate")
+    entry = {"Data": b"x" * DATA_BYTES, "PartitionKey": "k"}
+    for _ in range(records // RECORDS_PER_PUT):
+        target.kinesis.put_records(StreamName="rate", Records=[entry] * RECORDS_PER_PUT)
+    out = target.map("counter", COUNTER, arn, TOTAL=str(records))
+    (rate,) = wait(lambda: lines(out), f"{target.name}: {records} records through the handler")
+    goal = RATE_GOAL if goals else None
+    what = f"{DATA_BYTES} B records in batches of {BATCH}"
+    return [Row(what, target.name, float(rate), "records/s", goal, True)]
+
+
+def measure(rounds: int, records: int, console: Console) -> list[Row]:
+    """Run everything, a cloud at a time."""
+    rows: list[Row] = []
+    for name in ("headrace", "ministack"):
+        with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+            try:
+                with running(name) as cloud:
+                    target = Target(name, cloud.port, Path(folder))
+                    rows += latency_rows(target, rounds, goals=name == "headrace")
+                    rows += rate_rows(target, records, goals=name == "headrace")
+            except (CannotStart, ClientError, BotoCoreError) as error:
+                console.print(f"[yellow]left out:[/] {name}: {error}")
+    return rows
+
+
+@click.command()
+@click.option("--rounds", default=200, show_default=True, type=click.IntRange(2))
+@click.option("--records", default=200_000, show_default=True, type=click.IntRange(500))
+@click.option("--strict", is_flag=True, help="Fail when a goal is missed.")
+def main(rounds: int, records: int, strict: bool) -> None:
+    """Measure the way from a Kinesis stream to a Lambda function."""
+    console = Console()
+    rows = measure(rounds, records - records % RECORDS_PER_PUT, console)
+    show(rows, console)
+    missed = [row for row in rows if row.is_met is False]
+    if strict and missed:
+        raise SystemExit(f"{len(missed)} goals missed")
+
+
+if __name__ == "__main__":
+    main()
