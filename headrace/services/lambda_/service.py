@@ -99,32 +99,44 @@ class Lambda:
             logs=logs,
             metrics=metrics,
         )
-        destinations = Destinations(
+        self._destinations = Destinations(
             queues, topics, buses=buses, objects=objects, invoke=self._invoke_later
         )
-        self.events = AsyncQueue(
-            clock=clock,
-            ids=ids,
+        self.events = self._new_queue(database)
+        self.invoker: FunctionInvoker = Invoker(self.dispatcher, config)
+        self.mappings = self._new_mappings(database, streams, queues, metrics)
+
+    def _new_queue(self, database: Database) -> AsyncQueue:
+        return AsyncQueue(
+            clock=self.clock,
+            ids=self.ids,
             database=database,
             functions=self.functions,
             dispatcher=self.dispatcher,
-            destinations=destinations,
+            destinations=self._destinations,
         )
-        self.invoker: FunctionInvoker = Invoker(self.dispatcher, config)
-        self.mappings = Mappings(
+
+    def _new_mappings(
+        self,
+        database: Database,
+        streams: StreamReader,
+        queues: MessageQueues,
+        metrics: MetricSink,
+    ) -> Mappings:
+        return Mappings(
             ports=PollerPorts(
-                clock=clock,
-                ids=ids,
+                clock=self.clock,
+                ids=self.ids,
                 streams=streams,
                 queues=queues,
                 invoker=self.invoker,
-                destinations=destinations,
+                destinations=self._destinations,
                 metrics=metrics,
                 store=MappingStore(database),
                 trace=Trace(database),
                 role_of=self._role_of,
             ),
-            supervisor=supervisor,
+            supervisor=self._supervisor,
         )
 
     def _invoke_later(self, function_arn: str, payload: bytes) -> str:
