@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.services.kinesis.growth import Growth
+from headrace.services.kinesis.metrics import MinuteMetrics
 from tests.api.kinesis.conftest import StillClock
 from tests.api.kinesis.streams import Streams, covers_all_hash_keys, ranges
 from tests.support.cloud import InProcessCloud
@@ -28,6 +29,25 @@ class Traffic:
         (stream,) = self._kinesis.streams.values()
         now_ms = self._clock.now_ms()
         self._growth.look(stream, int(mibps * MINUTE_BYTES), records_per_s * 60, now_ms)
+
+
+def test_real_traffic_makes_a_stream_grow_at_the_end_of_its_minute(
+    streams: Streams, cloud: InProcessCloud, kinesis: Any, clock: StillClock
+) -> None:
+    service = cloud.cloud.kinesis
+    worker = MinuteMetrics(service, Growth(service))
+    kinesis.create_stream(StreamName="flights", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    body = {
+        "StreamName": "flights",
+        "Records": [{"Data": "eA==", "PartitionKey": str(i)} for i in range(500)],
+    }
+    for _ in range(252):  # 2,100 a second need 4.2 shards for twice as many.
+        assert streams.raw("PutRecords", body)[0] == 200
+    worker.step()
+    assert len(streams.open_shards()) == 4
+    clock.advance(60)
+    worker.step()
+    assert len(streams.open_shards()) == 5
 
 
 @pytest.fixture
