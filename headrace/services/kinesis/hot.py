@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 JSON = "application/x-amz-json-1.1"
 _LOOSE_END = re.compile("[^AQgw]==,|[^AEIMQUYcgkosw048=]=,").search
-_BASE64 = (string.ascii_letters + string.digits + "+/=").encode()
+_BASE64 = (string.ascii_letters + string.digits + "+/").encode()
 
 
 class _Record(msgspec.Struct, gc=False):
@@ -249,11 +249,13 @@ def _is_base64(data: list[str]) -> bool:
     joined = "".join(data)
     if not joined.isascii():
         return False
-    if "=" in joined:
-        ends = ",".join([text[-3:] for text in data]) + ","
-        if joined.count("=") != ends.count("=,") + ends.count("==,") or _LOOSE_END(ends):
-            return False
-    return not joined.encode("ascii").translate(None, _BASE64)
+    left = joined.encode("ascii").translate(None, _BASE64)
+    if not left:
+        return True
+    if left.strip(b"="):
+        return False
+    ends = ",".join([text[-3:] for text in data]) + ","
+    return len(left) == ends.count("=,") + ends.count("==,") and not _LOOSE_END(ends)
 
 
 def _is_hash_key(text: str | None) -> bool:

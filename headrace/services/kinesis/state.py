@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -236,7 +238,18 @@ def even_ranges(count: int) -> list[tuple[int, int]]:
     ]
 
 
+def _quickest_md5() -> Callable[..., Any]:
+    """Return Python's own MD5, half as long on the way as OpenSSL's for short texts, where it was built in."""
+    try:
+        return importlib.import_module("_md5").md5
+    except ImportError:
+        return hashlib.md5
+
+
+_md5 = _quickest_md5()
+
+
 @functools.lru_cache(maxsize=65_536)
 def hash_key_of(partition_key: str) -> bytes:
     """Return a partition key's 128-bit hash key: its MD5. Cached: keys come again and again."""
-    return hashlib.md5(partition_key.encode(), usedforsecurity=False).digest()
+    return _md5(partition_key.encode(), usedforsecurity=False).digest()
