@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import time
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
@@ -27,7 +28,15 @@ from botocore.exceptions import ClientError, HTTPClientError, NoCredentialsError
 from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
 
-from headrace.spark.offsets import AtTimestamp, Init, TrimHorizon
+from headrace.spark.offsets import (
+    AtSequenceNumber,
+    AtTimestamp,
+    Init,
+    Latest,
+    Position,
+    TrimHorizon,
+    position_of,
+)
 from headrace.spark.options import Options, SinkOptions
 from headrace.spark.pages import ExpiredIterator, Page, parse_page
 from headrace.spark.planning import Shard
@@ -74,7 +83,11 @@ class KinesisClient:
         self._url: str = self._client.meta.endpoint_url
         self._region: str = self._client.meta.region_name
         self._http = untyped(URLLib3Session)(
-            proxies=get_environ_proxies(self._url), max_pool_connections=_MOST_CONNECTIONS
+            proxies=get_environ_proxies(self._url),
+            max_pool_connections=_MOST_CONNECTIONS,
+            # Head and body go in two pieces: without this the second waits for the first one's delayed
+            # acknowledgement, 40 ms a call.
+            socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
         )
 
     def close(self) -> None:
@@ -131,11 +144,8 @@ class KinesisClient:
                 "ShardIteratorType": "AFTER_SEQUENCE_NUMBER",
                 "StartingSequenceNumber": after,
             }
-        elif isinstance(init, AtTimestamp):
-            request |= {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": init.timestamp_ms / 1000}
         else:
-            kind = "TRIM_HORIZON" if isinstance(init, TrimHorizon) else "LATEST"
-            request["ShardIteratorType"] = kind
+            request |= _starting_at(position_of(init, shard_id))
         return str(self._call("get_shard_iterator", request)["ShardIterator"])
 
     def _call(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -207,6 +217,19 @@ class KinesisClient:
             self._credentials.get_frozen_credentials(), "kinesis", self._region
         ).add_auth(request)
         return request.prepare()
+
+
+def _starting_at(position: Position) -> dict[str, Any]:
+    match position:
+        case AtTimestamp(timestamp_ms):
+            return {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": timestamp_ms / 1000}
+        case AtSequenceNumber(number, after):
+            kind = "AFTER_SEQUENCE_NUMBER" if after else "AT_SEQUENCE_NUMBER"
+            return {"ShardIteratorType": kind, "StartingSequenceNumber": number}
+        case TrimHorizon():
+            return {"ShardIteratorType": "TRIM_HORIZON"}
+        case Latest():
+            return {"ShardIteratorType": "LATEST"}
 
 
 def _error(body: bytes) -> tuple[str, str]:

@@ -39,7 +39,52 @@ class AtTimestamp:
     timestamp_ms: int
 
 
-Init = TrimHorizon | Latest | AtTimestamp
+@dataclass(frozen=True, slots=True)
+class AtSequenceNumber:
+    """One record of one shard, or (`after`) the one behind it."""
+
+    sequence_number: str
+    after: bool = False
+
+
+Position = TrimHorizon | Latest | AtTimestamp | AtSequenceNumber
+
+
+@dataclass(frozen=True, slots=True)
+class PerShard:
+    """A position for each shard that is named, and one for all others, those to come included."""
+
+    shards: tuple[tuple[str, Position], ...]
+    others: Position
+
+
+Init = Position | PerShard
+
+
+def position_of(init: Init, shard_id: str) -> Position:
+    """Return where a shard begins."""
+    if not isinstance(init, PerShard):
+        return init
+    return dict(init.shards).get(shard_id, init.others)
+
+
+def has_latest(init: Init) -> bool:
+    """Whether a position depends on when it is looked at."""
+    if isinstance(init, PerShard):
+        return any(has_latest(position) for position in (init.others, *dict(init.shards).values()))
+    return isinstance(init, Latest)
+
+
+def pinned(init: Init, now_ms: int) -> Init:
+    """Return `init` with LATEST made into a time, in epoch milliseconds."""
+    if isinstance(init, PerShard):
+        shards = tuple((name, _pinned(position, now_ms)) for name, position in init.shards)
+        return PerShard(shards, _pinned(init.others, now_ms))
+    return _pinned(init, now_ms)
+
+
+def _pinned(position: Position, now_ms: int) -> Position:
+    return AtTimestamp(now_ms) if isinstance(position, Latest) else position
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +144,23 @@ def init_to_json(init: Init) -> dict[str, Any]:
             return {"type": "LATEST"}
         case AtTimestamp(timestamp_ms):
             return {"type": "AT_TIMESTAMP", "value": timestamp_ms}
+        case AtSequenceNumber(number, after):
+            kind = "AFTER_SEQUENCE_NUMBER" if after else "AT_SEQUENCE_NUMBER"
+            return {"type": kind, "value": number}
+        case PerShard(shards, others):
+            named = {name: init_to_json(position) for name, position in shards}
+            return {"type": "PER_SHARD", "shards": named, "others": init_to_json(others)}
 
 
 def init_from_json(value: Mapping[str, Any]) -> Init:
-    """Return the starting position that `init_to_json` gave."""
+    """Return the starting position that `init_to_json` gave. Raises InvalidOffset."""
+    if value.get("type") != "PER_SHARD":
+        return _position_from_json(value)
+    shards = tuple((name, _position_from_json(one)) for name, one in value["shards"].items())
+    return PerShard(shards, _position_from_json(value["others"]))
+
+
+def _position_from_json(value: Mapping[str, Any]) -> Position:
     match value:
         case {"type": "TRIM_HORIZON"}:
             return TrimHorizon()
@@ -110,6 +168,10 @@ def init_from_json(value: Mapping[str, Any]) -> Init:
             return Latest()
         case {"type": "AT_TIMESTAMP", "value": int(timestamp_ms)}:
             return AtTimestamp(timestamp_ms)
+        case {"type": "AT_SEQUENCE_NUMBER", "value": str(number)}:
+            return AtSequenceNumber(number)
+        case {"type": "AFTER_SEQUENCE_NUMBER", "value": str(number)}:
+            return AtSequenceNumber(number, after=True)
         case _:
             raise InvalidOffset(f"The checkpoint's starting position {value!r} is unknown.")
 

@@ -5,14 +5,24 @@ Names are those of the `aws-kinesis` connector that EMR bundles; letter case is 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
-from headrace.spark.offsets import AtTimestamp, Init, Latest, TrimHorizon
+from headrace.spark.offsets import (
+    AtSequenceNumber,
+    AtTimestamp,
+    Init,
+    Latest,
+    PerShard,
+    Position,
+    TrimHorizon,
+)
 
 PREFIX = "kinesis."
+READ_BYTES_PER_S = 2 * 1024 * 1024  # documented: a shard's read capacity
 MOST_RECORDS_PER_FETCH = 10_000  # documented: API_GetRecords, Limit
 
 
@@ -33,7 +43,9 @@ class Options:
         max_records_per_shard: of one micro-batch.
         max_records_per_trigger: of one micro-batch over all shards; None sets no bound.
         records_per_fetch: of one GetRecords call.
-        idle_fetch_interval_ms: between two calls to a shard that had nothing more to give.
+        max_bytes_per_shard, max_bytes_per_trigger: of data, of one micro-batch; one record of each shard always fits.
+        fetch_interval_ms: between two calls to a shard, on average: 200 keeps Kinesis's five calls a second.
+        read_bytes_per_s: of a shard, on average; what Kinesis allows, unless several readers share it.
         describe_interval_s: between two looks for new shards.
         role_arn, role_session_name: assumed for every call, when given.
     """
@@ -46,7 +58,10 @@ class Options:
     max_records_per_shard: int = 100_000
     max_records_per_trigger: int | None = None
     records_per_fetch: int = MOST_RECORDS_PER_FETCH
-    idle_fetch_interval_ms: int = 200
+    max_bytes_per_shard: int | None = None
+    max_bytes_per_trigger: int | None = None
+    fetch_interval_ms: int = 200
+    read_bytes_per_s: int = READ_BYTES_PER_S
     describe_interval_s: float = 1.0
     role_arn: str | None = None
     role_session_name: str = "headrace-spark"
@@ -108,8 +123,25 @@ def _values(given: Mapping[str, str], role: str, table: _Table) -> dict[str, Any
     return values
 
 
-def parse_position(text: str) -> Init:
-    """Return a starting position: LATEST, TRIM_HORIZON, EARLIEST, or AT_TIMESTAMP and an ISO time."""
+def parse_init(text: str) -> Init:
+    """Return where to begin: a position for all shards, or a JSON object of positions by shard id.
+
+    `{"shardId-000000000000": "AFTER_SEQUENCE_NUMBER 4959…", "*": "TRIM_HORIZON"}`; `*` are all others, and when it is
+    left out they begin at TRIM_HORIZON. Raises ValueError.
+    """
+    if not text.lstrip().startswith("{"):
+        return parse_position(text)
+    found = cast("dict[str, object]", json.loads(text))
+    positions = {name: parse_position(str(position), name) for name, position in found.items()}
+    others = positions.pop("*", TrimHorizon())
+    return PerShard(tuple(sorted(positions.items())), others)
+
+
+def parse_position(text: str, shard_id: str = "*") -> Position:
+    """Return a position: LATEST, TRIM_HORIZON, EARLIEST, or AT_TIMESTAMP and an ISO time.
+
+    Of one shard also AT_SEQUENCE_NUMBER or AFTER_SEQUENCE_NUMBER and a number. Raises ValueError.
+    """
     word, _, rest = text.strip().partition(" ")
     match word.upper(), rest.strip():
         case "LATEST", "":
@@ -118,6 +150,10 @@ def parse_position(text: str) -> Init:
             return TrimHorizon()
         case "AT_TIMESTAMP", when if when:
             return AtTimestamp(_epoch_ms(when))
+        case (("AT_SEQUENCE_NUMBER" | "AFTER_SEQUENCE_NUMBER") as kind, number) if (
+            shard_id != "*" and number.isdecimal()
+        ):
+            return AtSequenceNumber(number, after=kind.startswith("AFTER"))
         case _:
             raise ValueError("not LATEST, TRIM_HORIZON, EARLIEST, or AT_TIMESTAMP with an ISO time")
 
@@ -180,12 +216,15 @@ _CONNECTION: _Table = [
 ]
 _SOURCE: _Table = [
     *_CONNECTION,
-    ("kinesis.startingPosition", "init", parse_position),
+    ("kinesis.startingPosition", "init", parse_init),
     ("kinesis.failOnDataLoss", "fail_on_data_loss", _boolean),
     ("kinesis.maxFetchRecordsPerShard", "max_records_per_shard", _count),
     ("kinesis.maxRecordsPerTrigger", "max_records_per_trigger", _count),
     ("kinesis.getRecords.numberOfRecordsPerFetch", "records_per_fetch", _fetch),
-    ("kinesis.getRecords.fetchIntervalMs", "idle_fetch_interval_ms", _count),
+    ("kinesis.maxFetchBytesPerShard", "max_bytes_per_shard", _count),
+    ("kinesis.maxBytesPerTrigger", "max_bytes_per_trigger", _count),
+    ("kinesis.getRecords.fetchIntervalMs", "fetch_interval_ms", _count),
+    ("kinesis.getRecords.maxBytesPerSecond", "read_bytes_per_s", _count),
     ("kinesis.describeShardInterval", "describe_interval_s", _duration_s),
     ("kinesis.consumerType", "", _polling),
 ]

@@ -11,8 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from headrace.spark.offsets import AtTimestamp, Init, Latest, Offset
+from headrace.spark.offsets import Init, Offset, has_latest, pinned
 from headrace.spark.options import Options
+from headrace.spark.pace import Pace
 from headrace.spark.pages import ExpiredIterator, Page
 from headrace.spark.planning import (
     DataLoss,
@@ -25,7 +26,7 @@ from headrace.spark.planning import (
     spans_between,
     without,
 )
-from headrace.spark.spool import ShardSpool, Slice
+from headrace.spark.spool import ShardSpool, Slice, data_bytes
 from headrace.spark.untyped import Records, pa
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ class Fetcher:
     Attributes:
         spool: what it has read.
         ended: whether the closed shard's last record is in the spool.
+        behind_ms: how far the last answer was from the shard's end, in milliseconds; None before the first.
         done: whether it has read all that was there when `until_ms` was set (AvailableNow).
     """
 
@@ -86,25 +88,38 @@ class Fetcher:
         self._until_ms = until_ms
         self._iterator: str | None = None
         self._idle_until_s = 0.0
+        self._pace = Pace(options.fetch_interval_ms / 1000, options.read_bytes_per_s)
         self.spool = ShardSpool(folder, start.count(shard_id))
         self.ended = False
         self.done = False
+        self.behind_ms: int | None = None
 
-    def fill(self, end: int) -> None:
-        """Read until the spool ends at record `end` or later, or there is nothing more to read now."""
+    def fill(self, begin: int, end: int) -> None:
+        """Read on from record `begin` until the spool ends at `end` or later, or there is nothing more to read now.
+
+        Waits for the shard's allowance only when the spool has nothing to give meanwhile.
+        """
+        most_bytes = self._options.max_bytes_per_shard
         while not self.ended and not self.done and self.spool.end < end:
+            if most_bytes is not None and self.spool.bytes_after(begin) > most_bytes:
+                return
             if time.monotonic() < self._idle_until_s:
                 return
+            wait_s = self._pace.wait_s(time.monotonic())
+            if wait_s and self.spool.end > begin:
+                return
+            time.sleep(wait_s)
             page = self._next_page()
             self._keep(page.records)
             if self.done:
                 return
             self._iterator = page.next_iterator
+            self.behind_ms = page.millis_behind_latest
             if page.next_iterator is None:
                 self.ended = True
             elif page.millis_behind_latest == 0:
                 self.done = self._until_ms is not None
-                self._idle_until_s = time.monotonic() + self._options.idle_fetch_interval_ms / 1000
+                self._idle_until_s = time.monotonic() + self._options.fetch_interval_ms / 1000
                 return
 
     def _next_page(self) -> Page:
@@ -112,9 +127,12 @@ class Fetcher:
             if self._iterator is None:
                 self._iterator = self._reads.iterator(self.shard_id, self._after, self._init)
             try:
-                return self._reads.records(self._iterator, self._options.records_per_fetch)
+                page = self._reads.records(self._iterator, self._options.records_per_fetch)
             except ExpiredIterator:
                 self._iterator = None
+            else:
+                self._pace.spend(data_bytes(page.records), time.monotonic())
+                return page
 
     def _keep(self, records: Records) -> None:
         if records.num_rows and self._resumed_ms is not None:
@@ -188,9 +206,9 @@ class Planner:
         Raises:
             DataLoss: a shard that was not read to its end has expired, and the query is to fail then.
         """
-        if isinstance(start.init, Latest):
+        if has_latest(start.init):
             # Pinned in a batch without records: Spark keeps a batch's end, but not the first batch's start.
-            return Offset(start.stream, AtTimestamp(self._reads.now_ms()[0]))
+            return Offset(start.stream, pinned(start.init, self._reads.now_ms()[0]))
         drained: set[str] = set()
         while True:
             base = self._without_expired(start)
@@ -261,7 +279,8 @@ class Planner:
         running = [not fetcher.ended for fetcher in fetchers]
 
         def fill(fetcher: Fetcher) -> None:
-            fetcher.fill(base.count(fetcher.shard_id) + want)
+            begin = base.count(fetcher.shard_id)
+            fetcher.fill(begin, begin + want)
 
         list(self._threads.map(fill, fetchers))
         if any(
@@ -278,7 +297,7 @@ class Planner:
         available = {
             f.shard_id: min(f.spool.end - base.count(f.shard_id), per_shard) for f in fetchers
         }
-        taken = shares(available, most)
+        taken = self._within_bytes(base, fetchers, shares(available, most))
         spans: list[tuple[Span, int]] = []
         ended = set(drained)
         for fetcher in fetchers:
@@ -292,6 +311,29 @@ class Planner:
             if fetcher.ended and end == fetcher.spool.end:
                 ended.add(name)
         return advance(base, spans, ended)
+
+    def _within_bytes(
+        self, base: Offset, fetchers: list[Fetcher], rows: dict[str, int]
+    ) -> dict[str, int]:
+        """Return `rows` cut to the bytes of a batch: one record of a shard at least, or a large one would stop it."""
+        per_shard, most = self._options.max_bytes_per_shard, self._options.max_bytes_per_trigger
+        if per_shard is None and most is None:
+            return rows
+        sizes = {f.shard_id: f.spool.bytes_after(base.count(f.shard_id)) for f in fetchers}
+        if per_shard is not None:
+            sizes = {name: min(size, per_shard) for name, size in sizes.items()}
+        allowed = shares(sizes, most)
+        found: dict[str, int] = {}
+        for fetcher in fetchers:
+            name = fetcher.shard_id
+            within = fetcher.spool.rows_within(base.count(name), allowed[name])
+            found[name] = min(rows[name], max(1, within))
+        return found
+
+    def behind_ms(self) -> dict[str, int]:
+        """Return, of every shard that is being read, how far the last answer was from its end, in milliseconds."""
+        fetchers = list(self._fetchers.items())
+        return {name: f.behind_ms for name, f in fetchers if f.behind_ms is not None}
 
 
 def as_offset(value: Any, stream: str) -> Offset:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, cast
 from headrace.spark.kpl import expand
 from headrace.spark.offsets import Init
 from headrace.spark.options import Options
+from headrace.spark.pace import Pace
 from headrace.spark.pages import ExpiredIterator, Page
 from headrace.spark.planning import DataLoss, Span
-from headrace.spark.spool import Slice, read_slices
+from headrace.spark.spool import Slice, data_bytes, read_slices
 from headrace.spark.untyped import Records, pa
 
 if TYPE_CHECKING:
@@ -96,12 +98,15 @@ def pages(
 ) -> Iterator[Page]:
     """Yield a shard's pages, one after the other, until it ends or the caller has enough."""
     iterator: str | None = client.iterator(shard_id, after, init)
+    pace = Pace(options.fetch_interval_ms / 1000, options.read_bytes_per_s)
     while iterator is not None:
+        time.sleep(pace.wait_s(time.monotonic()))
         try:
             page = client.records(iterator, options.records_per_fetch)
         except ExpiredIterator:
             iterator = client.iterator(shard_id, after, init)
             continue
+        pace.spend(data_bytes(page.records), time.monotonic())
         if page.records.num_rows:
             after = str(page.records.column("sequenceNumber")[-1].as_py())
         yield page

@@ -22,10 +22,11 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from headrace.spark.offsets import Init, Latest, Offset, TrimHorizon
+from headrace.spark.offsets import Init, Latest, Offset, TrimHorizon, has_latest
 from headrace.spark.options import InvalidOption, Options, parse_options, parse_sink_options
 from headrace.spark.planner import Planner, as_offset
 from headrace.spark.planning import Span
+from headrace.spark.progress import BEHIND
 from headrace.spark.reading import COLUMNS, pages, read_span, with_constants
 from headrace.spark.sink import KinesisBatchWriter, KinesisStreamWriter, check_schema
 from headrace.spark.spool import Slice
@@ -126,6 +127,12 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.max_records_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return how far the shards are known to be behind, for the query's progress (`headrace.spark.progress`)."""
+        if self._planner is None:
+            return None
+        return {BEHIND: self._planner.behind_ms()}
+
     def prepareForTriggerAvailableNow(self) -> None:
         """End at what the stream holds now."""
         self._plan().stop_at_now()
@@ -165,7 +172,7 @@ class KinesisBatchReader(DataSourceReader):
     """Reads from the starting position to what the stream holds when the query is planned."""
 
     def __init__(self, options: Options) -> None:
-        if isinstance(options.init, Latest):
+        if options.init is not None and has_latest(options.init):
             raise InvalidOption("A batch read cannot start at LATEST: there is nothing after it.")
         self._options = replace(options, init=options.init or TrimHorizon())
 

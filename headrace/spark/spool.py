@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.spark.untyped import Records, pa
+from headrace.spark.untyped import Records, pa, pc
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class _Chunk:
     path: Path
     first: int
     rows: int
+    data_bytes: int
 
     @property
     def end(self) -> int:
@@ -51,7 +52,7 @@ class ShardSpool:
             pa.ipc.new_file(file, records.schema) as writer,
         ):
             writer.write_batch(records)
-        self._chunks.append(_Chunk(path, self.end, records.num_rows))
+        self._chunks.append(_Chunk(path, self.end, records.num_rows, data_bytes(records)))
         self.end += records.num_rows
 
     def row(self, number: int) -> tuple[str, int]:
@@ -61,6 +62,25 @@ class ShardSpool:
         at = number - chunk.first
         arrival = batch.column("approximateArrivalTimestamp")[at].value
         return str(batch.column("sequenceNumber")[at].as_py()), int(arrival) // 1000
+
+    def bytes_after(self, number: int) -> int:
+        """Return about how many bytes of data the records from `number` on have: whole files."""
+        return sum(chunk.data_bytes for chunk in self._chunks if chunk.end > number)
+
+    def rows_within(self, number: int, most_bytes: int) -> int:
+        """Return how many records from `number` on have no more than `most_bytes` of data together."""
+        rows = left = 0
+        for chunk in self._chunks:
+            if chunk.end <= number:
+                continue
+            batch = read_file(str(chunk.path)).slice(max(0, number - chunk.first))
+            sizes = pc.cumulative_sum(pc.binary_length(batch.column("data")).cast(pa.int64()))
+            within = int(pc.sum(pc.less_equal(sizes, most_bytes - left)).as_py() or 0)
+            rows += within
+            if within < batch.num_rows:
+                break
+            left += int(sizes[-1].as_py())
+        return rows
 
     def slices(self, start: int, end: int) -> list[Slice] | None:
         """Return where the records numbered from `start` to before `end` lie; None when they are not all here."""
@@ -78,6 +98,11 @@ class ShardSpool:
             chunk = self._chunks.pop(0)
             chunk.path.unlink(missing_ok=True)
             self.first = chunk.end
+
+
+def data_bytes(records: Records) -> int:
+    """Return the bytes of data in a batch."""
+    return int(pc.sum(pc.binary_length(records.column("data"))).as_py() or 0)
 
 
 def read_file(path: str) -> Records:

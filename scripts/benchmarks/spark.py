@@ -152,7 +152,8 @@ class Bench:
             return reader.options(stream=stream, endpointUrl=self.endpoint_url).load()
         options = {
             "streamName": stream, "region": REGION, "endpointUrl": self.endpoint_url,
-            "startingPosition": "TRIM_HORIZON", **more,
+            "startingPosition": "TRIM_HORIZON", "getRecords.fetchIntervalMs": "50",
+            "getRecords.maxBytesPerSecond": "1000000000", **more,
         }  # fmt: skip
         return reader.options(
             **{f"kinesis.{name}": value for name, value in options.items()}

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from headrace.spark.offsets import AtTimestamp, Init, TrimHorizon
+from headrace.spark.offsets import (
+    AtSequenceNumber,
+    AtTimestamp,
+    Init,
+    Position,
+    TrimHorizon,
+    position_of,
+)
 from headrace.spark.pages import PAGE_SCHEMA, ExpiredIterator, Page
 from headrace.spark.planning import Shard
 
@@ -84,11 +91,8 @@ class FakeReads:
         records = self._shards[shard_id].records
         if after is not None:
             at = sum(1 for _, number, _ in records if number <= after)
-        elif isinstance(init, AtTimestamp):
-            at = sum(1 for _, _, arrival in records if arrival < init.timestamp_ms)
         else:
-            assert isinstance(init, TrimHorizon)
-            at = 0
+            at = _begin(records, position_of(init, shard_id))
         return f"{shard_id}@{at}"
 
     def records(self, iterator: str, limit: int) -> Page:
@@ -112,3 +116,16 @@ class FakeReads:
         at_end = end == len(shard.records)
         following = None if at_end and shard.closed else f"{shard_id}@{end}"
         return Page(batch, following, 0 if at_end else 1)
+
+
+def _begin(records: list[Record], position: Position) -> int:
+    match position:
+        case AtTimestamp(timestamp_ms):
+            return sum(1 for _, _, arrival in records if arrival < timestamp_ms)
+        case AtSequenceNumber(number, after):
+            return sum(
+                1 for _, found, _ in records if found < number or (after and found == number)
+            )
+        case _:
+            assert isinstance(position, TrimHorizon)
+            return 0

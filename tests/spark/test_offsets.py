@@ -9,16 +9,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.spark.offsets import (
+    AtSequenceNumber,
     AtTimestamp,
     InvalidOffset,
     Latest,
     Offset,
+    PerShard,
     ShardOffset,
     TrimHorizon,
+    has_latest,
+    pinned,
 )
 
+POSITIONS = st.one_of(
+    st.just(TrimHorizon()),
+    st.just(Latest()),
+    st.builds(AtTimestamp, st.integers(0, 2**45)),
+    st.builds(AtSequenceNumber, st.from_regex(r"\A[0-9]{56}\Z"), st.booleans()),
+)
+NAMED = st.dictionaries(st.from_regex(r"\AshardId-[0-9]{12}\Z"), POSITIONS, max_size=3)
 INITS = st.one_of(
-    st.just(TrimHorizon()), st.just(Latest()), st.builds(AtTimestamp, st.integers(0, 2**45))
+    POSITIONS,
+    st.builds(PerShard, NAMED.map(lambda found: tuple(sorted(found.items(), key=str))), POSITIONS),
 )
 SHARDS = st.builds(
     ShardOffset,
@@ -57,3 +69,10 @@ def test_an_unknown_starting_position_is_refused() -> None:
     value = Offset("flights", TrimHorizon()).to_json() | {"init": {"type": "YESTERDAY"}}
     with pytest.raises(InvalidOffset, match="YESTERDAY"):
         Offset.from_json(value, "flights")
+
+
+@given(INITS, st.integers(0, 2**45))
+def test_pinning_leaves_nothing_that_depends_on_when_it_is_looked_at(init, now_ms: int) -> None:
+    found = pinned(init, now_ms)
+    assert not has_latest(found)
+    assert (found == init) is not has_latest(init)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from headrace.spark.offsets import AtTimestamp, Latest, TrimHorizon
+from headrace.spark.offsets import AtSequenceNumber, AtTimestamp, Latest, PerShard, TrimHorizon
 from headrace.spark.options import InvalidOption, parse_options
 
 
@@ -34,6 +36,33 @@ def test_starting_positions(text: str, init: object) -> None:
     "text", ["", "SOMEWHERE", "AT_TIMESTAMP", "AT_TIMESTAMP yesterday", "LATEST 1"]
 )
 def test_a_starting_position_that_means_nothing_is_refused(text: str) -> None:
+    with pytest.raises(InvalidOption, match="startingPosition"):
+        parsed(startingPosition=text)
+
+
+def test_shards_begin_each_at_a_place_of_its_own() -> None:
+    given = {
+        "shardId-1": "AFTER_SEQUENCE_NUMBER 49",
+        "shardId-0": "at_sequence_number 48",
+        "*": "LATEST",
+    }
+    assert parsed(startingPosition=json.dumps(given)).init == PerShard(
+        (
+            ("shardId-0", AtSequenceNumber("48")),
+            ("shardId-1", AtSequenceNumber("49", after=True)),
+        ),
+        Latest(),
+    )
+    assert parsed(startingPosition='{"shardId-0": "LATEST"}').init == PerShard(
+        (("shardId-0", Latest()),), TrimHorizon()
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", '{"shardId-0": "AT_SEQUENCE_NUMBER"}', '{"*": "AT_SEQUENCE_NUMBER 1"}', "AT_SEQUENCE_NUMBER 1"],
+)  # fmt: skip
+def test_a_place_of_a_shard_that_means_nothing_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match="startingPosition"):
         parsed(startingPosition=text)
 

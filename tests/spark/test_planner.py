@@ -12,14 +12,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.spark.offsets import AtTimestamp, Init, Latest, Offset, ShardOffset, TrimHorizon
+from headrace.spark.offsets import (
+    AtSequenceNumber,
+    AtTimestamp,
+    Init,
+    Latest,
+    Offset,
+    PerShard,
+    ShardOffset,
+    TrimHorizon,
+)
 from headrace.spark.options import Options
 from headrace.spark.planner import Planner
 from headrace.spark.planning import DataLoss
 from headrace.spark.spool import read_slices
 from tests.spark.fake_reads import FakeReads
 
-OPTIONS = Options(stream="s", idle_fetch_interval_ms=0, describe_interval_s=0)
+OPTIONS = Options(stream="s", fetch_interval_ms=0, describe_interval_s=0)
 BEGIN = Offset("s", TrimHorizon())
 
 
@@ -329,3 +338,42 @@ def _check(reads: FakeReads, init: Init, batches: list[dict[str, list[str]]]) ->
         for parent in shard.parent_ids:
             if shard.shard_id in first_batch and parent in last_batch:
                 assert last_batch[parent] < first_batch[shard.shard_id]
+
+
+def test_bytes_bound_a_batch_and_one_record_of_a_shard_always_fits() -> None:
+    reads = FakeReads(2, page_size=7)
+    for shard in reads.open_shards:
+        reads.put(shard, 40)
+    bounded = replace(OPTIONS, max_bytes_per_trigger=20)
+    with planner_of(reads, bounded) as planner:
+        start, sizes = BEGIN, []
+        while (end := planner.plan(start, None)) != start:
+            sizes.append(sum(span.count for span, _ in planner.slices(start, end)))
+            planner.release(end)
+            start = end
+    assert sizes == [20, 20, 20, 20]
+    with planner_of(reads, replace(OPTIONS, max_bytes_per_shard=3)) as planner:
+        end = planner.plan(BEGIN, None)
+        assert {shard.count for shard in end.shards.values()} == {3}
+
+
+def test_a_shard_begins_where_it_was_told_to_and_the_others_where_they_were() -> None:
+    reads = FakeReads(2)
+    first, second = reads.open_shards
+    reads.put(first, 3)
+    reads.put(second, 3)
+    number = reads.all_records()[first][1][1]
+    init = PerShard(((first, AtSequenceNumber(number, after=True)),), TrimHorizon())
+    with planner_of(reads) as planner:
+        end = planner.plan(Offset("s", init), None)
+    assert {name: shard.count for name, shard in end.shards.items()} == {first: 1, second: 3}
+
+
+def test_lag_is_what_the_last_answers_said() -> None:
+    reads = FakeReads(2, page_size=5)
+    first, second = reads.open_shards
+    reads.put(first, 20)
+    reads.put(second, 3)
+    with planner_of(reads, replace(OPTIONS, max_records_per_shard=5)) as planner:
+        planner.plan(BEGIN, None)
+        assert planner.behind_ms() == {first: 1, second: 0}

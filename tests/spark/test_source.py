@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from headrace.spark.progress import of_progress
 from tests.spark.conftest import Stream
 from tests.support.server import wait_until
 
@@ -270,3 +271,31 @@ def test_a_batch_read_takes_what_is_there(spark: Any, make_stream: Any) -> None:
     latest = spark.read.format("kinesis").options(**stream.options(startingposition="LATEST"))
     with pytest.raises(Exception, match="cannot start at LATEST"):
         latest.load().count()
+
+
+def test_progress_tells_lag_rates_and_what_was_read(
+    spark: Any, make_stream: Any, places: tuple[str, str]
+) -> None:
+    stream = make_stream(1)
+    stream.put(300)
+    query = drain(stream_of(spark, stream, maxRecordsPerTrigger="200"), places)
+    batches = [one for batch in query.recentProgress for one in of_progress(batch)]
+    assert [one.rows for one in batches if one.rows] == [200, 100]
+    (shard,) = stream.shards()
+    assert [dict(one.records_read) for one in batches][:2] == [
+        {shard["ShardId"]: 200}, {shard["ShardId"]: 300},
+    ]  # fmt: skip
+    assert batches[0].stream == stream.name
+    assert batches[0].behind_ms_by_shard == {shard["ShardId"]: 0}
+    assert batches[0].processed_per_s > 0
+
+
+def test_a_shard_is_read_from_its_own_position(spark: Any, make_stream: Any) -> None:
+    stream = make_stream(1)
+    stream.put(10)
+    whole = spark.read.format("kinesis").options(**stream.options()).load().collect()
+    (shard,) = stream.shards()
+    place = json.dumps({shard["ShardId"]: f"AFTER_SEQUENCE_NUMBER {whole[6].sequenceNumber}"})
+    options = stream.options(startingposition=place)
+    frame = spark.read.format("kinesis").options(**options).load()
+    assert [int(bytes(row.data)) for row in frame.collect()] == [7, 8, 9]
