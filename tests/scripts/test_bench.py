@@ -1,0 +1,101 @@
+"""The benchmark counts right, judges right, and shows a peer's failure instead of hiding it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.benchmarks import report
+from scripts.benchmarks.kinesis import RESIDENT, WORKLOADS, measure
+from scripts.benchmarks.report import Line
+from scripts.benchmarks.servers import PROGRAMS, CannotStart, Running, version
+from scripts.benchmarks.workloads import Load, drain, put_record, put_records, readers_of_one_shard
+from tests.support.server import ServerProcess
+
+RATES = {"headrace": 100.0, "moto": 4.0, "ministack": 8.0, "kinesis-mock": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("goal", "values", "met"),
+    [
+        (report.times_the_best(12), RATES, True),
+        (report.times_the_best(13), RATES, False),
+        (report.times_the_best(12, kinesis_mock=101), RATES, False),
+        (report.times_the_best(12), {"headrace": 1.0, "headrace-fsync": 9.0}, None),
+        (report.at_most(1, "ms"), {"headrace": 0.9}, True),
+        (report.at_most(1, "ms"), {"headrace": 1.1}, False),
+        (report.no_slower_than_any(), {"headrace": 2.0, "a": 2.0, "b": 3.0}, True),
+        (report.no_slower_than_any(), {"headrace": 2.0, "a": 1.9, "b": 3.0}, False),
+        (report.share_of("headrace-fsync", 0.5), {"headrace": 4.0, "headrace-fsync": 2.0}, True),
+        (report.share_of("headrace-fsync", 0.5), {"headrace": 4.0}, False),
+    ],
+)
+def test_goals(goal: report.Goal, values: dict[str, float], met: bool | None):
+    assert goal.is_met(values) is met
+
+
+def test_a_ratio_is_against_the_best_and_above_one_in_our_favour():
+    def ratio(metric: str, ours: float, theirs: list[float]) -> tuple[Any, Any]:
+        figures = {"headrace": {metric: ours}}
+        figures |= {f"p{i}": {metric: value} for i, value in enumerate(theirs)}
+        figures["broken"] = {"error": "no"}
+        outcome = report.outcome(Line("w", metric, None), {"w": figures})
+        return outcome["best peer"], outcome["ratio"]
+
+    assert ratio("records/s", 100.0, [20.0, 50.0]) == ("p1", 2.0)
+    assert ratio("p50 ms", 1.0, [4.0, 8.0]) == ("p0", 4.0)
+    assert ratio("MB", 100.0, []) == (None, None)
+
+
+def test_medians_leave_failed_rounds_out():
+    assert report.median_of([{"a": 1.0}, {"error": "x"}, {"a": 3.0}]) == {"a": 2.0}
+    assert report.median_of([{"error": "x"}]) == {"error": "x"}
+    assert report.errors({"w": {"p": {"error": "x"}}}) == ["p failed w: x"]
+
+
+def test_workloads_count_what_the_cloud_stores(tmp_path: Path):
+    with ServerProcess(tmp_path / "data") as server:
+        load = Load(server.port, 0.2)
+        rate = put_records(load, "small", 100)["records/s"]
+        assert rate > 0
+        client = server.client("kinesis")
+        stored = 0
+        for shard in client.list_shards(StreamName="small")["Shards"]:
+            iterator = client.get_shard_iterator(
+                StreamName="small", ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
+            )["ShardIterator"]
+            while records := (page := client.get_records(ShardIterator=iterator))["Records"]:
+                stored += len(records)
+                iterator = page["NextShardIterator"]
+        assert stored % 500 == 0
+        assert drain(load, "small")["records/s"] > 0
+        assert readers_of_one_shard(load, "small")["records/s"] > 0
+        assert put_record(load, "one", 4)["p50 ms"] > 0
+        with pytest.raises(RuntimeError, match="could not be put"):
+            drain(load, "never made")
+
+
+def test_a_peer_that_cannot_start_fails_its_workloads_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    def no_start(self: Running) -> float:
+        raise CannotStart("Node.js is not installed")
+
+    monkeypatch.setattr(Running, "start", no_start)
+    # The load's processor is the whole process's: given back.
+    before = os.sched_getaffinity(0)
+    try:
+        results = measure([WORKLOADS[0], RESIDENT], ["kinesalite"], 1, 0.1)
+    finally:
+        os.sched_setaffinity(0, before)
+    error = {"error": "CannotStart: Node.js is not installed"}
+    assert results[WORKLOADS[0].name] == {"kinesalite": [error]}
+    assert results[RESIDENT.name] == {"kinesalite": [error]}
+
+
+def test_every_target_has_a_version_or_says_that_it_is_not_installed():
+    assert version("headrace") == "0.1.0"
+    assert all(version(name) for name in PROGRAMS)
