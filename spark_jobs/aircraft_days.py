@@ -1,0 +1,75 @@
+"""What an aircraft did in a row: session windows per tail number; see `spark_jobs/common.py`.
+
+A session is flights of one tail number with at most eight hours from one to the next; it ends eight hours after its
+last. Under `--output`: `sessions/batch=N/`, the sessions that micro-batch N closed, each once and for good: tailnum,
+session_start, session_end, flights, miles, delay_minutes (late departures less early ones), worst_delay.
+
+A session is closed when the watermark passes its end; those still open at the end of a run stay in the checkpoint, and
+are written by the run that has later flights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs import common
+
+GAP = "8 hours"
+
+
+def transform(records: DataFrame, watermark: str) -> DataFrame:
+    """Return the sessions of `records`. Flights that were cancelled, or of no known tail number, belong to none."""
+    flights = common.on_time_once(common.flights(records), watermark)
+    return (
+        flights.where("NOT cancelled AND tailnum IS NOT NULL")
+        .groupBy(F.session_window("event_time", GAP).alias("session"), "tailnum")
+        .agg(
+            F.count(F.lit(1)).alias("flights"),
+            F.sum("distance").alias("miles"),
+            F.sum("dep_delay").alias("delay_minutes"),
+            F.max("dep_delay").alias("worst_delay"),
+        )
+        .select(
+            "tailnum",
+            F.col("session.start").alias("session_start"),
+            F.col("session.end").alias("session_end"),
+            *("flights", "miles", "delay_minutes", "worst_delay"),
+        )
+    )
+
+
+def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
+    """Run the query until the input is drained, and return what happened, in flights."""
+    query = common.start(
+        spark,
+        transform(records, arguments.watermark),
+        "aircraft_days",
+        "append",
+        arguments.checkpoint,
+        common.batches_into(f"{arguments.output}sessions/"),
+    )
+    query.awaitTermination()
+    quarantined = common.quarantine(spark, records, arguments)
+    return common.with_quarantine(common.summary(query.recentProgress), quarantined)
+
+
+def parse_arguments(argv: list[str]) -> argparse.Namespace:
+    """Parse the step's arguments."""
+    return common.parse(common.parser("aircraft_days", "What each aircraft did in a row."), argv)
+
+
+def main(argv: list[str]) -> int:
+    """Run the job; see the module."""
+    arguments = parse_arguments(argv)
+    return common.run_job(
+        "aircraft_days",
+        lambda spark: run(spark, common.source(spark, arguments, arguments.stream), arguments),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

