@@ -128,6 +128,7 @@ class Cloud:
             **shared,
         )
         self.moto.function_target = self.lambda_.invoke_for_service
+        self.s3.notifications.deliver = self.lambda_.destinations.send
         self.firehose = Firehose(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
@@ -191,6 +192,7 @@ class Cloud:
         self.moto.endpoint_host = self.config.endpoint_url.removeprefix("http://")
         for service in self._services:
             service.start()
+        self.s3.notifications.wake = self.supervisor.start(self.s3.notifications).wake
         self.supervisor.start(self._metrics)
         self.supervisor.start(self._logs)
         # Not waited for: a request that needs moto before it is ready waits by itself.

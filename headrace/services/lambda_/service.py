@@ -99,7 +99,7 @@ class Lambda:
             logs=logs,
             metrics=metrics,
         )
-        self._destinations = Destinations(
+        self.destinations = Destinations(
             queues, topics, buses=buses, objects=objects, invoke=self._invoke_later
         )
         self.events = self._new_queue(database)
@@ -113,7 +113,7 @@ class Lambda:
             database=database,
             functions=self.functions,
             dispatcher=self.dispatcher,
-            destinations=self._destinations,
+            destinations=self.destinations,
         )
 
     def _new_mappings(
@@ -130,7 +130,7 @@ class Lambda:
                 streams=streams,
                 queues=queues,
                 invoker=self.invoker,
-                destinations=self._destinations,
+                destinations=self.destinations,
                 metrics=metrics,
                 store=MappingStore(database),
                 trace=Trace(database),

@@ -48,7 +48,11 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "PutBucketVersioning": {"VersioningConfiguration": "stored"},
     "PutBucketEncryption": {"ServerSideEncryptionConfiguration": "stored"},
     "PutBucketLifecycleConfiguration": {"LifecycleConfiguration": "stored"},
-    "PutBucketNotificationConfiguration": {"NotificationConfiguration": "stored"},
+    # Events of creation and removal are told to functions, queues and topics, those to an event bus are not.
+    "PutBucketNotificationConfiguration": {
+        "NotificationConfiguration.EventBridgeConfiguration": "stored",
+        "SkipDestinationValidation": "ignored",
+    },
     "PutBucketPolicy": {"Policy": "stored"},
     "PutPublicAccessBlock": {"PublicAccessBlockConfiguration": "stored"},
     "PutBucketOwnershipControls": {"OwnershipControls": "stored"},

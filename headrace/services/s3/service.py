@@ -18,6 +18,7 @@ from headrace.core.ports import BucketNotFound, ObjectInfo, ObjectNotFound
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import translate
 from headrace.services.s3.files import ObjectFiles, StoredObject
+from headrace.services.s3.notifications import REMOVED, Happening, Notifications
 from headrace.services.s3.uploads import Uploads
 from headrace.services.s3.writes import copy_file, write_object
 from headrace.store.database import Database
@@ -53,6 +54,9 @@ class S3:
         self.on_object_created: list[Callable[[str, str, int, str], None]] = []
         self._documents = database.documents("s_three_buckets")
         self._buckets: dict[str, Bucket] = {}
+        self.notifications = Notifications(
+            clock=clock, ids=ids, database=database, bucket_of=self.bucket
+        )
         self.objects = Objects(self)
 
     def start(self) -> None:
@@ -106,6 +110,11 @@ class S3:
         if found is None:
             raise ObjectNotFound(key)
         return found
+
+    def remove(self, bucket: str, key: str) -> None:
+        """Remove an object, if there is one, and say so."""
+        self.files.remove(bucket, key)
+        self.notifications.note(Happening(REMOVED, bucket, key))
 
     def read(
         self, bucket: str, key: str, part: Callable[[StoredObject], tuple[int, int]] | None = None
@@ -162,7 +171,7 @@ class Objects:
     def delete(self, bucket: str, key: str) -> None:
         """See `ObjectStore.delete`."""
         self._s3.bucket(bucket)
-        self._s3.files.remove(bucket, key)
+        self._s3.remove(bucket, key)
 
     def list(self, bucket: str, prefix: str = "") -> Iterator[ObjectInfo]:
         """See `ObjectStore.list`."""

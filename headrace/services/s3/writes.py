@@ -14,6 +14,7 @@ from headrace.services.s3 import checksums, limits
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import key_too_long, no_such_key, precondition_failed
 from headrace.services.s3.files import DEFAULT_CONTENT_TYPE, StoredObject
+from headrace.services.s3.notifications import CREATED_PUT, Happening
 
 if TYPE_CHECKING:
     from headrace.services.s3.service import S3
@@ -31,7 +32,13 @@ _CHUNK_BYTES = 1024 * 1024
 
 
 def write_object(
-    s3: S3, bucket: str, key: str, body: Body, params: Mapping[str, Any]
+    s3: S3,
+    bucket: str,
+    key: str,
+    body: Body,
+    params: Mapping[str, Any],
+    *,
+    event: str = CREATED_PUT,
 ) -> StoredObject:
     """Write an object as PutObject's `params` say; takes `body.file` over. Raises AwsError, BucketNotFound."""
     temporary = body.file
@@ -54,7 +61,7 @@ def write_object(
             checksums=kept,
             **described,
         )
-        return publish_if(s3, temporary, stored, params)
+        return publish_if(s3, temporary, stored, params, event=event)
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
@@ -89,13 +96,24 @@ def _header(value: Any) -> str:
 
 
 def publish_if(
-    s3: S3, temporary: Path, stored: StoredObject, params: Mapping[str, Any]
+    s3: S3, temporary: Path, stored: StoredObject, params: Mapping[str, Any], *, event: str
 ) -> StoredObject:
-    """Publish when If-Match and If-None-Match allow; the check and the write are one step."""
+    """Publish when If-Match and If-None-Match allow; the check and the write are one step.
+
+    Args:
+        s3: where.
+        temporary: the object's bytes.
+        stored: what is kept beside them.
+        params: the request's.
+        event: how it was written, for the bucket's notifications.
+    """
     with s3.files.lock:
         s3.bucket(stored.bucket)  # it may have been deleted while the body came in
         check_write_conditions(s3, stored.bucket, stored.key, params)
         stored = s3.files.publish(temporary, stored)
+        s3.notifications.note(
+            Happening(event, stored.bucket, stored.key, stored.size_bytes, stored.etag)
+        )
     for listener in s3.on_object_created:
         listener(stored.bucket, stored.key, stored.size_bytes, stored.etag)
     return stored

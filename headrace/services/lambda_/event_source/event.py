@@ -6,7 +6,7 @@ records costs more to shape than to send, so what is the same for every record i
 
 from __future__ import annotations
 
-import base64
+import binascii
 from collections.abc import Iterable
 
 import msgspec
@@ -52,7 +52,7 @@ class EventWriter:
                 % (
                     _encode(record.partition_key),
                     number,
-                    base64.b64encode(record.data),
+                    binascii.b2a_base64(record.data, newline=False),
                     repr(record.approximate_arrival_ms / 1000).encode(),
                     middle,
                     number,

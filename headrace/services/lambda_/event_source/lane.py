@@ -183,17 +183,28 @@ class Lane:
         waited_s = clock.monotonic_s() - self._buffer_since_s
         if not full and waited_s < mapping.window_s:
             return min(mapping.window_s - waited_s, self._until_window_end_s())
-        count = fitting(
-            [self._buffer[n] for n in range(min(most, mapping.batch_size))],
-            most_records=mapping.batch_size,
+        count = self._batch_length(min(most, mapping.batch_size))
+        if count == len(self._buffer):
+            records = tuple(self._buffer)
+            self._buffer.clear()
+            self._buffer_bytes = 0
+        else:
+            records = tuple(self._buffer.popleft() for _ in range(count))
+            self._buffer_bytes -= sum(event_bytes(r, self.overhead_bytes) for r in records)
+        self._batches.append(Batch(records))
+        self._buffer_since_s = clock.monotonic_s()
+        return 0.0
+
+    def _batch_length(self, most: int) -> int:
+        """Return how many of the first records make a batch that one event can hold."""
+        if self._buffer_bytes < SYNC_PAYLOAD_BYTES // 2:
+            return most
+        return fitting(
+            [self._buffer[n] for n in range(most)],
+            most_records=most,
             most_bytes=SYNC_PAYLOAD_BYTES,
             overhead_bytes=self.overhead_bytes,
         )
-        records = tuple(self._buffer.popleft() for _ in range(count))
-        self._batches.append(Batch(records))
-        self._buffer_bytes -= sum(event_bytes(r, self.overhead_bytes) for r in records)
-        self._buffer_since_s = clock.monotonic_s()
-        return 0.0
 
     def _process(self, batch: Batch) -> float:
         rules, now_ms = self._mapping.rules, self._ports.clock.now_ms()

@@ -21,7 +21,7 @@ def delete_object(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]
             present = s3.files.find(request["Bucket"], request["Key"])
             if present is None or present.etag != match.strip('"'):
                 raise precondition_failed("If-Match")
-        s3.files.remove(request["Bucket"], request["Key"])
+        s3.remove(request["Bucket"], request["Key"])
     return {}
 
 
@@ -46,7 +46,7 @@ def delete_objects(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any
         except AwsError as error:
             errors.append({**entry, "Code": error.code, "Message": error.message})
             continue
-        s3.files.remove(request["Bucket"], item["Key"])
+        s3.remove(request["Bucket"], item["Key"])
         deleted.append(entry)
     quiet = request["Delete"].get("Quiet") in (True, "true")
     answer = {} if quiet or not deleted else {"Deleted": deleted}

@@ -14,6 +14,7 @@ from headrace.services.s3.actions.copy_object import source_object
 from headrace.services.s3.checksums import CHECKSUMS, COMPUTABLE, Body
 from headrace.services.s3.errors import malformed_xml
 from headrace.services.s3.files import StoredObject, md5_of_file
+from headrace.services.s3.notifications import CREATED_MULTIPART
 from headrace.services.s3.service import S3
 from headrace.services.s3.uploads import Part, Upload
 from headrace.services.s3.writes import KEPT_HEADERS, check_key, copy_file, described_by, publish_if
@@ -103,7 +104,7 @@ def complete_multipart_upload(s3: S3, call: Call, request: dict[str, Any]) -> di
             part_sizes=tuple(part.size_bytes for part in parts),
             **described_by(upload.params),
         )
-        stored = publish_if(s3, temporary, stored, request)
+        stored = publish_if(s3, temporary, stored, request, event=CREATED_MULTIPART)
     finally:
         temporary.unlink(missing_ok=True)
     s3.uploads.remove(upload)

@@ -1,0 +1,159 @@
+"""Bucket notifications: who is told of what, in AWS's words, over a restart too."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.api.s3.conftest import BUCKET
+from tests.api.s3.lab import S3Lab
+from tests.support.cloud import InProcessCloud
+from tests.support.server import wait_until
+
+QUEUE = "arn:aws:sqs:us-east-1:000000000000:q"
+FUNCTION = "arn:aws:lambda:us-east-1:000000000000:function:f"
+
+
+class Told:
+    """Takes what notifications deliver."""
+
+    def __init__(self, lab: S3Lab) -> None:
+        self.lab = lab
+        self.by_arn: dict[str, list[Any]] = defaultdict(list)
+        lab.s3.notifications.deliver = self.deliver
+
+    def deliver(self, arn: str, document: str) -> str:
+        if arn.endswith("missing"):
+            raise LookupError(arn)
+        self.by_arn[arn].append(json.loads(document))
+        return "id"
+
+    def names(self, arn: str = FUNCTION) -> list[tuple[str, str]]:
+        self.lab.s3.notifications.step()
+        records = [d["Records"][0] for d in self.by_arn[arn] if "Records" in d]
+        return [(r["eventName"], r["s3"]["object"]["key"]) for r in records]
+
+
+@pytest.fixture
+def told(lab: S3Lab) -> Told:
+    return Told(lab)
+
+
+def configure(s3: Any, **members: Any) -> None:
+    one = {"LambdaFunctionArn": FUNCTION, "Events": ["s3:ObjectCreated:*"], **members}
+    s3.put_bucket_notification_configuration(
+        Bucket=BUCKET, NotificationConfiguration={"LambdaFunctionConfigurations": [one]}
+    )
+
+
+def test_each_way_of_writing_and_removing_has_its_name(s3: Any, told: Told) -> None:
+    configure(s3, Events=["s3:ObjectCreated:*", "s3:ObjectRemoved:*"])
+    s3.put_object(Bucket=BUCKET, Key="a b/ü", Body=b"x")
+    s3.copy_object(Bucket=BUCKET, Key="copy", CopySource={"Bucket": BUCKET, "Key": "a b/ü"})
+    upload = s3.create_multipart_upload(Bucket=BUCKET, Key="big")["UploadId"]
+    part = s3.upload_part(Bucket=BUCKET, Key="big", UploadId=upload, PartNumber=1, Body=b"y")
+    s3.complete_multipart_upload(
+        Bucket=BUCKET, Key="big", UploadId=upload,
+        MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]},
+    )  # fmt: skip
+    s3.delete_object(Bucket=BUCKET, Key="copy")
+    s3.delete_objects(Bucket=BUCKET, Delete={"Objects": [{"Key": "big"}]})
+    assert told.names() == [
+        ("ObjectCreated:Put", "a+b/%C3%BC"),
+        ("ObjectCreated:Copy", "copy"),
+        ("ObjectCreated:CompleteMultipartUpload", "big"),
+        ("ObjectRemoved:Delete", "copy"),
+        ("ObjectRemoved:Delete", "big"),
+    ]
+
+
+def test_the_document_is_awss(s3: Any, told: Told) -> None:
+    configure(s3, Id="mine")
+    etag = s3.put_object(Bucket=BUCKET, Key="k", Body=b"four")["ETag"].strip('"')
+    told.names()
+    (record,) = told.by_arn[FUNCTION][0]["Records"]
+    assert record["eventSource"] == "aws:s3"
+    assert record["awsRegion"] == "us-east-1"
+    assert record["s3"]["configurationId"] == "mine"
+    assert record["s3"]["bucket"]["arn"] == f"arn:aws:s3:::{BUCKET}"
+    assert (record["s3"]["object"]["size"], record["s3"]["object"]["eTag"]) == (4, etag)
+
+
+@pytest.mark.parametrize(
+    ("events", "rules", "told_of"),
+    [
+        (["s3:ObjectCreated:*"], [], ["in/a.csv", "in/b.txt", "out/c.csv"]),
+        (["s3:ObjectCreated:Copy"], [], []),
+        (["s3:ObjectCreated:*"], [("prefix", "in/")], ["in/a.csv", "in/b.txt"]),
+        (["s3:ObjectCreated:Put"], [("Prefix", "in/"), ("Suffix", ".csv")], ["in/a.csv"]),
+    ],
+)
+def test_events_and_filters_choose(
+    s3: Any, told: Told, events: list[str], rules: list[tuple[str, str]], told_of: list[str]
+) -> None:
+    filter_rules = [{"Name": name, "Value": value} for name, value in rules]
+    configure(s3, Events=events, Filter={"Key": {"FilterRules": filter_rules}})
+    for key in ("in/a.csv", "in/b.txt", "out/c.csv"):
+        s3.put_object(Bucket=BUCKET, Key=key, Body=b"")
+    assert [key for _, key in told.names()] == told_of
+
+
+def test_a_queue_is_told_that_it_is_connected_and_a_missing_one_is_refused(
+    s3: Any, told: Told
+) -> None:
+    def put(arn: str) -> None:
+        one = {"QueueArn": arn, "Events": ["s3:ObjectCreated:*"]}
+        s3.put_bucket_notification_configuration(
+            Bucket=BUCKET, NotificationConfiguration={"QueueConfigurations": [one]}
+        )
+
+    put(QUEUE)
+    assert [d["Event"] for d in told.by_arn[QUEUE]] == ["s3:TestEvent"]
+    for arn in ("arn:aws:sqs:us-east-1:000000000000:missing", FUNCTION):
+        with pytest.raises(ClientError) as caught:
+            put(arn)
+        assert caught.value.response["Error"]["Code"] == "InvalidArgument"
+
+
+def test_a_target_that_fails_is_told_again_and_one_that_is_gone_is_not(s3: Any, told: Told) -> None:
+    configure(s3)
+    s3.put_object(Bucket=BUCKET, Key="k", Body=b"")
+    deliver, told.lab.s3.notifications.deliver = told.deliver, _fail
+    with pytest.raises(RuntimeError):
+        told.lab.s3.notifications.step()
+    told.lab.s3.notifications.deliver = deliver
+    assert told.names() == [("ObjectCreated:Put", "k")]
+    configure(s3, LambdaFunctionArn=f"{FUNCTION}-missing")
+    s3.put_object(Bucket=BUCKET, Key="k", Body=b"")
+    assert len(told.names()) == 1
+    assert told.lab.s3.notifications.step() > 0
+
+
+def _fail(arn: str, document: str) -> str:
+    raise RuntimeError(arn)
+
+
+def test_a_real_queue_hears_of_objects(tmp_path: Path) -> None:
+    with InProcessCloud(tmp_path) as cloud:
+        sqs, s3 = cloud.client("sqs"), cloud.client("s3")
+        url = sqs.create_queue(QueueName="q")["QueueUrl"]
+        s3.create_bucket(Bucket=BUCKET)
+        one = {"QueueArn": QUEUE, "Events": ["s3:ObjectCreated:*"]}
+        s3.put_bucket_notification_configuration(
+            Bucket=BUCKET, NotificationConfiguration={"QueueConfigurations": [one]}
+        )
+        s3.put_object(Bucket=BUCKET, Key="k", Body=b"body")
+        bodies: list[str] = []
+
+        def heard() -> bool:
+            found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)
+            bodies.extend(m["Body"] for m in found.get("Messages", ()))
+            return any("ObjectCreated:Put" in body for body in bodies)
+
+        wait_until(heard, what="the event in the queue")
+        assert "s3:TestEvent" in bodies[0]
