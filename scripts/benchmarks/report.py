@@ -11,6 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from scripts.benchmarks.servers import version
+from scripts.benchmarks.workloads import RESIDENT_RECORDS
 
 US = "headrace"
 # By workload, then by target: its figures, or {"error": sentence}.
@@ -155,7 +156,9 @@ def _cell(figures: Mapping[str, Any] | None, metric: str) -> str:
     value = figures.get(metric)
     if value is None:
         return ""
-    return f"{value:,.0f}" if is_rate(metric) or metric == "MB" else f"{value:.2f}"
+    # Not measured but reckoned from fewer records.
+    about = "~" if metric == "MB" and figures["records"] < RESIDENT_RECORDS else ""
+    return about + (f"{value:,.0f}" if is_rate(metric) or metric == "MB" else f"{value:.2f}")
 
 
 def errors(medians: Medians) -> list[str]:
