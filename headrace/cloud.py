@@ -148,6 +148,7 @@ class Cloud:
             endpoint_url=self.endpoint_url,
             logs=self._logs,
             metrics=self._metrics,
+            buses=EventBuses(self.gateway),
             **shared,
         )
         self.cloudformation = CloudFormation(

@@ -18,6 +18,7 @@ from pathlib import Path
 from headrace.core.clock import Clock
 from headrace.core.ports import Metric, MetricSink
 from headrace.core.workers import WorkerDone
+from headrace.services.emr.announcements import Announcer
 from headrace.services.emr.commands import Workshop, prepare
 from headrace.services.emr.errors import StepRefused
 from headrace.services.emr.limits import CANCEL_GRACE_S, POLL_S
@@ -56,6 +57,7 @@ class RunnerPorts:
     store: Store
     workshop: Workshop
     metrics: MetricSink
+    announcer: Announcer
     folder: Path
 
 
@@ -324,6 +326,7 @@ class ClusterRunner:
             if state is not ClusterState.WAITING:
                 cluster.idle_since_ms = None
             self._store.save(cluster)
+            self._ports.announcer.cluster(cluster)
         log.info("cluster %s is %s", cluster.id, state)
         self._publish("IsIdle", 1.0 if state is ClusterState.WAITING else 0.0)
 
@@ -333,6 +336,7 @@ class ClusterRunner:
             if state is StepState.PENDING:
                 step.started_ms = None
             self._store.save_step(step)
+            self._ports.announcer.change(self._cluster, step)
         log.info("step %s of cluster %s is %s", step.id, step.cluster_id, state)
 
     def _publish(self, name: str, value: float) -> None:

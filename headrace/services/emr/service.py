@@ -11,8 +11,9 @@ from pathlib import Path
 from headrace.aws.service import ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import LogSink, MetricSink, ObjectStore
+from headrace.core.ports import EventBusSender, LogSink, MetricSink, ObjectStore
 from headrace.core.workers import Supervisor, WorkerHandle
+from headrace.services.emr.announcements import Announcer
 from headrace.services.emr.commands import Workshop
 from headrace.services.emr.errors import translate, unknown_cluster
 from headrace.services.emr.limits import POLL_S, STOP_GRACE_S
@@ -46,16 +47,19 @@ class Emr:
         endpoint_url: Callable[[], str],
         logs: LogSink,
         metrics: MetricSink,
+        buses: EventBusSender,
     ) -> None:
         self.clock = clock
         self.ids = ids
         self.store = Store(database)
         self._supervisor = supervisor
+        self.announcer = Announcer(clock, buses)
         self._ports = RunnerPorts(
             clock=clock,
             store=self.store,
             workshop=Workshop(objects, endpoint_url, os.cpu_count() or 1),
             metrics=metrics,
+            announcer=self.announcer,
             folder=(data_dir / EMR_FOLDER).absolute(),
         )
         self._runners: dict[str, tuple[ClusterRunner, WorkerHandle]] = {}
@@ -63,6 +67,7 @@ class Emr:
     def start(self) -> None:
         """Recover clusters from the database, and take over the processes of their steps."""
         self.store.load()
+        self.announcer.wake = self._supervisor.start(self.announcer).wake
         for cluster in self.store.clusters():
             if cluster.state not in ENDED_CLUSTER:
                 self._run(cluster.id, recover=True)
@@ -101,6 +106,9 @@ class Emr:
     def add(self, cluster: Cluster, steps: list[Step]) -> None:
         """Store a new cluster and set it going."""
         self.store.add(cluster, steps)
+        self.announcer.cluster(cluster)
+        for step in steps:
+            self.announcer.change(cluster, step)
         self._run(cluster.id)
 
     def wake(self, cluster_id: str) -> None:

@@ -15,7 +15,7 @@ from headrace.services.emr.actions.common import (
 )
 from headrace.services.emr.errors import ended_job_flow, invalid_request, unknown_step
 from headrace.services.emr.limits import MOST_STEP_IDS, STEPS_PER_PAGE
-from headrace.services.emr.model import Step, StepState
+from headrace.services.emr.model import Cluster, Step, StepState
 
 if TYPE_CHECKING:
     from headrace.services.emr.service import Emr
@@ -33,6 +33,8 @@ def add_job_flow_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[st
         for step in steps:
             step.execution_role_arn = request.get("ExecutionRoleArn") or ""
         emr.store.add_steps(steps)
+        for step in steps:
+            emr.announcer.change(cluster, step)
     emr.wake(cluster.id)
     return {"StepIds": [step.id for step in steps]}
 
@@ -80,12 +82,14 @@ def cancel_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any
         for step_id, step in zip(request["StepIds"], found, strict=True):
             if step is None:
                 raise unknown_step(step_id)
-        infos = [_cancel(emr, call, step, number) for step in found if step is not None]
+        infos = [_cancel(emr, call, cluster, step, number) for step in found if step is not None]
     emr.wake(cluster.id)
     return {"CancelStepsInfoList": infos}
 
 
-def _cancel(emr: Emr, call: Call, step: Step, number: signal.Signals) -> dict[str, str]:
+def _cancel(
+    emr: Emr, call: Call, cluster: Cluster, step: Step, number: signal.Signals
+) -> dict[str, str]:
     match step.state:
         case StepState.PENDING:
             step.state, step.ended_ms = StepState.CANCELLED, call.now_ms
@@ -99,4 +103,5 @@ def _cancel(emr: Emr, call: Call, step: Step, number: signal.Signals) -> dict[st
                 "Reason": f"The step is {step.state} and cannot be cancelled.",
             }
     emr.store.save_step(step)
+    emr.announcer.change(cluster, step)
     return {"StepId": step.id, "Status": "SUBMITTED"}
