@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 from collections.abc import Iterator
 
@@ -9,6 +11,9 @@ import pytest
 
 # Of pyspark, about pandas 3, which the jobs do not use.
 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+
+# Before the JVM starts: its Python workers must find pandas.
+os.environ["PYSPARK_PYTHON"] = sys.executable
 
 from pyspark.sql import SparkSession  # noqa: E402 - the warning comes with the import
 

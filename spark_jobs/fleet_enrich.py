@@ -1,0 +1,72 @@
+"""Flights with what the fleet's register says of their aircraft: a stream joined with a table that changes under way.
+
+The register is a folder of Parquet, `--planes`, with tailnum, year, manufacturer, model and seats, which
+somebody else replaces or adds to. It is read anew for each micro-batch, so a flight is joined with the register as it
+stands when its micro-batch runs; a flight of an unknown aircraft has nulls. Under `--output`: `flights/batch=N/`.
+
+A micro-batch that is done again after a crash replaces what it wrote, and may see a newer register: the
+flights are written exactly once, their aircraft are those of the last attempt. See `spark_jobs/common.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs import common
+
+PLANES_SCHEMA = "tailnum STRING, year INT, manufacturer STRING, model STRING, seats INT"
+
+
+def transform(flights: DataFrame, planes: DataFrame) -> DataFrame:
+    """Return `flights` (common.flights' columns) with plane_year, plane_manufacturer, plane_model and plane_seats.
+
+    Of an aircraft that the register holds several times, one row is taken: the newest, then the greatest by its values.
+    """
+    details = ("year", "manufacturer", "model", "seats")
+    one = planes.groupBy("tailnum").agg(F.max(F.struct(*details)).alias("plane"))
+    named = [F.col(f"plane.{name}").alias(f"plane_{name}") for name in details]
+    # A small table: sent to every executor, so that the stream is not shuffled.
+    return flights.join(F.broadcast(one.select("tailnum", *named)), "tailnum", "left")
+
+
+def register(spark: SparkSession, folder: str) -> DataFrame:
+    """Return the register as it stands now."""
+    return spark.read.schema(PLANES_SCHEMA).parquet(folder)
+
+
+def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
+    """Run the query until the input is drained, and return what happened, in flights."""
+    write = common.batches_into(f"{arguments.output}flights/")
+
+    def enrich(flights: DataFrame, batch_id: int) -> None:
+        write(transform(flights, register(spark, arguments.planes)), batch_id)
+
+    flights = common.on_time_once(common.flights(records), arguments.watermark)
+    query = common.start(spark, flights, "fleet_enrich", "append", arguments.checkpoint, enrich)
+    query.awaitTermination()
+    quarantined = common.quarantine(spark, records, arguments)
+    return common.with_quarantine(common.summary(query.recentProgress), quarantined)
+
+
+def parse_arguments(argv: list[str]) -> argparse.Namespace:
+    """Parse the step's arguments."""
+    parser = common.parser("fleet_enrich", "Flights with what is known of their aircraft.")
+    parser.add_argument("--planes", required=True, help="s3:// URI of the register, Parquet")
+    return common.parse(parser, argv)
+
+
+def main(argv: list[str]) -> int:
+    """Run the job; see the module."""
+    arguments = parse_arguments(argv)
+    return common.run_job(
+        "fleet_enrich",
+        lambda spark: run(spark, common.source(spark, arguments, arguments.stream), arguments),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
