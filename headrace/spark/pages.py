@@ -1,13 +1,18 @@
-"""GetRecords' answers as Arrow. Apart from the client, which brings boto3: tasks rarely need that."""
+"""GetRecords' answers as Arrow. Apart from the client, which brings boto3: tasks rarely need that.
+
+To parse an answer takes several times as long as to fetch it, and Python does one at a time in a process. The planner,
+which reads every shard, needs little of an answer: how many records, the last one, and how to go on. It finds these in
+the bytes, and leaves the rest to the tasks.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from binascii import a2b_base64
-from dataclasses import dataclass
 from typing import Any
 
-from headrace.spark.untyped import Records, pa
+from headrace.spark.untyped import Records, pa, pc
 
 # What a GetRecords page and a spooled file hold; the other two columns are the same in every row.
 PAGE_SCHEMA = pa.schema(
@@ -19,25 +24,109 @@ PAGE_SCHEMA = pa.schema(
     ]
 )
 
+# Quotes within a JSON string are escaped: a name with its quotes and colon is a member, not somebody's data.
+_NUMBER = re.compile(rb'"SequenceNumber":"(\d+)"')
+_ARRIVAL = re.compile(rb'"ApproximateArrivalTimestamp":([0-9.eE+]+)')
+_NEXT = re.compile(rb'"NextShardIterator":("[^"\\]*"|null)')
+_BEHIND = re.compile(rb'"MillisBehindLatest":(\d+)')
+# Of a record in an answer, without its data: names, quotes, a sequence number and a short key.
+_RECORD_FRAME_BYTES = 140
+
 
 class ExpiredIterator(Exception):
     """The shard iterator is older than five minutes: ask for another."""
 
 
-@dataclass(frozen=True, slots=True)
 class Page:
-    """One answer of GetRecords. `next_iterator` is None at the end of a closed shard."""
+    """One answer of GetRecords.
 
-    records: Records
-    next_iterator: str | None
-    millis_behind_latest: int
+    Attributes:
+        rows: how many records it has.
+        last: the last record's sequence number, and its arrival in epoch milliseconds; None without records.
+        next_iterator: None at the end of a closed shard.
+        millis_behind_latest: how far the shard goes on behind this page.
+        body: the answer, while nobody has parsed it.
+    """
+
+    def __init__(
+        self, records: Records, next_iterator: str | None, millis_behind_latest: int
+    ) -> None:
+        self._records: Records | None = records
+        self.body: bytes | None = None
+        self.rows: int = records.num_rows
+        self.last = last_of(records) if self.rows else None
+        self.next_iterator = next_iterator
+        self.millis_behind_latest = millis_behind_latest
+
+    @classmethod
+    def unparsed(
+        cls,
+        body: bytes,
+        rows: int,
+        last: tuple[str, int],
+        next_iterator: str | None,
+        millis_behind_latest: int,
+    ) -> Page:
+        """Return the page of an answer that is parsed only when its records are asked for."""
+        page = cls.__new__(cls)
+        page._records = None  # noqa: SLF001 - of its own class
+        page.body, page.rows, page.last = body, rows, last
+        page.next_iterator, page.millis_behind_latest = next_iterator, millis_behind_latest
+        return page
+
+    @property
+    def records(self) -> Records:
+        """The records."""
+        if self._records is None:
+            assert self.body is not None
+            self._records = parse_records(self.body)
+        return self._records
+
+    @property
+    def data_bytes(self) -> int:
+        """The bytes of data; of an unparsed answer about."""
+        if self._records is None and self.body is not None:
+            return max(0, len(self.body) - self.rows * _RECORD_FRAME_BYTES) * 3 // 4
+        return data_bytes(self._records)
 
 
 def parse_page(body: bytes) -> Page:
-    """Return the page in an answer's JSON body."""
+    """Return the page in an answer's JSON body, unparsed if it is laid out as services lay it out."""
+    rows = body.count(b'"SequenceNumber":')
+    if not rows:
+        return _parsed(body)
+    number = _NUMBER.match(body, body.rfind(b'"SequenceNumber":'))
+    arrival = _ARRIVAL.match(body, max(0, body.rfind(b'"ApproximateArrivalTimestamp":')))
+    behind = _BEHIND.match(body, max(0, body.rfind(b'"MillisBehindLatest":')))
+    next_at = body.rfind(b'"NextShardIterator":')
+    following = _NEXT.match(body, max(0, next_at))
+    if not (number and arrival and behind and (following or next_at < 0)):
+        return _parsed(body)
+    return Page.unparsed(
+        body,
+        rows,
+        (number[1].decode(), round(float(arrival[1]) * 1000)),
+        json.loads(following[1]) if following else None,
+        int(behind[1]),
+    )
+
+
+def _parsed(body: bytes) -> Page:
     answer = json.loads(body)
-    records: list[dict[str, Any]] = answer["Records"]
-    batch = pa.RecordBatch.from_arrays(
+    return Page(
+        _batch(answer["Records"]),
+        answer.get("NextShardIterator"),
+        int(answer.get("MillisBehindLatest") or 0),
+    )
+
+
+def parse_records(body: bytes) -> Records:
+    """Return the records in an answer's JSON body."""
+    return _batch(json.loads(body)["Records"])
+
+
+def _batch(records: list[dict[str, Any]]) -> Records:
+    return pa.RecordBatch.from_arrays(
         [
             pa.array([a2b_base64(record["Data"]) for record in records], pa.binary()),
             pa.array([record["PartitionKey"] for record in records], pa.string()),
@@ -49,4 +138,19 @@ def parse_page(body: bytes) -> Page:
         ],
         schema=PAGE_SCHEMA,
     )
-    return Page(batch, answer.get("NextShardIterator"), int(answer.get("MillisBehindLatest") or 0))
+
+
+def last_of(records: Records) -> tuple[str, int]:
+    """Return the last record's sequence number, and its arrival in epoch milliseconds."""
+    return row_of(records, records.num_rows - 1)
+
+
+def row_of(records: Records, row: int) -> tuple[str, int]:
+    """Return a record's sequence number, and its arrival in epoch milliseconds."""
+    arrival_us = int(records.column("approximateArrivalTimestamp")[row].value)
+    return str(records.column("sequenceNumber")[row].as_py()), arrival_us // 1000
+
+
+def data_bytes(records: Records) -> int:
+    """Return the bytes of data in a batch."""
+    return int(pc.sum(pc.binary_length(records.column("data"))).as_py() or 0)

@@ -26,8 +26,8 @@ from headrace.spark.planning import (
     spans_between,
     without,
 )
-from headrace.spark.spool import ShardSpool, Slice, data_bytes
-from headrace.spark.untyped import Records, pa
+from headrace.spark.spool import ShardSpool, Slice
+from headrace.spark.untyped import pa
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class Fetcher:
                 return
             time.sleep(wait_s)
             page = self._next_page()
-            self._keep(page.records)
+            self._keep(page)
             if self.done:
                 return
             self._iterator = page.next_iterator
@@ -131,18 +131,18 @@ class Fetcher:
             except ExpiredIterator:
                 self._iterator = None
             else:
-                self._pace.spend(data_bytes(page.records), time.monotonic())
+                self._pace.spend(page.data_bytes, time.monotonic())
                 return page
 
-    def _keep(self, records: Records) -> None:
-        if records.num_rows and self._resumed_ms is not None:
+    def _keep(self, page: Page) -> None:
+        if page.last is not None and self._resumed_ms is not None:
             self._check_retention(self._resumed_ms)
             self._resumed_ms = None
         if self._until_ms is not None:
-            records = self._up_to_target(records, self._until_ms)
-        if records.num_rows:
-            self.spool.append(records)
-            self._after = str(records.column("sequenceNumber")[-1].as_py())
+            page = self._up_to_target(page, self._until_ms)
+        if page.last is not None:
+            self.spool.append(page)
+            self._after = page.last[0]
 
     def _check_retention(self, resumed_ms: int) -> None:
         """Kinesis does not say that records are gone: it goes on with the oldest that is left.
@@ -159,14 +159,14 @@ class Fetcher:
             raise DataLoss(message)
         log.warning("%s", message)
 
-    def _up_to_target(self, records: Records, until_ms: int) -> Records:
-        arrivals = records.column("approximateArrivalTimestamp").cast(pa.int64()).to_pylist()
-        for index, arrival_us in enumerate(arrivals):
-            if arrival_us > until_ms * 1000:
-                # Came after the query began: another run's.
-                self.done = True
-                return records.slice(0, index)
-        return records
+    def _up_to_target(self, page: Page, until_ms: int) -> Page:
+        if page.last is None or page.last[1] <= until_ms:
+            return page
+        # What came after the query began is another run's.
+        self.done = True
+        arrivals = page.records.column("approximateArrivalTimestamp").cast(pa.int64()).to_pylist()
+        kept = next(index for index, us in enumerate(arrivals) if us > until_ms * 1000)
+        return Page(page.records.slice(0, kept), page.next_iterator, page.millis_behind_latest)
 
 
 class Planner:

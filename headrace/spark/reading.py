@@ -14,7 +14,7 @@ from headrace.spark.options import Options
 from headrace.spark.pace import Pace
 from headrace.spark.pages import ExpiredIterator, Page
 from headrace.spark.planning import DataLoss, Span
-from headrace.spark.spool import Slice, data_bytes, read_slices
+from headrace.spark.spool import Slice, read_slices
 from headrace.spark.untyped import Records, pa
 
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ def pages(
         except ExpiredIterator:
             iterator = client.iterator(shard_id, after, init)
             continue
-        pace.spend(data_bytes(page.records), time.monotonic())
-        if page.records.num_rows:
-            after = str(page.records.column("sequenceNumber")[-1].as_py())
+        pace.spend(page.data_bytes, time.monotonic())
+        if page.last is not None:
+            after = page.last[0]
         yield page
         iterator = page.next_iterator

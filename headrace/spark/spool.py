@@ -1,5 +1,6 @@
-"""What the planner has read of a shard and Spark has not yet: Arrow files in a folder of the driver's machine.
+"""What the planner has read of a shard and Spark has not yet: files in a folder of the driver's machine.
 
+A file is a GetRecords answer as it came (`.json`), or Arrow where the planner had to look into it.
 Records are numbered by the shard's count (see `offsets`), so that a batch is a range of numbers. The spool is
 nobody's memory: a task that cannot reach it reads the records again.
 """
@@ -10,7 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.spark.pages import Page, parse_records, row_of
 from headrace.spark.untyped import Records, pa, pc
+
+_AS_IT_CAME = ".json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,7 @@ class _Chunk:
     first: int
     rows: int
     data_bytes: int
+    last: tuple[str, int]
 
     @property
     def end(self) -> int:
@@ -44,24 +49,28 @@ class ShardSpool:
         self.first = first
         self.end = first
 
-    def append(self, records: Records) -> None:
-        """Add records after the last."""
-        path = self._folder / f"{self.end}.arrow"
-        with (
-            pa.OSFile(str(path), "wb") as file,
-            pa.ipc.new_file(file, records.schema) as writer,
-        ):
-            writer.write_batch(records)
-        self._chunks.append(_Chunk(path, self.end, records.num_rows, data_bytes(records)))
-        self.end += records.num_rows
+    def append(self, page: Page) -> None:
+        """Add a page with records after the last."""
+        assert page.last is not None
+        if page.body is not None:
+            path = self._folder / f"{self.end}{_AS_IT_CAME}"
+            path.write_bytes(page.body)
+        else:
+            path = self._folder / f"{self.end}.arrow"
+            with (
+                pa.OSFile(str(path), "wb") as file,
+                pa.ipc.new_file(file, page.records.schema) as writer,
+            ):
+                writer.write_batch(page.records)
+        self._chunks.append(_Chunk(path, self.end, page.rows, page.data_bytes, page.last))
+        self.end += page.rows
 
     def row(self, number: int) -> tuple[str, int]:
         """Return the sequence number and the arrival in milliseconds of record `number`."""
         chunk = next(chunk for chunk in self._chunks if chunk.first <= number < chunk.end)
-        batch = read_file(str(chunk.path))
-        at = number - chunk.first
-        arrival = batch.column("approximateArrivalTimestamp")[at].value
-        return str(batch.column("sequenceNumber")[at].as_py()), int(arrival) // 1000
+        if number == chunk.end - 1:
+            return chunk.last
+        return row_of(read_file(str(chunk.path)), number - chunk.first)
 
     def bytes_after(self, number: int) -> int:
         """Return about how many bytes of data the records from `number` on have: whole files."""
@@ -100,13 +109,10 @@ class ShardSpool:
             self.first = chunk.end
 
 
-def data_bytes(records: Records) -> int:
-    """Return the bytes of data in a batch."""
-    return int(pc.sum(pc.binary_length(records.column("data"))).as_py() or 0)
-
-
 def read_file(path: str) -> Records:
-    """Return the records of a spool file, mapped into memory."""
+    """Return the records of a spool file."""
+    if path.endswith(_AS_IT_CAME):
+        return parse_records(Path(path).read_bytes())
     with pa.memory_map(path) as file:
         return pa.ipc.open_file(file).get_batch(0)
 
