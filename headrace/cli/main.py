@@ -10,6 +10,7 @@ from headrace.cli.faults import faults
 from headrace.cli.replay import replay
 from headrace.cli.run import down, status, up
 from headrace.cli.streams import put, tail
+from headrace.cli.submit import submit
 from headrace.cli.trace import trace
 
 
@@ -19,7 +20,7 @@ def main() -> None:
     """AWS streaming, whole, on a laptop."""
 
 
-for command in (up, down, status, put, tail, replay, check, faults, trace):
+for command in (up, down, status, put, tail, replay, check, faults, trace, submit):
     main.add_command(command)
 
 

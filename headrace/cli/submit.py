@@ -1,0 +1,209 @@
+"""`headrace submit`: run a Spark job as a step of EMR, follow what it prints, and end as it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import json
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headrace.cli.options import client, endpoint_option, explain, fail
+
+CLUSTER_NAME = "headrace-submit"
+_BUCKET_PREFIX = "headrace-submit"
+_ENDED = {"COMPLETED", "CANCELLED", "FAILED", "INTERRUPTED"}
+_POLL_S = 0.25
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("job", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("--cluster", "cluster_id", help="The cluster (j-...); else one that runs, or a new.")
+@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A Spark property; repeatable.")
+@click.option(
+    "--py-files",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A .py, .zip or .egg that the job imports; repeatable.",
+)
+@click.option("--dry-run", is_flag=True, help="Only print the command for AWS.")
+@endpoint_option
+def submit(
+    job: Path,
+    arguments: tuple[str, ...],
+    cluster_id: str | None,
+    conf: tuple[str, ...],
+    py_files: tuple[Path, ...],
+    *,
+    dry_run: bool,
+    endpoint_url: str,
+    region: str,
+    aws: bool,
+) -> None:
+    """Run JOB, a PySpark program, with ARGUMENTS as a step of EMR; the options come before JOB.
+
+    Uploads it, adds the step, prints its state and its logs, and exits with 0 if the step COMPLETED, else 1.
+    Prints the `aws emr add-steps` command that does the same on AWS. Ctrl-C cancels the step.
+    """
+    if aws and not dry_run:
+        raise fail(
+            "submit runs steps on the local cloud only; --dry-run prints the command for AWS"
+        )
+    uris = {path: _uri(_bucket(region), path) for path in (job, *py_files)}
+    args = step_arguments(
+        uris[job], arguments, conf=conf, py_files=[uris[path] for path in py_files]
+    )
+    if dry_run:
+        click.echo(aws_command(cluster_id or "j-CLUSTER", job.name, args, region))
+        return
+
+    def make(service: str) -> Any:
+        return client(service, endpoint_url=endpoint_url, region=region, aws=False)
+
+    try:
+        s3, emr = make("s3"), make("emr")
+        _upload(s3, uris, region)
+        cluster_id = cluster_id or _running_cluster(emr) or _new_cluster(emr, _bucket(region))
+        step_id = _add_step(emr, cluster_id, job.name, args)
+        click.echo(aws_command(cluster_id, job.name, args, region), err=True)
+        state = _follow(emr, s3, cluster_id, step_id)
+    except click.ClickException:
+        raise
+    except Exception as error:
+        raise explain(error) from error
+    sys.exit(0 if state == "COMPLETED" else 1)
+
+
+# --- what is asked for ------------------------------------------------------------------------
+
+
+def step_arguments(
+    job_uri: str, arguments: Sequence[str], *, conf: Sequence[str], py_files: Sequence[str]
+) -> list[str]:
+    """Return the arguments of `command-runner.jar`, the same here and on AWS."""
+    options = ["--deploy-mode", "cluster"]
+    for setting in conf:
+        options += ["--conf", setting]
+    if py_files:
+        options += ["--py-files", ",".join(py_files)]
+    return ["spark-submit", *options, job_uri, *arguments]
+
+
+def aws_command(cluster_id: str, name: str, args: Sequence[str], region: str) -> str:
+    """Return the AWS CLI's command that adds the step; its `Args` are JSON, for they may hold commas."""
+    step = {
+        "Type": "CUSTOM_JAR",
+        "Name": name,
+        "ActionOnFailure": "CONTINUE",
+        "Jar": "command-runner.jar",
+        "Args": list(args),
+    }
+    steps = json.dumps([step])
+    words = ["aws", "emr", "add-steps", "--region", region]
+    return shlex.join([*words, "--cluster-id", cluster_id, "--steps", steps])
+
+
+def _bucket(region: str) -> str:
+    return f"{_BUCKET_PREFIX}-{region}"
+
+
+def _uri(bucket: str, path: Path) -> str:
+    """Return where a file goes: by its content, so that no running step loses what it reads."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return f"s3://{bucket}/code/{digest}/{path.name}"
+
+
+# --- what is done -----------------------------------------------------------------------------
+
+
+def _upload(s3: Any, uris: dict[Path, str], region: str) -> None:
+    where = (
+        {}
+        if region == "us-east-1"
+        else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+    )
+    with contextlib.suppress(s3.exceptions.BucketAlreadyOwnedByYou):
+        s3.create_bucket(Bucket=_bucket(region), **where)
+    for path, uri in uris.items():
+        bucket, _, key = uri.removeprefix("s3://").partition("/")
+        s3.put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
+
+
+def _running_cluster(emr: Any) -> str | None:
+    """Return a cluster that waits or runs and outlives its steps; the newest first."""
+    states = ["WAITING", "RUNNING"]
+    for page in emr.get_paginator("list_clusters").paginate(ClusterStates=states):
+        for found in page["Clusters"]:
+            described = emr.describe_cluster(ClusterId=found["Id"])["Cluster"]
+            if not described["AutoTerminate"] and described.get("LogUri"):
+                return str(found["Id"])
+    return None
+
+
+def _new_cluster(emr: Any, bucket: str) -> str:
+    made = emr.run_job_flow(
+        Name=CLUSTER_NAME,
+        LogUri=f"s3://{bucket}/logs/",
+        Applications=[{"Name": "Spark"}],
+        Instances={"KeepJobFlowAliveWhenNoSteps": True},
+    )
+    click.echo(f"made the cluster {made['JobFlowId']}", err=True)
+    return str(made["JobFlowId"])
+
+
+def _add_step(emr: Any, cluster_id: str, name: str, args: Sequence[str]) -> str:
+    step = {
+        "Name": name,
+        "ActionOnFailure": "CONTINUE",
+        "HadoopJarStep": {"Jar": "command-runner.jar", "Args": list(args)},
+    }
+    return str(emr.add_job_flow_steps(JobFlowId=cluster_id, Steps=[step])["StepIds"][0])
+
+
+def _follow(emr: Any, s3: Any, cluster_id: str, step_id: str) -> str:
+    """Print the step's states as they change, then its logs; return the last state. Ctrl-C cancels it."""
+    shown = ""
+    while True:
+        try:
+            status = emr.describe_step(ClusterId=cluster_id, StepId=step_id)["Step"]["Status"]
+            if status["State"] != shown:
+                shown = status["State"]
+                click.echo(f"{step_id} {shown}", err=True)
+            if shown in _ENDED:
+                break
+            time.sleep(_POLL_S)
+        except KeyboardInterrupt:
+            emr.cancel_steps(ClusterId=cluster_id, StepIds=[step_id])
+    _print_logs(emr, s3, cluster_id, step_id)
+    if details := status.get("FailureDetails"):
+        where = f" ({details['LogFile']})" if "LogFile" in details else ""
+        click.echo(f"{step_id} {shown}: {details.get('Message', '')}{where}", err=True)
+    return shown
+
+
+def _print_logs(emr: Any, s3: Any, cluster_id: str, step_id: str) -> None:
+    """Print stdout where stdout belongs, and stderr likewise, from the cluster's LogUri."""
+    uri = emr.describe_cluster(ClusterId=cluster_id)["Cluster"].get("LogUri")
+    if not uri:
+        click.echo("the cluster has no LogUri: what the step printed is not shown", err=True)
+        return
+    bucket, _, prefix = uri.partition("://")[2].partition("/")
+    prefix = f"{prefix.rstrip('/')}/" if prefix else ""
+    for name in ("stdout", "stderr"):
+        key = f"{prefix}{cluster_id}/steps/{step_id}/{name}.gz"
+        try:
+            packed = s3.get_object(Bucket=bucket, Key=key)["Body"]
+        except (s3.exceptions.NoSuchKey, s3.exceptions.NoSuchBucket):
+            click.echo(f"there is no s3://{bucket}/{key}", err=True)
+            continue
+        with packed, gzip.GzipFile(fileobj=packed) as text:
+            for line in text:
+                click.echo(line.rstrip(b"\n").decode(errors="replace"), err=name == "stderr")
