@@ -71,9 +71,16 @@ class Handle:
 class Rig:
     """One shard's poller and all around it; `restart` forgets what is in memory."""
 
-    def __init__(self, root: Path, function: Function, **members: Any) -> None:
+    def __init__(
+        self,
+        root: Path,
+        function: Function,
+        *,
+        streams: MemoryStreams | None = None,
+        **members: Any,
+    ) -> None:
         self.clock = FakeClock()
-        self.streams = MemoryStreams()
+        self.streams = streams or MemoryStreams()
         self.box = Box(root)
         self.function = function
         self.mapping = Mapping(
