@@ -109,12 +109,16 @@ def drain(load: Load, name: str) -> Result:
     count = 0
     started = time.perf_counter()
     stop_at = started + load.seconds
-    while time.perf_counter() < stop_at:
+    # At least one round, however busy the machine.
+    while not count or time.perf_counter() < stop_at:
+        before = count
         for first in firsts:
             iterator: str | None = first
-            while iterator and time.perf_counter() < stop_at:
+            while iterator and (not count or time.perf_counter() < stop_at):
                 found, iterator = page(connection, iterator)
                 count += found
+        if count == before:
+            break
     elapsed = time.perf_counter() - started
     connection.close()
     if not count:
@@ -134,8 +138,11 @@ def readers_of_one_shard(load: Load, name: str) -> Result:
         try:
             connection = Connection(load.port)
             iterator: str | None = first
-            while time.perf_counter() < stop_at:
+            # At least one page, however busy the machine.
+            while not counts[number] or time.perf_counter() < stop_at:
                 found, iterator = page(connection, iterator or first)
+                if not found and not counts[number]:
+                    break
                 counts[number] += found
             connection.close()
         except (RuntimeError, OSError) as error:
