@@ -1,0 +1,42 @@
+"""What the batch, the speed and the serving layer share: departures by day and airport, as numbers that can be added.
+
+A view has one row a key: day (a date, of UTC), origin; flights, cancellations, departures, delay_minutes. Each of the
+numbers is a sum, so views of disjoint flights add up to the view of all of them: that is what makes
+Batch(old) + Stream(new) = Batch(all). Flights are disjoint by the *cut*, an event time: the batch view has those before
+it, the speed view those from it on; a flight is in one of the two whenever it comes.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+KEY = ("day", "origin")
+NUMBERS = ("flights", "cancellations", "departures", "delay_minutes")
+VIEW_SCHEMA = (
+    "day DATE, origin STRING, flights BIGINT, cancellations BIGINT, departures BIGINT, "
+    "delay_minutes BIGINT"
+)
+
+
+def view(flights: DataFrame) -> DataFrame:
+    """Return the view of `flights` (common.flights' columns, each flight once)."""
+    departed = ~F.col("cancelled")
+    # From whole days since the epoch: the same whatever the session's time zone.
+    day = F.date_from_unix_date(F.floor(F.unix_seconds("event_time") / 86_400).cast("int"))
+    return flights.groupBy(day.alias("day"), "origin").agg(
+        F.count(F.lit(1)).alias("flights"),
+        F.count_if("cancelled").alias("cancellations"),
+        F.count_if(departed).alias("departures"),
+        F.coalesce(F.sum(F.when(departed, F.col("dep_delay"))), F.lit(0)).alias("delay_minutes"),
+    )
+
+
+def added(views: DataFrame) -> DataFrame:
+    """Return the sum of several views' rows."""
+    return views.groupBy(*KEY).agg(*(F.sum(name).alias(name) for name in NUMBERS))
+
+
+def before(cut: str) -> Column:
+    """Return whether a flight belongs to the batch view; `cut` is an ISO time with its zone."""
+    return F.col("event_time") < F.lit(cut).cast("timestamp")

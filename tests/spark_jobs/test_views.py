@@ -1,0 +1,89 @@
+"""Lambda and Kappa: Batch(old) + Stream(new) = Batch(all) = Replay(all), of flights that come late and twice."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs import batch_view, serve, speed_view, views
+from tests.spark_jobs.feed import Event, Feed, arguments, cut, flights, late
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
+
+CUT = "2013-01-02T03:00:00Z"
+END = "2014-01-01T00:00:00Z"
+
+View = dict[tuple[str, str], tuple[int, int, int, int]]
+
+
+def plainly(events: list[Event]) -> View:
+    """The view in plain Python."""
+    found: dict[tuple[str, str], Counter[str]] = {}
+    for event in {event["event_id"]: event for event in events}.values():
+        numbers = found.setdefault((event["event_time"][:10], event["origin"]), Counter())
+        numbers["flights"] += 1
+        numbers["cancellations" if event["cancelled"] else "departures"] += 1
+        numbers["delay_minutes"] += event["dep_delay"] or 0
+    return {key: tuple(numbers[name] for name in views.NUMBERS) for key, numbers in found.items()}  # type: ignore[misc]
+
+
+def collected(frame: DataFrame) -> View:
+    rows = frame.collect()
+    assert len({(row["day"], row["origin"]) for row in rows}) == len(rows)
+    return {
+        (str(row["day"]), row["origin"]): tuple(row[name] for name in views.NUMBERS)  # type: ignore[misc]
+        for row in rows
+    }
+
+
+def test_batch_of_the_old_and_stream_of_the_new_are_batch_of_all_and_replay_of_all(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    some = late(flights(1500))
+    some += some[200:300]
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "archive" / "flights.json").write_text("\n".join(map(json.dumps, some)))
+    feed = Feed(spark, tmp_path / "input")
+    for batch in cut(some, 800):
+        feed.put(batch)
+
+    def batch_of(before: str, name: str) -> str:
+        argv = ["--archive", str(tmp_path / "archive"), "--before", before]
+        output = (tmp_path / name).as_uri()
+        batch_view.run(spark, batch_view.parse_arguments([*argv, "--output", output]))
+        return output
+
+    def stream_of(name: str, *since: str) -> str:
+        argv = arguments(tmp_path / name, "--watermark", "60 days", *since)
+        said = speed_view.run(spark, feed.stream(), speed_view.parse_arguments(argv))
+        assert said["dropped as late"] == 0
+        return (tmp_path / name / "output").as_uri()
+
+    old, new = batch_of(CUT, "old"), stream_of("new", "--since", CUT)
+    served = (tmp_path / "served").as_uri()
+    argv = ["--batch", old, "--speed", new, "--output", served]
+    serve.run(spark, serve.parse_arguments(argv))
+    batch_all = collected(spark.read.parquet(batch_of(END, "all")))
+    replay_all = collected(speed_view.read_view(spark, stream_of("replayed") + "/"))
+
+    lambda_all = collected(spark.read.parquet(served))
+    assert lambda_all == batch_all == replay_all == plainly(some)
+    assert 0 < sum(row[0] for row in collected(spark.read.parquet(old)).values()) < 1500
+
+
+def test_a_stream_not_yet_read_serves_the_batch_view(spark: SparkSession, tmp_path: Path) -> None:
+    empty = speed_view.read_view(spark, tmp_path.as_uri() + "/none/")
+    some = flights(100)
+    feed = Feed(spark, tmp_path / "input")
+    feed.put(some)
+
+    batch = batch_view.transform(feed.batch(), END)
+
+    assert collected(serve.transform(batch, empty)) == plainly(some)
