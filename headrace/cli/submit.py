@@ -23,7 +23,7 @@ _ENDED = {"COMPLETED", "CANCELLED", "FAILED", "INTERRUPTED"}
 _POLL_S = 0.25
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("job", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("--cluster", "cluster_id", help="The cluster (j-...); else one that runs, or a new.")
@@ -169,7 +169,8 @@ def _add_step(emr: Any, cluster_id: str, name: str, args: Sequence[str]) -> str:
 
 
 def _follow(emr: Any, s3: Any, cluster_id: str, step_id: str) -> str:
-    """Print the step's states as they change, then its logs; return the last state. Ctrl-C cancels it."""
+    """Print the step's states and its logs as they come; return the last state. Ctrl-C cancels it."""
+    logs = _Logs(emr, s3, cluster_id, step_id)
     shown = ""
     while True:
         try:
@@ -179,31 +180,55 @@ def _follow(emr: Any, s3: Any, cluster_id: str, step_id: str) -> str:
                 click.echo(f"{step_id} {shown}", err=True)
             if shown in _ENDED:
                 break
+            logs.show_new()
             time.sleep(_POLL_S)
         except KeyboardInterrupt:
             emr.cancel_steps(ClusterId=cluster_id, StepIds=[step_id])
-    _print_logs(emr, s3, cluster_id, step_id)
+    logs.show_new(ended=True)
     if details := status.get("FailureDetails"):
         where = f" ({details['LogFile']})" if "LogFile" in details else ""
         click.echo(f"{step_id} {shown}: {details.get('Message', '')}{where}", err=True)
     return shown
 
 
-def _print_logs(emr: Any, s3: Any, cluster_id: str, step_id: str) -> None:
-    """Print stdout where stdout belongs, and stderr likewise, from the cluster's LogUri."""
-    uri = emr.describe_cluster(ClusterId=cluster_id)["Cluster"].get("LogUri")
-    if not uri:
-        click.echo("the cluster has no LogUri: what the step printed is not shown", err=True)
-        return
-    bucket, _, prefix = uri.partition("://")[2].partition("/")
-    prefix = f"{prefix.rstrip('/')}/" if prefix else ""
-    for name in ("stdout", "stderr"):
-        key = f"{prefix}{cluster_id}/steps/{step_id}/{name}.gz"
-        try:
-            packed = s3.get_object(Bucket=bucket, Key=key)["Body"]
-        except (s3.exceptions.NoSuchKey, s3.exceptions.NoSuchBucket):
-            click.echo(f"there is no s3://{bucket}/{key}", err=True)
-            continue
+class _Logs:
+    """What a step prints, from the cluster's LogUri: stdout to stdout, stderr to stderr."""
+
+    def __init__(self, emr: Any, s3: Any, cluster_id: str, step_id: str) -> None:
+        self._s3 = s3
+        self._etags: dict[str, str] = {}
+        self._shown_bytes = {"stdout": 0, "stderr": 0}
+        uri = emr.describe_cluster(ClusterId=cluster_id)["Cluster"].get("LogUri")
+        if not uri:
+            click.echo("the cluster has no LogUri: what the step prints is not shown", err=True)
+            self._shown_bytes = {}
+            return
+        self._bucket, _, prefix = uri.partition("://")[2].partition("/")
+        prefix = f"{prefix.rstrip('/')}/" if prefix else ""
+        self._prefix = f"{prefix}{cluster_id}/steps/{step_id}/"
+
+    def show_new(self, *, ended: bool = False) -> None:
+        """Print what has come since; at the end, say which logs are not there."""
+        for name in self._shown_bytes:
+            key = f"{self._prefix}{name}.gz"
+            try:
+                etag = self._s3.head_object(Bucket=self._bucket, Key=key)["ETag"]
+            except self._s3.exceptions.ClientError as error:
+                if error.response["ResponseMetadata"]["HTTPStatusCode"] != 404:
+                    raise
+                if ended:
+                    click.echo(f"there is no s3://{self._bucket}/{key}", err=True)
+                continue
+            if etag != self._etags.get(name):
+                self._etags[name] = etag
+                self._show(name, key)
+
+    def _show(self, name: str, key: str) -> None:
+        stream = sys.stderr.buffer if name == "stderr" else sys.stdout.buffer
+        packed = self._s3.get_object(Bucket=self._bucket, Key=key)["Body"]
         with packed, gzip.GzipFile(fileobj=packed) as text:
-            for line in text:
-                click.echo(line.rstrip(b"\n").decode(errors="replace"), err=name == "stderr")
+            text.seek(self._shown_bytes[name])
+            while piece := text.read(1 << 20):
+                stream.write(piece)
+                self._shown_bytes[name] += len(piece)
+        stream.flush()

@@ -163,7 +163,9 @@ def _spark(
     properties = spark_properties(buckets=workshop.objects.buckets(), cores=workshop.cores)
     properties.update(_classification(cluster, "spark-defaults"))
     (conf / "spark-defaults.conf").write_text(properties_file(properties))
-    (conf / "log4j2.properties").write_text(LOGGING)
+    # Later lines win, so a cluster's own settings are added to ours.
+    logging = LOGGING + properties_file(_classification(cluster, "spark-log4j2"), separator=" = ")
+    (conf / "log4j2.properties").write_text(logging)
     environment = {
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": str(conf),

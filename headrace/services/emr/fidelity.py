@@ -31,7 +31,7 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         "VisibleToAllUsers": "stored",
         "ManagedScalingPolicy": "stored",
         "PlacementGroupConfigs": "stored",
-        # Of the classifications, spark-defaults and spark-env/export reach the steps.
+        # Of the classifications, spark-defaults, spark-env/export and spark-log4j2 reach the steps.
         "Configurations": "stored",
         "LogEncryptionKmsKeyId": "ignored",
         "AdditionalInfo": "ignored",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import logging
+import math
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
+from headrace.core.clock import Clock
 from headrace.core.ports import BucketNotFound, ObjectStore
-from headrace.services.emr.limits import LONGEST_MESSAGE, STDERR_TAIL_BYTES
+from headrace.services.emr.limits import KEEP_LOGS_EVERY_S, LONGEST_MESSAGE, STDERR_TAIL_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -62,11 +65,44 @@ def log_location(log_uri: str, cluster_id: str, step_id: str) -> tuple[str, str]
     return bucket, f"{prefix}{cluster_id}/steps/{step_id}/"
 
 
-def archive(objects: ObjectStore, folder: Path, location: tuple[str, str]) -> None:
-    """Put a step's logs, compressed, where they belong. A missing bucket is reported, not raised."""
+class LogKeeper:
+    """Puts the logs of one running step where they belong, now and then. Used by one thread at a time.
+
+    A log that has not grown is not put again, and packing takes a twentieth of the time at most, however long
+    the logs are.
+    """
+
+    def __init__(self, clock: Clock, objects: ObjectStore) -> None:
+        self._clock = clock
+        self._objects = objects
+        self._sizes: dict[str, int] = {}
+        self._next_s = clock.monotonic_s() + KEEP_LOGS_EVERY_S
+
+    def keep(self, folder: Path, location: tuple[str, str]) -> None:
+        """Put the logs that have grown, if it is time."""
+        begun_s = self._clock.monotonic_s()
+        if begun_s < self._next_s:
+            return
+        sizes = {name: (folder / name).stat().st_size for name in LOGS}
+        grown = [name for name in LOGS if sizes[name] != self._sizes.get(name)]
+        took_s = 0.0
+        if grown:
+            # Without its bucket, the end of the step says so once more; until then there is nothing to try.
+            if not archive(self._objects, folder, location, grown):
+                self._next_s = math.inf
+                return
+            self._sizes = sizes
+            took_s = self._clock.monotonic_s() - begun_s
+        self._next_s = begun_s + max(KEEP_LOGS_EVERY_S, 20 * took_s)
+
+
+def archive(
+    objects: ObjectStore, folder: Path, location: tuple[str, str], names: Sequence[str] = LOGS
+) -> bool:
+    """Put a step's logs, compressed, where they belong; return False, and report it, if the bucket is missing."""
     bucket, prefix = location
-    for name in LOGS:
-        plain, packed = folder / name, folder / "tmp" / f"{name}.gz"
+    for name in names:
+        plain, packed = folder / name, folder / "packed" / f"{name}.gz"
         plain.touch()
         packed.parent.mkdir(exist_ok=True)
         # mtime 0: the same log gives the same bytes, so putting it again after a crash changes nothing.
@@ -80,12 +116,13 @@ def archive(objects: ObjectStore, folder: Path, location: tuple[str, str]) -> No
             objects.put(bucket, f"{prefix}{name}.gz", packed, content_type="application/x-gzip")
         except BucketNotFound:
             log.warning("logs of %s stay in %s: there is no bucket %s", prefix, folder, bucket)
-            return
+            return False
         finally:
             packed.unlink()
+    return True
 
 
 def remove_scratch(folder: Path) -> None:
     """Remove what a step needed only while it ran; its logs stay."""
-    for name in ("work", "tmp", "conf"):
+    for name in ("work", "tmp", "conf", "packed"):
         shutil.rmtree(folder / name, ignore_errors=True)

@@ -23,6 +23,7 @@ from headrace.services.emr.commands import Workshop, prepare
 from headrace.services.emr.errors import StepRefused
 from headrace.services.emr.limits import CANCEL_GRACE_S, POLL_S
 from headrace.services.emr.logs import (
+    LogKeeper,
     archive,
     failure_cause,
     log_location,
@@ -71,6 +72,7 @@ class ClusterRunner:
         self._cluster = ports.store.cluster(cluster_id)
         self._running: dict[str, StepProcess] = {}
         self._cancelled_at_s: dict[str, float] = {}
+        self._keepers: dict[str, LogKeeper] = {}
 
     def folder(self, step: Step) -> Path:
         """Return where a step's files are."""
@@ -144,6 +146,7 @@ class ClusterRunner:
     def _look_after(self, step: Step, process: StepProcess) -> None:
         if process.exit_code is None and (process.alive or self._is_dying(step, process)):
             self._cancel_if_asked(step, process)
+            self._keep_logs(step)
             return
         code = process.exit_code
         # What the command left running goes with it.
@@ -160,6 +163,14 @@ class ClusterRunner:
             folder = self.folder(step)
             name, message = failure_cause(tail(folder / "stderr"), tail(folder / "stdout"), code)
             self._fail(step, message, log_name=name)
+
+    def _keep_logs(self, step: Step) -> None:
+        location = self._location(step)
+        if location is not None:
+            keeper = self._keepers.setdefault(
+                step.id, LogKeeper(self._ports.clock, self._ports.workshop.objects)
+            )
+            keeper.keep(self.folder(step), location)
 
     def _is_dying(self, step: Step, process: StepProcess) -> bool:
         """After a signal the wrapper is gone first; the step has ended when all of it has."""
@@ -250,6 +261,7 @@ class ClusterRunner:
                 archive(self._ports.workshop.objects, folder, location)
             remove_scratch(folder)
         self._cancelled_at_s.pop(step.id, None)
+        self._keepers.pop(step.id, None)
         step.ended_ms = self._ports.clock.now_ms()
         self._change_step(step, state, message)
 

@@ -109,9 +109,9 @@ def spark_properties(*, buckets: Mapping[str, Path], cores: int) -> dict[str, st
     return properties
 
 
-def properties_file(properties: Mapping[str, str]) -> str:
+def properties_file(properties: Mapping[str, str], *, separator: str = " ") -> str:
     """Return a Java properties file."""
-    return "".join(f"{key} {_escaped(value)}\n" for key, value in properties.items())
+    return "".join(f"{key}{separator}{_escaped(value)}\n" for key, value in properties.items())
 
 
 def _escaped(value: str) -> str:

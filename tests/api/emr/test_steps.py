@@ -105,6 +105,30 @@ def test_a_log_can_be_followed_while_the_step_runs(lab: Lab, data_dir: Path) -> 
     assert lab.step_status(cluster_id, step_id)["State"] == "RUNNING"
 
 
+def test_what_a_running_step_has_printed_is_in_the_log_uri_and_is_whole_at_the_end(
+    lab: Lab, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    script = f"echo one; until [ -e {go} ]; do sleep 0.05; done; echo two"
+    cluster_id = lab.cluster(lab.step("bash", "-c", script), LogUri=f"s3://{LOGS}/")
+    step_id = lab.steps(cluster_id)[0]["Id"]
+    key = f"{cluster_id}/steps/{step_id}/stdout.gz"
+
+    def stdout() -> bytes:
+        found = lab.s3.list_objects_v2(Bucket=LOGS, Prefix=key).get("Contents")
+        return (
+            gzip.decompress(lab.s3.get_object(Bucket=LOGS, Key=key)["Body"].read())
+            if found
+            else b""
+        )
+
+    wait_until(lambda: stdout() == b"one\n")
+    assert lab.step_status(cluster_id, step_id)["State"] == "RUNNING"
+    go.touch()
+    assert lab.ended(cluster_id, step_id)["State"] == "COMPLETED"
+    assert stdout() == b"one\ntwo\n"
+
+
 def test_a_log_uri_without_a_bucket_fails_no_step(lab: Lab) -> None:
     cluster_id = lab.cluster(LogUri="s3://no-such-bucket/emr/")
     (step_id,) = lab.add(cluster_id, lab.step("true"))

@@ -45,10 +45,10 @@ def test_a_job_prints_what_it_prints_and_its_cluster_is_used_again(
     helper.write_text("GREETING = 'hello'\n")
     job = _job(tmp_path, "import sys, helper\nprint(helper.GREETING, *sys.argv[1:])\n")
 
-    done = _submit(server.endpoint_url, "--py-files", str(helper), job, "--to", "a, b")
+    done = _submit(server.endpoint_url, "--py-files", str(helper), job, "--conf", "a, b")
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["hello --to a, b"]
+    assert done.stdout.splitlines() == ["hello --conf a, b"]
     states = [line.split()[1] for line in done.stderr.splitlines() if line.startswith("s-")]
     assert states[-1] == "COMPLETED"
 

@@ -72,6 +72,7 @@ def test_a_spark_step_runs_a_copy_of_its_job(tmp_path: Path) -> None:
 def test_a_clusters_classifications_reach_the_step(tmp_path: Path) -> None:
     configurations = [
         {"Classification": "spark-defaults", "Properties": {"spark.sql.shuffle.partitions": "9"}},
+        {"Classification": "spark-log4j2", "Properties": {"rootLogger.level": "info"}},
         {
             "Classification": "spark-env",
             "Configurations": [{"Classification": "export", "Properties": {"COLOUR": "blue"}}],
@@ -84,6 +85,8 @@ def test_a_clusters_classifications_reach_the_step(tmp_path: Path) -> None:
     assert command.environment["COLOUR"] == "blue"
     defaults = (tmp_path / "step" / "conf" / "spark-defaults.conf").read_text()
     assert "spark.sql.shuffle.partitions 9\n" in defaults
+    logging = (tmp_path / "step" / "conf" / "log4j2.properties").read_text()
+    assert logging.index("rootLogger.level = warn\n") < logging.index("rootLogger.level = info\n")
 
 
 def test_a_script_is_fetched_and_run(tmp_path: Path) -> None:
