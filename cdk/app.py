@@ -56,6 +56,9 @@ def build(app: cdk.App) -> list[cdk.Stack]:
             "headrace-analytics",
             enriched=ingest.enriched,
             subnet_id=app.node.try_get_context("emr_subnet_id"),
+            steps=[
+                name for name in (app.node.try_get_context("spark_steps") or "").split(",") if name
+            ],
         ),
     ]
 

@@ -11,6 +11,7 @@ from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from cdk.constructs.spark_cluster import SparkCluster
+from cdk.constructs.spark_jobs import SparkJobs
 from cdk.constructs.workspace_bucket import WorkspaceBucket
 
 JOB = Path(__file__).resolve().parents[2] / "spark_jobs" / "departures.py"
@@ -21,7 +22,7 @@ CHECKPOINT_PREFIX = "checkpoints/departures/"
 
 
 class AnalyticsStack(Stack):
-    """Where `spark_jobs/departures.py` runs, as a step.
+    """Where the jobs of `spark_jobs/` run, as steps: `departures.py`, and on deployment those of `steps`, by name.
 
     Outputs: ClusterId, JobUri, ResultsUri, CheckpointUri, ResultsBucketName, ResultsPrefix.
     """
@@ -33,6 +34,7 @@ class AnalyticsStack(Stack):
         *,
         enriched: kinesis.IStream,
         subnet_id: str | None = None,
+        steps: list[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(scope, construct_id, **kwargs)
@@ -42,7 +44,15 @@ class AnalyticsStack(Stack):
             "Spark",
             name="headrace",
             bucket=bucket,
-            prefixes=[RESULTS_PREFIX, CHECKPOINT_PREFIX],
+            prefixes=[
+                RESULTS_PREFIX,
+                CHECKPOINT_PREFIX,
+                *(
+                    prefix
+                    for name in steps or []
+                    for prefix in (f"{name}/", f"checkpoints/{name}/")
+                ),
+            ],
             release=RELEASE,
             subnet_id=subnet_id,
         )
@@ -53,6 +63,15 @@ class AnalyticsStack(Stack):
             "kinesis:GetShardIterator",
             "kinesis:ListShards",
         )
+        jobs = SparkJobs(self, "Jobs", folder=JOB.parent, role=spark.role)
+        for name in steps or []:
+            jobs.add_step(
+                name,
+                cluster_id=spark.cluster.ref,
+                stream=enriched.stream_name,
+                region=self.region,
+                bucket=bucket.bucket_name,
+            )
         job = assets.Asset(self, "DeparturesJob", path=str(JOB))
         job.grant_read(spark.role)
         CfnOutput(self, "ClusterId", value=spark.cluster.ref)
