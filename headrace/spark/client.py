@@ -24,7 +24,13 @@ from botocore.credentials import (
     AssumeRoleCredentialFetcher,
     DeferredRefreshableCredentials,
 )
-from botocore.exceptions import ClientError, HTTPClientError, NoCredentialsError
+from botocore.exceptions import (
+    ClientError,
+    CredentialRetrievalError,
+    HTTPClientError,
+    PartialCredentialsError,
+)
+from botocore.exceptions import ConnectionError as BotocoreConnectionError
 from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
 
@@ -48,6 +54,8 @@ _MOST_CONNECTIONS = 32
 _MOST_ATTEMPTS = 12
 _FIRST_BACKOFF_S = 0.1
 _LONGEST_BACKOFF_S = 5.0
+_UNREACHABLE = (HTTPClientError, BotocoreConnectionError)
+_NO_CREDENTIALS = (CredentialRetrievalError, PartialCredentialsError)
 _THROTTLES = frozenset(
     {
         "ProvisionedThroughputExceededException",
@@ -156,8 +164,10 @@ class KinesisClient:
             raise KinesisError(
                 f"{found.get('Code')}: {found.get('Message')} (stream {self._options.stream}, {self._url})"
             ) from error
-        except HTTPClientError as error:
+        except _UNREACHABLE as error:
             raise KinesisError(f"Kinesis cannot be reached: {error}") from error
+        except _NO_CREDENTIALS as error:
+            raise KinesisError(f"There are no AWS credentials: {error}") from error
 
     # --- records ------------------------------------------------------------------------------
 
@@ -194,7 +204,7 @@ class KinesisClient:
                 problem = f"{code}: {message}"
                 if code not in _THROTTLES and answer.status_code < 500:
                     raise KinesisError(f"{problem} (stream {self._options.stream}, {self._url})")
-            except HTTPClientError as error:
+            except _UNREACHABLE as error:
                 problem = f"Kinesis cannot be reached: {error}"
             if attempt == _MOST_ATTEMPTS:
                 raise KinesisError(problem)
@@ -213,9 +223,11 @@ class KinesisClient:
                 "X-Amz-Target": f"Kinesis_20131202.{operation}",
             },
         )
-        untyped(SigV4Auth)(
-            self._credentials.get_frozen_credentials(), "kinesis", self._region
-        ).add_auth(request)
+        try:
+            frozen = self._credentials.get_frozen_credentials()
+        except (ClientError, *_NO_CREDENTIALS) as error:
+            raise KinesisError(f"There are no AWS credentials: {error}") from error
+        untyped(SigV4Auth)(frozen, "kinesis", self._region).add_auth(request)
         return request.prepare()
 
 
@@ -246,7 +258,9 @@ def _error(body: bytes) -> tuple[str, str]:
 def _credentials(session: Any, options: Options | SinkOptions) -> Any:
     found = session.get_credentials()
     if found is None:
-        raise NoCredentialsError
+        raise KinesisError(
+            "There are no AWS credentials: none in the environment, the profile, or of the machine."
+        )
     if options.role_arn is None:
         return found
     core = session._session  # noqa: SLF001
