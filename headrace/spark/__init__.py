@@ -1,13 +1,16 @@
-"""A Kinesis source for Spark Structured Streaming, on PySpark 4.3's Python data sources; no jar.
+"""A Kinesis source and sink for Spark Structured Streaming, on PySpark 4.3's Python data sources; no jar.
 
-`spark.readStream.format("kinesis")` in a job. It needs pyspark, pyarrow and boto3 and nothing else of headrace, so
-that it runs on EMR as one zip (`headrace.spark.package`). Which file does what:
+`spark.readStream.format("kinesis")` and `df.writeStream.format("kinesis")` in a job. They need pyspark,
+pyarrow and boto3 and nothing else of headrace, so that they run on EMR as one zip (`headrace.spark.package`). Which file does what:
 
-- `source`: the data source and its two readers, as Spark calls them;
+- `source`: the data source and its readers, as Spark calls them;
 - `options`: the options, in the spelling of the connector that EMR bundles;
 - `offsets`, `planning`: where a query stands, and what a micro-batch takes: pure functions;
 - `planner`: plans micro-batches in the driver, reading every shard once;
-- `spool`: what the planner has read and Spark has not yet: Arrow files;
+- `spool`: what the planner has read and Spark has not yet: files;
 - `reading`: a task's part: from the spool, or again from Kinesis, exactly the same records;
-- `client`, `pages`: the four calls to Kinesis, and GetRecords as Arrow.
+- `client`, `pages`, `pace`: the calls to Kinesis, GetRecords as Arrow, and how often it may be called;
+- `kpl`: user records out of aggregated ones;
+- `sink`, `puts`: the writers, and what a PutRecords request takes;
+- `progress`: lag and rates out of a query's progress.
 """
