@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, cast
 
@@ -18,6 +18,8 @@ from headrace.core.ports import StreamRecord
 
 FOREVER = -1
 
+# Of a function's answer, in the batch tree.
+_DETAIL_CHARACTERS = 300
 _FIRST_RETRY_S = 0.1
 _LONGEST_RETRY_S = 60.0
 # Of the envelope, and of what a record's own numbers may add to the sample that `overhead_bytes` measures.
@@ -223,6 +225,23 @@ def _lowest(failures: list[Any], batch: Batch) -> Answer:
             return FailedFrom(0)
         indices.append(place)
     return FailedFrom(min(indices))
+
+
+def done_count(answer: Answer) -> int:
+    """Return how many of the first records of a failed batch are done."""
+    return answer.index if isinstance(answer, FailedFrom) else 0
+
+
+def note_failure(story: Story, answer: Answer, payload: bytes, function_error: str | None) -> None:
+    """Say in the last attempt how a function failed, if it did."""
+    if isinstance(answer, Succeeded):
+        return
+    failed_from = f"failed from record {answer.index + 1}"
+    story.attempts[-1] = replace(
+        story.attempts[-1],
+        outcome=failed_from if function_error is None else "function error",
+        detail=payload.decode("utf-8", "replace")[:_DETAIL_CHARACTERS],
+    )
 
 
 # --- documents --------------------------------------------------------------------------------

@@ -26,9 +26,11 @@ from headrace.services.lambda_.event_source.batch import (
     Story,
     Succeeded,
     Verdict,
+    done_count,
     event_bytes,
     fitting,
     judge,
+    note_failure,
     overhead_bytes,
     read_answer,
     retry_delay_s,
@@ -46,12 +48,11 @@ from headrace.services.lambda_.limits import SYNC_PAYLOAD_BYTES
 
 log = logging.getLogger(__name__)
 
-# Of a function's answer, in the batch tree.
-_DETAIL_CHARACTERS = 300
-
 
 class Lane:
     """The records of some partition keys of a shard, one batch in flight. A worker, or stepped by the poller.
+
+    `buffered_bytes` is about how many bytes of events its waiting records make.
 
     A batch leaves the lane once the function has succeeded or it was disposed of; only then may the checkpoint
     pass it. Attempts are counted in memory: a restart begins them anew.
@@ -84,7 +85,7 @@ class Lane:
         )
         self._buffer: deque[StreamRecord] = deque()
         self._buffer_since_s = 0.0
-        self._buffer_bytes = 0
+        self.buffered_bytes = 0
         self._batches: deque[Batch] = deque()
         self._ended = False
         self._not_before_s = 0.0
@@ -109,7 +110,7 @@ class Lane:
         if records and not self._buffer:
             self._buffer_since_s = self._ports.clock.monotonic_s()
         self._buffer.extend(records)
-        self._buffer_bytes += sum(event_bytes(r, self.overhead_bytes) for r in records)
+        self.buffered_bytes += sum(event_bytes(r, self.overhead_bytes) for r in records)
 
     def end(self) -> None:
         """Say that no more records will come."""
@@ -119,11 +120,6 @@ class Lane:
     def buffered(self) -> int:
         """How many records wait to be cut into batches."""
         return len(self._buffer)
-
-    @property
-    def buffered_bytes(self) -> int:
-        """About how many bytes of events they make."""
-        return self._buffer_bytes
 
     @property
     def is_empty(self) -> bool:
@@ -161,11 +157,9 @@ class Lane:
     def cut(self) -> float:
         """Make a batch of what is gathered when it is time, else return how long to wait for that."""
         with self._progress.lock:
-            if self._window_is_over():
-                final = self.window
-            else:
+            final = self.window if self._window_is_over() else None
+            if final is None:
                 return self._cut_batch()
-        assert final is not None
         return self._close_window(final)
 
     def _cut_batch(self) -> float:
@@ -175,7 +169,7 @@ class Lane:
         most = self._window_records()
         full = (
             len(self._buffer) >= mapping.batch_size
-            or self._buffer_bytes >= SYNC_PAYLOAD_BYTES
+            or self.buffered_bytes >= SYNC_PAYLOAD_BYTES
             or most < len(self._buffer)
             or self._ended
             or self._until_window_end_s() == 0
@@ -187,17 +181,17 @@ class Lane:
         if count == len(self._buffer):
             records = tuple(self._buffer)
             self._buffer.clear()
-            self._buffer_bytes = 0
+            self.buffered_bytes = 0
         else:
             records = tuple(self._buffer.popleft() for _ in range(count))
-            self._buffer_bytes -= sum(event_bytes(r, self.overhead_bytes) for r in records)
+            self.buffered_bytes -= sum(event_bytes(r, self.overhead_bytes) for r in records)
         self._batches.append(Batch(records))
         self._buffer_since_s = clock.monotonic_s()
         return 0.0
 
     def _batch_length(self, most: int) -> int:
         """Return how many of the first records make a batch that one event can hold."""
-        if self._buffer_bytes < SYNC_PAYLOAD_BYTES // 2:
+        if self.buffered_bytes < SYNC_PAYLOAD_BYTES // 2:
             return most
         return fitting(
             [self._buffer[n] for n in range(most)],
@@ -210,13 +204,13 @@ class Lane:
         rules, now_ms = self._mapping.rules, self._ports.clock.now_ms()
         expired, alive = split_expired(batch, now_ms=now_ms, rules=rules)
         if expired is not None:
-            story = batch.story or self._begin()
+            story = batch.story or self._ports.trace.begin()
             if alive is not None and story.attempts:
-                story = self._begin(story, "expired part")
+                story = self._ports.trace.begin(story, "expired part")
             self._disposal.give_up(replace(expired, story=story), AGE_EXCEEDED, self._events)
             self._replace(() if alive is None else (alive,), expired.records[-1])
             return 0.0
-        story = batch.story or self._begin()
+        story = batch.story or self._ports.trace.begin()
         batch = self._batches[0] = replace(batch, story=story)
         result = self._invoke(batch.records, final=False, story=story)
         if result is None:
@@ -245,14 +239,14 @@ class Lane:
         assert story is not None
         succeeded = isinstance(answer, Succeeded)
         self._mapping.last_result = "OK" if succeeded else "PROBLEM: Function call failed"
-        _note(story, answer, result, batch)
+        note_failure(story, answer, result.payload, result.function_error)
         verdict = judge(batch, answer, self._mapping.rules)
         self.window = window
         if succeeded:
             self._ports.trace.write(self._place, story, batch, trace.SUCCESS)
             self._replace((), batch.records[-1])
             return 0.0
-        self._counts.count(counts.FAILED_INVOKE, len(batch.records) - _done(answer))
+        self._counts.count(counts.FAILED_INVOKE, len(batch.records) - done_count(answer))
         if verdict.discarded is not None:
             given_up = self._parts(batch, Verdict(rest=(verdict.discarded,)))[0]
             # Should the destination fail, this batch alone is tried again, not what is done.
@@ -274,16 +268,13 @@ class Lane:
             return (replace(rest[0], story=story),)
         if len(rest) == 1:
             write(self._place, story, batch, trace.PARTLY)
-            return (replace(rest[0], story=self._begin(story, "rest")),)
+            return (replace(rest[0], story=self._ports.trace.begin(story, "rest")),)
         write(self._place, story, batch, trace.BISECTED)
         names = ("first half", "second half")
         return tuple(
-            replace(part, story=self._begin(story, name))
+            replace(part, story=self._ports.trace.begin(story, name))
             for part, name in zip(rest, names, strict=True)
         )
-
-    def _begin(self, parent: Story | None = None, part: str = "") -> Story:
-        return self._ports.trace.begin(parent, part)
 
     def _invoke(
         self, records: tuple[StreamRecord, ...], *, final: bool, story: Story
@@ -379,7 +370,7 @@ class Lane:
 
     def _close_window(self, window: Window) -> float:
         """Invoke the function for the last time in a window, with no records."""
-        story = self._begin(None, f"end of window {window.start}")
+        story = self._ports.trace.begin(None, f"end of window {window.start}")
         result = self._invoke((), final=True, story=story)
         if result is None:
             return self._back_off(None)
@@ -390,7 +381,7 @@ class Lane:
         rules = self._mapping.rules
         self._mapping.last_result = "OK" if succeeded else "PROBLEM: Function call failed"
         if not succeeded:
-            _note(story, FailedFrom(0), result, empty)
+            note_failure(story, FailedFrom(0), result.payload, result.function_error)
             if rules.maximum_retries < 0 or self._final_retries < rules.maximum_retries:
                 self._final_retries += 1
                 self._troubles = self._final_retries
@@ -405,17 +396,3 @@ class Lane:
             self._progress.save()
         self._on_room()
         return 0.0
-
-
-def _done(answer: Answer) -> int:
-    return answer.index if isinstance(answer, FailedFrom) else 0
-
-
-def _note(story: Story, answer: Answer, result: InvokeResult, batch: Batch) -> None:
-    """Say in the last attempt how a function failed."""
-    if isinstance(answer, Succeeded):
-        return
-    text = result.payload.decode("utf-8", "replace")[:_DETAIL_CHARACTERS]
-    partly = result.function_error is None and answer.index < len(batch.records)
-    outcome = f"failed from record {answer.index + 1}" if partly else "function error"
-    story.attempts[-1] = replace(story.attempts[-1], outcome=outcome, detail=text)
