@@ -11,6 +11,7 @@ from headrace.services.emr.actions.clusters import (
     modify_cluster,
     terminate_job_flows,
 )
+from headrace.services.emr.actions.instance_fleets import list_instance_fleets
 from headrace.services.emr.actions.run_job_flow import run_job_flow
 from headrace.services.emr.actions.security_configurations import (
     create_security_configuration,
@@ -52,6 +53,7 @@ ACTIONS: list[Action] = [
     get_managed_scaling_policy,
     list_bootstrap_actions,
     list_clusters,
+    list_instance_fleets,
     list_instance_groups,
     list_security_configurations,
     list_steps,
