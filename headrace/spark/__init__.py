@@ -1,7 +1,8 @@
 """A Kinesis source and sink for Spark Structured Streaming, on PySpark 4.3's Python data sources; no jar.
 
 `spark.readStream.format("kinesis")` and `df.writeStream.format("kinesis")` in a job. They need pyspark,
-pyarrow and boto3 and nothing else of headrace, so that they run on EMR as one zip (`headrace.spark.package`). Which file does what:
+pyarrow and boto3 and nothing else of headrace, so that they run on EMR as one zip
+(`headrace.spark.package`). Which file does what:
 
 - `source`: the data source and its readers, as Spark calls them;
 - `options`: the options, in the spelling of the connector that EMR bundles;
