@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -31,6 +32,7 @@ RUN_FILE = "headrace.json"
 LOG_FILE = "headrace.log"
 START_WITHIN_S = 20.0
 STOP_WITHIN_S = 20.0
+MOST_FILES = 10_240
 LOOK_EVERY_S = 0.02
 
 
@@ -129,7 +131,17 @@ def up(
     os._exit(0)
 
 
+def _allow_many_files() -> None:
+    """Let the process open as many files as it may: each open shard and each client has one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Where there is no limit in name (macOS), the kernel has one all the same.
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else hard
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def _serve(config: Config) -> None:
+    _allow_many_files()
     # Imported here: `headrace down` and `--help` need none of it.
     from headrace.cloud import Cloud, DataDirInUse, bind, server_for
     from headrace.store.shard_log import LogDamaged

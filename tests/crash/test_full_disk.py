@@ -90,3 +90,18 @@ def test_a_stream_that_cannot_be_stored_is_not_there(server: ServerProcess):
         server.start()
     put(server.client("kinesis"), ["later"])
     assert stored(server.client("kinesis")) == ["later"]
+
+
+def test_a_stream_of_more_shards_than_files_may_be_open_is_refused_and_leaves_nothing(
+    server: ServerProcess,
+):
+    client = server.client("kinesis")
+    folders = len(list(server.data_dir.glob("streams/*")))
+    opened = len(list(Path(f"/proc/{server.pid}/fd").iterdir()))
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (opened + 50, opened + 50))
+    with pytest.raises(ClientError, match="open no more files") as caught:
+        client.create_stream(StreamName="t", ShardCount=200)
+    assert caught.value.response["Error"]["Code"] == "LimitExceededException"
+    assert client.list_streams()["StreamNames"] == ["s"]
+    assert len(list(server.data_dir.glob("streams/*"))) == folders
+    assert put(client, ["still"])["FailedRecordCount"] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -70,6 +71,11 @@ def translate(error: Exception) -> AwsError | None:
     if isinstance(error, LogDamaged):
         log.error("%s", error)
         return AwsError("InternalFailure", "Stored records are damaged; see headrace check", 500)
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        log.error("no more files can be opened: %s", error)
+        return limit_exceeded(
+            "This machine lets headrace open no more files, and each open shard has one; see ulimit -n."
+        )
     if isinstance(error, LogClosed):
         # The shard was split while the request was on its way: the client tries again.
         return AwsError("InternalFailure", "The shard was closed; try again", 500)

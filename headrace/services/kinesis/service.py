@@ -196,9 +196,16 @@ class Kinesis:
 
     def add(self, stream: Stream) -> None:
         """Make a new stream: its logs, then its document, then it shows."""
-        for shard in stream.shards:
-            self._open_log(stream, shard)
-        self._documents.put(stream.stream_id, stream.document())
+        try:
+            for shard in stream.shards:
+                self._open_log(stream, shard)
+            self._documents.put(stream.stream_id, stream.document())
+        except BaseException:
+            for shard in stream.shards:
+                if shard.log is not None:
+                    shard.log.close_files()
+            discard(self._folder / stream.stream_id)
+            raise
         self._add(stream)
 
     def _add(self, stream: Stream) -> None:
