@@ -1,0 +1,113 @@
+"""A stream's numbers in little room, each within the error that theory allows; see `spark_jobs/common.py`.
+
+Each micro-batch N leaves, under `--output`, sketches of its flights, which add up to those of all:
+
+- `distinct/batch=N/`: HyperLogLog (12 bits) of the tail numbers by airport; relative standard error 1.04 / sqrt(4096).
+- `delays/batch=N/`: KLL (k = 200) of the departures' delays by airport; rank error under 1.65 % in 99 % of cases.
+- `counts/batch=N/`: count-min (5 rows of 1,024) of flights by tail number; never too low, and too high by more than
+  e / 1024 of all flights with a probability of exp(-5) at most.
+- `sample/batch=N/`: the 100 flights of the smallest hash: merged, a uniform sample of all, the same in every run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs import common
+
+HLL_BITS = 12
+ROWS, WIDTH = 5, 1024
+SAMPLE = 100
+
+
+def distinct(flights: DataFrame) -> DataFrame:
+    """Return a sketch of the tail numbers by airport: origin, sketch."""
+    return flights.groupBy("origin").agg(F.hll_sketch_agg("tailnum", HLL_BITS).alias("sketch"))
+
+
+def distinct_estimate(sketches: DataFrame) -> DataFrame:
+    """Return origin and aircraft, estimated from the rows of several `distinct`."""
+    merged = F.hll_sketch_estimate(F.hll_union_agg("sketch"))
+    return sketches.groupBy("origin").agg(merged.alias("aircraft"))
+
+
+def delays(flights: DataFrame) -> DataFrame:
+    """Return a sketch of the delays by airport: origin, sketch."""
+    known = flights.where("dep_delay IS NOT NULL")
+    sketch = F.expr("kll_sketch_agg_bigint(CAST(dep_delay AS BIGINT))")
+    return known.groupBy("origin").agg(sketch.alias("sketch"))
+
+
+def delay_quantile(sketches: DataFrame, share: float) -> DataFrame:
+    """Return origin and delay (minutes): the quantile `share`, estimated from the rows of several `delays`."""
+    merged = F.expr(f"kll_sketch_get_quantile_bigint(kll_merge_agg_bigint(sketch), {share}D)")
+    return sketches.groupBy("origin").agg(merged.alias("delay"))
+
+
+def counts(flights: DataFrame) -> DataFrame:
+    """Return the count-min table of the tail numbers: row, cell, count; cells without a flight are left out."""
+    rows = flights.where("tailnum IS NOT NULL").select("tailnum", _rows())
+    return rows.groupBy("row", _cell()).agg(F.count(F.lit(1)).alias("count"))
+
+
+def count_estimate(tables: DataFrame, tail_numbers: DataFrame) -> DataFrame:
+    """Return tailnum and flights, estimated for the `tail_numbers` (tailnum) from the rows of several `counts`."""
+    merged = tables.groupBy("row", "cell").agg(F.sum("count").alias("count"))
+    asked = tail_numbers.select("tailnum", _rows()).select("tailnum", "row", _cell())
+    found = asked.join(merged, ["row", "cell"], "left").fillna(0, ["count"])
+    return found.groupBy("tailnum").agg(F.min("count").alias("flights"))
+
+
+def sample(flights: DataFrame) -> DataFrame:
+    """Return SAMPLE of the flights, or of the rows of several samples: event_id, origin, dep_delay, by their hash."""
+    drawn = F.xxhash64(F.lit("sample"), "event_id")
+    return flights.select("event_id", "origin", "dep_delay").orderBy(drawn).limit(SAMPLE)
+
+
+def _rows() -> Column:
+    return F.explode(F.sequence(F.lit(0), F.lit(ROWS - 1))).alias("row")
+
+
+def _cell() -> Column:
+    return F.pmod(F.xxhash64("row", "tailnum"), F.lit(WIDTH)).alias("cell")
+
+
+SKETCHES = {"distinct": distinct, "delays": delays, "counts": counts, "sample": sample}
+
+
+def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
+    """Run the query until the input is drained, and return what happened, in flights."""
+
+    def sketch(flights: DataFrame, batch_id: int) -> None:
+        flights.persist()
+        for name, make in SKETCHES.items():
+            common.batches_into(f"{arguments.output}{name}/")(make(flights), batch_id)
+        flights.unpersist()
+
+    flights = common.on_time_once(common.flights(records), arguments.watermark)
+    query = common.start(spark, flights, "sketches", "append", arguments.checkpoint, sketch)
+    query.awaitTermination()
+    quarantined = common.quarantine(spark, records, arguments)
+    return common.with_quarantine(common.summary(query.recentProgress), quarantined)
+
+
+def parse_arguments(argv: list[str]) -> argparse.Namespace:
+    """Parse the step's arguments."""
+    return common.parse(common.parser("sketches", "A stream's numbers in little room."), argv)
+
+
+def main(argv: list[str]) -> int:
+    """Run the job; see the module."""
+    arguments = parse_arguments(argv)
+    return common.run_job(
+        "sketches",
+        lambda spark: run(spark, common.source(spark, arguments, arguments.stream), arguments),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
