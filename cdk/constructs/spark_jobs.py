@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-import tempfile
 import zipfile
 from pathlib import Path
 
-from aws_cdk import CfnOutput
+from aws_cdk import CfnOutput, Stage
 from aws_cdk import aws_emr as emr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as assets
@@ -34,7 +33,11 @@ class SparkJobs(Construct):
         super().__init__(scope, construct_id)
         self._folder, self._role = folder, role
         self._scripts: dict[str, assets.Asset] = {}
-        self.package = assets.Asset(self, "Package", path=str(_zipped(folder)))
+        # Beside what the CDK writes itself: an asset must lie somewhere until it is taken up.
+        stage = Stage.of(self)
+        assert stage is not None  # a construct lies in an app
+        outdir = Path(stage.outdir)
+        self.package = assets.Asset(self, "Package", path=str(_zipped(folder, outdir)))
         self.package.grant_read(role)
         CfnOutput(self, "PackageUri", value=self.package.s3_object_url, description="--py-files")
 
@@ -72,8 +75,8 @@ class SparkJobs(Construct):
         )
 
 
-def _zipped(folder: Path) -> Path:
-    path = Path(tempfile.mkdtemp(prefix="spark-jobs-")) / "spark_jobs.zip"
+def _zipped(folder: Path, outdir: Path) -> Path:
+    path = outdir / "spark_jobs.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for source in sorted(folder.glob("*.py")):
             archive.writestr(

@@ -39,9 +39,10 @@ def _moto_request(request: HttpRequest) -> Any:
 
 def parse_request(service: str, request: HttpRequest) -> tuple[str, dict[str, Any]]:
     """Return the operation and its input. Raises AwsError when there is no such operation."""
+    model = _model(service)
+    # After moto, which imports it too: see `headrace.aws.moto_imports`.
     from werkzeug.exceptions import HTTPException
 
-    model = _model(service)
     moto_request = _moto_request(request)
     url_params: Mapping[str, Any] = {}
     if model.protocol == "query":
@@ -70,10 +71,9 @@ def parse_request(service: str, request: HttpRequest) -> tuple[str, dict[str, An
 
 def operation_name(service: str, request: HttpRequest) -> str:
     """Return the operation that method and path mean; empty when there is none."""
-    from werkzeug.exceptions import HTTPException
-
     load_moto()
     from moto.core.routing import get_service_router
+    from werkzeug.exceptions import HTTPException
 
     try:
         operation, _ = get_service_router(service).match(_moto_request(request))

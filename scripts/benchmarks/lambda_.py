@@ -212,11 +212,17 @@ def show(rows: list[Row], console: Console) -> None:
 @click.option(
     "--rounds", default=10, show_default=True, type=click.IntRange(2), help="Cold starts."
 )
+@click.option("--streams/--no-streams", default=True, help="Kinesis mappings too.")
 @click.option("--strict", is_flag=True, help="Fail when a goal is missed.")
-def main(seconds: float, rounds: int, strict: bool) -> None:
-    """Measure Lambda's invocations; from a mapping's side, see the benchmark lambda_streams."""
+def main(seconds: float, rounds: int, *, streams: bool, strict: bool) -> None:
+    """Measure Lambda's invocations, and the way from a stream to a function (alone: lambda_streams)."""
+    # Here, since it takes its rows and its table from this module.
+    from scripts.benchmarks import lambda_streams
+
     console = Console()
     rows = measure(seconds, rounds, console)
+    if streams:
+        rows += lambda_streams.measure(lambda_streams.ROUNDS, lambda_streams.RECORDS, console)
     show(rows, console)
     missed = [row for row in rows if row.is_met is False]
     if strict and missed:

@@ -25,6 +25,8 @@ from scripts.benchmarks.lambda_ import RUNTIME, Row, show
 from scripts.benchmarks.servers import CannotStart, running, version
 
 BATCH = 100
+ROUNDS = 200
+RECORDS = 200_000
 RECORDS_PER_PUT = 500
 DATA_BYTES = 100
 LATENCY_GOAL_MS = 10.0
@@ -173,8 +175,8 @@ def measure(rounds: int, records: int, console: Console) -> list[Row]:
 
 
 @click.command()
-@click.option("--rounds", default=200, show_default=True, type=click.IntRange(2))
-@click.option("--records", default=200_000, show_default=True, type=click.IntRange(500))
+@click.option("--rounds", default=ROUNDS, show_default=True, type=click.IntRange(2))
+@click.option("--records", default=RECORDS, show_default=True, type=click.IntRange(500))
 @click.option("--strict", is_flag=True, help="Fail when a goal is missed.")
 def main(rounds: int, records: int, strict: bool) -> None:
     """Measure the way from a Kinesis stream to a Lambda function."""

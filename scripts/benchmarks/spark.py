@@ -55,7 +55,7 @@ class RowByRow(SimpleDataSourceStreamReader):
 
     def read(self, start: dict[str, str]) -> tuple[Iterator[tuple[Any, ...]], dict[str, str]]:
         """Return the next rows of every shard."""
-        kinesis = boto3.client("kinesis", region_name=REGION, endpoint_url=self._endpoint_url)
+        kinesis: Any = boto3.client("kinesis", region_name=REGION, endpoint_url=self._endpoint_url)
         rows: list[tuple[Any, ...]] = []
         end = dict(start)
         for shard in kinesis.list_shards(StreamName=self._stream)["Shards"]:
@@ -120,7 +120,7 @@ class Bench:
         self.spark = spark
         self.endpoint_url = endpoint_url
         self.folder = folder
-        self.kinesis = boto3.client("kinesis", region_name=REGION, endpoint_url=endpoint_url)
+        self.kinesis: Any = boto3.client("kinesis", region_name=REGION, endpoint_url=endpoint_url)
         self._queries = 0
 
     def fill(self, stream: str, records: int, size: int) -> None:
