@@ -5,10 +5,6 @@ from __future__ import annotations
 from headrace.aws.errors import AwsError
 
 
-class StepRefused(Exception):
-    """A step cannot be started; the message is one sentence for the user. It becomes FAILED."""
-
-
 def invalid_request(message: str) -> AwsError:
     """A request that the newer operations (Describe*, List*, ...) refuse."""
     return AwsError("InvalidRequestException", message, 400, {"ErrorCode": "InvalidRequest"})

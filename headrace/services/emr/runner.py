@@ -19,10 +19,18 @@ from headrace.core.clock import Clock
 from headrace.core.ports import Metric, MetricSink
 from headrace.core.workers import WorkerDone
 from headrace.services.emr.announcements import Announcer
-from headrace.services.emr.commands import Workshop, prepare
-from headrace.services.emr.errors import StepRefused
-from headrace.services.emr.limits import CANCEL_GRACE_S, POLL_S
-from headrace.services.emr.logs import (
+from headrace.services.emr.commands import prepare
+from headrace.services.emr.model import (
+    ENDED_CLUSTER,
+    ClusterState,
+    Step,
+    StepState,
+)
+from headrace.services.emr.store import Store
+from headrace.spark_submit.commands import Workshop
+from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.limits import CANCEL_GRACE_S, POLL_S
+from headrace.spark_submit.logs import (
     LogKeeper,
     archive,
     failure_cause,
@@ -30,14 +38,7 @@ from headrace.services.emr.logs import (
     remove_scratch,
     tail,
 )
-from headrace.services.emr.model import (
-    ENDED_CLUSTER,
-    ClusterState,
-    Step,
-    StepState,
-)
-from headrace.services.emr.process import StepProcess
-from headrace.services.emr.store import Store
+from headrace.spark_submit.process import JobProcess
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ class ClusterRunner:
         self._ports = ports
         self._store = ports.store
         self._cluster = ports.store.cluster(cluster_id)
-        self._running: dict[str, StepProcess] = {}
+        self._running: dict[str, JobProcess] = {}
         self._cancelled_at_s: dict[str, float] = {}
         self._keepers: dict[str, LogKeeper] = {}
 
@@ -83,7 +84,7 @@ class ClusterRunner:
         for step in self._store.steps(self._cluster.id):
             if step.state not in (StepState.RUNNING, StepState.CANCEL_PENDING):
                 continue
-            process = StepProcess.find(self.folder(step))
+            process = JobProcess.find(self.folder(step))
             if process is not None:
                 self._running[step.id] = process
             elif step.state is StepState.RUNNING:
@@ -143,7 +144,7 @@ class ClusterRunner:
 
     # --- steps --------------------------------------------------------------------------------
 
-    def _look_after(self, step: Step, process: StepProcess) -> None:
+    def _look_after(self, step: Step, process: JobProcess) -> None:
         if process.exit_code is None and (process.alive or self._is_dying(step, process)):
             self._cancel_if_asked(step, process)
             self._keep_logs(step)
@@ -172,11 +173,11 @@ class ClusterRunner:
             )
             keeper.keep(self.folder(step), location)
 
-    def _is_dying(self, step: Step, process: StepProcess) -> bool:
+    def _is_dying(self, step: Step, process: JobProcess) -> bool:
         """After a signal the wrapper is gone first; the step has ended when all of it has."""
         return step.cancel_signal is not None and bool(process.members())
 
-    def _cancel_if_asked(self, step: Step, process: StepProcess) -> None:
+    def _cancel_if_asked(self, step: Step, process: JobProcess) -> None:
         if step.cancel_signal is None:
             return
         now_s = self._ports.clock.monotonic_s()
@@ -212,10 +213,10 @@ class ClusterRunner:
         try:
             command = prepare(self._ports.workshop, self._cluster, step, folder)
             self._note(step, f"the command is: {' '.join(command.arguments)}")
-            process = StepProcess.start(
+            process = JobProcess.start(
                 folder, command.arguments, environment=command.environment, cwd=command.cwd
             )
-        except (StepRefused, OSError) as error:
+        except (JobRefused, OSError) as error:
             self._note(step, f"the command could not be started: {error}")
             (folder / "stderr").write_text(f"{error}\n")
             self._fail(step, str(error))
@@ -250,7 +251,7 @@ class ClusterRunner:
 
     def _location(self, step: Step) -> tuple[str, str] | None:
         uri = self._cluster.log_uri
-        return None if uri is None else log_location(uri, step.cluster_id, step.id)
+        return None if uri is None else log_location(uri, f"{step.cluster_id}/steps/{step.id}")
 
     def _end(self, step: Step, state: StepState, message: str) -> None:
         """Store the logs, then the end: who sees a step ended finds its logs."""

@@ -14,12 +14,12 @@ from headrace.core.ids import Ids
 from headrace.core.ports import EventBusSender, LogSink, MetricSink, ObjectStore
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.emr.announcements import Announcer
-from headrace.services.emr.commands import Workshop
 from headrace.services.emr.errors import translate, unknown_cluster
-from headrace.services.emr.limits import POLL_S, STOP_GRACE_S
 from headrace.services.emr.model import ENDED_CLUSTER, Cluster, Step
 from headrace.services.emr.runner import ClusterRunner, RunnerPorts
 from headrace.services.emr.store import Store
+from headrace.spark_submit.commands import Workshop
+from headrace.spark_submit.limits import POLL_S, STOP_GRACE_S
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)

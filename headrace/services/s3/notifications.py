@@ -1,9 +1,10 @@
 """Bucket notifications: what happens to objects is told to functions, queues and topics.
 
 Event documents and rules: https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
-and .../notification-how-to-filtering.html (documented). An event is kept with the object's write and leaves when its
-target has taken it, so that it is told at least once; events of one bucket are told in order. What Spark writes
-as a file is no API call and tells nobody.
+and .../notification-how-to-filtering.html (documented). An event is kept before the write is
+acknowledged and leaves when its target has taken it, so that every acknowledged write is told of at least once (a write
+that a kill cut short may be there untold); events of one bucket are told in order. What Spark writes as a file is no API
+call and tells nobody.
 """
 
 from __future__ import annotations

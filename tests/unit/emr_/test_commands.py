@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from headrace.core.ports import BucketNotFound, ObjectNotFound
-from headrace.services.emr.commands import Workshop, prepare
-from headrace.services.emr.errors import StepRefused
+from headrace.services.emr.commands import prepare
 from headrace.services.emr.model import Cluster, Step
+from headrace.spark_submit.commands import Workshop
+from headrace.spark_submit.errors import JobRefused
 
 
 class Bucket:
@@ -113,13 +114,13 @@ def test_a_script_is_fetched_and_run(tmp_path: Path) -> None:
 def test_what_cannot_run_is_refused_in_a_sentence(
     tmp_path: Path, jar: str, args: list[str], sentence: str
 ) -> None:
-    with pytest.raises(StepRefused, match=sentence):
+    with pytest.raises(JobRefused, match=sentence):
         made(tmp_path, jar, *args)
 
 
 def test_a_missing_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(StepRefused, match="Spark needs Java 17 or newer"):
+    with pytest.raises(JobRefused, match="Spark needs Java 17 or newer"):
         made(tmp_path, "command-runner.jar", "spark-submit", "s3://bucket/job.py")
 
 
@@ -129,5 +130,5 @@ def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(StepRefused, match="is Java 8: Spark needs Java 17 or newer"):
+    with pytest.raises(JobRefused, match="is Java 8: Spark needs Java 17 or newer"):
         made(tmp_path, "command-runner.jar", "spark-submit", "s3://bucket/job.py")

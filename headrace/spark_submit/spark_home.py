@@ -10,36 +10,36 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from headrace.services.emr.errors import StepRefused
+from headrace.spark_submit.errors import JobRefused
 
 OLDEST_JAVA = 17
 _VERSION_WITHIN_S = 30
 
 
 def find_spark_home() -> Path:
-    """Return the home of the Spark that pyspark carries. Raises StepRefused."""
-    # Found without importing it: pyspark takes long, and only the step needs it.
+    """Return the home of the Spark that pyspark carries. Raises JobRefused."""
+    # Found without importing it: pyspark takes long, and only the job needs it.
     spec = importlib.util.find_spec("pyspark")
     for place in (spec.submodule_search_locations or []) if spec else []:
         if (Path(place) / "bin" / "spark-submit").is_file():
             return Path(place)
-    raise StepRefused(
-        "Spark is not installed: run `pip install 'headrace[spark]'` in headrace's environment, and add the step again."
+    raise JobRefused(
+        "Spark is not installed: run `pip install 'headrace[spark]'` in headrace's environment, and submit the job again."
     )
 
 
 def find_java() -> Path | None:
-    """Return JAVA_HOME if it is set; None says that `java` is on the path. Raises StepRefused."""
+    """Return JAVA_HOME if it is set; None says that `java` is on the path. Raises JobRefused."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if java is None:
         where = f"under JAVA_HOME ({home})" if home else "on the path"
-        raise StepRefused(
+        raise JobRefused(
             f"There is no java {where}: Spark needs Java {OLDEST_JAVA} or newer; install a JDK or set JAVA_HOME."
         )
     version = _java_version(java)
     if version is not None and version < OLDEST_JAVA:
-        raise StepRefused(
+        raise JobRefused(
             f"{java} is Java {version}: Spark needs Java {OLDEST_JAVA} or newer; install a JDK or set JAVA_HOME."
         )
     return Path(home) if home else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from headrace.services.emr.errors import StepRefused
+from headrace.spark_submit.errors import JobRefused
 
 # spark-submit's switches that take no value; every other --option takes one.
 _SWITCHES = frozenset({"--verbose", "-v", "--supervise"})
@@ -50,7 +50,7 @@ class Submission:
 
 
 def parse_submission(arguments: Sequence[str]) -> Submission:
-    """Parse what follows `spark-submit`. Raises StepRefused."""
+    """Parse what follows `spark-submit`. Raises JobRefused."""
     options: list[tuple[str, str | None]] = []
     index = 0
     while index < len(arguments) and arguments[index].startswith("-"):
@@ -64,9 +64,9 @@ def parse_submission(arguments: Sequence[str]) -> Submission:
             options.append((name, arguments[index]))
             index += 1
         else:
-            raise StepRefused(f"spark-submit's option {name} lacks its value.")
+            raise JobRefused(f"spark-submit's option {name} lacks its value.")
     if index == len(arguments):
-        raise StepRefused("spark-submit is given no application to run.")
+        raise JobRefused("spark-submit is given no application to run.")
     return Submission(options, arguments[index], list(arguments[index + 1 :]))
 
 

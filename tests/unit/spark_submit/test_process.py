@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from headrace.services.emr.process import StepProcess
+from headrace.spark_submit.process import JobProcess
 from tests.support.server import wait_until
 
 
-def start(folder: Path, script: str) -> StepProcess:
-    return StepProcess.start(
+def start(folder: Path, script: str) -> JobProcess:
+    return JobProcess.start(
         folder, ["bash", "-c", script], environment=dict(os.environ), cwd=folder
     )
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[StepProcess]:
+def started(tmp_path: Path) -> Iterator[JobProcess]:
     process = start(
         tmp_path, "trap '' TERM; (setsid sleep 300 &) ; sleep 300 & echo ready; wait; sleep 300"
     )
@@ -46,7 +46,7 @@ def test_output_and_exit_code_are_left_in_the_folder(tmp_path: Path) -> None:
 def test_an_earlier_clouds_process_is_found_and_its_exit_code_too(tmp_path: Path) -> None:
     process = start(tmp_path, f"until [ -e {tmp_path}/go ]; do sleep 0.02; done; exit 5")
     wait_until((tmp_path / "pid").exists)
-    found = StepProcess.find(tmp_path)
+    found = JobProcess.find(tmp_path)
     assert found is not None
     assert found.adopted
     assert found.alive
@@ -59,18 +59,18 @@ def test_an_earlier_clouds_process_is_found_and_its_exit_code_too(tmp_path: Path
 
 def test_a_process_that_got_a_dead_ones_number_is_not_taken_for_it(tmp_path: Path) -> None:
     (tmp_path / "pid").write_text(str(os.getpid()))
-    found = StepProcess.find(tmp_path)
+    found = JobProcess.find(tmp_path)
     assert found is not None
     assert not found.alive
 
 
 def test_a_folder_in_which_nothing_began_has_no_process(tmp_path: Path) -> None:
-    assert StepProcess.find(tmp_path) is None
+    assert JobProcess.find(tmp_path) is None
     (tmp_path / "pid").write_text("nonsense")
-    assert StepProcess.find(tmp_path) is None
+    assert JobProcess.find(tmp_path) is None
 
 
-def test_children_that_outlive_the_command_are_ended_with_it(started: StepProcess) -> None:
+def test_children_that_outlive_the_command_are_ended_with_it(started: JobProcess) -> None:
     assert len(started.members()) >= 3
     started.signal(signal.SIGKILL)
     wait_until(lambda: not started.members())

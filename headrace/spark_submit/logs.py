@@ -1,4 +1,4 @@
-"""A step's logs: what it printed, why it failed, and its way to the cluster's LogUri."""
+"""A job's logs: what it printed, why it failed, and their way to S3."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headrace.core.clock import Clock
 from headrace.core.ports import BucketNotFound, ObjectStore
-from headrace.services.emr.limits import KEEP_LOGS_EVERY_S, LONGEST_MESSAGE, STDERR_TAIL_BYTES
+from headrace.spark_submit.limits import KEEP_LOGS_EVERY_S, LONGEST_MESSAGE, STDERR_TAIL_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -54,27 +54,28 @@ def tail(path: Path, most_bytes: int = STDERR_TAIL_BYTES) -> str:
         return ""
 
 
-def log_location(log_uri: str, cluster_id: str, step_id: str) -> tuple[str, str] | None:
-    """Return the bucket and the key prefix of a step's logs; None when LogUri is no S3 URI."""
+def log_location(log_uri: str, below: str) -> tuple[str, str] | None:
+    """Return the bucket and the key prefix of the logs in `below/` of an S3 URI; None when it is none."""
     scheme, _, rest = log_uri.partition("://")
     bucket, _, prefix = rest.partition("/")
     if scheme not in ("s3", "s3n", "s3a") or not bucket:
         return None
     if prefix and not prefix.endswith("/"):
         prefix += "/"
-    return bucket, f"{prefix}{cluster_id}/steps/{step_id}/"
+    return bucket, f"{prefix}{below}/"
 
 
 class LogKeeper:
-    """Puts the logs of one running step where they belong, now and then. Used by one thread at a time.
+    """Puts the logs of one running job where they belong, now and then. Used by one thread at a time.
 
     A log that has not grown is not put again, and packing takes a twentieth of the time at most, however long
     the logs are.
     """
 
-    def __init__(self, clock: Clock, objects: ObjectStore) -> None:
+    def __init__(self, clock: Clock, objects: ObjectStore, names: Sequence[str] = LOGS) -> None:
         self._clock = clock
         self._objects = objects
+        self._names = names
         self._sizes: dict[str, int] = {}
         self._next_s = clock.monotonic_s() + KEEP_LOGS_EVERY_S
 
@@ -83,11 +84,11 @@ class LogKeeper:
         begun_s = self._clock.monotonic_s()
         if begun_s < self._next_s:
             return
-        sizes = {name: (folder / name).stat().st_size for name in LOGS}
-        grown = [name for name in LOGS if sizes[name] != self._sizes.get(name)]
+        sizes = {name: (folder / name).stat().st_size for name in self._names}
+        grown = [name for name in self._names if sizes[name] != self._sizes.get(name)]
         took_s = 0.0
         if grown:
-            # Without its bucket, the end of the step says so once more; until then there is nothing to try.
+            # Without its bucket, the end of the job says so once more; until then there is nothing to try.
             if not archive(self._objects, folder, location, grown):
                 self._next_s = math.inf
                 return
@@ -99,7 +100,7 @@ class LogKeeper:
 def archive(
     objects: ObjectStore, folder: Path, location: tuple[str, str], names: Sequence[str] = LOGS
 ) -> bool:
-    """Put a step's logs, compressed, where they belong; return False, and report it, if the bucket is missing."""
+    """Put a job's logs, compressed, where they belong; return False, and report it, if the bucket is missing."""
     bucket, prefix = location
     for name in names:
         plain, packed = folder / name, folder / "packed" / f"{name}.gz"
@@ -123,6 +124,6 @@ def archive(
 
 
 def remove_scratch(folder: Path) -> None:
-    """Remove what a step needed only while it ran; its logs stay."""
+    """Remove what a job needed only while it ran; its logs stay."""
     for name in ("work", "tmp", "conf", "packed"):
         shutil.rmtree(folder / name, ignore_errors=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.services.emr.logs import failure_cause, log_location, tail
+from headrace.spark_submit.logs import failure_cause, log_location, tail
 
 PYTHON = """\
 26/11/21 06:48:25 WARN SparkConf: something
@@ -55,7 +55,7 @@ def test_a_message_is_not_longer_than_an_answer_should_carry() -> None:
     ],
 )
 def test_logs_go_below_the_log_uri(uri: str, location: tuple[str, str] | None) -> None:
-    assert log_location(uri, "j-1", "s-1") == location
+    assert log_location(uri, "j-1/steps/s-1") == location
 
 
 def test_the_tail_of_a_long_log_is_its_end(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
-"""A step's process: started so that it can be found again, watched, and ended with all it started.
+"""A job's process: started so that it can be found again, watched, and ended with all it started.
 
 The process runs under a small shell wrapper in a session of its own. The wrapper leaves its pid and, at the end, the
-exit code in the step's folder: so a cloud that was killed and started again finds out how the step ended, and
-takes a step that still runs as its own again.
+exit code in the job's folder: so a cloud that was killed and started again finds out how the job ended, and
+takes a job that still runs as its own again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 
-# $1: the step's folder; the rest: the command. The rename makes the exit code whole or absent.
+# $1: the job's folder; the rest: the command. The rename makes the exit code whole or absent.
 _WRAPPER = """
 dir=$1; shift
 echo $$ > "$dir/pid.new" && mv "$dir/pid.new" "$dir/pid"
@@ -27,8 +27,8 @@ exit $code
 """
 
 
-class StepProcess:
-    """The process of one step in `folder`. Used by one thread at a time."""
+class JobProcess:
+    """The process of one job in `folder`. Used by one thread at a time."""
 
     def __init__(self, folder: Path, pid: int, child: subprocess.Popen[bytes] | None) -> None:
         self.folder = folder
@@ -38,10 +38,10 @@ class StepProcess:
     @classmethod
     def start(
         cls, folder: Path, command: Sequence[str], *, environment: Mapping[str, str], cwd: Path
-    ) -> StepProcess:
+    ) -> JobProcess:
         """Start `command` with its output in `folder`. Raises OSError."""
         child = subprocess.Popen(
-            ["/bin/sh", "-c", _WRAPPER, "headrace-step", str(folder), *command],
+            ["/bin/sh", "-c", _WRAPPER, "headrace-job", str(folder), *command],
             cwd=cwd,
             env=dict(environment),
             stdin=subprocess.DEVNULL,
@@ -53,7 +53,7 @@ class StepProcess:
         return cls(folder, child.pid, child)
 
     @classmethod
-    def find(cls, folder: Path) -> StepProcess | None:
+    def find(cls, folder: Path) -> JobProcess | None:
         """Return the process that an earlier cloud started in `folder`, dead or alive; None if none began."""
         try:
             pid = int((folder / "pid").read_text())
@@ -82,13 +82,13 @@ class StepProcess:
             return None
 
     def signal(self, number: int) -> None:
-        """Send a signal to every process of the step."""
+        """Send a signal to every process of the job."""
         for pid in self.members():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
 
     def members(self) -> list[int]:
-        """Return the pids of the step's processes that still run."""
+        """Return the pids of the job's processes that still run."""
         if not _PROC.is_dir():
             return _members_by_ps(self.pid)
         found: list[int] = []
@@ -100,7 +100,7 @@ class StepProcess:
         return found
 
     def kill(self) -> None:
-        """End whatever is left of the step, and take the wrapper's exit status off the kernel's hands."""
+        """End whatever is left of the job, and take the wrapper's exit status off the kernel's hands."""
         self.signal(signal.SIGKILL)
         if self._child is not None:
             self._child.wait()

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace.services.emr.errors import StepRefused
-from headrace.services.emr.spark_submit import (
+from headrace.spark_submit.arguments import (
     local_arguments,
     parse_submission,
     properties_file,
     spark_properties,
 )
+from headrace.spark_submit.errors import JobRefused
 
 
 def local(uri: str) -> str:
@@ -58,7 +58,7 @@ def test_an_option_may_be_joined_to_its_value() -> None:
     [([], "no application"), (["--conf"], "--conf lacks"), (["--conf", "a=b"], "no application")],
 )
 def test_what_cannot_be_submitted_is_refused(arguments: list[str], sentence: str) -> None:
-    with pytest.raises(StepRefused, match=sentence):
+    with pytest.raises(JobRefused, match=sentence):
         parse_submission(arguments)
 
 
