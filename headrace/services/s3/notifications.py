@@ -3,8 +3,8 @@
 Event documents and rules: https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
 and .../notification-how-to-filtering.html (documented). An event is kept before the write is
 acknowledged and leaves when its target has taken it, so that every acknowledged write is told of at least once (a write
-that a kill cut short may be there untold); events of one bucket are told in order. What Spark writes as a file is no API
-call and tells nobody.
+that a kill cut short may be there untold); events of one bucket are told in order. What Spark writes as a file is no
+API call and tells nobody.
 """
 
 from __future__ import annotations
