@@ -17,14 +17,19 @@ _VERSION_WITHIN_S = 30
 
 
 def find_spark_home() -> Path:
-    """Return the home of the Spark that pyspark carries. Raises JobRefused."""
+    """Return the home of Spark: HEADRACE_SPARK_HOME, else what pyspark carries. Raises JobRefused."""
+    named = os.environ.get("HEADRACE_SPARK_HOME")
+    if named:
+        if not (Path(named) / "bin" / "spark-submit").is_file():
+            raise JobRefused(f"HEADRACE_SPARK_HOME ({named}) has no bin/spark-submit.")
+        return Path(named)
     # Found without importing it: pyspark takes long, and only the job needs it.
     spec = importlib.util.find_spec("pyspark")
     for place in (spec.submodule_search_locations or []) if spec else []:
         if (Path(place) / "bin" / "spark-submit").is_file():
             return Path(place)
     raise JobRefused(
-        "Spark is not installed: run `pip install 'headrace[spark]'` in headrace's environment, and submit the job again."
+        "Spark is not installed: run `pip install 'headrace[spark]'` in headrace's environment, and try again."
     )
 
 
