@@ -15,3 +15,7 @@ MOST_STEP_IDS = 10
 SHORTEST_IDLE_S = 60
 LONGEST_IDLE_S = 604_800
 DEFAULT_IDLE_S = 3600
+# Documented: EMR Management Guide, "up to 48 task instance groups".
+MOST_TASK_GROUPS = 48
+# Assumed: ListInstances documents pages, but not their size.
+INSTANCES_PER_PAGE = 2000

@@ -7,11 +7,20 @@ from headrace.services.emr.actions.clusters import (
     describe_cluster,
     list_bootstrap_actions,
     list_clusters,
-    list_instance_groups,
     modify_cluster,
     terminate_job_flows,
 )
-from headrace.services.emr.actions.instance_fleets import list_instance_fleets
+from headrace.services.emr.actions.instance_fleets import (
+    add_instance_fleet,
+    list_instance_fleets,
+    modify_instance_fleet,
+)
+from headrace.services.emr.actions.instance_groups import (
+    add_instance_groups,
+    list_instance_groups,
+    modify_instance_groups,
+)
+from headrace.services.emr.actions.instances import list_instances
 from headrace.services.emr.actions.run_job_flow import run_job_flow
 from headrace.services.emr.actions.security_configurations import (
     create_security_configuration,
@@ -41,6 +50,8 @@ from headrace.services.emr.actions.steps import (
 )
 
 ACTIONS: list[Action] = [
+    add_instance_fleet,
+    add_instance_groups,
     add_job_flow_steps,
     add_tags,
     cancel_steps,
@@ -55,9 +66,12 @@ ACTIONS: list[Action] = [
     list_clusters,
     list_instance_fleets,
     list_instance_groups,
+    list_instances,
     list_security_configurations,
     list_steps,
     modify_cluster,
+    modify_instance_fleet,
+    modify_instance_groups,
     put_auto_termination_policy,
     put_managed_scaling_policy,
     remove_auto_termination_policy,

@@ -1,4 +1,4 @@
-"""DescribeCluster, ListClusters, TerminateJobFlows, ModifyCluster, ListInstanceGroups, ListBootstrapActions."""
+"""DescribeCluster, ListClusters, TerminateJobFlows, ModifyCluster, ListBootstrapActions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from headrace.services.emr.actions.common import (
     cluster_arn,
     cluster_status,
     job_flows,
-    moment,
     page,
     present,
     tag_list,
@@ -18,7 +17,7 @@ from headrace.services.emr.actions.run_job_flow import check_concurrency
 from headrace.services.emr.errors import validation
 from headrace.services.emr.limits import CLUSTERS_PER_PAGE
 from headrace.services.emr.members import strings, structures
-from headrace.services.emr.model import ENDED_CLUSTER, Cluster, ClusterState
+from headrace.services.emr.model import Cluster, ClusterState
 
 if TYPE_CHECKING:
     from headrace.services.emr.service import Emr
@@ -149,43 +148,6 @@ def modify_cluster(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, A
         output = {"StepConcurrencyLevel": cluster.step_concurrency}
     emr.wake(cluster.id)
     return output
-
-
-@operation("ListInstanceGroups")
-def list_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the groups that the cluster was asked to have; there are no machines behind them."""
-    cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
-    ended = cluster.state in ENDED_CLUSTER
-    groups = [
-        present(
-            {
-                "Id": group["Id"],
-                "Name": group.get("Name"),
-                "Market": group.get("Market", "ON_DEMAND"),
-                "BidPrice": group.get("BidPrice"),
-                "InstanceGroupType": group["InstanceRole"],
-                "InstanceType": group["InstanceType"],
-                "RequestedInstanceCount": group["InstanceCount"],
-                "RunningInstanceCount": 0 if ended else group["InstanceCount"],
-                "Configurations": structures(group, "Configurations"),
-                "EbsBlockDevices": [],
-                "ShrinkPolicy": {},
-                "Status": {
-                    "State": "TERMINATED" if ended else "RUNNING",
-                    "StateChangeReason": {"Message": ""},
-                    "Timeline": present(
-                        {
-                            "CreationDateTime": moment(cluster.created_ms),
-                            "ReadyDateTime": moment(cluster.ready_ms),
-                            "EndDateTime": moment(cluster.ended_ms),
-                        }
-                    ),
-                },
-            }
-        )
-        for group in cluster.instance_groups
-    ]
-    return {"InstanceGroups": groups}
 
 
 @operation("ListBootstrapActions")

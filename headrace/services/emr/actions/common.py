@@ -13,7 +13,7 @@ from headrace.core.arn import make_arn
 from headrace.services.emr.errors import invalid_request, unknown_job_flow, validation
 from headrace.services.emr.limits import MOST_ACTIVE_STEPS
 from headrace.services.emr.members import strings, structures
-from headrace.services.emr.model import Cluster, Step
+from headrace.services.emr.model import ENDED_CLUSTER, Cluster, Step
 
 if TYPE_CHECKING:
     from headrace.services.emr.service import Emr
@@ -39,6 +39,26 @@ def cluster_arn(cluster: Cluster) -> str:
 def tag_list(tags: dict[str, str]) -> list[dict[str, str]]:
     """Return tags as AWS lists them."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def instance_status(cluster: Cluster, created_ms: int | None = None) -> dict[str, Any]:
+    """Return the status of a cluster's group, fleet or instance, made with the cluster or at `created_ms`."""
+    ready_ms = cluster.ready_ms
+    if created_ms is not None:
+        ready_ms = max(created_ms, cluster.ready_ms or created_ms)
+    else:
+        created_ms = cluster.created_ms
+    return {
+        "State": "TERMINATED" if cluster.state in ENDED_CLUSTER else "RUNNING",
+        "StateChangeReason": {"Message": ""},
+        "Timeline": present(
+            {
+                "CreationDateTime": moment(created_ms),
+                "ReadyDateTime": moment(ready_ms),
+                "EndDateTime": moment(cluster.ended_ms),
+            }
+        ),
+    }
 
 
 def cluster_status(cluster: Cluster) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""ListInstanceFleets: the fleets that RunJobFlow asked for; there are no machines behind them."""
+"""AddInstanceFleet, ModifyInstanceFleet, ListInstanceFleets: no machines are behind the fleets."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from headrace.aws.operation import Call, operation
-from headrace.services.emr.actions.common import moment, present
+from headrace.services.emr.actions.common import cluster_arn, instance_status, present
 from headrace.services.emr.errors import invalid_request
 from headrace.services.emr.members import structures
 from headrace.services.emr.model import ENDED_CLUSTER, Cluster
@@ -17,28 +17,97 @@ if TYPE_CHECKING:
 @operation("ListInstanceFleets")
 def list_instance_fleets(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """Return a cluster's fleets. Raises AwsError for a cluster of instance groups."""
+    with emr.store.lock:
+        cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+        fleets = _fleets(cluster, "ListInstanceFleets", "ListInstanceGroups")
+        return {"InstanceFleets": [_described(cluster, fleet) for fleet in fleets]}
+
+
+@operation("AddInstanceFleet")
+def add_instance_fleet(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Add the one task fleet that a running cluster may have."""
+    fleet = request["InstanceFleet"]
+    kind = fleet["InstanceFleetType"]
+    with emr.store.lock:
+        cluster = _changeable(emr, call, request, "AddInstanceFleet", "AddInstanceGroups")
+        fleets = _fleets(cluster, "AddInstanceFleet", "AddInstanceGroups")
+        if kind in [other["InstanceFleetType"] for other in fleets]:
+            raise invalid_request(f"The cluster already has an instance fleet of the type {kind}.")
+        if not _capacity(fleet):
+            raise invalid_request(
+                "At least one of TargetOnDemandCapacity and TargetSpotCapacity must be greater than 0."
+            )
+        fleets.append({**fleet, "created_ms": call.now_ms})
+        emr.store.save(cluster)
+    return {
+        "ClusterId": cluster.id,
+        "InstanceFleetId": fleet_id(cluster, fleet),
+        "ClusterArn": cluster_arn(cluster),
+    }
+
+
+@operation("ModifyInstanceFleet")
+def modify_instance_fleet(emr: Emr, call: Call, request: dict[str, Any]) -> None:
+    """Change a fleet's target capacities."""
+    change = request["InstanceFleet"]
+    with emr.store.lock:
+        cluster = _changeable(emr, call, request, "ModifyInstanceFleet", "ModifyInstanceGroups")
+        for fleet in _fleets(cluster, "ModifyInstanceFleet", "ModifyInstanceGroups"):
+            if fleet_id(cluster, fleet) == change["InstanceFleetId"]:
+                break
+        else:
+            raise invalid_request(f"Instance fleet id '{change['InstanceFleetId']}' is not valid.")
+        if fleet["InstanceFleetType"] == "MASTER":
+            raise invalid_request("The master instance fleet cannot be resized.")
+        names = ("TargetOnDemandCapacity", "TargetSpotCapacity", "ResizeSpecifications")
+        given = {name: change[name] for name in names if change.get(name) is not None}
+        if fleet["InstanceFleetType"] == "CORE" and not _capacity({**fleet, **given}):
+            raise invalid_request("The core instance fleet needs a capacity greater than 0.")
+        fleet.update(given)
+        emr.store.save(cluster)
+
+
+def fleet_id(cluster: Cluster, fleet: dict[str, Any]) -> str:
+    """Return a fleet's id: a cluster has one of each kind at most, so its own id makes theirs."""
+    return f"if-{fleet['InstanceFleetType'][0]}{cluster.id[3:]}"
+
+
+def _capacity(fleet: dict[str, Any]) -> int:
+    return (fleet.get("TargetOnDemandCapacity") or 0) + (fleet.get("TargetSpotCapacity") or 0)
+
+
+def _changeable(
+    emr: Emr, call: Call, request: dict[str, Any], operation_name: str, instead: str
+) -> Cluster:
     cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+    _fleets(cluster, operation_name, instead)
+    if cluster.ending:
+        raise invalid_request(
+            "A job flow that is shutting down, terminated, or finished may not be modified."
+        )
+    return cluster
+
+
+def _fleets(cluster: Cluster, operation_name: str, instead: str) -> list[dict[str, Any]]:
     fleets = structures(cluster.request["Instances"], "InstanceFleets")
     if not fleets:
         raise invalid_request(
             "Instance fleets and instance groups are mutually exclusive. The EMR cluster specified in the request "
-            "uses instance groups. The ListInstanceFleets request does not support clusters that use instance groups. "
-            "Use the ListInstanceGroups request instead."
+            f"uses instance groups. The {operation_name} request does not support clusters that use instance groups. "
+            f"Use the {instead} request instead."
         )
-    return {"InstanceFleets": [_described(cluster, fleet) for fleet in fleets]}
+    return fleets
 
 
 def _described(cluster: Cluster, fleet: dict[str, Any]) -> dict[str, Any]:
     ended = cluster.state in ENDED_CLUSTER
-    kind = fleet["InstanceFleetType"]
     on_demand = fleet.get("TargetOnDemandCapacity") or 0
     spot = fleet.get("TargetSpotCapacity") or 0
     return present(
         {
-            # A cluster has one fleet of each kind at most, so its own id makes theirs.
-            "Id": f"if-{kind[0]}{cluster.id[3:]}",
+            "Id": fleet_id(cluster, fleet),
             "Name": fleet.get("Name"),
-            "InstanceFleetType": kind,
+            "InstanceFleetType": fleet["InstanceFleetType"],
             "TargetOnDemandCapacity": on_demand,
             "TargetSpotCapacity": spot,
             "ProvisionedOnDemandCapacity": 0 if ended else on_demand,
@@ -55,16 +124,7 @@ def _described(cluster: Cluster, fleet: dict[str, Any]) -> dict[str, Any]:
                 for config in structures(fleet, "InstanceTypeConfigs")
             ],
             "LaunchSpecifications": fleet.get("LaunchSpecifications"),
-            "Status": {
-                "State": "TERMINATED" if ended else "RUNNING",
-                "StateChangeReason": {"Message": ""},
-                "Timeline": present(
-                    {
-                        "CreationDateTime": moment(cluster.created_ms),
-                        "ReadyDateTime": moment(cluster.ready_ms),
-                        "EndDateTime": moment(cluster.ended_ms),
-                    }
-                ),
-            },
+            "ResizeSpecifications": fleet.get("ResizeSpecifications"),
+            "Status": instance_status(cluster, fleet.get("created_ms")),
         }
     )

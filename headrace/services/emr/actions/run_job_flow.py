@@ -21,6 +21,7 @@ def run_job_flow(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any
     instances = request["Instances"]
     concurrency = request.get("StepConcurrencyLevel") or 1
     check_concurrency(concurrency)
+    check_fleets_or_groups(instances)
     idle = request.get("AutoTerminationPolicy")
     cluster = Cluster(
         id=f"j-{emr.ids.alnum_upper(13)}",
@@ -50,6 +51,13 @@ def check_concurrency(level: int) -> None:
         raise validation(
             f"The step concurrency level must be between 1 and {MOST_CONCURRENT_STEPS}."
         )
+
+
+def check_fleets_or_groups(instances: dict[str, Any]) -> None:
+    """Raise AwsError when a cluster is to have both."""
+    groups = bool(structures(instances, "InstanceGroups")) or "MasterInstanceType" in instances
+    if groups and structures(instances, "InstanceFleets"):
+        raise validation("Instance fleets and instance groups are mutually exclusive.")
 
 
 def _instance_groups(emr: Emr, instances: dict[str, Any]) -> list[dict[str, Any]]:

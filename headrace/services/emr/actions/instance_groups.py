@@ -1,0 +1,147 @@
+"""AddInstanceGroups, ModifyInstanceGroups, ListInstanceGroups: no machines are behind the groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.aws.operation import Call, operation
+from headrace.services.emr.actions.common import cluster_arn, instance_status, job_flow, present
+from headrace.services.emr.errors import ended_job_flow, invalid_request, validation
+from headrace.services.emr.limits import MOST_TASK_GROUPS
+from headrace.services.emr.members import structures
+from headrace.services.emr.model import ENDED_CLUSTER, Cluster
+
+if TYPE_CHECKING:
+    from headrace.services.emr.service import Emr
+
+_RESIZABLE = ("CORE", "TASK")
+_OF_FLEETS = {
+    "ListInstanceGroups": "ListInstanceFleets",
+    "AddInstanceGroups": "AddInstanceFleet",
+    "ModifyInstanceGroups": "ModifyInstanceFleet",
+}
+
+
+@operation("ListInstanceGroups")
+def list_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the groups that the cluster was asked to have. Raises AwsError for a cluster of fleets."""
+    with emr.store.lock:
+        cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+        refuse_fleets(cluster, "ListInstanceGroups")
+        return {"InstanceGroups": [_described(cluster, group) for group in cluster.instance_groups]}
+
+
+@operation("AddInstanceGroups")
+def add_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Add task groups to a running cluster. All or none."""
+    with emr.store.lock:
+        cluster = job_flow(emr, call, request["JobFlowId"])
+        if cluster.ending:
+            raise ended_job_flow()
+        refuse_fleets(cluster, "AddInstanceGroups")
+        _check_additions(cluster, request["InstanceGroups"])
+        added = [
+            {"Id": f"ig-{emr.ids.alnum_upper(13)}", "created_ms": call.now_ms, **config}
+            for config in request["InstanceGroups"]
+        ]
+        cluster.instance_groups.extend(added)
+        emr.store.save(cluster)
+    return {
+        "JobFlowId": cluster.id,
+        "InstanceGroupIds": [group["Id"] for group in added],
+        "ClusterArn": cluster_arn(cluster),
+    }
+
+
+@operation("ModifyInstanceGroups")
+def modify_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> None:
+    """Change the counts and configurations of groups. All or none."""
+    with emr.store.lock:
+        changes = [
+            (*_find(emr, call, request, change["InstanceGroupId"]), change)
+            for change in structures(request, "InstanceGroups")
+        ]
+        for cluster, group, change in changes:
+            _check_change(cluster, group, change)
+        for cluster, group, change in changes:
+            for name in ("InstanceCount", "ShrinkPolicy", "Configurations"):
+                if change.get(name) is not None:
+                    group[name] = change[name]
+            emr.store.save(cluster)
+
+
+def refuse_fleets(cluster: Cluster, operation_name: str) -> None:
+    """Raise AwsError for a cluster of instance fleets."""
+    if structures(cluster.request["Instances"], "InstanceFleets"):
+        instead = _OF_FLEETS[operation_name]
+        raise invalid_request(
+            "Instance fleets and instance groups are mutually exclusive. The EMR cluster specified in the request "
+            f"uses instance fleets. The {operation_name} request does not support clusters that use instance "
+            f"fleets. Use the {instead} request instead."
+        )
+
+
+def _check_additions(cluster: Cluster, configs: list[dict[str, Any]]) -> None:
+    roles = [group["InstanceRole"] for group in cluster.instance_groups]
+    for config in configs:
+        role, count = config["InstanceRole"], config["InstanceCount"]
+        if role == "MASTER" or (role == "CORE" and "CORE" in roles):
+            raise validation(f"The cluster already has an instance group of the role {role}.")
+        if count < 1:
+            raise validation(f"Instance count must be at least 1, not {count}.")
+        roles.append(role)
+    if roles.count("TASK") > MOST_TASK_GROUPS:
+        raise validation(f"A cluster can have at most {MOST_TASK_GROUPS} task instance groups.")
+
+
+def _find(
+    emr: Emr, call: Call, request: dict[str, Any], group_id: str
+) -> tuple[Cluster, dict[str, Any]]:
+    wanted = request.get("ClusterId")
+    if wanted is None:
+        clusters = [
+            cluster
+            for cluster in emr.store.clusters()
+            if (cluster.account, cluster.region) == (call.account, call.region)
+        ]
+    else:
+        clusters = [emr.cluster(wanted, account=call.account, region=call.region)]
+        refuse_fleets(clusters[0], "ModifyInstanceGroups")
+    for cluster in clusters:
+        for group in cluster.instance_groups:
+            if group["Id"] == group_id:
+                return cluster, group
+    raise invalid_request(f"Instance group id '{group_id}' is not valid.")
+
+
+def _check_change(cluster: Cluster, group: dict[str, Any], change: dict[str, Any]) -> None:
+    if cluster.ending:
+        raise ended_job_flow()
+    count = change.get("InstanceCount")
+    if count is None:
+        return
+    if group["InstanceRole"] not in _RESIZABLE:
+        raise validation("The master instance group cannot be resized.")
+    least = 1 if group["InstanceRole"] == "CORE" else 0
+    if count < least:
+        raise validation(f"Instance count must be at least {least}, not {count}.")
+
+
+def _described(cluster: Cluster, group: dict[str, Any]) -> dict[str, Any]:
+    ended = cluster.state in ENDED_CLUSTER
+    return present(
+        {
+            "Id": group["Id"],
+            "Name": group.get("Name"),
+            "Market": group.get("Market", "ON_DEMAND"),
+            "BidPrice": group.get("BidPrice"),
+            "InstanceGroupType": group["InstanceRole"],
+            "InstanceType": group["InstanceType"],
+            "RequestedInstanceCount": group["InstanceCount"],
+            "RunningInstanceCount": 0 if ended else group["InstanceCount"],
+            "Configurations": structures(group, "Configurations"),
+            "EbsBlockDevices": [],
+            "ShrinkPolicy": group.get("ShrinkPolicy") or {},
+            "Status": instance_status(cluster, group.get("created_ms")),
+        }
+    )

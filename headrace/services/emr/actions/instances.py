@@ -1,0 +1,101 @@
+"""ListInstances: what the groups and fleets would consist of, if there were machines."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from headrace.aws.operation import Call, operation
+from headrace.services.emr.actions.common import instance_status, page, present
+from headrace.services.emr.actions.instance_fleets import fleet_id
+from headrace.services.emr.errors import invalid_request
+from headrace.services.emr.limits import INSTANCES_PER_PAGE
+from headrace.services.emr.members import strings, structures
+from headrace.services.emr.model import Cluster
+
+if TYPE_CHECKING:
+    from headrace.services.emr.service import Emr
+
+_OF_GROUPS = ("InstanceGroupId", "InstanceGroupTypes")
+_OF_FLEETS = ("InstanceFleetId", "InstanceFleetType")
+
+
+@operation("ListInstances")
+def list_instances(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return an instance for each that the cluster was asked to have; ids are made up, the same every time."""
+    with emr.store.lock:
+        cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+        of_fleets = bool(structures(cluster.request["Instances"], "InstanceFleets"))
+        wrong = _OF_GROUPS if of_fleets else _OF_FLEETS
+        if any(request.get(name) for name in wrong):
+            raise invalid_request(
+                "Instance fleets and instance groups are mutually exclusive. The EMR cluster specified in the request "
+                f"uses instance {'fleets' if of_fleets else 'groups'}."
+            )
+        instances = _of_fleets(cluster, request) if of_fleets else _of_groups(cluster, request)
+        states = strings(request, "InstanceStates")
+        found = [item for item in instances if not states or item["Status"]["State"] in states]
+    shown, marker = page(found, request.get("Marker"), INSTANCES_PER_PAGE)
+    return present({"Instances": shown, "Marker": marker})
+
+
+def _of_groups(cluster: Cluster, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    wanted_id, roles = request.get("InstanceGroupId"), strings(request, "InstanceGroupTypes")
+    if wanted_id and wanted_id not in [group["Id"] for group in cluster.instance_groups]:
+        raise invalid_request(f"Instance group id '{wanted_id}' is not valid.")
+    for group in cluster.instance_groups:
+        if wanted_id not in (None, group["Id"]) or (roles and group["InstanceRole"] not in roles):
+            continue
+        for number in range(group["InstanceCount"]):
+            yield {
+                **_instance(cluster, group, group["Id"], number),
+                "InstanceGroupId": group["Id"],
+                "Market": group.get("Market", "ON_DEMAND"),
+                "InstanceType": group["InstanceType"],
+            }
+
+
+def _of_fleets(cluster: Cluster, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    fleets = structures(cluster.request["Instances"], "InstanceFleets")
+    wanted_id, kind = request.get("InstanceFleetId"), request.get("InstanceFleetType")
+    if wanted_id and wanted_id not in [fleet_id(cluster, fleet) for fleet in fleets]:
+        raise invalid_request(f"Instance fleet id '{wanted_id}' is not valid.")
+    for fleet in fleets:
+        found_id = fleet_id(cluster, fleet)
+        if wanted_id not in (None, found_id) or kind not in (None, fleet["InstanceFleetType"]):
+            continue
+        # The first type that was named makes up all of the capacity.
+        configs = structures(fleet, "InstanceTypeConfigs")
+        config: dict[str, Any] = configs[0] if configs else {}
+        for market, target in (
+            ("ON_DEMAND", "TargetOnDemandCapacity"),
+            ("SPOT", "TargetSpotCapacity"),
+        ):
+            weight = config.get("WeightedCapacity") or 1
+            for number in range(math.ceil((fleet.get(target) or 0) / weight)):
+                yield present(
+                    {
+                        **_instance(cluster, fleet, f"{found_id}/{market}", number),
+                        "InstanceFleetId": found_id,
+                        "Market": market,
+                        "InstanceType": config.get("InstanceType"),
+                    }
+                )
+
+
+def _instance(
+    cluster: Cluster, holder: dict[str, Any], holder_id: str, number: int
+) -> dict[str, Any]:
+    digest = hashlib.sha256(f"{holder_id}/{number}".encode()).hexdigest()
+    return {
+        "Id": f"ci-{digest[:13].upper()}",
+        "Ec2InstanceId": f"i-{digest[:17]}",
+        "PublicDnsName": "localhost",
+        "PublicIpAddress": "127.0.0.1",
+        "PrivateDnsName": "localhost",
+        "PrivateIpAddress": "127.0.0.1",
+        "Status": instance_status(cluster, holder.get("created_ms")),
+        "EbsVolumes": [],
+    }
