@@ -34,6 +34,8 @@ from headrace.fallback import MotoServices
 from headrace.fallback.journal import Journal
 from headrace.services.cloudformation.service import CloudFormation, cloudformation_api
 from headrace.services.emr.service import Emr, emr_api
+from headrace.services.emr_serverless.pages import PATH as EMR_SERVERLESS_PATH
+from headrace.services.emr_serverless.service import EmrServerless, emr_serverless_api
 from headrace.services.firehose.service import Firehose, firehose_api
 from headrace.services.kinesis.service import Kinesis, kinesis_api
 from headrace.services.lambda_.service import Lambda, lambda_api
@@ -151,6 +153,13 @@ class Cloud:
             buses=EventBuses(self.gateway),
             **shared,
         )
+        self.emr_serverless = EmrServerless(
+            data_dir=config.data_dir,
+            supervisor=self.supervisor,
+            objects=self.s3.objects,
+            endpoint_url=self.endpoint_url,
+            **shared,
+        )
         self.cloudformation = CloudFormation(
             supervisor=self.supervisor,
             control=self.gateway,
@@ -169,6 +178,7 @@ class Cloud:
             lambda_api(self.lambda_),
             firehose_api(self.firehose),
             emr_api(self.emr),
+            emr_serverless_api(self.emr_serverless),
             cloudformation_api(self.cloudformation),
         ]
 
@@ -181,6 +191,7 @@ class Cloud:
             self.lambda_,
             self.firehose,
             self.emr,
+            self.emr_serverless,
             self.cloudformation,
         ]
 
@@ -238,6 +249,8 @@ class Cloud:
             return HttpResponse(200 if known else 404)
         if request.path == fault_pages.PATH or request.path.startswith(f"{fault_pages.PATH}/"):
             return fault_pages.answer(self.gateway.faults, request)
+        if request.path.startswith(f"{EMR_SERVERLESS_PATH}/"):
+            return self.emr_serverless.page(request)
         page = self._admin.get((request.method, request.path))
         if page is None:
             return _json({"message": f"no page {request.path}"}, 404)

@@ -19,6 +19,7 @@ SERVICES = {
     "firehose": "firehose",
     "s3": "s3",
     "emr": "emr",
+    "emr-serverless": "emr_serverless",
     "cloudformation": "cloudformation",
 }
 FOLDER = Path(__file__).parent.parent / "headrace" / "aws" / "shapes"

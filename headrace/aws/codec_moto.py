@@ -64,7 +64,9 @@ def parse_request(service: str, request: HttpRequest) -> tuple[str, dict[str, An
     if model.protocol != "rest-json":
         return operation.name, _parse(operation, moto_request, url_params, moto_request.data)
     # moto's JSON parser takes any type for any member and bad JSON for none: the body is ours.
-    params = _parse(operation, moto_request, url_params, b"")
+    parsed = _parse(operation, moto_request, url_params, b"")
+    # A list that the query does not have comes as an empty one.
+    params = {name: value for name, value in parsed.items() if value != []}
     params.update(decode_rest_json(service, operation.name, request.body))
     return operation.name, params
 

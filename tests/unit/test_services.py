@@ -11,7 +11,15 @@ from tests.support.cloud import InProcessCloud
 def test_services_declare_only_operations_that_aws_has(tmp_path: Path):
     with InProcessCloud(tmp_path / "data") as cloud:
         apis = cloud.cloud.gateway.owned
-        assert sorted(apis) == ["cloudformation", "emr", "firehose", "kinesis", "lambda", "s3"]
+        assert sorted(apis) == [
+            "cloudformation",
+            "emr",
+            "emr-serverless",
+            "firehose",
+            "kinesis",
+            "lambda",
+            "s3",
+        ]
         for api in apis.values():
             check_api(api)
             assert len(api.by_name()) == len(api.actions)

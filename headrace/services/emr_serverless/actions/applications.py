@@ -1,0 +1,186 @@
+"""Applications: make, look at, change, start, stop, delete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import emr_serverless as shapes
+from headrace.services.emr_serverless.actions.common import fingerprint, moment, page, present
+from headrace.services.emr_serverless.errors import conflict, validation, wrong_state
+from headrace.services.emr_serverless.model import Application, ApplicationState
+
+if TYPE_CHECKING:
+    from headrace.services.emr_serverless.service import EmrServerless
+
+_ENGINES = {"spark": "Spark", "hive": "Hive"}
+_AT_REST = (ApplicationState.CREATED, ApplicationState.STOPPED)
+
+
+def _full(application: Application) -> dict[str, Any]:
+    kept = {k: v for k, v in application.request.items() if k not in ("clientToken", "tags")}
+    return {
+        "architecture": "X86_64",
+        "autoStartConfiguration": {"enabled": True},
+        "autoStopConfiguration": {"enabled": True, "idleTimeoutMinutes": 15},
+        **kept,
+        "applicationId": application.id,
+        "arn": application.arn,
+        "state": str(application.state),
+        "stateDetails": application.details,
+        "createdAt": moment(application.created_ms),
+        "updatedAt": moment(application.updated_ms),
+        "tags": application.tags,
+    }
+
+
+@operation("CreateApplication")
+def create_application(
+    emr: EmrServerless, call: Call, request: shapes.CreateApplicationRequest
+) -> Any:
+    """Make an application; again with the same client token, return the one that was made."""
+    given = cast("dict[str, Any]", request)
+    engine = _ENGINES.get(request["type"].lower())
+    if engine is None:
+        raise validation(f"Unsupported engine {request['type']}")
+    made = fingerprint(given)
+    with emr.store.lock:
+        application = next(
+            (
+                found
+                for found in emr.store.applications()
+                if found.client_token == request["clientToken"]
+                and (found.account, found.region) == (call.account, call.region)
+            ),
+            None,
+        )
+        if application is None:
+            application = Application(
+                id=f"00{emr.ids.alnum_upper(14).lower()}",
+                account=call.account,
+                region=call.region,
+                request={**given, "type": engine},
+                client_token=request["clientToken"],
+                created_ms=call.now_ms,
+                updated_ms=call.now_ms,
+                fingerprint=made,
+                tags=dict(request.get("tags") or {}),
+            )
+            emr.store.save_application(application)
+        elif application.fingerprint != made:
+            raise conflict("The client token was used for another request to CreateApplication.")
+    return present(
+        {"applicationId": application.id, "name": request.get("name"), "arn": application.arn}
+    )
+
+
+@operation("GetApplication")
+def get_application(emr: EmrServerless, call: Call, request: shapes.GetApplicationRequest) -> Any:
+    """Return an application whole."""
+    found = emr.application(request["applicationId"], account=call.account, region=call.region)
+    return {"application": _full(found)}
+
+
+@operation("ListApplications")
+def list_applications(
+    emr: EmrServerless, call: Call, request: shapes.ListApplicationsRequest
+) -> Any:
+    """List applications, the newest first."""
+    states = request.get("states") or []
+    found = [
+        application
+        for application in reversed(emr.store.applications())
+        if (application.account, application.region) == (call.account, call.region)
+        and (not states or application.state in states)
+    ]
+    shown, following = page(found, request.get("nextToken"), request.get("maxResults"))
+    names = ("name", "arn", "releaseLabel", "type", "state", "stateDetails", "createdAt")
+    wanted = (*names, "updatedAt", "architecture")
+    summaries: list[dict[str, Any]] = []
+    for application in shown:
+        full = _full(application)
+        summary = {name: full[name] for name in wanted if name in full}
+        summaries.append({"id": application.id, **summary})
+    return present({"applications": summaries, "nextToken": following})
+
+
+@operation("UpdateApplication")
+def update_application(
+    emr: EmrServerless, call: Call, request: shapes.UpdateApplicationRequest
+) -> Any:
+    """Change an application that does not run."""
+    application_id = request["applicationId"]
+    with emr.store.lock:
+        application = emr.application(application_id, account=call.account, region=call.region)
+        if application.state not in _AT_REST:
+            raise wrong_state(f"Application {application_id}", _AT_REST, application.state)
+        changes = {k: v for k, v in request.items() if k not in ("applicationId", "clientToken")}
+        application.request = {**application.request, **changes}
+        application.updated_ms = call.now_ms
+        emr.store.save_application(application)
+    return {"application": _full(application)}
+
+
+def begin(emr: EmrServerless, application: Application, now_ms: int) -> None:
+    """Start an application that does not run. The caller holds the lock."""
+    if application.state is ApplicationState.STARTED:
+        return
+    application.state, application.details = ApplicationState.STARTED, ""
+    application.started_ms = application.updated_ms = now_ms
+    emr.store.save_application(application)
+    emr.wake_idle_watch()
+
+
+@operation("StartApplication")
+def start_application(
+    emr: EmrServerless, call: Call, request: shapes.StartApplicationRequest
+) -> None:
+    """Start an application; one that runs already goes on."""
+    application_id = request["applicationId"]
+    with emr.store.lock:
+        application = emr.application(application_id, account=call.account, region=call.region)
+        if application.state is ApplicationState.TERMINATED:
+            raise wrong_state(
+                f"Application {application_id}",
+                (*_AT_REST, ApplicationState.STARTED),
+                application.state,
+            )
+        begin(emr, application, call.now_ms)
+
+
+@operation("StopApplication")
+def stop_application(
+    emr: EmrServerless, call: Call, request: shapes.StopApplicationRequest
+) -> None:
+    """Stop an application whose job runs have all ended."""
+    application_id = request["applicationId"]
+    with emr.store.lock:
+        application = emr.application(application_id, account=call.account, region=call.region)
+        if application.state is ApplicationState.STOPPED:
+            return
+        if application.state is not ApplicationState.STARTED:
+            wanted = (ApplicationState.STARTED, ApplicationState.STOPPED)
+            raise wrong_state(f"Application {application_id}", wanted, application.state)
+        if any(not run.ended for run in emr.store.runs(application_id)):
+            raise validation(
+                f"Application {application_id} has job runs that have not ended. All scheduled and running jobs must "
+                "be completed or cancelled before stopping an application."
+            )
+        application.state, application.details = ApplicationState.STOPPED, ""
+        application.updated_ms = call.now_ms
+        emr.store.save_application(application)
+
+
+@operation("DeleteApplication")
+def delete_application(
+    emr: EmrServerless, call: Call, request: shapes.DeleteApplicationRequest
+) -> None:
+    """End an application that does not run; it stays in lists as TERMINATED."""
+    application_id = request["applicationId"]
+    with emr.store.lock:
+        application = emr.application(application_id, account=call.account, region=call.region)
+        if application.state not in _AT_REST:
+            raise wrong_state(f"Application {application_id}", _AT_REST, application.state)
+        application.state, application.updated_ms = ApplicationState.TERMINATED, call.now_ms
+        emr.store.save_application(application)
+    emr.remove_files(application)

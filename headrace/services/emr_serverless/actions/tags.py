@@ -1,0 +1,70 @@
+"""Tags of applications and of job runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import emr_serverless as shapes
+from headrace.core.arn import Arn
+from headrace.services.emr_serverless.errors import not_found, validation
+from headrace.services.emr_serverless.model import Application, JobRun
+
+if TYPE_CHECKING:
+    from headrace.services.emr_serverless.service import EmrServerless
+
+MOST_TAGS = 50
+
+
+def _resource(emr: EmrServerless, call: Call, arn: str) -> Application | JobRun:
+    """Return what an ARN names; the model's pattern has made sure of its form."""
+    where = {"account": call.account, "region": call.region}
+    parts = Arn.parse(arn)
+    if (parts.account, parts.region) != (call.account, call.region):
+        raise not_found(f"Resource {arn}")
+    match parts.resource.split("/"):
+        case ["", "applications", application_id]:
+            return emr.application(application_id, **where)
+        case ["", "applications", application_id, "jobruns", run_id]:
+            return emr.job_run(application_id, run_id, **where)
+        case _:
+            raise not_found(f"Resource {arn}")
+
+
+def _set(
+    emr: EmrServerless, resource: Application | JobRun, tags: dict[str, str], now_ms: int
+) -> None:
+    if len(tags) > MOST_TAGS:
+        raise validation(f"A resource can have at most {MOST_TAGS} tags.")
+    resource.tags = tags
+    if isinstance(resource, Application):
+        resource.updated_ms = now_ms
+        emr.store.save_application(resource)
+    else:
+        emr.store.save_run(resource)
+
+
+@operation("TagResource")
+def tag_resource(emr: EmrServerless, call: Call, request: shapes.TagResourceRequest) -> None:
+    """Add tags, or change the values of those that are there."""
+    with emr.store.lock:
+        resource = _resource(emr, call, request["resourceArn"])
+        _set(emr, resource, {**resource.tags, **request["tags"]}, call.now_ms)
+
+
+@operation("UntagResource")
+def untag_resource(emr: EmrServerless, call: Call, request: shapes.UntagResourceRequest) -> None:
+    """Remove tags; those that are not there are no error."""
+    gone = set(request["tagKeys"])
+    with emr.store.lock:
+        resource = _resource(emr, call, request["resourceArn"])
+        left = {key: value for key, value in resource.tags.items() if key not in gone}
+        _set(emr, resource, left, call.now_ms)
+
+
+@operation("ListTagsForResource")
+def list_tags_for_resource(
+    emr: EmrServerless, call: Call, request: shapes.ListTagsForResourceRequest
+) -> Any:
+    """Return a resource's tags."""
+    return {"tags": dict(_resource(emr, call, request["resourceArn"]).tags)}

@@ -1,0 +1,90 @@
+"""What a job run runs: from its job driver and configurations to a command line, an environment and a folder."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from headrace.core.values import listed, mapped
+from headrace.services.emr_serverless.model import Application, JobRun
+from headrace.spark_submit.arguments import Submission, parse_submission
+from headrace.spark_submit.commands import (
+    Command,
+    Workshop,
+    job_environment,
+    make_folders,
+    spark_command,
+)
+from headrace.spark_submit.errors import JobRefused
+
+_DRIVER_ENVIRONMENT = "spark.emr-serverless.driverEnv."
+
+
+def submission_of(spark_submit: dict[str, Any]) -> Submission:
+    """Return a sparkSubmit driver as the command line it stands for. Raises JobRefused."""
+    try:
+        parameters = shlex.split(spark_submit.get("sparkSubmitParameters") or "")
+    except ValueError as error:
+        raise JobRefused(f"sparkSubmitParameters cannot be read: {error}.") from None
+    entry_point = str(spark_submit["entryPoint"])
+    arguments = [str(argument) for argument in listed(spark_submit, "entryPointArguments")]
+    # With an application after them, the parameters must be options with their values, and nothing else.
+    if parse_submission([*parameters, entry_point, entry_point]).arguments != [entry_point]:
+        raise JobRefused(
+            "sparkSubmitParameters may hold options with their values only, such as --conf a=b."
+        )
+    return parse_submission([*parameters, entry_point, *arguments])
+
+
+def classification(application: Application, run: JobRun, name: str) -> dict[str, str]:
+    """Return the properties of a classification: the application's, and over them the job run's."""
+    overrides = mapped(run.request, "configurationOverrides")
+    properties: dict[str, str] = {}
+    for given in (
+        *listed(application.request, "runtimeConfiguration"),
+        *listed(overrides, "applicationConfiguration"),
+    ):
+        if given.get("classification") == name:
+            properties.update(mapped(given, "properties"))
+    return properties
+
+
+def log_uri(application: Application, run: JobRun) -> str | None:
+    """Return where logs go: the job run's S3 URI, else the application's, else None."""
+    overrides = mapped(run.request, "configurationOverrides")
+    for given in (overrides, application.request):
+        monitoring = mapped(given, "monitoringConfiguration")
+        uri = mapped(monitoring, "s3MonitoringConfiguration").get("logUri")
+        if uri:
+            return str(uri)
+    return None
+
+
+def prepare(workshop: Workshop, application: Application, run: JobRun, folder: Path) -> Command:
+    """Fill an attempt's folder and return its command. Raises JobRefused."""
+    work = make_folders(folder)
+    submission = submission_of(run.request["jobDriver"]["sparkSubmit"])
+    defaults = classification(application, run, "spark-defaults")
+    settings = dict(defaults)
+    for name, value in submission.options:
+        if name in ("--conf", "-c") and value is not None:
+            key, _, setting = value.partition("=")
+            settings[key] = setting
+    arguments, spark = spark_command(
+        workshop,
+        submission,
+        folder,
+        defaults=defaults,
+        logging=classification(application, run, "spark-driver-log4j2"),
+    )
+    environment = {
+        **job_environment(workshop, folder, account=run.account, region=run.region),
+        **spark,
+        **{
+            name.removeprefix(_DRIVER_ENVIRONMENT): value
+            for name, value in settings.items()
+            if name.startswith(_DRIVER_ENVIRONMENT)
+        },
+    }
+    return Command(arguments, environment, work)

@@ -1,0 +1,165 @@
+"""What is kept of an application and of its job runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from headrace.core.arn import make_arn
+from headrace.core.values import mapped
+from headrace.services.emr_serverless.limits import (
+    DEFAULT_FAILED_ATTEMPTS_PER_HOUR,
+    DEFAULT_IDLE_MINUTES,
+    DEFAULT_TIMEOUT_MINUTES,
+)
+
+
+class ApplicationState(StrEnum):
+    """AWS's states of an application. Those that only pass (CREATING, STARTING, STOPPING) are passed at once."""
+
+    CREATED = "CREATED"
+    STARTED = "STARTED"
+    STOPPED = "STOPPED"
+    TERMINATED = "TERMINATED"
+
+
+class JobState(StrEnum):
+    """AWS's states of a job run. PENDING is passed at once."""
+
+    SUBMITTED = "SUBMITTED"
+    QUEUED = "QUEUED"
+    SCHEDULED = "SCHEDULED"
+    RUNNING = "RUNNING"
+    SUCCESS = "SUCCESS"
+    FAILED = "FAILED"
+    CANCELLING = "CANCELLING"
+    CANCELLED = "CANCELLED"
+
+
+ENDED = frozenset({JobState.SUCCESS, JobState.FAILED, JobState.CANCELLED})
+
+
+@dataclass(slots=True, kw_only=True)
+class Application:
+    """An application. `request` is what it was made with, in AWS's spelling; times are epoch milliseconds."""
+
+    id: str
+    account: str
+    region: str
+    request: dict[str, Any]
+    client_token: str
+    created_ms: int
+    updated_ms: int
+    # What CreateApplication was given, for a repeated call; updates do not change it.
+    fingerprint: str
+    state: ApplicationState = ApplicationState.CREATED
+    details: str = ""
+    started_ms: int = 0
+    tags: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def arn(self) -> str:
+        """The application's ARN."""
+        return make_arn("emr-serverless", self.region, self.account, f"/applications/{self.id}")
+
+    @property
+    def starts_itself(self) -> bool:
+        """Whether a submitted job starts it; on by default, as on AWS."""
+        return bool(mapped(self.request, "autoStartConfiguration").get("enabled", True))
+
+    @property
+    def idle_timeout_s(self) -> float | None:
+        """After how many seconds without a job it stops itself; None for never."""
+        stop = mapped(self.request, "autoStopConfiguration")
+        if not stop.get("enabled", True):
+            return None
+        return 60.0 * int(stop.get("idleTimeoutMinutes") or DEFAULT_IDLE_MINUTES)
+
+    @property
+    def most_runs(self) -> int | None:
+        """How many job runs may run at a time; None for any number."""
+        return mapped(self.request, "schedulerConfiguration").get("maxConcurrentRuns")
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """One attempt of a job run; times are epoch milliseconds."""
+
+    number: int
+    created_ms: int
+    updated_ms: int
+    state: JobState = JobState.SUBMITTED
+    details: str = ""
+    ended_ms: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class JobRun:
+    """A job run. `request` is what StartJobRun was given, in AWS's spelling; times are epoch milliseconds.
+
+    `number` counts the runs of all applications from 1; `attempts` holds at least one.
+    """
+
+    id: str
+    application_id: str
+    account: str
+    region: str
+    number: int
+    request: dict[str, Any]
+    fingerprint: str
+    release_label: str
+    created_ms: int
+    updated_ms: int
+    attempts: list[Attempt]
+    state: JobState = JobState.SUBMITTED
+    details: str = ""
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    # Set once somebody, or the timeout, has asked for its end.
+    cancelled: bool = False
+    cancel_details: str = ""
+    cancel_grace_s: float | None = None
+    tags: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def arn(self) -> str:
+        """The job run's ARN."""
+        resource = f"/applications/{self.application_id}/jobruns/{self.id}"
+        return make_arn("emr-serverless", self.region, self.account, resource)
+
+    @property
+    def attempt(self) -> Attempt:
+        """The newest attempt."""
+        return self.attempts[-1]
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more happens to it."""
+        return self.state in ENDED
+
+    @property
+    def streaming(self) -> bool:
+        """Whether its mode is STREAMING."""
+        return self.request.get("mode") == "STREAMING"
+
+    @property
+    def timeout_minutes(self) -> int:
+        """After how many minutes it is cancelled; 0 for never."""
+        default = 0 if self.streaming else DEFAULT_TIMEOUT_MINUTES
+        given = self.request.get("executionTimeoutMinutes")
+        return default if given is None else int(given)
+
+    @property
+    def most_attempts(self) -> int | None:
+        """How many attempts it gets; None for any number."""
+        default = None if self.streaming else 1
+        return mapped(self.request, "retryPolicy").get("maxAttempts", default)
+
+    @property
+    def most_failures_per_hour(self) -> int | None:
+        """How many attempts may fail within an hour; None for any number."""
+        if not self.streaming:
+            return None
+        policy = mapped(self.request, "retryPolicy")
+        return int(policy.get("maxFailedAttemptsPerHour", DEFAULT_FAILED_ATTEMPTS_PER_HOUR))
