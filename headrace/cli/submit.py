@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import hashlib
 import json
 import shlex
@@ -15,7 +14,9 @@ from typing import Any
 
 import click
 
+from headrace.cli import submit_serverless
 from headrace.cli.options import client, endpoint_option, explain, fail
+from headrace.cli.submit_logs import JobLogs
 
 CLUSTER_NAME = "headrace-submit"
 _BUCKET_PREFIX = "headrace-submit"
@@ -27,6 +28,14 @@ _POLL_S = 0.25
 @click.argument("job", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("--cluster", "cluster_id", help="The cluster (j-...); else one that runs, or a new.")
+@click.option(
+    "--serverless", is_flag=True, help="Run it as a job of EMR Serverless, not as a step."
+)
+@click.option(
+    "--application",
+    "application_id",
+    help="With --serverless: the application; else headrace-submit.",
+)
 @click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A Spark property; repeatable.")
 @click.option(
     "--py-files",
@@ -40,9 +49,11 @@ def submit(
     job: Path,
     arguments: tuple[str, ...],
     cluster_id: str | None,
+    application_id: str | None,
     conf: tuple[str, ...],
     py_files: tuple[Path, ...],
     *,
+    serverless: bool,
     dry_run: bool,
     endpoint_url: str,
     region: str,
@@ -51,16 +62,27 @@ def submit(
     """Run JOB, a PySpark program, with ARGUMENTS as a step of EMR; the options come before JOB.
 
     Uploads it, adds the step, prints its state and its logs, and exits with 0 if the step COMPLETED, else 1.
-    Prints the `aws emr add-steps` command that does the same on AWS. Ctrl-C cancels the step.
+    Prints the `aws emr add-steps` command that does the same on AWS. Ctrl-C cancels the step. With --serverless, all
+    the same with a job run of EMR Serverless and `aws emr-serverless start-job-run`.
     """
+    if (serverless and cluster_id) or (application_id and not serverless):
+        raise fail("--cluster goes with steps, --application with --serverless")
     if aws and not dry_run:
         raise fail(
             "submit runs steps on the local cloud only; --dry-run prints the command for AWS"
         )
-    uris = {path: _uri(_bucket(region), path) for path in (job, *py_files)}
-    args = step_arguments(
-        uris[job], arguments, conf=conf, py_files=[uris[path] for path in py_files]
-    )
+    bucket = _bucket(region)
+    uris = {path: _uri(bucket, path) for path in (job, *py_files)}
+    options: dict[str, Any] = {"conf": conf, "py_files": [uris[path] for path in py_files]}
+    driver = submit_serverless.job_driver(uris[job], arguments, **options)
+    args = step_arguments(uris[job], arguments, **options)
+    logs: dict[str, str] = {"log_uri": f"s3://{bucket}/logs/", "region": region}
+    if dry_run and serverless:
+        known = application_id or "APPLICATION"
+        click.echo(
+            submit_serverless.aws_command(known, job.name, driver, account="ACCOUNT", **logs)
+        )
+        return
     if dry_run:
         click.echo(aws_command(cluster_id or "j-CLUSTER", job.name, args, region))
         return
@@ -69,17 +91,18 @@ def submit(
         return client(service, endpoint_url=endpoint_url, region=region, aws=False)
 
     try:
-        s3, emr = make("s3"), make("emr")
+        s3 = make("s3")
         _upload(s3, uris, region)
-        cluster_id = cluster_id or _running_cluster(emr) or _new_cluster(emr, _bucket(region))
-        step_id = _add_step(emr, cluster_id, job.name, args)
-        click.echo(aws_command(cluster_id, job.name, args, region), err=True)
-        state = _follow(emr, s3, cluster_id, step_id)
+        if serverless:
+            emr = make("emr-serverless")
+            good = submit_serverless.run_job(emr, s3, application_id, job.name, driver, **logs)
+        else:
+            good = _run_step(make("emr"), s3, cluster_id, job.name, args, region)
     except click.ClickException:
         raise
     except Exception as error:
         raise explain(error) from error
-    sys.exit(0 if state == "COMPLETED" else 1)
+    sys.exit(0 if good else 1)
 
 
 # --- what is asked for ------------------------------------------------------------------------
@@ -137,6 +160,16 @@ def _upload(s3: Any, uris: dict[Path, str], region: str) -> None:
         s3.put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
 
 
+def _run_step(
+    emr: Any, s3: Any, cluster_id: str | None, name: str, args: Sequence[str], region: str
+) -> bool:
+    """Add the step, follow it, and return whether it has COMPLETED."""
+    cluster_id = cluster_id or _running_cluster(emr) or _new_cluster(emr, _bucket(region))
+    step_id = _add_step(emr, cluster_id, name, args)
+    click.echo(aws_command(cluster_id, name, args, region), err=True)
+    return _follow(emr, s3, cluster_id, step_id) == "COMPLETED"
+
+
 def _running_cluster(emr: Any) -> str | None:
     """Return a cluster that waits or runs and outlives its steps; the newest first."""
     states = ["WAITING", "RUNNING"]
@@ -170,7 +203,7 @@ def _add_step(emr: Any, cluster_id: str, name: str, args: Sequence[str]) -> str:
 
 def _follow(emr: Any, s3: Any, cluster_id: str, step_id: str) -> str:
     """Print the step's states and its logs as they come; return the last state. Ctrl-C cancels it."""
-    logs = _Logs(emr, s3, cluster_id, step_id)
+    logs = _logs(emr, s3, cluster_id, step_id)
     shown = ""
     while True:
         try:
@@ -191,44 +224,12 @@ def _follow(emr: Any, s3: Any, cluster_id: str, step_id: str) -> str:
     return shown
 
 
-class _Logs:
-    """What a step prints, from the cluster's LogUri: stdout to stdout, stderr to stderr."""
-
-    def __init__(self, emr: Any, s3: Any, cluster_id: str, step_id: str) -> None:
-        self._s3 = s3
-        self._etags: dict[str, str] = {}
-        self._shown_bytes = {"stdout": 0, "stderr": 0}
-        uri = emr.describe_cluster(ClusterId=cluster_id)["Cluster"].get("LogUri")
-        if not uri:
-            click.echo("the cluster has no LogUri: what the step prints is not shown", err=True)
-            self._shown_bytes = {}
-            return
-        self._bucket, _, prefix = uri.partition("://")[2].partition("/")
-        prefix = f"{prefix.rstrip('/')}/" if prefix else ""
-        self._prefix = f"{prefix}{cluster_id}/steps/{step_id}/"
-
-    def show_new(self, *, ended: bool = False) -> None:
-        """Print what has come since; at the end, say which logs are not there."""
-        for name in self._shown_bytes:
-            key = f"{self._prefix}{name}.gz"
-            try:
-                etag = self._s3.head_object(Bucket=self._bucket, Key=key)["ETag"]
-            except self._s3.exceptions.ClientError as error:
-                if error.response["ResponseMetadata"]["HTTPStatusCode"] != 404:
-                    raise
-                if ended:
-                    click.echo(f"there is no s3://{self._bucket}/{key}", err=True)
-                continue
-            if etag != self._etags.get(name):
-                self._etags[name] = etag
-                self._show(name, key)
-
-    def _show(self, name: str, key: str) -> None:
-        stream = sys.stderr.buffer if name == "stderr" else sys.stdout.buffer
-        packed = self._s3.get_object(Bucket=self._bucket, Key=key)["Body"]
-        with packed, gzip.GzipFile(fileobj=packed) as text:
-            text.seek(self._shown_bytes[name])
-            while piece := text.read(1 << 20):
-                stream.write(piece)
-                self._shown_bytes[name] += len(piece)
-        stream.flush()
+def _logs(emr: Any, s3: Any, cluster_id: str, step_id: str) -> JobLogs:
+    """Return the step's logs, below the cluster's LogUri."""
+    uri = emr.describe_cluster(ClusterId=cluster_id)["Cluster"].get("LogUri")
+    if not uri:
+        click.echo("the cluster has no LogUri: what the step prints is not shown", err=True)
+        return JobLogs(s3, "", "")
+    bucket, _, prefix = uri.partition("://")[2].partition("/")
+    prefix = f"{prefix.rstrip('/')}/" if prefix else ""
+    return JobLogs(s3, bucket, f"{prefix}{cluster_id}/steps/{step_id}/")

@@ -1,0 +1,137 @@
+"""`headrace submit --serverless`: the job as a job run of an EMR Serverless application."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from headrace.cli.submit_logs import JobLogs
+
+APPLICATION_NAME = "headrace-submit"
+RELEASE_LABEL = "emr-7.9.0"
+ROLE_NAME = "headrace-submit"
+_ENDED = {"SUCCESS", "FAILED", "CANCELLED"}
+_POLL_S = 0.25
+
+
+def job_driver(
+    job_uri: str, arguments: Sequence[str], *, conf: Sequence[str], py_files: Sequence[str]
+) -> dict[str, Any]:
+    """Return StartJobRun's jobDriver, the same here and on AWS."""
+    options: list[str] = []
+    for setting in conf:
+        options += ["--conf", setting]
+    if py_files:
+        options += ["--py-files", ",".join(py_files)]
+    driver: dict[str, Any] = {"entryPoint": job_uri}
+    if arguments:
+        driver["entryPointArguments"] = list(arguments)
+    if options:
+        driver["sparkSubmitParameters"] = shlex.join(options)
+    return {"sparkSubmit": driver}
+
+
+def log_overrides(log_uri: str) -> dict[str, Any]:
+    """Return StartJobRun's configurationOverrides, which send the logs to S3."""
+    return {"monitoringConfiguration": {"s3MonitoringConfiguration": {"logUri": log_uri}}}
+
+
+def aws_command(
+    application_id: str,
+    name: str,
+    driver: dict[str, Any],
+    *,
+    log_uri: str,
+    region: str,
+    account: str,
+) -> str:
+    """Return the AWS CLI's command that starts the job run."""
+    return shlex.join(
+        [
+            *("aws", "emr-serverless", "start-job-run", "--region", region),
+            *("--application-id", application_id, "--name", name),
+            *("--execution-role-arn", role_arn(account)),
+            *("--job-driver", json.dumps(driver)),
+            *("--configuration-overrides", json.dumps(log_overrides(log_uri))),
+        ]
+    )
+
+
+def role_arn(account: str) -> str:
+    """Return the ARN of the role that jobs run as; this cloud does not ask whether there is one."""
+    return f"arn:aws:iam::{account}:role/{ROLE_NAME}"
+
+
+def run_job(
+    emr: Any,
+    s3: Any,
+    application_id: str | None,
+    name: str,
+    driver: dict[str, Any],
+    *,
+    log_uri: str,
+    region: str,
+) -> bool:
+    """Start the job run, follow it, and return whether it was a success. Ctrl-C cancels it."""
+    application_id = application_id or _application(emr)
+    arn = emr.get_application(applicationId=application_id)["application"]["arn"]
+    account = str(arn.split(":")[4])
+    run_id = str(
+        emr.start_job_run(
+            applicationId=application_id,
+            name=name,
+            executionRoleArn=role_arn(account),
+            jobDriver=driver,
+            configurationOverrides=log_overrides(log_uri),
+        )["jobRunId"]
+    )
+    click.echo(
+        aws_command(application_id, name, driver, log_uri=log_uri, region=region, account=account),
+        err=True,
+    )
+    url = emr.get_dashboard_for_job_run(applicationId=application_id, jobRunId=run_id)["url"]
+    click.echo(f"{run_id} {url}", err=True)
+    bucket, _, prefix = log_uri.partition("://")[2].partition("/")
+    below = f"{prefix}applications/{application_id}/jobs/{run_id}/SPARK_DRIVER/"
+    return _follow(emr, JobLogs(s3, bucket, below), application_id, run_id) == "SUCCESS"
+
+
+def _application(emr: Any) -> str:
+    """Return the application of earlier submissions, or a new one."""
+    states = ["CREATED", "STARTED", "STOPPED"]
+    for page in emr.get_paginator("list_applications").paginate(states=states):
+        for found in page["applications"]:
+            if found.get("name") == APPLICATION_NAME:
+                return str(found["id"])
+    made = emr.create_application(name=APPLICATION_NAME, releaseLabel=RELEASE_LABEL, type="SPARK")
+    click.echo(f"made the application {made['applicationId']}", err=True)
+    return str(made["applicationId"])
+
+
+def _follow(emr: Any, logs: JobLogs, application_id: str, run_id: str) -> str:
+    where = {"applicationId": application_id, "jobRunId": run_id}
+    shown = ""
+    while True:
+        try:
+            run = emr.get_job_run(**where)["jobRun"]
+            if run["state"] != shown:
+                shown = str(run["state"])
+                click.echo(f"{run_id} {shown}", err=True)
+            if shown in _ENDED:
+                break
+            logs.show_new()
+            time.sleep(_POLL_S)
+        except KeyboardInterrupt:
+            # It may have ended meanwhile.
+            with contextlib.suppress(emr.exceptions.ValidationException):
+                emr.cancel_job_run(**where)
+    logs.show_new(ended=True)
+    if run["stateDetails"]:
+        click.echo(f"{run_id} {shown}: {run['stateDetails']}", err=True)
+    return shown

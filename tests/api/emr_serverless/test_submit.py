@@ -1,0 +1,92 @@
+"""`headrace submit --serverless`, with a stand-in for Spark and once with Spark itself."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.server import REGION, ServerProcess
+
+
+def submit(endpoint_url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "headrace.cli.main", "submit", "--region", REGION]
+    return subprocess.run(
+        [*command, "--serverless", "--endpoint-url", endpoint_url, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_a_job_is_run_and_followed_and_its_application_is_used_again(
+    tmp_path: Path, spark_home: Path
+) -> None:
+    job = tmp_path / "job.sh"
+    job.write_text('echo "$@"; exit ${2:-0}\n')
+    with ServerProcess(tmp_path / "data") as server:
+        done = submit(server.endpoint_url, "--conf", "a.b=c d", str(job), "hello")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "hello\n"
+        assert "start-job-run" in done.stderr
+        assert "SUCCESS" in done.stderr
+        failed = submit(server.endpoint_url, str(job), "hello", "3")
+        assert failed.returncode == 1
+        assert "ExitCode: 3" in failed.stderr
+        emr = server.client("emr-serverless")
+        assert len(emr.list_applications()["applications"]) == 1
+
+
+def test_a_dry_run_prints_the_command_for_aws(tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text("")
+    done = submit("http://127.0.0.1:9", "--dry-run", "--conf", "a=b c", str(job), "x y")
+    assert done.returncode == 0, done.stderr
+    words = shlex.split(done.stdout)
+    assert words[:3] == ["aws", "emr-serverless", "start-job-run"]
+    driver = json.loads(words[words.index("--job-driver") + 1])["sparkSubmit"]
+    assert driver["entryPoint"].endswith("/job.py")
+    assert driver["entryPointArguments"] == ["x y"]
+    assert driver["sparkSubmitParameters"] == "--conf 'a=b c'"
+
+
+def test_a_step_and_a_job_run_are_not_mixed_up(tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text("")
+    done = submit("http://127.0.0.1:9", "--cluster", "j-1", str(job))
+    assert done.returncode == 1
+    assert "--cluster goes with steps" in done.stderr
+
+
+@pytest.mark.spark
+def test_spark_itself_reads_kinesis_and_writes_to_s3_without_a_word_in_the_job(
+    tmp_path: Path,
+) -> None:
+    job = tmp_path / "job.py"
+    job.write_text(
+        "import sys\n"
+        "from pyspark.sql import SparkSession\n"
+        "spark = SparkSession.builder.getOrCreate()\n"
+        "options = {'kinesis.streamName': 'flights', 'kinesis.region': 'us-east-1',\n"
+        "           'kinesis.startingposition': 'TRIM_HORIZON'}\n"
+        "rows = spark.read.format('kinesis').options(**options).load()\n"
+        "rows.selectExpr('cast(data as string) text').write.text(sys.argv[1])\n"
+        "print('rows', rows.count())\n"
+    )
+    with ServerProcess(tmp_path / "data") as server:
+        kinesis, s3 = server.client("kinesis"), server.client("s3")
+        kinesis.create_stream(StreamName="flights", ShardCount=1)
+        for text in ("one", "two"):
+            kinesis.put_record(StreamName="flights", Data=text.encode(), PartitionKey="k")
+        s3.create_bucket(Bucket="out")
+        done = submit(server.endpoint_url, str(job), "s3://out/rows")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "rows 2\n"
+        keys = [o["Key"] for o in s3.list_objects_v2(Bucket="out", Prefix="rows/")["Contents"]]
+        parts = [s3.get_object(Bucket="out", Key=k)["Body"].read() for k in keys if "part-" in k]
+        assert sorted(b"".join(parts).split()) == [b"one", b"two"]
