@@ -19,3 +19,5 @@ DEFAULT_IDLE_S = 3600
 MOST_TASK_GROUPS = 48
 # Assumed: ListInstances documents pages, but not their size.
 INSTANCES_PER_PAGE = 2000
+# Documented: "metrics are updated every five minutes" (Monitoring Amazon EMR metrics with CloudWatch).
+METRICS_EVERY_S = 300.0

@@ -16,7 +16,8 @@ from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.emr.announcements import Announcer
 from headrace.services.emr.errors import translate, unknown_cluster
 from headrace.services.emr.model import ENDED_CLUSTER, Cluster, Step
-from headrace.services.emr.runner import ClusterRunner, RunnerPorts
+from headrace.services.emr.ports import RunnerPorts
+from headrace.services.emr.runner import ClusterRunner
 from headrace.services.emr.store import Store
 from headrace.spark_submit.commands import Workshop
 from headrace.spark_submit.limits import POLL_S, STOP_GRACE_S

@@ -212,3 +212,26 @@ def test_security_configurations_are_kept(lab: Lab) -> None:
     lab.emr.delete_security_configuration(Name="s")
     with pytest.raises(ClientError, match="does not exist"):
         lab.emr.describe_security_configuration(Name="s")
+
+
+def test_an_idle_timeout_has_bounds_wherever_it_is_set(lab: Lab) -> None:
+    policy = {"IdleTimeout": 59}
+    cluster_id = lab.cluster()
+    for call in (
+        lambda: lab.cluster(AutoTerminationPolicy=policy),
+        lambda: lab.emr.put_auto_termination_policy(
+            ClusterId=cluster_id, AutoTerminationPolicy=policy
+        ),
+    ):
+        with pytest.raises(ClientError, match="between 60 and 604800"):
+            call()
+
+
+def test_a_failed_step_does_not_end_a_protected_cluster_that_is_kept_alive(lab: Lab) -> None:
+    cluster_id = lab.cluster(
+        lab.step("false", on_failure="TERMINATE_CLUSTER"),
+        lab.step("true"),
+        Instances={"TerminationProtected": True},
+    )
+    lab.until(cluster_id, "WAITING")
+    assert [s["Status"]["State"] for s in lab.steps(cluster_id)] == ["FAILED", "CANCELLED"]

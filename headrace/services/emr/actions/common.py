@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headrace.aws.operation import Call
 from headrace.core.arn import make_arn
 from headrace.services.emr.errors import invalid_request, unknown_job_flow, validation
-from headrace.services.emr.limits import MOST_ACTIVE_STEPS
+from headrace.services.emr.limits import (
+    DEFAULT_IDLE_S,
+    LONGEST_IDLE_S,
+    MOST_ACTIVE_STEPS,
+    SHORTEST_IDLE_S,
+)
 from headrace.services.emr.members import strings, structures
 from headrace.services.emr.model import ENDED_CLUSTER, Cluster, Step
 
@@ -108,6 +113,16 @@ def step_summary(step: Step) -> dict[str, Any]:
             }
         ),
     }
+
+
+def idle_timeout_s(policy: dict[str, Any]) -> int:
+    """Return an AutoTerminationPolicy's timeout. Raises AwsError unless it is within EMR's bounds."""
+    idle_s = int(policy.get("IdleTimeout", DEFAULT_IDLE_S))
+    if not SHORTEST_IDLE_S <= idle_s <= LONGEST_IDLE_S:
+        raise invalid_request(
+            f"IdleTimeout must be between {SHORTEST_IDLE_S} and {LONGEST_IDLE_S} seconds."
+        )
+    return idle_s
 
 
 def job_flow(emr: Emr, call: Call, job_flow_id: str) -> Cluster:

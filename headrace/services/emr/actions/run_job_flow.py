@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.aws.operation import Call, operation
-from headrace.services.emr.actions.common import cluster_arn, new_steps
+from headrace.services.emr.actions.common import cluster_arn, idle_timeout_s, new_steps
 from headrace.services.emr.errors import validation
-from headrace.services.emr.limits import DEFAULT_IDLE_S, MOST_CONCURRENT_STEPS
+from headrace.services.emr.limits import MOST_CONCURRENT_STEPS
 from headrace.services.emr.members import structures
 from headrace.services.emr.model import Cluster
 
@@ -35,7 +35,7 @@ def run_job_flow(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any
         replace_unhealthy=bool(instances.get("UnhealthyNodeReplacement", False)),
         visible=bool(request.get("VisibleToAllUsers", True)),
         step_concurrency=concurrency,
-        idle_timeout_s=None if idle is None else int(idle.get("IdleTimeout", DEFAULT_IDLE_S)),
+        idle_timeout_s=None if idle is None else idle_timeout_s(idle),
         managed_scaling=request.get("ManagedScalingPolicy"),
         tags={tag["Key"]: tag.get("Value", "") for tag in structures(request, "Tags")},
         instance_groups=_instance_groups(emr, instances),

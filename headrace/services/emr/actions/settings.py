@@ -6,9 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace.aws.operation import Call, operation
-from headrace.services.emr.actions.common import job_flows
-from headrace.services.emr.errors import invalid_request
-from headrace.services.emr.limits import DEFAULT_IDLE_S, LONGEST_IDLE_S, SHORTEST_IDLE_S
+from headrace.services.emr.actions.common import idle_timeout_s, job_flows
 from headrace.services.emr.members import structure
 from headrace.services.emr.model import Cluster
 
@@ -102,11 +100,7 @@ def remove_tags(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]
 @operation("PutAutoTerminationPolicy")
 def put_auto_termination_policy(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """End the cluster when it has waited for so long."""
-    idle_s = int(structure(request, "AutoTerminationPolicy").get("IdleTimeout", DEFAULT_IDLE_S))
-    if not SHORTEST_IDLE_S <= idle_s <= LONGEST_IDLE_S:
-        raise invalid_request(
-            f"IdleTimeout must be between {SHORTEST_IDLE_S} and {LONGEST_IDLE_S} seconds."
-        )
+    idle_s = idle_timeout_s(structure(request, "AutoTerminationPolicy"))
 
     def change(cluster: Cluster) -> None:
         cluster.idle_timeout_s = idle_s

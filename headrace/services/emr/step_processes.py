@@ -1,0 +1,181 @@
+"""The steps of one cluster as processes: started, looked after, cancelled, and their ends stored.
+
+Every change of state is in the database before the next thing happens: a step is RUNNING before its process starts,
+and a step that is RUNNING without having left a pid is simply started again.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable
+
+from headrace.services.emr.commands import prepare
+from headrace.services.emr.model import Cluster, Step, StepState
+from headrace.services.emr.ports import RunnerPorts
+from headrace.services.emr.step_logs import StepLogs
+from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.limits import CANCEL_GRACE_S
+from headrace.spark_submit.logs import failure_cause, tail
+from headrace.spark_submit.process import JobProcess
+
+log = logging.getLogger(__name__)
+
+STOPPED_MESSAGE = "The local cloud was stopped while the step was running."
+LOST_MESSAGE = (
+    "The step's process ended without an exit code while the local cloud was not running."
+)
+KILLED_MESSAGE = "The step's process was killed."
+UNKNOWN_ERROR = "Unknown Error."
+
+
+class StepProcesses:
+    """The processes of one cluster's steps. Used by one thread at a time.
+
+    `failed` is called with a step that has just become FAILED, under the store's lock.
+    """
+
+    def __init__(
+        self, ports: RunnerPorts, cluster: Cluster, failed: Callable[[Step], None]
+    ) -> None:
+        self._ports = ports
+        self._store = ports.store
+        self._cluster = cluster
+        self._failed = failed
+        self._running: dict[str, JobProcess] = {}
+        self._cancelled_at_s: dict[str, float] = {}
+        self._logs = StepLogs(ports.clock, ports.workshop.objects, ports.folder, cluster)
+
+    def __len__(self) -> int:
+        """Return how many steps run."""
+        return len(self._running)
+
+    def __contains__(self, step: Step) -> bool:
+        """Whether a step runs."""
+        return step.id in self._running
+
+    def recover(self) -> None:
+        """Find the processes of the steps that were running when the last cloud ended."""
+        for step in self._store.steps(self._cluster.id):
+            if step.state not in (StepState.RUNNING, StepState.CANCEL_PENDING):
+                continue
+            process = JobProcess.find(self._logs.folder(step))
+            if process is not None:
+                self._running[step.id] = process
+            elif step.state is StepState.RUNNING:
+                self.change(step, StepState.PENDING)
+            else:
+                self._end(step, StepState.CANCELLED, "")
+
+    def look_after(self) -> None:
+        """Look at every running step: has it ended, is it to be cancelled, have its logs grown."""
+        for step in self._store.steps(self._cluster.id):
+            process = self._running.get(step.id)
+            if process is not None:
+                self._look_after(step, process)
+
+    def start(self, step: Step) -> None:
+        """Start the process of a step that is RUNNING already; the step fails when that is not possible."""
+        folder = self._logs.make(step)
+        try:
+            command = prepare(self._ports.workshop, self._cluster, step, folder)
+            self._logs.note(step, f"the command is: {' '.join(command.arguments)}")
+            process = JobProcess.start(
+                folder, command.arguments, environment=command.environment, cwd=command.cwd
+            )
+        except (JobRefused, OSError) as error:
+            self._logs.note(step, f"the command could not be started: {error}")
+            (folder / "stderr").write_text(f"{error}\n")
+            self._fail(step, str(error))
+            return
+        self._logs.note(step, f"the process is {process.pid}")
+        self._running[step.id] = process
+
+    def signal_all(self, number: int) -> None:
+        """Send a signal to every process of every step."""
+        for process in self._running.values():
+            process.signal(number)
+
+    def abandon(self) -> None:
+        """Kill what is left because the cloud stops, and say of the steps how they ended."""
+        for step in self._store.steps(self._cluster.id):
+            process = self._running.pop(step.id, None)
+            if process is None:
+                continue
+            code = process.exit_code
+            process.kill()
+            if code == 0:
+                self._end(step, StepState.COMPLETED, "")
+            elif step.state is StepState.CANCEL_PENDING:
+                self._end(step, StepState.CANCELLED, "")
+            else:
+                self._fail(step, STOPPED_MESSAGE)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a process of a step still runs."""
+        return any(process.members() for process in self._running.values())
+
+    def change(self, step: Step, state: StepState, message: str = "") -> None:
+        """Store and announce a step's new state."""
+        with self._store.lock:
+            step.state, step.reason_message = state, message
+            if state is StepState.PENDING:
+                step.started_ms = None
+            self._store.save_step(step)
+            self._ports.announcer.change(self._cluster, step)
+        log.info("step %s of cluster %s is %s", step.id, step.cluster_id, state)
+
+    def _look_after(self, step: Step, process: JobProcess) -> None:
+        if process.exit_code is None and (process.alive or self._is_dying(step, process)):
+            self._cancel_if_asked(step, process)
+            self._logs.keep(step)
+            return
+        code = process.exit_code
+        # What the command left running goes with it.
+        process.kill()
+        del self._running[step.id]
+        self._logs.note(step, f"the command ended with exit code {code}")
+        if step.cancel_signal is not None and code != 0:
+            self._end(step, StepState.CANCELLED, "Job terminated")
+        elif code == 0:
+            self._end(step, StepState.COMPLETED, "")
+        elif code is None:
+            self._fail(step, LOST_MESSAGE if process.adopted else KILLED_MESSAGE)
+        else:
+            folder = self._logs.folder(step)
+            name, message = failure_cause(tail(folder / "stderr"), tail(folder / "stdout"), code)
+            self._fail(step, message, log_name=name)
+
+    def _is_dying(self, step: Step, process: JobProcess) -> bool:
+        """After a signal the wrapper is gone first; the step has ended when all of it has."""
+        return step.cancel_signal is not None and bool(process.members())
+
+    def _cancel_if_asked(self, step: Step, process: JobProcess) -> None:
+        if step.cancel_signal is None:
+            return
+        now_s = self._ports.clock.monotonic_s()
+        asked_s = self._cancelled_at_s.get(step.id)
+        if asked_s is None:
+            self._cancelled_at_s[step.id] = now_s
+            self._logs.note(step, f"cancelled: {signal.Signals(step.cancel_signal).name}")
+            process.signal(step.cancel_signal)
+        elif step.cancel_signal == signal.SIGKILL or now_s - asked_s > CANCEL_GRACE_S:
+            # Again and again: a process may have been started while the others were being ended.
+            process.signal(signal.SIGKILL)
+
+    def _fail(self, step: Step, message: str, *, log_name: str = "stderr") -> None:
+        step.failure = {"Reason": UNKNOWN_ERROR, "Message": message}
+        location = self._logs.location(step)
+        if location is not None:
+            step.failure["LogFile"] = f"s3://{location[0]}/{location[1]}{log_name}.gz"
+        self._end(step, StepState.FAILED, "")
+        with self._store.lock:
+            self._failed(step)
+
+    def _end(self, step: Step, state: StepState, message: str) -> None:
+        """Store the logs, then the end: who sees a step ended finds its logs."""
+        self._logs.store(step)
+        self._cancelled_at_s.pop(step.id, None)
+        step.ended_ms = self._ports.clock.now_ms()
+        self.change(step, state, message)

@@ -1,0 +1,169 @@
+"""A cluster's runner on a clock that the test moves: idle timeout and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from headrace.core.ports import BusEvent, Metric
+from headrace.core.workers import WorkerDone
+from headrace.services.emr.announcements import Announcer
+from headrace.services.emr.model import Cluster, ClusterState, Step
+from headrace.services.emr.ports import RunnerPorts
+from headrace.services.emr.runner import ClusterRunner
+from headrace.services.emr.store import Store
+from headrace.spark_submit.commands import Workshop
+from headrace.store.database import Database
+from tests.support.clock import FakeClock
+from tests.support.server import wait_until
+
+
+class Nothing:
+    """No bus and no bucket."""
+
+    def put(self, bus_arn: str, event: BusEvent) -> str:
+        return ""
+
+    def buckets(self) -> dict[str, Path]:
+        return {}
+
+
+class Sink:
+    """Keeps the last value of every metric, and how often metrics came."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, float] = {}
+        self.calls = 0
+
+    def put(self, metrics: Sequence[Metric], *, account: str, region: str) -> None:
+        self.calls += 1
+        for metric in metrics:
+            assert metric.namespace == "AWS/ElasticMapReduce"
+            assert metric.dimensions == (("JobFlowId", "j-1"),)
+            self.values[metric.name] = metric.value
+
+
+class Lab:
+    """One cluster, kept alive, with an idle timeout of 60 seconds."""
+
+    def __init__(self, folder: Path, database: Database) -> None:
+        self.clock, self.sink, self.store = FakeClock(), Sink(), Store(database)
+        self.store.load()
+        self.cluster = Cluster(
+            id="j-1", account="000000000000", region="us-east-1", name="c", keep_alive=True,
+            request={"Instances": {}}, created_ms=self.clock.now_ms(), idle_timeout_s=60,
+        )  # fmt: skip
+        nothing = Nothing()
+        ports = RunnerPorts(
+            clock=self.clock,
+            store=self.store,
+            workshop=Workshop(nothing, lambda: "", 1),  # type: ignore[arg-type]
+            metrics=self.sink,
+            announcer=Announcer(self.clock, nothing),
+            folder=folder,
+        )
+        self.store.add(self.cluster, [])
+        self.runner = ClusterRunner(ports, "j-1")
+
+    def add(self, number: int, *args: str) -> Step:
+        step = Step(
+            id=f"s-{number}", cluster_id="j-1", number=number, name="s",
+            jar="command-runner.jar", args=list(args), created_ms=self.clock.now_ms(),
+        )  # fmt: skip
+        self.store.add_steps([step])
+        return step
+
+    def ended(self, step: Step) -> None:
+        def look() -> bool:
+            self.runner.step()
+            return not step.active
+
+        wait_until(look)
+
+    def waits(self) -> float:
+        """Step until the cluster waits; return for how long."""
+        for _ in range(20):
+            delay_s = self.runner.step()
+            if self.cluster.state is ClusterState.WAITING:
+                return delay_s
+        raise AssertionError(self.cluster.state)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    database = Database(tmp_path / "state.db", fsync=False)
+    lab = Lab(tmp_path, database)
+    yield lab
+    lab.runner.abandon()
+    database.close()
+
+
+def test_a_cluster_ends_when_it_has_been_idle_for_its_timeout(lab: Lab) -> None:
+    assert lab.waits() == 60
+    lab.clock.advance(59)
+    assert lab.runner.step() == pytest.approx(1)
+    lab.clock.advance(1)
+    assert lab.runner.step() == 0
+    with pytest.raises(WorkerDone):
+        lab.runner.step()
+    assert lab.cluster.state is ClusterState.TERMINATED
+    assert "auto-termination policy" in lab.cluster.reason_message
+
+
+def test_the_timeout_begins_anew_after_each_step(lab: Lab) -> None:
+    lab.waits()
+    lab.clock.advance(59)
+    lab.ended(lab.add(1, "true"))
+    assert lab.waits() == 60
+    lab.clock.advance(59)
+    lab.runner.step()
+    assert lab.cluster.state is ClusterState.WAITING
+
+
+def test_without_a_policy_a_cluster_waits_for_ever(lab: Lab) -> None:
+    lab.cluster.idle_timeout_s = None
+    lab.waits()
+    lab.clock.advance(7 * 24 * 3600)
+    lab.runner.step()
+    assert lab.cluster.state is ClusterState.WAITING
+
+
+def test_metrics_tell_the_applications_and_whether_the_cluster_is_idle(lab: Lab) -> None:
+    lab.cluster.idle_timeout_s = None
+    lab.waits()
+    assert lab.sink.values["IsIdle"] == 1
+    hanging, good, bad = lab.add(1, "sleep", "300"), lab.add(2, "true"), lab.add(3, "false")
+    lab.runner.step()
+    assert {name for name, value in lab.sink.values.items() if value} == {
+        "AppsSubmitted",
+        "AppsRunning",
+        "AppsPending",
+    }
+    assert (lab.sink.values["AppsRunning"], lab.sink.values["AppsPending"]) == (1, 2)
+    hanging.cancel_signal = 9
+    for step in (hanging, good, bad):
+        lab.ended(step)
+    lab.waits()
+    assert lab.sink.values == {
+        "AppsSubmitted": 3,
+        "AppsPending": 0,
+        "AppsRunning": 0,
+        "AppsCompleted": 1,
+        "AppsFailed": 1,
+        "AppsKilled": 1,
+        "IsIdle": 1,
+    }
+
+
+def test_metrics_come_every_five_minutes_though_nothing_changes(lab: Lab) -> None:
+    lab.cluster.idle_timeout_s = None
+    assert lab.waits() == pytest.approx(300)
+    before = lab.sink.calls
+    lab.clock.advance(299)
+    lab.runner.step()
+    assert lab.sink.calls == before
+    lab.clock.advance(1)
+    lab.runner.step()
+    assert lab.sink.calls == before + 1
