@@ -27,7 +27,6 @@ from headrace.aws.model import operation_model, service_model
 from headrace.aws.operation import Action, Call
 from headrace.aws.service import RawAnswer, ServiceApi
 from headrace.aws.validate import validate
-from headrace.aws.waiting import when_done
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 
@@ -157,7 +156,7 @@ class Gateway:
         return owned is not None and operation in owned.api.inline
 
     def handle(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
-        """Answer a request; never raises. A Future is an answer that waits for the disk."""
+        """Answer a request; never raises. An answer may have `waits`, or be a Future of one."""
         scope = scope_of(request)
         service = self.service_of(request, scope)
         call = self._call(scope, service, request.headers)
@@ -315,11 +314,14 @@ class _Owned:
             log.exception("a request to %s failed outside its operation", self.api.name)
             return self._failure(request, call)
 
-    def _once_done(
-        self, response: HttpResponse, request: HttpRequest, call: Call
-    ) -> Future[HttpResponse]:
-        failure = functools.partial(self._failure, request, call)
-        return when_done(call.waits, response, failure)
+    def _once_done(self, response: HttpResponse, request: HttpRequest, call: Call) -> HttpResponse:
+        def failure() -> HttpResponse:
+            failed = self._failure(request, call)
+            failed.headers.append(("x-amzn-RequestId", call.request_id))
+            return failed
+
+        response.waits, response.failure = call.waits, failure
+        return response
 
     def _failure(self, request: HttpRequest, call: Call) -> HttpResponse:
         """Return the error of a defect of headrace, in the service's own form."""

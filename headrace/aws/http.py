@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -69,8 +70,14 @@ class HttpResponse:
     """A response. The server adds Content-Length, or chunks an iterator.
 
     Status 0 drops the connection (of HTTP/2: resets the stream) with no answer, as a fault on demand asks for.
+
+    Attributes:
+        waits: must be done before the answer leaves, such as an fsync; see `headrace.aws.waiting`.
+        failure: gives the answer to send instead when one of `waits` failed.
     """
 
     status: int
     headers: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     body: Body = b""
+    waits: list[Future[None]] | None = None
+    failure: Callable[[], HttpResponse] | None = None

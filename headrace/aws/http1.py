@@ -19,6 +19,7 @@ from headrace.aws.http import DROPPED, FileSlice, HttpRequest, HttpResponse
 from headrace.aws.http2 import PREFACE, Http2Connection
 from headrace.aws.request_body import MAX_BODY_BYTES, RequestBody
 from headrace.aws.tasks import log_failure
+from headrace.aws.waiting import settled
 
 if TYPE_CHECKING:
     from headrace.aws.server import Server
@@ -227,14 +228,15 @@ class Http1Connection(asyncio.Protocol):
         if not self._busy:
             answer = self._server.answer_inline(request)
             if isinstance(answer, HttpResponse) and isinstance(answer.body, bytes):
+                if answer.waits:
+                    self._busy = True
+                    self._server.call_when_done(
+                        answer, lambda: self._finish(request, answer, keep_alive=keep_alive)
+                    )
+                    return
                 self._write(request, answer, keep_alive=keep_alive)
                 return
             self._busy = True
-            if isinstance(answer, Future):
-                self._server.when_done(
-                    answer, lambda: self._finish(request, answer, keep_alive=keep_alive)
-                )
-                return
             self._begin_task(request, answer, keep_alive=keep_alive)
             return
         self._waiting.append((request, keep_alive))
@@ -242,21 +244,20 @@ class Http1Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _begin_task(
-        self, request: HttpRequest, started: HttpResponse | None, *, keep_alive: bool
+        self,
+        request: HttpRequest,
+        started: HttpResponse | Future[HttpResponse] | None,
+        *,
+        keep_alive: bool,
     ) -> None:
         task = asyncio.get_running_loop().create_task(
             self._serve(request, started, keep_alive=keep_alive)
         )
         task.add_done_callback(log_failure)
 
-    def _finish(
-        self, request: HttpRequest, future: Future[HttpResponse], *, keep_alive: bool
-    ) -> None:
+    def _finish(self, request: HttpRequest, answer: HttpResponse, *, keep_alive: bool) -> None:
         """Write an answer that was waited for, and go on; no task, since many wait for one fsync."""
-        answer = self._server.result_of(request, future)
-        if not isinstance(answer.body, bytes):
-            self._begin_task(request, answer, keep_alive=keep_alive)
-            return
+        answer = settled(answer)
         self._busy = False
         self._write(request, answer, keep_alive=keep_alive)
         if request.body_file is not None:
@@ -272,10 +273,14 @@ class Http1Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     async def _serve(
-        self, request: HttpRequest, started: HttpResponse | None, *, keep_alive: bool
+        self,
+        request: HttpRequest,
+        started: HttpResponse | Future[HttpResponse] | None,
+        *,
+        keep_alive: bool,
     ) -> None:
         while True:
-            answer = started or await self._server.answer(request)
+            answer = await self._server.answer(request, started)
             await self._write_any(request, answer, keep_alive=keep_alive)
             if request.body_file is not None:
                 request.body_file.unlink(missing_ok=True)

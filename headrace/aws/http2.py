@@ -221,12 +221,7 @@ class Http2Connection(asyncio.Protocol):
         request: HttpRequest,
         started: HttpResponse | Future[HttpResponse] | None,
     ) -> None:
-        if isinstance(started, HttpResponse):
-            answer = started
-        elif started is not None:
-            answer = await asyncio.wrap_future(started)
-        else:
-            answer = await self._server.answer(request)
+        answer = await self._server.answer(request, started)
         try:
             await self._write(stream_id, request, answer)
         except _Gone:
@@ -240,10 +235,12 @@ class Http2Connection(asyncio.Protocol):
     def _write_at_once(self, stream_id: int, request: HttpRequest, answer: HttpResponse) -> bool:
         """Write a small answer in one go; False when it has to wait for a window."""
         body = answer.body
-        if not isinstance(body, bytes) or answer.status == DROPPED or not self._can_write:
+        if not isinstance(body, bytes) or answer.waits or answer.status == DROPPED:
             return False
         if self._is_gone(stream_id):
             return True
+        if not self._can_write:
+            return False
         if len(body) > min(
             self._h2.local_flow_control_window(stream_id), self._h2.max_outbound_frame_size
         ):

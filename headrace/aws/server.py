@@ -17,6 +17,7 @@ from typing import Protocol
 
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.http1 import Http1Connection
+from headrace.aws.waiting import call_when_done, when_done
 
 log = logging.getLogger(__name__)
 
@@ -77,13 +78,19 @@ class Server:
         """Forget a connection."""
         self._connections.discard(connection)
 
-    async def answer(self, request: HttpRequest) -> HttpResponse:
-        """Run the handler where it may run, and wait for its answer. Never raises."""
+    async def answer(
+        self, request: HttpRequest, started: HttpResponse | Future[HttpResponse] | None = None
+    ) -> HttpResponse:
+        """Run the handler where it may run, unless it has `started`, and wait for its answer. Never raises."""
         try:
             loop = asyncio.get_running_loop()
-            answer = await loop.run_in_executor(self._pool, self._handle, request)
+            answer = started
+            if answer is None:
+                answer = await loop.run_in_executor(self._pool, self._handle, request)
             if isinstance(answer, Future):
                 answer = await asyncio.wrap_future(answer)
+            if answer.waits:
+                answer = await asyncio.wrap_future(when_done(answer))
             if isinstance(answer.body, FileSlice) and (
                 answer.body.length_bytes < READ_WHOLE_BELOW_BYTES
             ):
@@ -103,13 +110,13 @@ class Server:
             log.exception("%s %s failed", request.method, request.path)
             return HttpResponse(500, [("Content-Type", "text/plain")], b"internal failure\n")
 
-    def when_done(self, future: Future[HttpResponse], then: Callable[[], None]) -> None:
-        """Call `then` on the event loop once `future` is done.
+    def call_when_done(self, answer: HttpResponse, then: Callable[[], None]) -> None:
+        """Call `then` on the event loop once the answer's waits are done.
 
         The loop is woken once for all that are done together: of 32 clients that wait for one fsync, each wake-up
         would cost as much as the answer.
         """
-        future.add_done_callback(lambda _: self._tell(then))
+        call_when_done(answer, lambda: self._tell(then))
 
     def _tell(self, then: Callable[[], None]) -> None:
         self._done.append(then)
@@ -122,14 +129,6 @@ class Server:
         self._told = False
         while self._done:
             self._done.popleft()()
-
-    def result_of(self, request: HttpRequest, future: Future[HttpResponse]) -> HttpResponse:
-        """Return the answer of a future that is done. Never raises."""
-        try:
-            return future.result()
-        except Exception:
-            log.exception("%s %s failed", request.method, request.path)
-            return HttpResponse(500, [("Content-Type", "text/plain")], b"internal failure\n")
 
     def next_chunk(self, body: Iterator[bytes]) -> Future[bytes | None]:
         """Take the next part of a streaming body on a thread; None at its end."""

@@ -1,10 +1,10 @@
-"""Answers that wait: for an fsync, mostly."""
+"""Answers that wait: for an fsync, mostly. `HttpResponse.waits` says for what."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from headrace.aws.http import HttpResponse
@@ -12,17 +12,15 @@ from headrace.aws.http import HttpResponse
 log = logging.getLogger(__name__)
 
 
-def when_done(
-    waits: Sequence[Future[None]], answer: HttpResponse, failure: Callable[[], HttpResponse]
-) -> Future[HttpResponse]:
-    """Return a Future of `answer` that is done when every one of `waits` is; of `failure()` when one failed.
+def call_when_done(answer: HttpResponse, then: Callable[[], None]) -> None:
+    """Call `then` when every one of the answer's waits is done, on the thread that finishes the last.
 
-    It becomes done on the thread that finishes the last wait.
+    As little as can be happens there: a thread that syncs for many holds all of them up.
     """
-    done: Future[HttpResponse] = Future()
+    waits = answer.waits or []
     if len(waits) == 1:
-        waits[0].add_done_callback(lambda wait: done.set_result(_judged([wait], answer, failure)))
-        return done
+        waits[0].add_done_callback(lambda _: then())
+        return
     lock, left = threading.Lock(), len(waits)
 
     def one_done(_: Future[None]) -> None:
@@ -31,19 +29,31 @@ def when_done(
             left -= 1
             is_last = left == 0
         if is_last:
-            done.set_result(_judged(waits, answer, failure))
+            then()
 
     for wait in waits:
         wait.add_done_callback(one_done)
+
+
+def settled(answer: HttpResponse) -> HttpResponse:
+    """Return what to send now that the answer's waits are done: it, or its failure when one of them failed."""
+    waits, failure = answer.waits or [], answer.failure
+    error = next((error for wait in waits if (error := wait.exception()) is not None), None)
+    # A future keeps who waited for it, and they keep it: such rings are work for the garbage collector, which then
+    # stops all requests for tens of milliseconds, several times a second.
+    waits.clear()
+    answer.waits = answer.failure = None
+    if error is None:
+        return answer
+    log.error("an answer's wait failed", exc_info=error)
+    return failure() if failure is not None else HttpResponse(500)
+
+
+def when_done(answer: HttpResponse) -> Future[HttpResponse]:
+    """Return a Future of what to send once the answer's waits are done."""
+    done: Future[HttpResponse] = Future()
+    if answer.waits:
+        call_when_done(answer, lambda: done.set_result(settled(answer)))
+    else:
+        done.set_result(answer)
     return done
-
-
-def _judged(
-    waits: Sequence[Future[None]], answer: HttpResponse, failure: Callable[[], HttpResponse]
-) -> HttpResponse:
-    for wait in waits:
-        error = wait.exception()
-        if error is not None:
-            log.error("an answer's wait failed", exc_info=error)
-            return failure()
-    return answer

@@ -144,6 +144,7 @@ def _serve(config: Config) -> None:
     _allow_many_files()
     # Imported here: `headrace down` and `--help` need none of it.
     from headrace.cloud import Cloud, DataDirInUse, bind, server_for
+    from headrace.store.memory import leave_the_program_alone
     from headrace.store.shard_log import LogDamaged
 
     try:
@@ -163,7 +164,7 @@ def _serve(config: Config) -> None:
         for name in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(name, stop.set)
         server = server_for(cloud)
-        cloud.start()
+        cloud.start(on_warm=leave_the_program_alone)
         await server.start(bound)
         _write_run_file(config)
         click.echo(f"headrace is listening on {config.endpoint_url} (data in {config.data_dir})")

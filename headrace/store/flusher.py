@@ -10,13 +10,22 @@ from headrace.store.shard_log import ShardLog
 
 log = logging.getLogger(__name__)
 
+# A round waits so long for those who were in the one before: they have their answers and are likely to be back.
+GATHER_S = 0.001
+
 
 class Flusher:
-    """Syncs logs on one thread; whoever asks while it works is served by the next round. Thread-safe."""
+    """Syncs logs on one thread; whoever asks while it works is served by the next round. Thread-safe.
+
+    A round that begins with the first who asks serves him alone, and the rest wait for two: so it waits a moment for as
+    many as came to the last one, unless that was one.
+    """
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._waiting: dict[ShardLog, Future[None]] = {}
+        self._asked = 0
+        self._expected = 0
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
         self._thread.start()
@@ -27,9 +36,11 @@ class Flusher:
         Those who wait for the same round of the same log are given the same one.
         """
         with self._condition:
+            self._asked += 1
             future = self._waiting.get(shard_log)
             if future is None:
                 future = self._waiting[shard_log] = Future()
+            if self._asked == 1 or self._asked == self._expected:
                 self._condition.notify()
         return future
 
@@ -47,6 +58,9 @@ class Flusher:
                     self._condition.wait()
                 if not self._waiting:
                     return
+                if self._expected > 1:
+                    self._condition.wait_for(self._is_gathered, GATHER_S)
+                self._expected, self._asked = self._asked, 0
                 round_, self._waiting = self._waiting, {}
             failures: dict[ShardLog, OSError] = {}
             for shard_log in round_:
@@ -61,3 +75,6 @@ class Flusher:
                     future.set_result(None)
                 else:
                     future.set_exception(failure)
+
+    def _is_gathered(self) -> bool:
+        return self._asked >= self._expected or self._stopping

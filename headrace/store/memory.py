@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 
 # mallopt's parameters, from malloc.h.
 _M_TRIM_THRESHOLD = -1
@@ -26,3 +27,18 @@ def keep_freed_memory() -> bool:
         mallopt(_M_MMAP_THRESHOLD, _LARGEST_HEAP_BLOCK_BYTES)
         and mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
     )
+
+
+# Net new containers between two looks of the garbage collector: Python's own 700 are a few requests here.
+_CONTAINERS_BETWEEN_LOOKS = 50_000
+
+
+def leave_the_program_alone() -> None:
+    """Take what is loaded by now out of the garbage collector's sight, and let it look less often.
+
+    Modules and service models are half a million objects that never die; going over them stops every request for
+    50 ms (measured: the 99th percentile of a PutRecord that waits for its fsync).
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_CONTAINERS_BETWEEN_LOOKS, 20, 20)

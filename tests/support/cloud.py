@@ -12,6 +12,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.config import Config as BotocoreConfig
 
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
+from headrace.aws.waiting import when_done
 from headrace.cloud import Cloud
 from headrace.core.clock import Clock
 from headrace.core.config import Config
@@ -73,6 +74,7 @@ class InProcessCloud:
         """Answer a raw request; the body comes back as bytes."""
         answer = self.cloud.handle(request)
         response = answer.result(30) if isinstance(answer, Future) else answer
+        response = when_done(response).result(30)
         if isinstance(response.body, FileSlice):
             part = response.body
             data = part.path.read_bytes()

@@ -134,7 +134,7 @@ class HotPath:
         if stream is None:
             return None
         if decoded.ExplicitHashKey is None:
-            put = single.put(self._kinesis, stream, decoded.Data, decoded.PartitionKey, call.now_ms)
+            put = single.put(self._kinesis, stream, decoded.Data, decoded.PartitionKey, call)
             if put is not None:
                 return HttpResponse(200, [("Content-Type", JSON)], _put_record_body(stream, *put))
         entries = _entries((decoded,), stream.max_record_bytes)

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from headrace.aws.operation import Call
 from headrace.services.kinesis.limits import PARTITION_KEY_CHARS
 from headrace.services.kinesis.state import Stream, hash_key_of
 from headrace.store.shard_log import LogClosed, LogFull
@@ -24,12 +25,14 @@ _quote: Callable[[str], str] = json.encoder.encode_basestring_ascii  # type: ign
 
 
 def put(
-    kinesis: Kinesis, stream: Stream, data: str, key: str, now_ms: int
+    kinesis: Kinesis, stream: Stream, data: str, key: str, call: Call
 ) -> tuple[str, str] | None:
     """Append a record and return its (shard id, sequence number); None when it must go by `puts.put`.
 
-    `data` is what should be base64 text. With None, nothing is stored or counted.
+    `data` is what should be base64 text. With None, nothing is stored or counted. What the answer has to wait for is
+    added to the call's waits.
     """
+    now_ms = call.now_ms
     size = len(data)
     if size & 3 or size * 3 // 4 > stream.max_record_bytes or not _is_base64(data):
         return None
@@ -47,16 +50,25 @@ def put(
     except (LogClosed, LogFull):
         # Split meanwhile, or the disk is full: the other way knows what to do and to say.
         return None
+    if kinesis.flusher is None:
+        _done(kinesis, stream, data_bytes, now_ms)
+    else:
+        wait = kinesis.flusher.sync(shard.log)
+        # Readers see a record when it is as durable as its acknowledgement says; its latency ends there too.
+        wait.add_done_callback(lambda _: _done(kinesis, stream, data_bytes, now_ms))
+        call.waits.append(wait)
+    return shard.shard_id, numbers[0]
+
+
+def _done(kinesis: Kinesis, stream: Stream, data_bytes: int, now_ms: int) -> None:
     kinesis.wake(stream)
     stream.meter.put_record(data_bytes, max(0, kinesis.clock.now_ms() - now_ms))
-    return shard.shard_id, numbers[0]
 
 
 def _is_plain(kinesis: Kinesis, stream: Stream) -> bool:
     """Whether a put to the stream is nothing but an append."""
     return not (
         kinesis.throttle is not None
-        or kinesis.flusher is not None
         or (kinesis.faults is not None and kinesis.faults.is_partial)
         or stream.distribution == "AUTO"
         or stream.enhanced_metrics
