@@ -197,8 +197,11 @@ class Cloud:
 
     # --- life ---------------------------------------------------------------------------------
 
-    def start(self, port: int | None = None) -> None:
-        """Recover state from the data directory and start the workers."""
+    def start(self, port: int | None = None, *, on_warm: Callable[[], None] | None = None) -> None:
+        """Recover state from the data directory and start the workers.
+
+        `on_warm` is called, on another thread, once moto is loaded too.
+        """
         if port is not None:
             self.config = replace(self.config, port=port)
         self.moto.endpoint_host = self.config.endpoint_url.removeprefix("http://")
@@ -208,12 +211,14 @@ class Cloud:
         self.supervisor.start(self._metrics)
         self.supervisor.start(self._logs)
         # Not waited for: a request that needs moto before it is ready waits by itself.
-        threading.Thread(target=self._warm_up, name="moto", daemon=True).start()
+        threading.Thread(target=self._warm_up, args=(on_warm,), name="moto", daemon=True).start()
         self._started = True
 
-    def _warm_up(self) -> None:
+    def _warm_up(self, on_warm: Callable[[], None] | None) -> None:
         try:
             self.moto.warm_up()
+            if on_warm is not None:
+                on_warm()
         except Exception:
             log.exception("moto did not start")
 
