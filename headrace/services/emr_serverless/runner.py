@@ -207,15 +207,12 @@ class JobRunner:
 
     # --- logs ---------------------------------------------------------------------------------
 
-    def _location(self) -> tuple[str, str] | None:
+    def _location(self, below: str = "") -> tuple[str, str] | None:
         uri = log_uri(self._application, self._run)
         if uri is None:
             return None
-        below = f"applications/{self._run.application_id}/jobs/{self._run.id}"
-        # Where a run may have several attempts, each has its own logs.
-        if self._run.most_attempts != 1:
-            below += f"/attempts/{self._run.attempt.number}"
-        return log_location(uri, f"{below}/SPARK_DRIVER")
+        job = f"applications/{self._run.application_id}/jobs/{self._run.id}"
+        return log_location(uri, f"{job}{below}/SPARK_DRIVER")
 
     def _keep_logs(self) -> None:
         location = self._location()
@@ -228,7 +225,12 @@ class JobRunner:
         location = self._location()
         if self.folder.is_dir():
             if location is not None:
-                archive(self._ports.workshop.objects, self.folder, location, LOGS)
+                objects = self._ports.workshop.objects
+                archive(objects, self.folder, location, LOGS)
+                # The next attempt's logs take their place, so they are kept by the attempt's number too.
+                attempt = self._location(f"/attempts/{self._run.attempt.number}")
+                if attempt is not None and self._run.most_attempts != 1:
+                    archive(objects, self.folder, attempt, LOGS)
             remove_scratch(self.folder)
 
     # --- states -------------------------------------------------------------------------------

@@ -105,6 +105,7 @@ def test_a_batch_job_is_tried_as_often_as_its_policy_says(lab: Lab, tmp_path: Pa
     states = [(a["attempt"], a["state"]) for a in listed["jobRunAttempts"]]
     assert states == [(3, "FAILED"), (2, "FAILED"), (1, "FAILED")]
     assert lab.log(made, run_id, "stdout", "/attempts/2") == "attempt 2\n"
+    assert lab.log(made, run_id, "stdout") == "attempt 3\n"
     second = lab.emr.get_job_run(applicationId=made, jobRunId=run_id, attempt=2)["jobRun"]
     assert second["attempt"] == 2
     with refused("ResourceNotFoundException", 404):
@@ -130,6 +131,7 @@ def test_a_streaming_job_goes_on_after_a_failure(lab: Lab, tmp_path: Path) -> No
     run = lab.ended(made, run_id)
     assert (run["state"], run["attempt"]) == ("SUCCESS", 2)
     assert lab.log(made, run_id, "stdout", "/attempts/2") == "again\n"
+    assert lab.log(made, run_id, "stdout") == "again\n"
 
 
 def test_no_more_jobs_run_at_a_time_than_the_application_says(lab: Lab, tmp_path: Path) -> None:
