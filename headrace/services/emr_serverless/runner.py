@@ -63,6 +63,7 @@ class JobRunner:
         self._process: JobProcess | None = None
         self._keeper: LogKeeper | None = None
         self._signalled_at_s: float | None = None
+        self._signalled_twice = False
 
     @property
     def folder(self) -> Path:
@@ -204,6 +205,10 @@ class JobRunner:
             process.signal(signal.SIGTERM)
         elif now_s - self._signalled_at_s > (CANCEL_GRACE_S if grace_s is None else grace_s):
             process.signal(signal.SIGKILL)
+        elif not self._signalled_twice:
+            # What was being started while the first was sent has not had it.
+            self._signalled_twice = True
+            process.signal(signal.SIGTERM)
 
     # --- logs ---------------------------------------------------------------------------------
 

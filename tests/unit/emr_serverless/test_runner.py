@@ -1,4 +1,4 @@
-"""What time does: jobs that take too long, applications that have nothing to do."""
+"""Job runs after a kill and after too long; applications that have nothing to do."""
 
 from __future__ import annotations
 
@@ -61,6 +61,54 @@ def job_run(store: Store, clock: FakeClock, **request: Any) -> JobRun:
     return run
 
 
+def runner_of(
+    store: Store, clock: FakeClock, folder: Path, made: Application, run: JobRun
+) -> JobRunner:
+    objects: ObjectStore = NoBuckets()  # type: ignore[assignment]
+    workshop = Workshop(objects, lambda: "http://127.0.0.1:1", 2)
+    return JobRunner(RunnerPorts(clock, store, workshop, folder, lambda: None), made, run)
+
+
+def test_a_run_that_a_kill_caught_before_its_process_began_is_started(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_SPARK_HOME", str(make_spark_home(tmp_path / "spark")))
+    clock = FakeClock()
+    job = tmp_path / "job.sh"
+    job.write_text("echo ran")
+    made = application(store, clock)
+    run = job_run(store, clock, jobDriver={"sparkSubmit": {"entryPoint": str(job)}})
+    run.state = JobState.SCHEDULED
+    runner = runner_of(store, clock, tmp_path, made, run)
+    runner.recover()
+    wait_until(lambda: runner.step() and run.ended)
+    assert run.state is JobState.SUCCESS
+    assert (runner.folder / "stdout").read_text() == "ran\n"
+    assert len(run.attempts) == 1
+
+
+def test_a_run_whose_cancelling_a_kill_caught_is_cancelled(store: Store, tmp_path: Path) -> None:
+    clock = FakeClock()
+    made, run = application(store, clock), job_run(store, clock)
+    run.state, run.cancelled = JobState.CANCELLING, True
+    runner = runner_of(store, clock, tmp_path, made, run)
+    runner.recover()
+    runner.step()
+    assert run.state is JobState.CANCELLED
+
+
+def test_a_home_of_spark_without_spark_submit_is_named(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_SPARK_HOME", str(tmp_path / "nowhere"))
+    clock = FakeClock()
+    driver = {"sparkSubmit": {"entryPoint": "/job.py"}}
+    made, run = application(store, clock), job_run(store, clock, jobDriver=driver)
+    runner_of(store, clock, tmp_path, made, run).step()
+    assert run.state is JobState.FAILED
+    assert "has no bin/spark-submit" in run.details
+
+
 def test_a_job_that_takes_too_long_is_cancelled(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,9 +119,7 @@ def test_a_job_that_takes_too_long_is_cancelled(
     made = application(store, clock)
     driver = {"sparkSubmit": {"entryPoint": str(job)}}
     run = job_run(store, clock, jobDriver=driver, executionTimeoutMinutes=5)
-    objects: ObjectStore = NoBuckets()  # type: ignore[assignment]
-    workshop = Workshop(objects, lambda: "http://127.0.0.1:1", 2)
-    runner = JobRunner(RunnerPorts(clock, store, workshop, tmp_path, lambda: None), made, run)
+    runner = runner_of(store, clock, tmp_path, made, run)
     runner.step()
     assert run.state is JobState.RUNNING
     wait_until((tmp_path / "begun").exists)
