@@ -1,7 +1,7 @@
 """What a step runs: from its jar and arguments to a command line, an environment and a folder.
 
 `command-runner.jar` runs any command on the path, as on EMR; `spark-submit` is the one that pyspark carries.
-`script-runner.jar` runs a shell script from S3. There is no Hadoop here to run other jars.
+`script-runner.jar` runs a shell script from S3; any other jar runs as `hadoop jar` runs it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 from headrace.core.ports import ObjectStore
+from headrace.services.emr.jars import example_submission, jar_command
 from headrace.services.emr.members import structure, structures
 from headrace.services.emr.model import Cluster, Step
 from headrace.spark_submit.arguments import parse_submission
@@ -39,16 +40,15 @@ def prepare(workshop: Workshop, cluster: Cluster, step: Step, folder: Path) -> C
     elif jar == "script-runner.jar":
         arguments = ["bash", *step.args]
     else:
-        raise JobRefused(
-            f"headrace has no Hadoop to run the jar {step.jar!r}: it runs command-runner.jar (spark-submit and "
-            "other commands) and script-runner.jar."
-        )
+        return Command(jar_command(workshop, step, folder), environment, work)
     if len(arguments) < (1 if jar == "command-runner.jar" else 2):
         raise JobRefused(f"The step gives {jar} no command to run.")
     if jar == "script-runner.jar" or arguments[0] in ("bash", "sh"):
         arguments = [_fetched(workshop.objects, argument, work) for argument in arguments]
-    elif arguments[0] == "spark-submit":
+    elif arguments[0] in ("spark-submit", "spark-example"):
         submission = parse_submission(arguments[1:])
+        if arguments[0] == "spark-example":
+            submission = example_submission(submission)
         arguments, more = spark_command(
             workshop,
             submission,

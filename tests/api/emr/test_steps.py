@@ -152,7 +152,7 @@ def test_a_failed_step_says_why_and_where(lab: Lab) -> None:
     ("args", "jar", "message"),
     [
         (["nix"], "command-runner.jar", 'Cannot run program "nix"'),
-        (["x"], "s3://bucket/own.jar", "no Hadoop to run the jar 's3://bucket/own.jar'"),
+        (["x"], "s3://bucket/own.jar", "there is no bucket bucket"),
         (["spark-submit", "s3://logs/no.py"], "command-runner.jar", "there is no such object"),
     ],
 )

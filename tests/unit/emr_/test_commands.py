@@ -101,7 +101,9 @@ def test_a_script_is_fetched_and_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("jar", "args", "sentence"),
     [
-        ("s3://bucket/own.jar", [], r"no Hadoop to run the jar 's3://bucket/own\.jar'"),
+        ("s3://bucket/own.jar", [], "there is no such object"),
+        ("/no/such.jar", [], "The jar /no/such.jar cannot be read"),
+        ("command-runner.jar", ["spark-example", "SparkNothing"], "have no SparkNothing"),
         ("command-runner.jar", [], "no command to run"),
         ("script-runner.jar", [], "no command to run"),
         ("command-runner.jar", ["no-such-command"], 'Cannot run program "no-such-command"'),
@@ -132,3 +134,25 @@ def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JobRefused, match="is Java 8: Spark needs Java 17 or newer"):
         made(tmp_path, "command-runner.jar", "spark-submit", "s3://bucket/job.py")
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("SparkPi", "pi.py"),
+        ("org.apache.spark.examples.SparkPageRank", "pagerank.py"),
+        ("ml.KMeansExample", "ml/kmeans_example.py"),
+    ],
+)
+def test_an_example_of_spark_is_found_in_the_installation(
+    tmp_path: Path, name: str, path: str
+) -> None:
+    command = made(
+        tmp_path, "command-runner.jar", "spark-example", "--conf", "a=b", name, "10"
+    )  # fmt: skip
+    assert command.arguments[0].endswith("/bin/spark-submit")
+    script, argument = command.arguments[-2:]
+    assert script.endswith(f"/examples/src/main/python/{path}")
+    assert Path(script).is_file()
+    assert argument == "10"
+    assert "a=b" in command.arguments

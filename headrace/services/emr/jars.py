@@ -1,0 +1,70 @@
+"""Steps that are neither scripts nor `spark-submit`: custom jars, and Spark's own examples.
+
+A custom jar runs as `hadoop jar` runs it: Spark brings Hadoop's `RunJar` along. StepProperties become system
+properties of its JVM and MainClass the class that starts, unless the jar's manifest names one. With
+`command-runner.jar` both belong to command-runner's own JVM on EMR, and so have no effect on the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from headrace.services.emr.model import Step
+from headrace.spark_submit.arguments import Submission, spark_properties
+from headrace.spark_submit.commands import Workshop, fetch
+from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.spark_home import find_java, find_spark_home
+
+_HADOOP = "spark.hadoop."
+_EXAMPLES = "org.apache.spark.examples."
+
+
+def jar_command(workshop: Workshop, step: Step, folder: Path) -> list[str]:
+    """Return the command that runs the step's own jar. Raises JobRefused."""
+    home, java_home = find_spark_home(), find_java()
+    jar = step.jar.removeprefix("file://")
+    if jar.startswith(("s3://", "s3a://", "s3n://")):
+        jar = str(fetch(workshop.objects, jar, folder / "work"))
+    elif not Path(jar).is_file():
+        raise JobRefused(f"The jar {step.jar} cannot be read: there is no such file.")
+    conf = folder / "conf"
+    conf.mkdir(exist_ok=True)
+    properties = spark_properties(buckets=workshop.objects.buckets(), cores=workshop.cores)
+    (conf / "core-site.xml").write_text(_site(properties))
+    return [
+        "java" if java_home is None else str(java_home / "bin" / "java"),
+        f"-Djava.io.tmpdir={folder / 'tmp'}",
+        *(f"-D{key}={value}" for key, value in step.properties.items()),
+        "-cp",
+        f"{conf}:{home / 'jars'}/*",
+        "org.apache.hadoop.util.RunJar",
+        jar,
+        *([step.main_class] if step.main_class else []),
+        *step.args,
+    ]
+
+
+def example_submission(submission: Submission) -> Submission:
+    """Return the `spark-submit` of `spark-example CLASS`. Raises JobRefused.
+
+    What pip installs of Spark has its examples in Python and not the jar, so the namesake in Python runs.
+    """
+    package, _, name = submission.application.removeprefix(_EXAMPLES).rpartition(".")
+    folder = find_spark_home() / "examples" / "src" / "main" / "python"
+    wanted = {name.lower(), *(name.lower().removeprefix(prefix) for prefix in ("spark", "java"))}
+    for path in sorted(folder.joinpath(*package.split(".")).glob("*.py")):
+        if path.stem.replace("_", "") in wanted:
+            return Submission(submission.options, str(path), submission.arguments)
+    raise JobRefused(f"Spark's examples in Python have no {submission.application}.")
+
+
+def _site(properties: Mapping[str, str]) -> str:
+    """Return Hadoop's configuration file of what Spark would give to Hadoop."""
+    lines = [
+        f"<property><name>{escape(key.removeprefix(_HADOOP))}</name><value>{escape(value)}</value></property>"
+        for key, value in properties.items()
+        if key.startswith(_HADOOP)
+    ]
+    return "\n".join(["<configuration>", *lines, "</configuration>", ""])
