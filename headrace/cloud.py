@@ -151,6 +151,7 @@ class Cloud:
             logs=self._logs,
             metrics=self._metrics,
             buses=EventBuses(self.gateway),
+            run_bootstrap_actions=config.run_bootstrap_actions,
             **shared,
         )
         self.emr_serverless = EmrServerless(

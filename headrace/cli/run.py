@@ -75,6 +75,11 @@ LOOK_EVERY_S = 0.02
     show_default=True,
     help="aws: throttle Kinesis as AWS does, shard by shard and call by call.",
 )
+@click.option(
+    "--run-bootstrap-actions",
+    is_flag=True,
+    help="Run the bootstrap actions of EMR's clusters, on this machine.",
+)
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--verbose", "-v", is_flag=True, help="Log every worker's doings.")
 def up(
@@ -90,6 +95,7 @@ def up(
     strict: bool,
     state_delay: float,
     limits: Limits,
+    run_bootstrap_actions: bool,
     detach: bool,
     verbose: bool,
 ) -> None:
@@ -112,6 +118,7 @@ def up(
         strict=strict,
         state_delay_ms=round(state_delay * 1000),
         limits=limits,
+        run_bootstrap_actions=run_bootstrap_actions,
     )
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,

@@ -29,6 +29,7 @@ class Config:
         ephemeral: the data directory is a temporary one, removed when the cloud stops.
         state_delay_ms: how long Kinesis streams and consumers stay CREATING, UPDATING or DELETING.
         limits: `aws` throttles Kinesis as AWS does: each shard's throughput, and the rates of calls.
+        run_bootstrap_actions: run the bootstrap actions of EMR's clusters on this machine.
         strict: refuse properties that would be ignored.
     """
 
@@ -42,6 +43,7 @@ class Config:
     strict: bool = False
     state_delay_ms: int = 0
     limits: Limits = "off"
+    run_bootstrap_actions: bool = False
 
     @property
     def endpoint_url(self) -> str:

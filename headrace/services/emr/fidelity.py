@@ -12,6 +12,7 @@ from headrace.core.ports import FidelityLevel
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "RunJobFlow": {
         "Instances": "stored",
+        # Run when the cloud was started with --run-bootstrap-actions.
         "BootstrapActions": "stored",
         "Applications": "stored",
         "ReleaseLabel": "stored",

@@ -22,3 +22,4 @@ class RunnerPorts:
     metrics: MetricSink
     announcer: Announcer
     folder: Path
+    run_bootstrap_actions: bool = False

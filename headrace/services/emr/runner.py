@@ -10,6 +10,7 @@ import math
 import signal
 
 from headrace.core.workers import WorkerDone
+from headrace.services.emr.bootstrap import Bootstrap, BootstrapFailed
 from headrace.services.emr.metrics import ClusterMetrics
 from headrace.services.emr.model import (
     ENDED_CLUSTER,
@@ -33,6 +34,7 @@ class ClusterRunner:
         self._store = ports.store
         self._cluster = ports.store.cluster(cluster_id)
         self._steps = StepProcesses(ports, self._cluster, self._after_failure)
+        self._bootstrap = Bootstrap(ports, self._cluster)
         self._metrics = ClusterMetrics(ports.clock, ports.metrics, self._cluster)
 
     def recover(self) -> None:
@@ -47,23 +49,48 @@ class ClusterRunner:
         if cluster.state in ENDED_CLUSTER:
             raise WorkerDone
         if cluster.state is ClusterState.STARTING:
-            self._change_cluster(ClusterState.BOOTSTRAPPING)
+            with self._store.lock:
+                # Looked at again: somebody may have terminated the cluster meanwhile.
+                if cluster.state is ClusterState.STARTING:
+                    self._change_cluster(ClusterState.BOOTSTRAPPING)
             return 0.0
         if cluster.state is ClusterState.BOOTSTRAPPING:
-            cluster.ready_ms = self._ports.clock.now_ms()
-            self._change_cluster(ClusterState.RUNNING, message="Running step")
+            return self._prepare()
         self._steps.look_after()
         if cluster.state is ClusterState.TERMINATING:
+            self._bootstrap.kill()
             return self._terminate()
         self._launch()
         delay_s = self._settle()
         return min(delay_s, self._metrics.publish(self._store.steps(cluster.id)))
+
+    def _prepare(self) -> float:
+        """Run the bootstrap actions, if the cloud was told to, and make the cluster ready."""
+        cluster, reason = self._cluster, ""
+        try:
+            if self._ports.run_bootstrap_actions and not self._bootstrap.done():
+                return POLL_S
+        except BootstrapFailed as error:
+            reason = str(error)
+        with self._store.lock:
+            # Somebody may have terminated the cluster meanwhile.
+            if cluster.state is ClusterState.BOOTSTRAPPING and reason:
+                cluster.failed = True
+                self._change_cluster(
+                    ClusterState.TERMINATING, code="BOOTSTRAP_FAILURE", message=reason
+                )
+            elif cluster.state is ClusterState.BOOTSTRAPPING:
+                cluster.ready_ms = self._ports.clock.now_ms()
+                self._change_cluster(ClusterState.RUNNING, message="Running step")
+        return 0.0
 
     def shut_down(self) -> None:
         """End the running processes because the cloud stops: no step is left behind unseen.
 
         Called when `step` will not be called again.
         """
+        # A bootstrap action starts anew with the next cloud.
+        self._bootstrap.kill()
         self._steps.signal_all(signal.SIGTERM)
 
     def abandon(self) -> None:

@@ -49,6 +49,7 @@ class Emr:
         logs: LogSink,
         metrics: MetricSink,
         buses: EventBusSender,
+        run_bootstrap_actions: bool = False,
     ) -> None:
         self.clock = clock
         self.ids = ids
@@ -62,6 +63,7 @@ class Emr:
             metrics=metrics,
             announcer=self.announcer,
             folder=(data_dir / EMR_FOLDER).absolute(),
+            run_bootstrap_actions=run_bootstrap_actions,
         )
         self._runners: dict[str, tuple[ClusterRunner, WorkerHandle]] = {}
 

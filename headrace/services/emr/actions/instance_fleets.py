@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.aws.operation import Call, operation
 from headrace.services.emr.actions.common import cluster_arn, instance_status, present
 from headrace.services.emr.errors import invalid_request
+from headrace.services.emr.machines import fleet_id
 from headrace.services.emr.members import structures
 from headrace.services.emr.model import ENDED_CLUSTER, Cluster
 
@@ -41,7 +42,7 @@ def add_instance_fleet(emr: Emr, call: Call, request: dict[str, Any]) -> dict[st
         emr.store.save(cluster)
     return {
         "ClusterId": cluster.id,
-        "InstanceFleetId": fleet_id(cluster, fleet),
+        "InstanceFleetId": fleet_id(cluster, fleet["InstanceFleetType"]),
         "ClusterArn": cluster_arn(cluster),
     }
 
@@ -53,7 +54,7 @@ def modify_instance_fleet(emr: Emr, call: Call, request: dict[str, Any]) -> None
     with emr.store.lock:
         cluster = _changeable(emr, call, request, "ModifyInstanceFleet", "ModifyInstanceGroups")
         for fleet in _fleets(cluster, "ModifyInstanceFleet", "ModifyInstanceGroups"):
-            if fleet_id(cluster, fleet) == change["InstanceFleetId"]:
+            if fleet_id(cluster, fleet["InstanceFleetType"]) == change["InstanceFleetId"]:
                 break
         else:
             raise invalid_request(f"Instance fleet id '{change['InstanceFleetId']}' is not valid.")
@@ -65,11 +66,6 @@ def modify_instance_fleet(emr: Emr, call: Call, request: dict[str, Any]) -> None
             raise invalid_request("The core instance fleet needs a capacity greater than 0.")
         fleet.update(given)
         emr.store.save(cluster)
-
-
-def fleet_id(cluster: Cluster, fleet: dict[str, Any]) -> str:
-    """Return a fleet's id: a cluster has one of each kind at most, so its own id makes theirs."""
-    return f"if-{fleet['InstanceFleetType'][0]}{cluster.id[3:]}"
 
 
 def _capacity(fleet: dict[str, Any]) -> int:
@@ -105,7 +101,7 @@ def _described(cluster: Cluster, fleet: dict[str, Any]) -> dict[str, Any]:
     spot = fleet.get("TargetSpotCapacity") or 0
     return present(
         {
-            "Id": fleet_id(cluster, fleet),
+            "Id": fleet_id(cluster, fleet["InstanceFleetType"]),
             "Name": fleet.get("Name"),
             "InstanceFleetType": fleet["InstanceFleetType"],
             "TargetOnDemandCapacity": on_demand,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from headrace.aws.operation import Call, operation
 from headrace.services.emr.actions.common import instance_status, page, present
-from headrace.services.emr.actions.instance_fleets import fleet_id
 from headrace.services.emr.errors import invalid_request
 from headrace.services.emr.limits import INSTANCES_PER_PAGE
+from headrace.services.emr.machines import fleet_id, instance_ids
 from headrace.services.emr.members import strings, structures
 from headrace.services.emr.model import Cluster
 
@@ -60,10 +59,12 @@ def _of_groups(cluster: Cluster, request: dict[str, Any]) -> Iterator[dict[str, 
 def _of_fleets(cluster: Cluster, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     fleets = structures(cluster.request["Instances"], "InstanceFleets")
     wanted_id, kind = request.get("InstanceFleetId"), request.get("InstanceFleetType")
-    if wanted_id and wanted_id not in [fleet_id(cluster, fleet) for fleet in fleets]:
+    if wanted_id and wanted_id not in [
+        fleet_id(cluster, fleet["InstanceFleetType"]) for fleet in fleets
+    ]:
         raise invalid_request(f"Instance fleet id '{wanted_id}' is not valid.")
     for fleet in fleets:
-        found_id = fleet_id(cluster, fleet)
+        found_id = fleet_id(cluster, fleet["InstanceFleetType"])
         if wanted_id not in (None, found_id) or kind not in (None, fleet["InstanceFleetType"]):
             continue
         # The first type that was named makes up all of the capacity.
@@ -88,10 +89,10 @@ def _of_fleets(cluster: Cluster, request: dict[str, Any]) -> Iterator[dict[str, 
 def _instance(
     cluster: Cluster, holder: dict[str, Any], holder_id: str, number: int
 ) -> dict[str, Any]:
-    digest = hashlib.sha256(f"{holder_id}/{number}".encode()).hexdigest()
+    emr_id, ec2_id = instance_ids(holder_id, number)
     return {
-        "Id": f"ci-{digest[:13].upper()}",
-        "Ec2InstanceId": f"i-{digest[:17]}",
+        "Id": emr_id,
+        "Ec2InstanceId": ec2_id,
         "PublicDnsName": "localhost",
         "PublicIpAddress": "127.0.0.1",
         "PrivateDnsName": "localhost",

@@ -1,0 +1,31 @@
+"""Ids of instances that are not there: made from what holds them, the same every time."""
+
+from __future__ import annotations
+
+import hashlib
+
+from headrace.services.emr.members import structures
+from headrace.services.emr.model import Cluster
+
+
+def instance_ids(holder_id: str, number: int) -> tuple[str, str]:
+    """Return EMR's and EC2's id of the instance with a number, from 0, in a group or fleet."""
+    digest = hashlib.sha256(f"{holder_id}/{number}".encode()).hexdigest()
+    return f"ci-{digest[:13].upper()}", f"i-{digest[:17]}"
+
+
+def fleet_id(cluster: Cluster, kind: str) -> str:
+    """Return a fleet's id: a cluster has one of each kind at most, so its own id makes theirs."""
+    return f"if-{kind[0]}{cluster.id[3:]}"
+
+
+def master_instance_id(cluster: Cluster) -> str:
+    """Return EC2's id of the master instance, as ListInstances tells it."""
+    for group in cluster.instance_groups:
+        if group["InstanceRole"] == "MASTER":
+            return instance_ids(group["Id"], 0)[1]
+    for fleet in structures(cluster.request["Instances"], "InstanceFleets"):
+        if fleet["InstanceFleetType"] == "MASTER":
+            market = "ON_DEMAND" if fleet.get("TargetOnDemandCapacity") else "SPOT"
+            return instance_ids(f"{fleet_id(cluster, 'MASTER')}/{market}", 0)[1]
+    return instance_ids(cluster.id, 0)[1]
