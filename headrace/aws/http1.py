@@ -181,7 +181,7 @@ class Http1Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count_header(len(name) + len(value))
         key = name.decode("latin-1").lower()
-        text = value.decode("latin-1")
+        text = value.decode("latin-1").strip(" \t")  # llhttp keeps what trails
         known = self._headers.get(key)
         self._headers[key] = text if known is None else f"{known},{text}"
 

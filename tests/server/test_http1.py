@@ -64,6 +64,8 @@ BODIES = st.binary(max_size=40)
 @settings(max_examples=400)
 @given(st.lists(st.tuples(NAMES, VALUES), max_size=5), BODIES, st.integers(-2, 2), st.data())
 @example([], b"", 0, None)
+@example([("X:", "")], b"", 0, None)
+@example([("X", "a \t")], b"", 0, None)
 def test_one_piece_or_two(
     headers: list[tuple[str, str]], body: bytes, off: int, data: st.DataObject | None
 ):
