@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import shlex
 import sys
 import time
@@ -16,12 +17,15 @@ import click
 
 from headrace.cli import submit_serverless
 from headrace.cli.options import client, endpoint_option, explain, fail
-from headrace.cli.submit_logs import JobLogs
+from headrace.cli.submit_logs import DriverLogs
 
 CLUSTER_NAME = "headrace-submit"
 _BUCKET_PREFIX = "headrace-submit"
 _ENDED = {"COMPLETED", "CANCELLED", "FAILED", "INTERRUPTED"}
 _POLL_S = 0.25
+# AWS puts logs into S3 every five minutes.
+AWS_LOGS_WITHIN_S = 360.0
+_AWS_POLL_S = 5.0
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -43,7 +47,9 @@ _POLL_S = 0.25
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A .py, .zip or .egg that the job imports; repeatable.",
 )
-@click.option("--dry-run", is_flag=True, help="Only print the command for AWS.")
+@click.option("--bucket", help="The bucket for the job and its --py-files; AWS's must be yours.")
+@click.option("--role", "role", help="With --serverless --aws: the ARN of the job's role.")
+@click.option("--dry-run", is_flag=True, help="Only print the commands for AWS.")
 @endpoint_option
 def submit(
     job: Path,
@@ -52,6 +58,8 @@ def submit(
     application_id: str | None,
     conf: tuple[str, ...],
     py_files: tuple[Path, ...],
+    bucket: str | None,
+    role: str | None,
     *,
     serverless: bool,
     dry_run: bool,
@@ -62,47 +70,77 @@ def submit(
     """Run JOB, a PySpark program, with ARGUMENTS as a step of EMR; the options come before JOB.
 
     Uploads it, adds the step, prints its state and its logs, and exits with 0 if the step COMPLETED, else 1.
-    Prints the `aws emr add-steps` command that does the same on AWS. Ctrl-C cancels the step. With --serverless, all
-    the same with a job run of EMR Serverless and `aws emr-serverless start-job-run`.
+    Prints the `aws s3 cp` and `aws emr add-steps` commands that do the same on AWS; with --aws, it does it there
+    itself. Ctrl-C cancels the step. With --serverless, all the same with a job run of EMR Serverless and
+    `aws emr-serverless start-job-run`.
     """
     if (serverless and cluster_id) or (application_id and not serverless):
         raise fail("--cluster goes with steps, --application with --serverless")
     if aws and not dry_run:
-        raise fail(
-            "submit runs steps on the local cloud only; --dry-run prints the command for AWS"
-        )
-    bucket = _bucket(region)
-    uris = {path: _uri(bucket, path) for path in (job, *py_files)}
+        _check_aws(cluster_id, application_id, bucket, role, serverless=serverless)
+    named = bucket or ("BUCKET" if dry_run else _bucket(region))
+    uris = {path: _uri(named, path) for path in (job, *py_files)}
     options: dict[str, Any] = {"conf": conf, "py_files": [uris[path] for path in py_files]}
     driver = submit_serverless.job_driver(uris[job], arguments, **options)
     args = step_arguments(uris[job], arguments, **options)
-    logs: dict[str, str] = {"log_uri": f"s3://{bucket}/logs/", "region": region}
-    if dry_run and serverless:
-        known = application_id or "APPLICATION"
-        click.echo(
-            submit_serverless.aws_command(known, job.name, driver, account="ACCOUNT", **logs)
-        )
-        return
+    logs: dict[str, str] = {"log_uri": f"s3://{named}/logs/", "region": region}
     if dry_run:
-        click.echo(aws_command(cluster_id or "j-CLUSTER", job.name, args, region))
+        known = application_id or "APPLICATION"
+        role = role or submit_serverless.role_arn("ACCOUNT")
+        last = (
+            submit_serverless.aws_command(known, job.name, driver, role=role, **logs)
+            if serverless
+            else aws_command(cluster_id or "j-CLUSTER", job.name, args, region)
+        )
+        click.echo("\n".join([*upload_commands(uris, region), last]))
         return
 
     def make(service: str) -> Any:
-        return client(service, endpoint_url=endpoint_url, region=region, aws=False)
+        return client(service, endpoint_url=endpoint_url, region=region, aws=aws)
 
     try:
         s3 = make("s3")
-        _upload(s3, uris, region)
+        _upload(s3, named, uris, region, make_bucket=not aws)
+        for line in upload_commands(uris, region):
+            click.echo(line, err=True)
         if serverless:
             emr = make("emr-serverless")
-            good = submit_serverless.run_job(emr, s3, application_id, job.name, driver, **logs)
+            good = submit_serverless.run_job(
+                emr, s3, application_id, job.name, driver, role=role, **logs
+            )
         else:
-            good = _run_step(make("emr"), s3, cluster_id, job.name, args, region)
+            wait_s = AWS_LOGS_WITHIN_S if aws else 0
+            good = _run_step(make("emr"), s3, cluster_id, job.name, args, region, named, wait_s)
     except click.ClickException:
         raise
     except Exception as error:
         raise explain(error) from error
     sys.exit(0 if good else 1)
+
+
+def _check_aws(
+    cluster_id: str | None,
+    application_id: str | None,
+    bucket: str | None,
+    role: str | None,
+    *,
+    serverless: bool,
+) -> None:
+    """Fail with a sentence unless everything is named that AWS has no default for."""
+    if bucket is None:
+        raise fail("--aws needs --bucket: the name of a bucket of yours that the job goes to")
+    if serverless and (application_id is None or role is None):
+        raise fail(
+            "--aws --serverless needs --application and --role: "
+            "what runs jobs, and as whom, is made on AWS by its owner"
+        )
+    if not serverless and cluster_id is None:
+        raise fail(
+            "--aws needs --cluster: making a cluster takes roles, a network and money, so it is "
+            "left to you (aws emr create-cluster)"
+        )
+    if url := os.environ.get("AWS_ENDPOINT_URL"):
+        click.echo(f"AWS_ENDPOINT_URL is set: this talks to {url}, not to AWS", err=True)
 
 
 # --- what is asked for ------------------------------------------------------------------------
@@ -134,6 +172,14 @@ def aws_command(cluster_id: str, name: str, args: Sequence[str], region: str) ->
     return shlex.join([*words, "--cluster-id", cluster_id, "--steps", steps])
 
 
+def upload_commands(uris: dict[Path, str], region: str) -> list[str]:
+    """Return the AWS CLI's commands that bring the job and its files to their URIs."""
+    return [
+        shlex.join(["aws", "s3", "cp", "--region", region, str(path), uri])
+        for path, uri in uris.items()
+    ]
+
+
 def _bucket(region: str) -> str:
     return f"{_BUCKET_PREFIX}-{region}"
 
@@ -147,27 +193,35 @@ def _uri(bucket: str, path: Path) -> str:
 # --- what is done -----------------------------------------------------------------------------
 
 
-def _upload(s3: Any, uris: dict[Path, str], region: str) -> None:
+def _upload(s3: Any, name: str, uris: dict[Path, str], region: str, *, make_bucket: bool) -> None:
     where = (
         {}
         if region == "us-east-1"
         else {"CreateBucketConfiguration": {"LocationConstraint": region}}
     )
-    with contextlib.suppress(s3.exceptions.BucketAlreadyOwnedByYou):
-        s3.create_bucket(Bucket=_bucket(region), **where)
+    if make_bucket:
+        with contextlib.suppress(s3.exceptions.BucketAlreadyOwnedByYou):
+            s3.create_bucket(Bucket=name, **where)
     for path, uri in uris.items():
         bucket, _, key = uri.removeprefix("s3://").partition("/")
         s3.put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
 
 
 def _run_step(
-    emr: Any, s3: Any, cluster_id: str | None, name: str, args: Sequence[str], region: str
+    emr: Any,
+    s3: Any,
+    cluster_id: str | None,
+    name: str,
+    args: Sequence[str],
+    region: str,
+    bucket: str,
+    wait_s: float,
 ) -> bool:
     """Add the step, follow it, and return whether it has COMPLETED."""
-    cluster_id = cluster_id or _running_cluster(emr) or _new_cluster(emr, _bucket(region))
+    cluster_id = cluster_id or _running_cluster(emr) or _new_cluster(emr, bucket)
     step_id = _add_step(emr, cluster_id, name, args)
     click.echo(aws_command(cluster_id, name, args, region), err=True)
-    return _follow(emr, s3, cluster_id, step_id) == "COMPLETED"
+    return _follow(emr, s3, cluster_id, step_id, wait_s) == "COMPLETED"
 
 
 def _running_cluster(emr: Any) -> str | None:
@@ -201,8 +255,11 @@ def _add_step(emr: Any, cluster_id: str, name: str, args: Sequence[str]) -> str:
     return str(emr.add_job_flow_steps(JobFlowId=cluster_id, Steps=[step])["StepIds"][0])
 
 
-def _follow(emr: Any, s3: Any, cluster_id: str, step_id: str) -> str:
-    """Print the step's states and its logs as they come; return the last state. Ctrl-C cancels it."""
+def _follow(emr: Any, s3: Any, cluster_id: str, step_id: str, wait_s: float) -> str:
+    """Print the step's states and its logs as they come; return the last state. Ctrl-C cancels it.
+
+    Logs that are not there when the step has ended are waited for, `wait_s` at most.
+    """
     logs = _logs(emr, s3, cluster_id, step_id)
     shown = ""
     while True:
@@ -217,6 +274,9 @@ def _follow(emr: Any, s3: Any, cluster_id: str, step_id: str) -> str:
             time.sleep(_POLL_S)
         except KeyboardInterrupt:
             emr.cancel_steps(ClusterId=cluster_id, StepIds=[step_id])
+    if wait_s and not logs.complete:
+        click.echo(f"waiting for the logs, {wait_s:.0f} s at most (Ctrl-C: no more)", err=True)
+        logs.wait(wait_s, _AWS_POLL_S)
     logs.show_new(ended=True)
     if details := status.get("FailureDetails"):
         where = f" ({details['LogFile']})" if "LogFile" in details else ""
@@ -224,12 +284,12 @@ def _follow(emr: Any, s3: Any, cluster_id: str, step_id: str) -> str:
     return shown
 
 
-def _logs(emr: Any, s3: Any, cluster_id: str, step_id: str) -> JobLogs:
-    """Return the step's logs, below the cluster's LogUri."""
+def _logs(emr: Any, s3: Any, cluster_id: str, step_id: str) -> DriverLogs:
+    """Return what the step's driver prints, below the cluster's LogUri."""
     uri = emr.describe_cluster(ClusterId=cluster_id)["Cluster"].get("LogUri")
     if not uri:
         click.echo("the cluster has no LogUri: what the step prints is not shown", err=True)
-        return JobLogs(s3, "", "")
+        return DriverLogs(s3, "", "", step_id)
     bucket, _, prefix = uri.partition("://")[2].partition("/")
     prefix = f"{prefix.rstrip('/')}/" if prefix else ""
-    return JobLogs(s3, bucket, f"{prefix}{cluster_id}/steps/{step_id}/")
+    return DriverLogs(s3, bucket, f"{prefix}{cluster_id}/", step_id)

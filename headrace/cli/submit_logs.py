@@ -1,12 +1,22 @@
-"""What a submitted job prints, read from S3 where its logs go as they grow."""
+"""What a submitted job prints, read from S3 where its logs go as they grow.
+
+A step in cluster mode prints into a container of YARN: which one, the report of YARN's client in the step's stderr
+tells, here as on AWS.
+"""
 
 from __future__ import annotations
 
 import gzip
+import re
 import sys
+import time
 from typing import Any
 
 import click
+
+_SUBMITTED = re.compile(rb"Submitted application (application_\d+_\d+)")
+# The first container of the first attempt is the driver's; YARN may put its epoch before the ids.
+_DRIVER = re.compile(r"/container_(?:e\d+_)?\d+_\d+_01_000001/")
 
 
 class JobLogs:
@@ -19,19 +29,19 @@ class JobLogs:
         self._etags: dict[str, str] = {}
         self._shown_bytes = {"stdout": 0, "stderr": 0} if bucket else {}
 
+    @property
+    def begun(self) -> bool:
+        """Whether every log has been there."""
+        return len(self._etags) == len(self._shown_bytes)
+
     def show_new(self, *, ended: bool = False) -> None:
         """Print what has come since; at the end, say which logs are not there."""
         for name in self._shown_bytes:
             key = f"{self._prefix}{name}.gz"
-            try:
-                etag = self._s3.head_object(Bucket=self._bucket, Key=key)["ETag"]
-            except self._s3.exceptions.ClientError as error:
-                if error.response["ResponseMetadata"]["HTTPStatusCode"] != 404:
-                    raise
-                if ended:
-                    click.echo(f"there is no s3://{self._bucket}/{key}", err=True)
-                continue
-            if etag != self._etags.get(name):
+            etag = _etag(self._s3, self._bucket, key)
+            if etag is None and ended:
+                click.echo(f"there is no s3://{self._bucket}/{key}", err=True)
+            elif etag is not None and etag != self._etags.get(name):
                 self._etags[name] = etag
                 self._show(name, key)
 
@@ -44,3 +54,77 @@ class JobLogs:
                 stream.write(piece)
                 self._shown_bytes[name] += len(piece)
         stream.flush()
+
+
+class DriverLogs:
+    """What a step's driver prints, below `s3://bucket/prefix` of its cluster. Without a bucket, nothing.
+
+    It comes from the driver's container if the step's stderr names an application that has one, else from the step's
+    own logs once it has ended.
+    """
+
+    def __init__(self, s3: Any, bucket: str, prefix: str, step_id: str) -> None:
+        self._s3 = s3
+        self._bucket = bucket
+        self._prefix = prefix
+        self._own = JobLogs(s3, bucket, f"{prefix}steps/{step_id}/")
+        self._report = f"{prefix}steps/{step_id}/stderr.gz"
+        self._report_etag: str | None = None
+        self._application: str | None = None
+        self._driver: JobLogs | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the driver's logs have come, or none will: no bucket, or a report of no application."""
+        if self._driver is None:
+            return not self._bucket or (self._report_etag is not None and self._application is None)
+        return self._driver.begun
+
+    def show_new(self, *, ended: bool = False) -> None:
+        """Print what has come since; at the end, the step's own logs if the driver has none."""
+        if self._driver is None and self._bucket:
+            self._driver = self._find()
+        if self._driver is not None:
+            self._driver.show_new(ended=ended)
+        elif ended:
+            self._own.show_new(ended=True)
+
+    def wait(self, within_s: float, poll_s: float) -> None:
+        """Print what comes until both logs of the driver have come, or the time is over. Ctrl-C ends it."""
+        deadline_s = time.monotonic() + within_s
+        try:
+            while not self.complete and time.monotonic() < deadline_s:
+                time.sleep(poll_s)
+                self.show_new()
+        except KeyboardInterrupt:
+            return
+
+    def _find(self) -> JobLogs | None:
+        """Return the logs of the driver's container, once they are there."""
+        if self._application is None:
+            etag = _etag(self._s3, self._bucket, self._report)
+            if etag is None or etag == self._report_etag:
+                return None
+            self._report_etag = etag
+            packed = self._s3.get_object(Bucket=self._bucket, Key=self._report)["Body"]
+            with packed, gzip.GzipFile(fileobj=packed) as text:
+                found = _SUBMITTED.search(text.read(1 << 20))
+            if found is None:
+                return None
+            self._application = found[1].decode()
+        below = f"{self._prefix}containers/{self._application}/"
+        listed = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=below)
+        for item in listed.get("Contents", []):
+            if found := _DRIVER.search(item["Key"]):
+                return JobLogs(self._s3, self._bucket, item["Key"][: found.end()])
+        return None
+
+
+def _etag(s3: Any, bucket: str, key: str) -> str | None:
+    """Return an object's ETag; None when there is no such object."""
+    try:
+        return str(s3.head_object(Bucket=bucket, Key=key)["ETag"])
+    except s3.exceptions.ClientError as error:
+        if error.response["ResponseMetadata"]["HTTPStatusCode"] != 404:
+            raise
+        return None

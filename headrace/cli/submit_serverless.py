@@ -49,14 +49,14 @@ def aws_command(
     *,
     log_uri: str,
     region: str,
-    account: str,
+    role: str,
 ) -> str:
     """Return the AWS CLI's command that starts the job run."""
     return shlex.join(
         [
             *("aws", "emr-serverless", "start-job-run", "--region", region),
             *("--application-id", application_id, "--name", name),
-            *("--execution-role-arn", role_arn(account)),
+            *("--execution-role-arn", role),
             *("--job-driver", json.dumps(driver)),
             *("--configuration-overrides", json.dumps(log_overrides(log_uri))),
         ]
@@ -77,22 +77,24 @@ def run_job(
     *,
     log_uri: str,
     region: str,
+    role: str | None = None,
 ) -> bool:
     """Start the job run, follow it, and return whether it was a success. Ctrl-C cancels it."""
     application_id = application_id or _application(emr)
-    arn = emr.get_application(applicationId=application_id)["application"]["arn"]
-    account = str(arn.split(":")[4])
+    if role is None:
+        arn = emr.get_application(applicationId=application_id)["application"]["arn"]
+        role = role_arn(str(arn.split(":")[4]))
     run_id = str(
         emr.start_job_run(
             applicationId=application_id,
             name=name,
-            executionRoleArn=role_arn(account),
+            executionRoleArn=role,
             jobDriver=driver,
             configurationOverrides=log_overrides(log_uri),
         )["jobRunId"]
     )
     click.echo(
-        aws_command(application_id, name, driver, log_uri=log_uri, region=region, account=account),
+        aws_command(application_id, name, driver, log_uri=log_uri, region=region, role=role),
         err=True,
     )
     url = emr.get_dashboard_for_job_run(applicationId=application_id, jobRunId=run_id)["url"]

@@ -1,7 +1,8 @@
 """From `spark-submit` as it is called on EMR to `spark-submit` on this machine. No I/O here.
 
-`--master` and `--deploy-mode` are dropped for `local[*]` in client mode (see `fidelity.py`); URIs of the application,
-`--py-files`, `--files`, `--jars` and `--archives` are replaced by local copies; the rest is passed on.
+`--master` and `--deploy-mode` are replaced by `local[*]` in client mode, whatever the job's properties say of them;
+URIs of the application, `--py-files`, `--files`, `--jars` and `--archives` are replaced by local copies; the rest is
+passed on. What cluster mode means for a job is up to who starts it: `deploy_mode` says which one was asked for.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from urllib.parse import quote
 from headrace.spark_submit.errors import JobRefused
 
 # spark-submit's switches that take no value; every other --option takes one.
-_SWITCHES = frozenset({"--verbose", "-v", "--supervise"})
+_SWITCHES = frozenset({"--verbose", "-v", "--supervise", "--load-spark-defaults"})
 _REPLACED = frozenset({"--master", "--deploy-mode"})
 _FILE_LISTS = frozenset({"--py-files", "--files", "--jars", "--archives"})
 
@@ -70,9 +71,44 @@ def parse_submission(arguments: Sequence[str]) -> Submission:
     return Submission(options, arguments[index], list(arguments[index + 1 :]))
 
 
+def option_values(submission: Submission, *names: str) -> list[str]:
+    """Return the values of an option by its names, in order."""
+    return [value for name, value in submission.options if name in names and value is not None]
+
+
+def properties_of(submission: Submission, defaults: Mapping[str, str]) -> dict[str, str]:
+    """Return the job's Spark properties: `defaults`, and over them each `--conf`."""
+    properties = dict(defaults)
+    for setting in option_values(submission, "--conf", "-c"):
+        key, _, value = setting.partition("=")
+        properties[key] = value
+    return properties
+
+
+def deploy_mode(submission: Submission, defaults: Mapping[str, str]) -> str:
+    """Return where the driver is to run, `client` or `cluster`. Raises JobRefused in Spark's words.
+
+    The option wins over `--conf spark.submit.deployMode`, and this over `defaults` (SparkSubmitArguments).
+    """
+    properties = properties_of(submission, defaults)
+    given = option_values(submission, "--deploy-mode")
+    mode = given[-1] if given else properties.get("spark.submit.deployMode", "client")
+    if mode not in ("client", "cluster"):
+        raise JobRefused('--deploy-mode must be either "client" or "cluster"')
+    masters = option_values(submission, "--master")
+    master = masters[-1] if masters else properties.get("spark.master", "yarn")
+    if mode == "cluster" and master.startswith("local"):
+        raise JobRefused('Cluster deploy mode is not compatible with master "local"')
+    return mode
+
+
 def local_arguments(submission: Submission, local: Callable[[str], str]) -> list[str]:
     """Return the arguments for this machine; `local` fetches a URI and returns its path."""
-    arguments = ["--master", "local[*]"]
+    # As options: `spark.submit.deployMode` of a property would win over their absence.
+    arguments = ["--master", "local[*]", "--deploy-mode", "client"]
+    if option_values(submission, "--properties-file"):
+        # Else Spark would not read the file that makes `s3://` the cloud's.
+        arguments.append("--load-spark-defaults")
     for name, value in submission.options:
         if name in _REPLACED:
             continue

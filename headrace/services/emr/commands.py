@@ -1,7 +1,8 @@
 """What a step runs: from its jar and arguments to a command line, an environment and a folder.
 
 `command-runner.jar` runs any command on the path, as on EMR; `spark-submit` is the one that pyspark carries.
-`script-runner.jar` runs a shell script from S3; any other jar runs as `hadoop jar` runs it.
+`script-runner.jar` runs a shell script from S3; any other jar runs as `hadoop jar` runs it. In cluster mode the
+driver finds its `--files` and `--archives` in the folder it starts in, as in a container of YARN.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import shutil
 from pathlib import Path
 
 from headrace.core.ports import ObjectStore
+from headrace.services.emr.containers import fill_container
 from headrace.services.emr.jars import example_submission, jar_command
 from headrace.services.emr.members import structure, structures
 from headrace.services.emr.model import Cluster, Step
-from headrace.spark_submit.arguments import parse_submission
+from headrace.spark_submit.arguments import Submission, deploy_mode, parse_submission
 from headrace.spark_submit.commands import (
     Command,
     Workshop,
@@ -45,18 +47,21 @@ def prepare(workshop: Workshop, cluster: Cluster, step: Step, folder: Path) -> C
         raise JobRefused(f"The step gives {jar} no command to run.")
     if jar == "script-runner.jar" or arguments[0] in ("bash", "sh"):
         arguments = [_fetched(workshop.objects, argument, work) for argument in arguments]
-    elif arguments[0] in ("spark-submit", "spark-example"):
-        submission = parse_submission(arguments[1:])
+    elif (found := spark_submission(cluster, step)) is not None:
+        submission, defaults = found
+        mode = deploy_mode(submission, defaults)
         if arguments[0] == "spark-example":
             submission = example_submission(submission)
         arguments, more = spark_command(
             workshop,
             submission,
             folder,
-            defaults=_classification(cluster, "spark-defaults"),
+            defaults=defaults,
             logging=_classification(cluster, "spark-log4j2"),
         )
         environment.update(more)
+        if mode == "cluster":
+            environment.update(fill_container(submission, defaults, work, environment))
     else:
         program = shutil.which(arguments[0], path=environment["PATH"])
         if program is None:
@@ -65,6 +70,15 @@ def prepare(workshop: Workshop, cluster: Cluster, step: Step, folder: Path) -> C
             )
         arguments[0] = program
     return Command(arguments, environment, work)
+
+
+def spark_submission(cluster: Cluster, step: Step) -> tuple[Submission, dict[str, str]] | None:
+    """Return a step's `spark-submit` and the spark-defaults; None if it is no such step. Raises JobRefused."""
+    if step.jar.rpartition("/")[2] != "command-runner.jar":
+        return None
+    if not step.args or step.args[0] not in ("spark-submit", "spark-example"):
+        return None
+    return parse_submission(step.args[1:]), _classification(cluster, "spark-defaults")
 
 
 def _classification(cluster: Cluster, *path: str) -> dict[str, str]:

@@ -1,8 +1,15 @@
 """What headrace does with each parameter of EMR's operations.
 
 Only parameters that are not enforced are listed. There are no machines: instances, networks, images and roles are
-kept and shown. Of a step's `spark-submit` arguments, `--master` and `--deploy-mode` are replaced by `local[*]` in
-client mode, and the counts and sizes of executors mean nothing there.
+kept and shown.
+
+Of a step's `spark-submit` arguments, `--master` is replaced by `local[*]`; the counts and sizes of executors mean
+nothing there, and neither do queues and memory of YARN. `--deploy-mode cluster` is kept to in what a user sees of it:
+the driver's output is the log of a container, the step's own log is the client's report, and the driver starts in a
+folder with its `--files` and `--archives` and with `spark.yarn.appMasterEnv.*`. Not simulated of it: a second attempt
+(`spark.yarn.maxAppAttempts`), containers of executors (their output is the driver's), `waitAppCompletion=false`, and
+that cancelling the step may leave the application running. An application's id has the cluster's creation for YARN's
+start and the step's number for YARN's count. FailureDetails carry the driver's cause behind AWS's sentence.
 """
 
 from __future__ import annotations

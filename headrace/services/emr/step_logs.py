@@ -7,20 +7,32 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from headrace.core.clock import Clock
-from headrace.core.ports import ObjectStore
-from headrace.services.emr.model import Cluster, Step
+from headrace.services.emr.applications import Report, application_of
+from headrace.services.emr.model import Cluster, Step, StepState
+from headrace.spark_submit.commands import Workshop
 from headrace.spark_submit.logs import LOGS, LogKeeper, archive, log_location, remove_scratch
+
+_PRINTED = ("stdout", "stderr")
+_NOTES = ("controller", "syslog")
+_CLIENT = "client"
+# Where the status page of a step is, which stands for YARN's tracking URL.
+PAGE_PATH = "/_headrace/emr"
 
 
 class StepLogs:
-    """The logs of one cluster's steps. Used by one thread at a time."""
+    """The logs of one cluster's steps. Used by one thread at a time.
 
-    def __init__(self, clock: Clock, objects: ObjectStore, folder: Path, cluster: Cluster) -> None:
+    A process writes to `stdout` and `stderr` of its step's folder. In cluster mode these are the logs of the driver's
+    container; the step's own are the report of its client, in the folder `client`.
+    """
+
+    def __init__(self, clock: Clock, workshop: Workshop, folder: Path, cluster: Cluster) -> None:
         self._clock = clock
-        self._objects = objects
+        self._workshop = workshop
         self._folder = folder
         self._cluster = cluster
-        self._keepers: dict[str, LogKeeper] = {}
+        # By step, S3 prefix and first log: a step in cluster mode has several.
+        self._keepers: dict[tuple[str, str, str], LogKeeper] = {}
 
     def folder(self, step: Step) -> Path:
         """Return where a step's files are."""
@@ -34,32 +46,102 @@ class StepLogs:
         folder.mkdir(parents=True)
         for name in LOGS:
             (folder / name).touch()
+        if application_of(self._cluster, step) is not None:
+            client = folder / _CLIENT
+            client.mkdir()
+            for name in _PRINTED:
+                (client / name).touch()
         return folder
 
     def location(self, step: Step) -> tuple[str, str] | None:
         """Return the bucket and key prefix of a step's logs; None when they go nowhere."""
-        uri = self._cluster.log_uri
-        return None if uri is None else log_location(uri, f"{step.cluster_id}/steps/{step.id}")
+        return self._location(step, f"steps/{step.id}")
+
+    def driver_location(self, step: Step) -> tuple[str, str] | None:
+        """Return the bucket and key prefix of what a step's program prints; None when it goes nowhere."""
+        application = application_of(self._cluster, step)
+        if application is None:
+            return self.location(step)
+        return self._location(step, f"containers/{application.id}/{application.container}")
 
     def note(self, step: Step, text: str) -> None:
         """Write a line to the step's controller log."""
         note(self.folder(step), self._clock, text)
 
+    def begun(self, step: Step) -> None:
+        """Have the client report, in cluster mode, that the driver runs."""
+        report = self._report(step)
+        if report is not None:
+            location = self.driver_location(step)
+            where = f"{location[0]}/{location[1]}" if location is not None else None
+            log = str(self.folder(step)) if where is None else f"s3://{where}{{stdout,stderr}}.gz"
+            report.begin(step.started_ms or 0, log)
+
+    def refused(self, step: Step, message: str) -> None:
+        """Write why no process could be started to the step's stderr."""
+        folder = self.folder(step)
+        if application_of(self._cluster, step) is not None:
+            # No container was begun, so none has logs.
+            for name in _PRINTED:
+                (folder / name).unlink(missing_ok=True)
+            folder /= _CLIENT
+        (folder / "stderr").write_text(f"{message}\n")
+
+    def ended(self, step: Step, state: StepState, diagnostics: str) -> None:
+        """Have the client report, in cluster mode, how the driver ended."""
+        report = self._report(step)
+        if report is not None:
+            report.end(state, step.started_ms or 0, diagnostics)
+
     def keep(self, step: Step) -> None:
         """Put the logs of a running step where they belong, if it is time."""
-        location = self.location(step)
-        if location is not None:
-            keeper = self._keepers.setdefault(step.id, LogKeeper(self._clock, self._objects))
-            keeper.keep(self.folder(step), location)
+        for folder, names, location in self._places(step):
+            key = (step.id, location[1], names[0])
+            keeper = self._keepers.get(key)
+            if keeper is None:
+                keeper = LogKeeper(self._clock, self._workshop.objects, names)
+                self._keepers[key] = keeper
+            keeper.keep(folder, location)
 
     def store(self, step: Step) -> None:
         """Put the logs of a step that has ended where they belong, and remove what it needed to run."""
-        folder, location = self.folder(step), self.location(step)
+        folder = self.folder(step)
         if folder.is_dir():
-            if location is not None:
-                archive(self._objects, folder, location)
+            for place, names, location in self._places(step):
+                archive(self._workshop.objects, place, location, names)
+                remove_scratch(place)
             remove_scratch(folder)
-        self._keepers.pop(step.id, None)
+        for key in [key for key in self._keepers if key[0] == step.id]:
+            del self._keepers[key]
+
+    def _places(self, step: Step) -> list[tuple[Path, tuple[str, ...], tuple[str, str]]]:
+        """Return the folders with logs, which logs these are, and where each goes."""
+        folder, location, driver = (
+            self.folder(step),
+            self.location(step),
+            self.driver_location(step),
+        )
+        if location is None or driver is None:
+            return []
+        if driver == location:
+            return [(folder, LOGS, location)]
+        # What is in `client` is put first: it says where the rest is.
+        places = [(folder / _CLIENT, _PRINTED, location)]
+        if (folder / "stdout").exists():
+            places.append((folder, _PRINTED, driver))
+        return [*places, (folder, _NOTES, location)]
+
+    def _location(self, step: Step, below: str) -> tuple[str, str] | None:
+        uri = self._cluster.log_uri
+        return None if uri is None else log_location(uri, f"{step.cluster_id}/{below}")
+
+    def _report(self, step: Step) -> Report | None:
+        application = application_of(self._cluster, step)
+        if application is None or not self.folder(step).is_dir():
+            return None
+        path = self.folder(step) / _CLIENT / "stderr"
+        tracking = f"{self._workshop.endpoint_url()}{PAGE_PATH}/{self._cluster.id}/{step.id}"
+        return Report(self._clock, path, application, tracking)
 
 
 def note(folder: Path, clock: Clock, text: str) -> None:

@@ -10,6 +10,7 @@ import logging
 import signal
 from collections.abc import Callable
 
+from headrace.services.emr.applications import application_of
 from headrace.services.emr.commands import prepare
 from headrace.services.emr.model import Cluster, Step, StepState
 from headrace.services.emr.ports import RunnerPorts
@@ -44,7 +45,7 @@ class StepProcesses:
         self._failed = failed
         self._running: dict[str, JobProcess] = {}
         self._cancelled_at_s: dict[str, float] = {}
-        self._logs = StepLogs(ports.clock, ports.workshop.objects, ports.folder, cluster)
+        self._logs = StepLogs(ports.clock, ports.workshop, ports.folder, cluster)
 
     def __len__(self) -> int:
         """Return how many steps run."""
@@ -85,9 +86,10 @@ class StepProcesses:
             )
         except (JobRefused, OSError) as error:
             self._logs.note(step, f"the command could not be started: {error}")
-            (folder / "stderr").write_text(f"{error}\n")
+            self._logs.refused(step, str(error))
             self._fail(step, str(error))
             return
+        self._logs.begun(step)
         self._logs.note(step, f"the process is {process.pid}")
         self._running[step.id] = process
 
@@ -143,9 +145,7 @@ class StepProcesses:
         elif code is None:
             self._fail(step, LOST_MESSAGE if process.adopted else KILLED_MESSAGE)
         else:
-            folder = self._logs.folder(step)
-            name, message = failure_cause(tail(folder / "stderr"), tail(folder / "stdout"), code)
-            self._fail(step, message, log_name=name)
+            self._fail_because(step, code)
 
     def _is_dying(self, step: Step, process: JobProcess) -> bool:
         """After a signal the wrapper is gone first; the step has ended when all of it has."""
@@ -164,17 +164,40 @@ class StepProcesses:
             # Again and again: a process may have been started while the others were being ended.
             process.signal(signal.SIGKILL)
 
-    def _fail(self, step: Step, message: str, *, log_name: str = "stderr") -> None:
+    def _fail_because(self, step: Step, code: int) -> None:
+        """Fail a step whose program has ended with an exit code, and say why."""
+        folder = self._logs.folder(step)
+        name, cause = failure_cause(tail(folder / "stderr"), tail(folder / "stdout"), code)
+        application = application_of(self._cluster, step)
+        if application is None:
+            self._fail(step, cause, log_name=name)
+            return
+        # On AWS only what the client says is told; the cause has to be looked for in the container's log.
+        location, where = self._logs.driver_location(step), ""
+        if location is not None:
+            where = f" (s3://{location[0]}/{location[1]}{name}.gz)"
+        self._fail(
+            step,
+            f"{application.failure}; the driver said: {cause}{where}",
+            diagnostics=f"User application exited with status {code}",
+        )
+
+    def _fail(
+        self, step: Step, message: str, *, log_name: str = "stderr", diagnostics: str | None = None
+    ) -> None:
         step.failure = {"Reason": UNKNOWN_ERROR, "Message": message}
         location = self._logs.location(step)
         if location is not None:
             step.failure["LogFile"] = f"s3://{location[0]}/{location[1]}{log_name}.gz"
-        self._end(step, StepState.FAILED, "")
+        self._end(step, StepState.FAILED, "", diagnostics=diagnostics or message)
         with self._store.lock:
             self._failed(step)
 
-    def _end(self, step: Step, state: StepState, message: str) -> None:
+    def _end(
+        self, step: Step, state: StepState, message: str, *, diagnostics: str | None = None
+    ) -> None:
         """Store the logs, then the end: who sees a step ended finds its logs."""
+        self._logs.ended(step, state, diagnostics or message)
         self._logs.store(step)
         self._cancelled_at_s.pop(step.id, None)
         step.ended_ms = self._ports.clock.now_ms()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from pathlib import Path
 import boto3
 import pytest
 
-from tests.support.server import REGION, ServerProcess
+from headrace.cli.submit_logs import DriverLogs
+from tests.support.server import REGION, ServerProcess, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -21,10 +23,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield started
 
 
-def _submit(endpoint_url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _submit(
+    endpoint_url: str, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "headrace.cli.main", "submit", "--region", REGION]
     return subprocess.run(
         [*command, "--endpoint-url", endpoint_url, *arguments],
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=120,
@@ -56,7 +61,9 @@ def test_a_job_prints_what_it_prints_and_its_cluster_is_used_again(
     done = _submit(server.endpoint_url, failing)
 
     assert done.returncode == 1
-    assert "FAILED: ValueError: the job is wrong (s3://" in done.stderr
+    assert (
+        "finished with failed status; the driver said: ValueError: the job is wrong" in done.stderr
+    )
     emr = boto3.client(
         "emr",
         endpoint_url=server.endpoint_url,
@@ -72,13 +79,17 @@ def test_a_dry_run_prints_a_command_that_the_aws_cli_reads(tmp_path: Path) -> No
 
     done = _submit("http://127.0.0.1:9", "--dry-run", "--conf", "spark.a=b,c", job, "x y")
 
-    words = shlex.split(done.stdout)
+    copy, add = done.stdout.splitlines()
+    uri = shlex.split(copy)[-1]
+    assert shlex.split(copy)[:-1] == ["aws", "s3", "cp", "--region", REGION, job]
+    words = shlex.split(add)
     assert words[:3] == ["aws", "emr", "add-steps"]
     (step,) = json.loads(words[words.index("--steps") + 1])
     assert step["Jar"] == "command-runner.jar"
     assert step["Args"][:5] == ["spark-submit", "--deploy-mode", "cluster", "--conf", "spark.a=b,c"]
     assert step["Args"][-1] == "x y"
-    assert step["Args"][-2].endswith("/job.py")
+    assert step["Args"][-2] == uri
+    assert uri.startswith("s3://BUCKET/code/")
 
 
 def test_no_cloud_is_said_in_a_sentence(tmp_path: Path) -> None:
@@ -94,3 +105,84 @@ def test_a_cluster_that_is_not_there_is_named(server: ServerProcess, tmp_path: P
 
     assert done.returncode == 1
     assert "ValidationException: Specified job flow ID does not exist." in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "--aws needs --bucket"),
+        (["--bucket", "mine"], "--aws needs --cluster: making a cluster takes roles"),
+        (["--bucket", "mine", "--serverless"], "--aws --serverless needs --application and --role"),
+    ],
+)
+def test_aws_is_told_everything_that_it_has_no_default_for(
+    tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    done = _submit("http://127.0.0.1:9", "--aws", *arguments, _job(tmp_path, ""))
+
+    assert done.returncode == 1
+    assert sentence in done.stderr
+
+
+def test_on_aws_the_same_is_done_with_a_bucket_and_a_cluster_of_the_users_own(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    # What AWS's SDK takes for AWS is this cloud, as its own variable says; nothing else points there.
+    environment = {
+        "AWS_ENDPOINT_URL": server.endpoint_url,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+    }
+    server.client("s3").create_bucket(Bucket="mine")
+    emr = server.client("emr")
+    cluster_id = emr.run_job_flow(
+        Name="c", LogUri="s3://mine/logs", Instances={"KeepJobFlowAliveWhenNoSteps": True}
+    )["JobFlowId"]
+    job = _job(tmp_path, "print('on AWS')\n")
+
+    done = _submit(
+        "http://127.0.0.1:9",
+        "--aws",
+        "--bucket",
+        "mine",
+        "--cluster",
+        cluster_id,
+        job,
+        **environment,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "on AWS\n"
+    assert f"this talks to {server.endpoint_url}, not to AWS" in done.stderr
+    copy = next(line for line in done.stderr.splitlines() if line.startswith("aws s3 cp"))
+    assert shlex.split(copy)[-1].startswith("s3://mine/code/")
+    names = {bucket["Name"] for bucket in server.client("s3").list_buckets()["Buckets"]}
+    assert not [name for name in names - {"mine"} if name != f"headrace-submit-{REGION}"]
+
+
+def test_a_step_that_names_no_application_has_its_own_logs_shown(
+    server: ServerProcess, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    s3, emr = server.client("s3"), server.client("emr")
+    s3.create_bucket(Bucket="fallback")
+    cluster_id = emr.run_job_flow(
+        Name="c", LogUri="s3://fallback/", Instances={"KeepJobFlowAliveWhenNoSteps": True}
+    )["JobFlowId"]
+    step = {"Jar": "command-runner.jar", "Args": ["spark-submit", "s3://fallback/none.py"]}
+    (step_id,) = emr.add_job_flow_steps(
+        JobFlowId=cluster_id,
+        Steps=[{"Name": "s", "ActionOnFailure": "CONTINUE", "HadoopJarStep": step}],
+    )["StepIds"]
+    wait_until(
+        lambda: (
+            emr.describe_step(ClusterId=cluster_id, StepId=step_id)["Step"]["Status"]["State"]
+            == "FAILED"
+        )
+    )
+    logs = DriverLogs(s3, "fallback", f"{cluster_id}/", step_id)
+    assert not logs.complete
+    logs.show_new(ended=True)
+    shown = capsysbinary.readouterr()
+    assert b"there is no such object" in shown.err
+    assert shown.out == b""
+    assert logs.complete

@@ -47,7 +47,9 @@ def test_a_dry_run_prints_the_command_for_aws(tmp_path: Path) -> None:
     job.write_text("")
     done = submit("http://127.0.0.1:9", "--dry-run", "--conf", "a=b c", str(job), "x y")
     assert done.returncode == 0, done.stderr
-    words = shlex.split(done.stdout)
+    copy, start = done.stdout.splitlines()
+    assert shlex.split(copy)[:3] == ["aws", "s3", "cp"]
+    words = shlex.split(start)
     assert words[:3] == ["aws", "emr-serverless", "start-job-run"]
     driver = json.loads(words[words.index("--job-driver") + 1])["sparkSubmit"]
     assert driver["entryPoint"].endswith("/job.py")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.spark_submit.arguments import (
+    deploy_mode,
     local_arguments,
     parse_submission,
     properties_file,
@@ -27,6 +28,8 @@ def test_the_cluster_is_replaced_by_this_machine() -> None:
     assert turned("--master", "yarn", "--deploy-mode", "cluster", "job.py") == [
         "--master",
         "local[*]",
+        "--deploy-mode",
+        "client",
         "job.py",
     ]
     assert turned("--master=yarn", "--deploy-mode=client", "job.py")[-1] == "job.py"
@@ -37,7 +40,7 @@ def test_only_the_application_and_file_lists_are_fetched() -> None:
         "--py-files", "s3://bucket/a.zip,local.py", "--conf", "x=s3://bucket/y",
         "s3://bucket/job.py", "--in", "s3://bucket/in",
     ) == [
-        "--master", "local[*]", "--py-files", "/local/a.zip,local.py", "--conf", "x=s3://bucket/y",
+        "--master", "local[*]", "--deploy-mode", "client", "--py-files", "/local/a.zip,local.py", "--conf", "x=s3://bucket/y",
         "/local/job.py", "--in", "s3://bucket/in",
     ]  # fmt: skip
 
@@ -70,3 +73,42 @@ def test_every_bucket_becomes_a_mount() -> None:
 
 def test_properties_keep_their_backslashes_and_lines() -> None:
     assert properties_file({"a": "b\\c\nd"}) == "a b\\\\c\\nd\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "defaults", "mode"),
+    [
+        ([], {}, "client"),
+        (["--deploy-mode", "cluster"], {}, "cluster"),
+        (["--conf", "spark.submit.deployMode=cluster"], {}, "cluster"),
+        ([], {"spark.submit.deployMode": "cluster"}, "cluster"),
+        (
+            ["--conf", "spark.submit.deployMode=client"],
+            {"spark.submit.deployMode": "cluster"},
+            "client",
+        ),
+        (["--deploy-mode=client", "-c", "spark.submit.deployMode=cluster"], {}, "client"),
+        (["--deploy-mode", "client", "--deploy-mode", "cluster"], {}, "cluster"),
+    ],
+)
+def test_the_drivers_place_is_what_was_said_last_and_closest(
+    arguments: list[str], defaults: dict[str, str], mode: str
+) -> None:
+    assert deploy_mode(parse_submission([*arguments, "job.py"]), defaults) == mode
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--deploy-mode", "somewhere"], "must be either"),
+        (["--deploy-mode", "cluster", "--master", "local"], "not compatible"),
+        (["--deploy-mode", "cluster", "--conf", "spark.master=local[4]"], "not compatible"),
+    ],
+)
+def test_a_place_that_spark_would_refuse_is_refused(arguments: list[str], sentence: str) -> None:
+    with pytest.raises(JobRefused, match=sentence):
+        deploy_mode(parse_submission([*arguments, "job.py"]), {})
+
+
+def test_a_properties_file_does_not_take_the_clouds_own_settings_away() -> None:
+    assert "--load-spark-defaults" in turned("--properties-file", "job.conf", "job.py")

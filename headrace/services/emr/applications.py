@@ -1,0 +1,126 @@
+"""A step in cluster mode: its YARN application, and what the client of YARN reports of it.
+
+With `--deploy-mode cluster` the driver runs in a container, and what it prints is the container's log; the step's own
+log holds the report of the client that waited for it. There is no YARN here: ids follow from the cluster and the step,
+so that they are the same after a restart, and the report is written in the form of Spark's YARN client (Spark 3.5 and
+4, `org.apache.spark.deploy.yarn.Client`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from headrace.core.clock import Clock
+from headrace.services.emr.commands import spark_submission
+from headrace.services.emr.model import Cluster, Step, StepState
+from headrace.spark_submit.arguments import deploy_mode
+from headrace.spark_submit.errors import JobRefused
+
+_FINAL = {
+    StepState.COMPLETED: ("FINISHED", "SUCCEEDED"),
+    StepState.FAILED: ("FINISHED", "FAILED"),
+    StepState.CANCELLED: ("KILLED", "KILLED"),
+}
+_AT = "org.apache.spark.deploy.yarn.Client.run(Client.scala)"
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """The YARN application of a step.
+
+    Attributes:
+        id: `application_<when the cluster was made, epoch milliseconds>_<the step's number>`.
+        container: the id of the container with the driver.
+    """
+
+    id: str
+    container: str
+
+    @property
+    def failure(self) -> str:
+        """What the client's exception says when the application has failed."""
+        return (
+            'Exception in thread "main" org.apache.spark.SparkException: '
+            f"Application {self.id} finished with failed status"
+        )
+
+
+def application_of(cluster: Cluster, step: Step) -> Application | None:
+    """Return the application of a step in cluster mode; None for any other step."""
+    try:
+        found = spark_submission(cluster, step)
+        if found is None or deploy_mode(*found) != "cluster":
+            return None
+    except JobRefused:
+        return None
+    number = f"{cluster.created_ms}_{step.number:04d}"
+    return Application(f"application_{number}", f"container_{number}_01_000001")
+
+
+class Report:
+    """What the client of one application prints to stderr, in a file. Used by one thread at a time."""
+
+    def __init__(self, clock: Clock, path: Path, application: Application, tracking: str) -> None:
+        self._clock = clock
+        self._path = path
+        self._application = application
+        self._tracking = tracking
+
+    def begin(self, started_ms: int, driver_log: str | None) -> None:
+        """Say that the application was submitted and runs, and where the driver's log goes."""
+        name = self._application.id
+        self._write(
+            f"INFO Client: Submitting application {name} to ResourceManager",
+            f"INFO YarnClientImpl: Submitted application {name}",
+        )
+        if driver_log is not None:
+            self._write(f"INFO headrace: what the driver prints goes to {driver_log}")
+        self._write(*self._report("ACCEPTED", "UNDEFINED", started_ms, "N/A"))
+        self._write(*self._report("RUNNING", "UNDEFINED", started_ms, "N/A"))
+
+    def end(self, state: StepState, started_ms: int, diagnostics: str) -> None:
+        """Say how the application ended; once, though a kill of the cloud may lead here twice."""
+        if not self._path.is_file() or "final status: " not in self._path.read_text():
+            return
+        yarn, final = _FINAL[state]
+        if f"(state: {yarn})" in self._path.read_text():
+            return
+        self._write(*self._report(yarn, final, started_ms, diagnostics or "N/A"))
+        if state is StepState.FAILED:
+            self._write(f"ERROR Client: Application diagnostics message: {diagnostics}")
+            self._plain(f"{self._application.failure}\n\tat {_AT}\n")
+        elif state is StepState.CANCELLED:
+            killed = f"Application {self._application.id} is killed"
+            self._plain(
+                f'Exception in thread "main" org.apache.spark.SparkException: {killed}\n\tat {_AT}\n'
+            )
+        self._write("INFO ShutdownHookManager: Shutdown hook called")
+
+    def _report(self, yarn: str, final: str, started_ms: int, diagnostics: str) -> list[str]:
+        running = yarn != "ACCEPTED"
+        details = {
+            "client token": "N/A",
+            "diagnostics": diagnostics,
+            "ApplicationMaster host": "127.0.0.1" if running else "N/A",
+            "ApplicationMaster RPC port": "0" if running else "-1",
+            "queue": "default",
+            "start time": str(started_ms),
+            "final status": final,
+            "tracking URL": self._tracking,
+            "user": "hadoop",
+        }
+        lines = "".join(f"\n\t {name}: {value}" for name, value in details.items())
+        return [
+            f"INFO Client: Application report for {self._application.id} (state: {yarn})",
+            f"INFO Client: {lines}",
+        ]
+
+    def _write(self, *lines: str) -> None:
+        now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
+        self._plain("".join(f"{now:%y/%m/%d %H:%M:%S} {line}\n" for line in lines))
+
+    def _plain(self, text: str) -> None:
+        with self._path.open("a") as file:
+            file.write(text)

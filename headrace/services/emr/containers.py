@@ -1,0 +1,92 @@
+"""What a container of YARN gives a driver in cluster mode: files by their names, archives unpacked, an environment.
+
+Files are links and archives folders in the folder that the driver starts in, named after `#` or else after the file
+(Spark, "Running Spark on YARN"). An archive that has no name of its own is left to Spark, which unpacks it, too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from headrace.spark_submit.arguments import Submission, option_values, properties_of
+from headrace.spark_submit.errors import JobRefused
+
+_ENVIRONMENT = "spark.yarn.appMasterEnv."
+# A machine's own Python is not EMR's: only one that the job brings along is taken.
+_PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+
+
+def fill_container(
+    submission: Submission,
+    defaults: Mapping[str, str],
+    work: Path,
+    environment: Mapping[str, str],
+) -> dict[str, str]:
+    """Lay out `work`, which holds the files fetched from S3; return what the environment gets. Raises JobRefused."""
+    for item in _items(submission, "--files"):
+        source, name = _source(item, work)
+        if name != source.name or source.parent != work:
+            _link(source, work / name)
+    for item in _items(submission, "--archives"):
+        source, name = _source(item, work)
+        if name != source.name:
+            _unpack(item, source, work / name)
+    properties = properties_of(submission, defaults)
+    added = {
+        name.removeprefix(_ENVIRONMENT): value
+        for name, value in properties.items()
+        if name.startswith(_ENVIRONMENT)
+    }
+    for name in _PYTHONS:
+        if name in added and (added[name].startswith("/") or "/" not in added[name]):
+            del added[name]
+    if "PYTHONPATH" in added and "PYTHONPATH" in environment:
+        added["PYTHONPATH"] = os.pathsep.join((environment["PYTHONPATH"], added["PYTHONPATH"]))
+    return added
+
+
+def _items(submission: Submission, option: str) -> list[str]:
+    return [
+        item
+        for value in option_values(submission, option)[-1:]
+        for item in value.split(",")
+        if item
+    ]
+
+
+def _source(item: str, work: Path) -> tuple[Path, str]:
+    """Return where the file of `uri#name` is on this machine, and its name in the container."""
+    uri, _, alias = item.partition("#")
+    if uri.startswith(("s3://", "s3a://", "s3n://")):
+        path = work / uri.rpartition("/")[2]
+    else:
+        path = Path(uri.removeprefix("file://")).absolute()
+    name = alias or path.name
+    if name in ("", ".", "..") or "/" in name:
+        raise JobRefused(f"{item} has no name that a file in a container can have.")
+    return path, name
+
+
+def _link(source: Path, target: Path) -> None:
+    if not source.exists():
+        raise JobRefused(f"File {source} does not exist.")
+    target.unlink(missing_ok=True)
+    target.symlink_to(source)
+
+
+def _unpack(item: str, archive: Path, target: Path) -> None:
+    kinds = {".zip": "zip", ".jar": "zip", ".tar": "tar", ".tgz": "gztar", ".tar.gz": "gztar"}
+    kind = next((k for end, k in kinds.items() if archive.name.endswith(end)), None)
+    if kind is None:
+        raise JobRefused(f"{item} cannot be unpacked: it is no .zip, .jar, .tar, .tgz or .tar.gz.")
+    try:
+        # Archived environments hold links to the machine's own Python, which the filter `data` would refuse.
+        if kind == "zip":
+            shutil.unpack_archive(archive, target, kind)
+        else:
+            shutil.unpack_archive(archive, target, kind, filter="tar")
+    except (shutil.ReadError, OSError) as error:
+        raise JobRefused(f"{item} cannot be unpacked: {error}.") from None
