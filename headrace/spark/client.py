@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import logging
 import socket
+import threading
 import time
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, cast
 
 import boto3
@@ -51,9 +53,6 @@ from headrace.spark.untyped import untyped
 log = logging.getLogger(__name__)
 
 _MOST_CONNECTIONS = 32
-_MOST_ATTEMPTS = 12
-_FIRST_BACKOFF_S = 0.1
-_LONGEST_BACKOFF_S = 5.0
 _UNREACHABLE = (HTTPClientError, BotocoreConnectionError)
 _NO_CREDENTIALS = (CredentialRetrievalError, PartialCredentialsError)
 _THROTTLES = frozenset(
@@ -65,6 +64,8 @@ _THROTTLES = frozenset(
         "RequestLimitExceeded",
     }
 )
+# Of credentials that were good: another look may find their successors.
+_OUTDATED = frozenset({"ExpiredTokenException", "ExpiredToken", "UnrecognizedClientException"})
 
 
 class KinesisError(Exception):
@@ -76,18 +77,8 @@ class KinesisClient:
 
     def __init__(self, options: Options | SinkOptions) -> None:
         self._options = options
-        session = untyped(boto3.Session(region_name=options.region))
-        self._client = untyped(session).client(
-            "kinesis",
-            endpoint_url=options.endpoint_url,
-            config=Config(
-                retries={"mode": "standard", "max_attempts": _MOST_ATTEMPTS},
-                max_pool_connections=_MOST_CONNECTIONS,
-            ),
-        )
-        self._credentials = _credentials(session, options)
-        if options.role_arn is not None:
-            self._client._request_signer._credentials = self._credentials  # noqa: SLF001
+        self._renewal = threading.Lock()
+        self._credentials, self._client = _connected(options)
         self._url: str = self._client.meta.endpoint_url
         self._region: str = self._client.meta.region_name
         self._http = untyped(URLLib3Session)(
@@ -102,6 +93,14 @@ class KinesisClient:
         """Close the connections."""
         self._http.close()
         self._client.close()
+
+    def _renew(self, outdated: Any) -> None:
+        """Look for credentials anew, unless another thread already has replaced the `outdated` ones."""
+        with self._renewal:
+            if self._credentials is outdated:
+                log.info("Kinesis refuses the credentials as outdated; looking for others.")
+                # The client it had is left to the calls that are under way.
+                self._credentials, self._client = _connected(self._options)
 
     # --- the rare calls -----------------------------------------------------------------------
 
@@ -157,13 +156,27 @@ class KinesisClient:
         return str(self._call("get_shard_iterator", request)["ShardIterator"])
 
     def _call(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        credentials = self._credentials
+        try:
+            return self._called(operation, request)
+        except ClientError as error:
+            if _code(error) not in _OUTDATED:
+                raise self._refused(error) from error
+        self._renew(credentials)
+        try:
+            return self._called(operation, request)
+        except ClientError as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: ClientError) -> KinesisError:
+        found = cast("dict[str, Any]", error.response).get("Error", {})
+        return KinesisError(
+            f"{found.get('Code')}: {found.get('Message')} (stream {self._options.stream}, {self._url})"
+        )
+
+    def _called(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
         try:
             return cast("dict[str, Any]", getattr(self._client, operation)(**request))
-        except ClientError as error:
-            found = cast("dict[str, Any]", error.response).get("Error", {})
-            raise KinesisError(
-                f"{found.get('Code')}: {found.get('Message')} (stream {self._options.stream}, {self._url})"
-            ) from error
         except _UNREACHABLE as error:
             raise KinesisError(f"Kinesis cannot be reached: {error}") from error
         except _NO_CREDENTIALS as error:
@@ -191,29 +204,35 @@ class KinesisClient:
 
     def send(self, operation: str, body: bytes) -> bytes:
         """Send a request of JSON; return the answer's. Waits and tries again as `records` does."""
-        backoff_s = _FIRST_BACKOFF_S
-        for attempt in range(1, _MOST_ATTEMPTS + 1):
-            problem = ""
+        backoff_s = self._options.retry_interval_ms / 1000
+        longest_s = self._options.longest_retry_interval_ms / 1000
+        retries, renewed = 0, False
+        while True:
+            credentials = self._credentials
             try:
-                answer = self._http.send(self._signed(operation, body))
+                answer = self._http.send(self._signed(operation, body, credentials))
                 if answer.status_code == 200:
                     return cast("bytes", answer.content)
                 code, message = _error(answer.content)
                 if code == "ExpiredIteratorException":
                     raise ExpiredIterator(message)
-                problem = f"{code}: {message}"
+                problem = f"{code}: {message} (stream {self._options.stream}, {self._url})"
+                if code in _OUTDATED and not renewed:
+                    renewed = True
+                    self._renew(credentials)
+                    continue
                 if code not in _THROTTLES and answer.status_code < 500:
-                    raise KinesisError(f"{problem} (stream {self._options.stream}, {self._url})")
+                    raise KinesisError(problem)
             except _UNREACHABLE as error:
-                problem = f"Kinesis cannot be reached: {error}"
-            if attempt == _MOST_ATTEMPTS:
+                problem = f"Kinesis cannot be reached: {error} (stream {self._options.stream})"
+            if retries == self._options.most_retries:
                 raise KinesisError(problem)
+            retries += 1
             log.info("%s will be tried again in %.1f s: %s", operation, backoff_s, problem)
             time.sleep(backoff_s)
-            backoff_s = min(backoff_s * 2, _LONGEST_BACKOFF_S)
-        raise AssertionError
+            backoff_s = min(backoff_s * 2, longest_s)
 
-    def _signed(self, operation: str, body: bytes) -> Any:
+    def _signed(self, operation: str, body: bytes, credentials: Any) -> Any:
         request = untyped(AWSRequest)(
             "POST",
             self._url,
@@ -224,7 +243,7 @@ class KinesisClient:
             },
         )
         try:
-            frozen = self._credentials.get_frozen_credentials()
+            frozen = credentials.get_frozen_credentials()
         except (ClientError, *_NO_CREDENTIALS) as error:
             raise KinesisError(f"There are no AWS credentials: {error}") from error
         untyped(SigV4Auth)(frozen, "kinesis", self._region).add_auth(request)
@@ -255,6 +274,34 @@ def _error(body: bytes) -> tuple[str, str]:
         return "InternalFailure", body[:200].decode(errors="replace")
 
 
+def _code(error: ClientError) -> str:
+    return str(cast("dict[str, Any]", error.response).get("Error", {}).get("Code"))
+
+
+def _connected(options: Options | SinkOptions) -> tuple[Any, Any]:
+    """Return the credentials, searched for anew, and a boto3 client that has them."""
+    session = untyped(
+        boto3.Session(
+            region_name=options.region,
+            aws_access_key_id=options.access_key_id,
+            aws_secret_access_key=options.secret_key,
+            aws_session_token=options.session_token,
+        )
+    )
+    client = session.client(
+        "kinesis",
+        endpoint_url=options.endpoint_url,
+        config=Config(
+            retries={"mode": "standard", "max_attempts": options.most_retries + 1},
+            max_pool_connections=_MOST_CONNECTIONS,
+        ),
+    )
+    credentials = _credentials(session, options)
+    if options.role_arn is not None:
+        client._request_signer._credentials = credentials  # noqa: SLF001
+    return credentials, client
+
+
 def _credentials(session: Any, options: Options | SinkOptions) -> Any:
     found = session.get_credentials()
     if found is None:
@@ -265,7 +312,7 @@ def _credentials(session: Any, options: Options | SinkOptions) -> Any:
         return found
     core = session._session  # noqa: SLF001
     fetcher = untyped(AssumeRoleCredentialFetcher)(
-        core.create_client,
+        partial(core.create_client, endpoint_url=options.sts_endpoint_url),
         found,
         options.role_arn,
         extra_args={"RoleSessionName": options.role_session_name},

@@ -44,7 +44,7 @@ def test_a_role_is_assumed_for_every_call(
         (shard,) = client.shards()
         page = client.records(client.iterator(shard.shard_id, None, TrimHorizon()), 10)
         assert page.rows == 3
-        signed: Any = client._signed("GetRecords", b"{}")
+        signed: Any = client._signed("GetRecords", b"{}", client._credentials)
     finally:
         client.close()
     assert "Credential=ASIA" in str(signed.headers["Authorization"])

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
+from pathlib import Path
 
 import pytest
 
+import headrace.spark
 from headrace.spark.offsets import AtSequenceNumber, AtTimestamp, Latest, PerShard, TrimHorizon
-from headrace.spark.options import InvalidOption, parse_options
+from headrace.spark.option_table import CONNECTION, SINK, SOURCE, Option, page_with_tables
+from headrace.spark.options import InvalidOption, parse_options, parse_sink_options
 
 
 def parsed(**given: str):
@@ -104,3 +108,165 @@ def test_values_are_taken_over() -> None:
     assert options.fail_on_data_loss is False
     assert options.describe_interval_s == 0.5
     assert options.max_records_per_trigger == 7
+
+
+PAGE = Path(headrace.spark.__file__).parents[2] / "docs" / "spark-kinesis.md"
+
+
+@pytest.mark.parametrize(("table", "parse"), [(SOURCE, parse_options), (SINK, parse_sink_options)])
+def test_the_defaults_in_the_table_are_those_that_are_taken(table: list[Option], parse) -> None:
+    taken = parse({"kinesis.streamName": "s"})
+    for option in table:
+        if (
+            option.field
+            and option.field != "kinesis_region"
+            and option.name != "kinesis.streamName"
+        ):
+            default = option.parse(option.default) if option.default else None
+            assert getattr(taken, option.field) == default, option.name
+
+
+def test_the_page_shows_the_options_as_they_are() -> None:
+    page = PAGE.read_text()
+    fresh = "python -m headrace.spark.option_table docs/spark-kinesis.md"
+    assert page_with_tables(page) == page, f"run {fresh}"
+    for option in (*SOURCE, *SINK):
+        assert f"`{option.name}`" in page
+
+
+# Read in its README and sources of 2026 (all but `internal`), so that a job may switch to it and from it.
+BUNDLED_SOURCE = [
+    "region",
+    "endpointUrl",
+    "streamName",
+    "consumerType",
+    "consumerName",
+    "failOnDataLoss",
+    "maxFetchRecordsPerShard",
+    "maxFetchTimePerShardSec",
+    "startingPosition",
+    "describeShardInterval",
+    "minBatchesToRetain",
+    "checkNewRecordThreads",
+    "metadataCommitterType",
+    "metadataPath",
+    "metadataNumRetries",
+    "metadataRetryIntervalsMs",
+    "metadataMaxRetryIntervalMs",
+    "clientNumRetries",
+    "clientRetryIntervalsMs",
+    "clientMaxRetryIntervalMs",
+    "stsRoleArn",
+    "stsSessionName",
+    "stsEndpointUrl",
+    "awsAccessKeyId",
+    "awsSecretKey",
+    "sessionToken",
+    "kinesisRegion",
+    "credentialProviderClass",
+    "credentialProviderParam",
+    "dynamodb.tableName",
+    "subscribeToShard.timeoutSec",
+    "subscribeToShard.maxRetries",
+    "getRecords.numberOfRecordsPerFetch",
+    "getRecords.fetchIntervalMs",
+]
+BUNDLED_SINK = [
+    "sink.flushWaitTimeMs",
+    "sink.recordMaxBufferedTimeMs",
+    "sink.maxConnections",
+    "sink.aggregationEnabled",
+    "sink.recordTtl",
+    "region",
+    "endpointUrl",
+    "streamName",
+]
+
+
+@pytest.mark.parametrize(("names", "table"), [(BUNDLED_SOURCE, SOURCE), (BUNDLED_SINK, SINK)])
+def test_every_option_of_the_bundled_connector_is_known(
+    names: list[str], table: list[Option]
+) -> None:
+    known = {option.name for option in table if option.bundled is not None}
+    assert {f"kinesis.{name}" for name in names} <= known
+
+
+def test_an_option_without_effect_is_accepted_and_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        parsed(metadataCommitterType="HDFS")
+    assert "kinesis.metadataCommitterType has no effect: the query's checkpoint" in caplog.text
+
+
+@pytest.mark.parametrize("option", [one for one in CONNECTION if one.kind == "refused"])
+def test_an_option_that_is_refused_says_what_to_do_instead(option: Option) -> None:
+    secret = "hunter2"
+    with pytest.raises(InvalidOption, match=f"does not take {option.name}: ") as refusal:
+        parse_options({"kinesis.streamName": "s", option.name: secret})
+    assert secret not in str(refusal.value)
+
+
+def test_enhanced_fan_out_is_refused_by_its_name() -> None:
+    with pytest.raises(
+        InvalidOption, match=r"enhanced fan-out \(SubscribeToShard\) is the bundled"
+    ):
+        parsed(consumerType="SubscribeToShard")
+    parsed(consumerType="getrecords")
+
+
+@pytest.mark.parametrize(
+    ("given", "nearest"),
+    [
+        ("kinesis.stream", "kinesis.streamName"),
+        ("kinesis.startPosition", "kinesis.startingPosition"),
+        ("streamName", "kinesis.streamName"),
+        ("recordTtl", None),
+        ("kinesis.maxRecordPerTrigger", "kinesis.maxRecordsPerTrigger"),
+        ("kinesis.FAILONDATALOS", "kinesis.failOnDataLoss"),
+    ],
+)
+def test_an_unknown_option_is_told_the_nearest_known_one(given: str, nearest: str | None) -> None:
+    with pytest.raises(InvalidOption) as refusal:
+        parse_options({"kinesis.streamName": "s", given: "1"})
+    text = str(refusal.value)
+    assert (f"Is {nearest} meant?" in text) if nearest else ("meant?" not in text)
+
+
+@pytest.mark.parametrize(
+    ("options", "region"),
+    [
+        ({}, None),
+        ({"region": "eu-west-1"}, "eu-west-1"),
+        ({"endpointUrl": "https://kinesis.us-east-2.amazonaws.com"}, "us-east-2"),
+        ({"endpointUrl": "https://kinesis-fips.us-gov-west-1.amazonaws.com"}, "us-gov-west-1"),
+        (
+            {"endpointUrl": "https://vpce-1-2.kinesis.eu-west-1.vpce.amazonaws.com"},
+            "eu-west-1",
+        ),
+        ({"endpointUrl": "http://127.0.0.1:4566", "region": "eu-west-1"}, "eu-west-1"),
+        (
+            {"endpointUrl": "https://kinesis.us-east-2.amazonaws.com", "region": "eu-west-1"},
+            "us-east-2",
+        ),
+        ({"kinesisRegion": "eu-north-1", "region": "eu-west-1"}, "eu-north-1"),
+    ],
+)
+def test_the_region_is_the_streams(options: dict[str, str], region: str | None) -> None:
+    assert parsed(**options).region == region
+
+
+def test_a_key_and_its_secret_go_together_and_the_secret_is_not_shown() -> None:
+    with pytest.raises(InvalidOption, match="go together"):
+        parsed(awsAccessKeyId="AKIA")
+    options = parsed(awsAccessKeyId="AKIA", awsSecretKey="hunter2", sessionToken="hunter3")
+    assert (options.secret_key, options.session_token) == ("hunter2", "hunter3")
+    assert "hunter" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("100", 0.1), ("100ms", 0.1), ("2s", 2), ("2min", 120), ("2m", 120), ("1h", 3600), ("1d", 86400)],
+)  # fmt: skip
+def test_durations_are_spelled_as_spark_spells_them(text: str, seconds: float) -> None:
+    assert parsed(describeShardInterval=text).describe_interval_s == seconds

@@ -1,0 +1,241 @@
+"""Every option of source and sink, and every one that the `aws-kinesis` connector which EMR bundles has.
+
+    python -m headrace.spark.option_table docs/spark-kinesis.md
+
+writes the tables anew between the marks in that page.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.spark.option_values import (
+    boolean,
+    count,
+    duration_s,
+    fetch,
+    parse_init,
+    polling,
+    unaggregated,
+    whole,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option.
+
+    Attributes:
+        name: as users write it; letter case is free.
+        field: of Options or SinkOptions; empty: its value is only looked at.
+        parse: makes the text a value; raises ValueError.
+        default: as text; empty: none.
+        bundled: the bundled connector's default; None: it has no such option, empty: it has, without a default.
+        meaning: in a user's words; why, of one that is refused or has no effect.
+        kind: `used`, `no effect` (accepted, and a warning is logged) or `refused`.
+    """
+
+    name: str
+    field: str = ""
+    parse: Callable[[str], Any] = str
+    default: str = ""
+    bundled: str | None = None
+    meaning: str
+    kind: str = "used"
+
+
+def _idle(name: str, bundled: str, why: str) -> Option:
+    return Option(name=name, bundled=bundled, meaning=why, kind="no effect")
+
+
+def _refused(name: str, bundled: str, why: str) -> Option:
+    return Option(name=name, bundled=bundled, meaning=why, kind="refused")
+
+
+_NO_METADATA = "the query's checkpoint holds all; there is no metadata store"
+_EFO = "of enhanced fan-out, which this source does not use"
+_JVM = "a class of the JVM; use boto3's ways to credentials, or kinesis.stsRoleArn"
+_PROXY = "set HTTPS_PROXY in the environment"
+
+CONNECTION = [
+    Option(
+        name="kinesis.streamName", field="stream", bundled="", meaning="the stream's name; needed"
+    ),
+    Option(
+        name="kinesis.region", field="region", bundled="the endpoint's",
+        meaning="the stream's region; without one the endpoint's, else boto3's",
+    ),
+    Option(
+        name="kinesis.kinesisRegion", field="kinesis_region", bundled="the endpoint's",
+        meaning="the same, and goes before it",
+    ),
+    Option(
+        name="kinesis.endpointUrl", field="endpoint_url", bundled="needed",
+        meaning="of Kinesis; without one boto3's: AWS, or AWS_ENDPOINT_URL",
+    ),
+    Option(
+        name="kinesis.stsRoleArn", field="role_arn", bundled="",
+        meaning="a role that is assumed for every call",
+    ),
+    Option(
+        name="kinesis.stsSessionName", field="role_session_name", default="headrace-spark",
+        bundled="needed with a role", meaning="the name of the role's session",
+    ),
+    Option(
+        name="kinesis.stsEndpointUrl", field="sts_endpoint_url", bundled="",
+        meaning="of STS, where the role is assumed",
+    ),
+    Option(
+        name="kinesis.awsAccessKeyId", field="access_key_id", bundled="",
+        meaning="a key instead of boto3's own search; together with the next",
+    ),
+    Option(name="kinesis.awsSecretKey", field="secret_key", bundled="", meaning="its secret"),
+    Option(
+        name="kinesis.sessionToken", field="session_token", bundled="",
+        meaning="its token, of a temporary key",
+    ),
+    Option(
+        name="kinesis.clientNumRetries", field="most_retries", parse=whole, default="11",
+        bundled="5", meaning="how often a call that is throttled or fails is sent again",
+    ),
+    Option(
+        name="kinesis.clientRetryIntervalsMs", field="retry_interval_ms", parse=whole,
+        default="100", bundled="1000",
+        meaning="the wait before the first time, which doubles from one to the next",
+    ),
+    Option(
+        name="kinesis.clientMaxRetryIntervalMs", field="longest_retry_interval_ms",
+        parse=whole, default="5000", bundled="10000", meaning="the longest such wait",
+    ),
+    _refused("kinesis.credentialProviderClass", "", _JVM),
+    _refused("kinesis.credentialProviderParam", "", _JVM),
+    _refused("proxyAddress", "", _PROXY),
+    _refused("proxyPort", "", _PROXY),
+    _refused("proxyUsername", "", _PROXY),
+    _refused("proxyPassword", "", _PROXY),
+]  # fmt: skip
+
+SOURCE = [
+    *CONNECTION,
+    Option(
+        name="kinesis.startingPosition", field="init", parse=parse_init, bundled="LATEST",
+        meaning="where a query without a checkpoint begins: LATEST, TRIM_HORIZON, EARLIEST, AT_TIMESTAMP and an ISO "
+        "time, or a JSON object of these (and AT_/AFTER_SEQUENCE_NUMBER) by shard id; without one LATEST for a "
+        "stream, TRIM_HORIZON for `spark.read`",
+    ),
+    Option(
+        name="kinesis.failOnDataLoss", field="fail_on_data_loss", parse=boolean, default="true",
+        bundled="false",
+        meaning="whether records that are gone before they were read fail the query; else it warns and goes on",
+    ),
+    Option(
+        name="kinesis.maxFetchRecordsPerShard", field="max_records_per_shard", parse=count,
+        default="100000", bundled="100000", meaning="records of one shard in one micro-batch",
+    ),
+    Option(
+        name="kinesis.maxRecordsPerTrigger", field="max_records_per_trigger", parse=count,
+        meaning="records of one micro-batch; without it unbounded",
+    ),
+    Option(
+        name="kinesis.maxFetchBytesPerShard", field="max_bytes_per_shard", parse=count,
+        meaning="bytes of data of one shard in one micro-batch; one record always fits",
+    ),
+    Option(
+        name="kinesis.maxBytesPerTrigger", field="max_bytes_per_trigger", parse=count,
+        meaning="bytes of data in one micro-batch; one record of every shard always fits",
+    ),
+    Option(
+        name="kinesis.getRecords.numberOfRecordsPerFetch", field="records_per_fetch", parse=fetch,
+        default="10000", bundled="10000", meaning="records that one GetRecords call may give",
+    ),
+    Option(
+        name="kinesis.getRecords.fetchIntervalMs", field="fetch_interval_ms", parse=whole,
+        default="200", bundled="200",
+        meaning="between two GetRecords calls to a shard, on average: 200 keeps Kinesis's five a second",
+    ),
+    Option(
+        name="kinesis.getRecords.maxBytesPerSecond", field="read_bytes_per_s", parse=count,
+        default="2097152",
+        meaning="of a shard, on average: what Kinesis allows. Divide it (and multiply the interval) when others read "
+        "the stream too",
+    ),
+    Option(
+        name="kinesis.describeShardInterval", field="describe_interval_s", parse=duration_s,
+        default="1s", bundled="1s", meaning="between two looks for new shards",
+    ),
+    Option(
+        name="kinesis.consumerType", parse=polling, default="GetRecords", bundled="GetRecords",
+        meaning="GetRecords; SubscribeToShard (enhanced fan-out) is refused",
+    ),
+    _idle(
+        "kinesis.maxFetchTimePerShardSec", "",
+        "a batch is planned from what can be had without waiting for a shard's allowance",
+    ),
+    _idle("kinesis.checkNewRecordThreads", "8", "up to 16 shards are read side by side"),
+    _idle("kinesis.minBatchesToRetain", "Spark's", _NO_METADATA),
+    _idle("kinesis.metadataCommitterType", "HDFS", _NO_METADATA),
+    _idle("kinesis.metadataPath", "the checkpoint's", _NO_METADATA),
+    _idle("kinesis.metadataNumRetries", "5", _NO_METADATA),
+    _idle("kinesis.metadataRetryIntervalsMs", "1000", _NO_METADATA),
+    _idle("kinesis.metadataMaxRetryIntervalMs", "10000", _NO_METADATA),
+    _idle("kinesis.dynamodb.tableName", "", _NO_METADATA),
+    _idle("kinesis.consumerName", "", _EFO),
+    _idle("kinesis.subscribeToShard.timeoutSec", "60", _EFO),
+    _idle("kinesis.subscribeToShard.maxRetries", "10", _EFO),
+]  # fmt: skip
+
+SINK = [
+    *CONNECTION,
+    Option(
+        name="kinesis.sink.recordTtl", field="record_ttl_ms", parse=count, default="30000",
+        bundled="30000",
+        meaning="milliseconds for which a record that Kinesis refuses is sent again; then the write fails (the "
+        "bundled connector drops the record)",
+    ),
+    Option(
+        name="kinesis.sink.ordered", field="ordered", parse=boolean, default="true",
+        meaning="whether a partition key's records are stored in their order",
+    ),
+    Option(
+        name="kinesis.sink.aggregationEnabled", parse=unaggregated, default="false", bundled="true",
+        meaning="false: a row is a record; true is refused",
+    ),
+    _idle("kinesis.sink.flushWaitTimeMs", "100", "a task ends when its last record is stored"),
+    _idle("kinesis.sink.recordMaxBufferedTimeMs", "1000", "nothing is held back"),
+    _idle("kinesis.sink.maxConnections", "1", "every task has its own connection"),
+]  # fmt: skip
+
+
+def markdown(options: list[Option]) -> str:
+    """Return a table of options."""
+    lines = ["| option | default | bundled connector | meaning |", "| --- | --- | --- | --- |"]
+    for option in options:
+        bundled = "not there" if option.bundled is None else option.bundled or "no default"
+        kind = "" if option.kind == "used" else f"*{option.kind}*: "
+        default = f"`{option.default}`" if option.default else ""
+        lines.append(f"| `{option.name}` | {default} | {bundled} | {kind}{option.meaning} |")
+    return "\n".join(lines)
+
+
+def page_with_tables(page: str) -> str:
+    """Return a page with the tables between its marks made anew."""
+    parts = {
+        "connection": CONNECTION,
+        "source": SOURCE[len(CONNECTION) :],
+        "sink": SINK[len(CONNECTION) :],
+    }
+    for name, options in parts.items():
+        begin, end = f"<!-- options: {name} -->", "<!-- end -->"
+        table = f"{begin}\n{markdown(options)}\n{end}"
+        page = re.sub(f"{re.escape(begin)}.*?{end}", lambda _, t=table: t, page, flags=re.DOTALL)
+    return page
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(page_with_tables(path.read_text()))

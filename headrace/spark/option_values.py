@@ -1,0 +1,131 @@
+"""What the text of an option means. Every function raises ValueError with the reason when it means nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import cast
+
+from headrace.spark.offsets import (
+    AtSequenceNumber,
+    AtTimestamp,
+    Init,
+    Latest,
+    PerShard,
+    Position,
+    TrimHorizon,
+)
+
+MOST_RECORDS_PER_FETCH = 10_000  # documented: API_GetRecords, Limit
+# Spark's own way to write a time (JavaUtils.timeStringAs): without a unit it is milliseconds here.
+_UNITS_S = {
+    "us": 1e-6, "ms": 0.001, "": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0,
+}  # fmt: skip
+_AWS_ENDPOINT = re.compile(r"^\w+://(?:[\w-]+\.)*kinesis(?:-fips)?\.([a-z]{2}[a-z0-9-]+-\d)\.")
+
+
+def parse_init(text: str) -> Init:
+    """Return where to begin: a position for all shards, or a JSON object of positions by shard id.
+
+    `{"shardId-000000000000": "AFTER_SEQUENCE_NUMBER 4959…", "*": "TRIM_HORIZON"}`; `*` are all others, and when it is
+    left out they begin at TRIM_HORIZON.
+    """
+    if not text.lstrip().startswith("{"):
+        return parse_position(text)
+    found = cast("dict[str, object]", json.loads(text))
+    positions = {name: parse_position(str(position), name) for name, position in found.items()}
+    others = positions.pop("*", TrimHorizon())
+    return PerShard(tuple(sorted(positions.items())), others)
+
+
+def parse_position(text: str, shard_id: str = "*") -> Position:
+    """Return a position: LATEST, TRIM_HORIZON, EARLIEST, or AT_TIMESTAMP and an ISO time.
+
+    Of one shard also AT_SEQUENCE_NUMBER or AFTER_SEQUENCE_NUMBER and a number.
+    """
+    word, _, rest = text.strip().partition(" ")
+    match word.upper(), rest.strip():
+        case "LATEST", "":
+            return Latest()
+        case (("TRIM_HORIZON" | "EARLIEST"), ""):
+            return TrimHorizon()
+        case "AT_TIMESTAMP", when if when:
+            return AtTimestamp(_epoch_ms(when))
+        case (("AT_SEQUENCE_NUMBER" | "AFTER_SEQUENCE_NUMBER") as kind, number) if (
+            shard_id != "*" and number.isdecimal()
+        ):
+            return AtSequenceNumber(number, after=kind.startswith("AFTER"))
+        case _:
+            raise ValueError("not LATEST, TRIM_HORIZON, EARLIEST, or AT_TIMESTAMP with an ISO time")
+
+
+def _epoch_ms(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def count(text: str) -> int:
+    """Return a number above 0."""
+    number = int(text)
+    if number < 1:
+        raise ValueError("not a positive number")
+    return number
+
+
+def whole(text: str) -> int:
+    """Return a number, 0 or above."""
+    number = int(text)
+    if number < 0:
+        raise ValueError("a negative number")
+    return number
+
+
+def fetch(text: str) -> int:
+    """Return how many records a call may give."""
+    number = count(text)
+    if number > MOST_RECORDS_PER_FETCH:
+        raise ValueError(f"more than {MOST_RECORDS_PER_FETCH}")
+    return number
+
+
+def duration_s(text: str) -> float:
+    """Return a duration such as `500ms`, `1s` or `2min`, in seconds; a bare number is of milliseconds."""
+    found = re.fullmatch(r"(\d+) *([a-z]*)", text.strip().lower())
+    if found is None or found[2] not in _UNITS_S:
+        raise ValueError("not a duration such as 1s or 500ms")
+    return int(found[1]) * _UNITS_S[found[2]]
+
+
+def boolean(text: str) -> bool:
+    """Return what `true` or `false` says."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    raise ValueError("not true or false")
+
+
+def polling(text: str) -> str:
+    """Return `GetRecords`, the one consumer type that there is."""
+    if text.lower() == "subscribetoshard":
+        raise ValueError(
+            "this source reads by GetRecords only; enhanced fan-out (SubscribeToShard) is the bundled "
+            "aws-kinesis connector's"
+        )
+    if text.lower() != "getrecords":
+        raise ValueError("not GetRecords")
+    return text
+
+
+def unaggregated(text: str) -> bool:
+    """Return false: records are never aggregated."""
+    if boolean(text):
+        raise ValueError("this sink does not aggregate records")
+    return False
+
+
+def region_of(endpoint_url: str) -> str | None:
+    """Return the region in the address of an AWS endpoint of Kinesis; None when it is another's address."""
+    found = _AWS_ENDPOINT.match(endpoint_url)
+    return found[1] if found else None
