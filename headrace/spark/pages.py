@@ -12,6 +12,7 @@ import re
 from binascii import a2b_base64
 from typing import Any
 
+from headrace.spark.columns import columns
 from headrace.spark.untyped import Records, pa, pc
 
 # What a GetRecords page and a spooled file hold; the other two columns are the same in every row.
@@ -122,7 +123,8 @@ def _parsed(body: bytes) -> Page:
 
 def parse_records(body: bytes) -> Records:
     """Return the records in an answer's JSON body."""
-    return _batch(json.loads(body)["Records"])
+    found = columns(body, PAGE_SCHEMA)
+    return _batch(json.loads(body)["Records"]) if found is None else found
 
 
 def _batch(records: list[dict[str, Any]]) -> Records:

@@ -1,0 +1,207 @@
+"""GetRecords' records as Arrow columns, found by their places in the answer instead of parsed one by one.
+
+Services write the records of an answer one like the other: the same members in the same order, without blanks. The
+quotes of the answer are then a table with a row for each record, and a column of Arrow is cut from it in one go,
+base64 included. What does not look like that is left to the JSON parser: the answer is never another, only sooner.
+Needs numpy; without it all is left to the JSON parser.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.spark.untyped import Records, pa, untyped
+
+# The members of a record; each is known by its length and its first letter.
+_NAMES = frozenset(
+    (
+        b"SequenceNumber",
+        b"ApproximateArrivalTimestamp",
+        b"Data",
+        b"PartitionKey",
+        b"EncryptionType",
+    )
+)
+_COLUMNS = (b"Data", b"PartitionKey", b"SequenceNumber", b"ApproximateArrivalTimestamp")
+_RECORDS = b'"Records":['
+_QUOTE, _COLON, _COMMA, _OPEN, _CLOSE, _END = b'":,{}]'
+_NO_LETTER = 0xFFFF
+
+
+def columns(body: bytes, schema: Any) -> Records | None:
+    """Return the records of an answer with the columns of `schema`; None when it is for the JSON parser.
+
+    Args:
+        body: the answer: `{"Records":[{...},...],...}`.
+        schema: data, partitionKey, sequenceNumber, approximateArrivalTimestamp.
+    """
+    # An escape may hide a quote, or be one.
+    if np is None or b"\\" in body:
+        return None
+    text = np.frombuffer(body, np.uint8)
+    quotes = np.flatnonzero(text == _QUOTE)
+    places = _places(body, text, quotes)
+    if places is None:
+        return None
+    found = {name: _cut(body, *places[name]) for name in _COLUMNS}
+    data = _from_base64(found[b"Data"])
+    if data is None:
+        return None
+    try:
+        found[b"PartitionKey"].validate(full=True)
+        arrivals_s = found[b"ApproximateArrivalTimestamp"].cast(pa.float64()).to_numpy()
+    except pa.ArrowInvalid:
+        return None
+    arrivals_us = np.rint(arrivals_s * 1000).astype(np.int64) * 1000
+    timestamps = pa.array(arrivals_us).cast(schema.field("approximateArrivalTimestamp").type)
+    arrays = [data, found[b"PartitionKey"], found[b"SequenceNumber"], timestamps]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _places(body: bytes, text: Any, quotes: Any) -> dict[bytes, tuple[Any, Any]] | None:
+    """Return where each member's values begin and end in the answer; None if its records are not all alike."""
+    begin = body.find(_RECORDS) + len(_RECORDS)
+    first = int(np.searchsorted(quotes, begin))
+    members = _members(body, quotes[first : first + 4 * len(_NAMES)].tolist())
+    if begin < len(_RECORDS) or members is None or not set(_COLUMNS) <= members.keys():
+        return None
+    width = 2 * sum(2 if is_string else 1 for is_string in members.values())
+    rows = body.count(b'"SequenceNumber":')
+    table = quotes[first : first + rows * width]
+    if rows == 0 or len(table) != rows * width:
+        return None
+    table = table.reshape(rows, width)
+    found: dict[bytes, tuple[Any, Any]] = {}
+    # What comes before the first name of a record is looked at where the record before ends.
+    good = text[table[0, 0] - 1] == _OPEN
+    column = 0
+    for name, is_string in members.items():
+        opened, closed = table[:, column], table[:, column + 1]
+        good &= bool((closed - opened == len(name) + 1).all())
+        good &= bool((text[opened + 1] == name[0]).all()) and bool(
+            (text[closed + 1] == _COLON).all()
+        )
+        column += 4 if is_string else 2
+        if is_string:
+            begins, ends = table[:, column - 2] + 1, table[:, column - 1]
+            good &= bool((begins == closed + 3).all())
+            after = ends + 1
+        else:
+            # A number, up to the comma before the next name; the last member is a string.
+            begins, ends = closed + 2, table[:, column] - 1
+            after = ends
+        good &= _goes_on(text, after, table, column)
+        found[name] = (begins, ends)
+    return found if good else None
+
+
+def _goes_on(text: Any, after: Any, table: Any, column: int) -> bool:
+    """Whether the next name, or the next record, follows each value at once."""
+    if column < table.shape[1]:
+        return bool((text[after] == _COMMA).all() and (table[:, column] == after + 1).all())
+    last, others = after[-1], after[:-1]
+    return bool(
+        (table[1:, 0] == others + 3).all()
+        and (text[others] == _CLOSE).all()
+        and (text[others + 1] == _COMMA).all()
+        and (text[others + 2] == _OPEN).all()
+        and text[last : last + 2].tolist() == [_CLOSE, _END]
+    )
+
+
+def _members(body: bytes, quotes: list[int]) -> dict[bytes, bool] | None:
+    """Return the first record's members in order, and whether each is a string; None if they are not as expected."""
+    found: dict[bytes, bool] = {}
+    at = 0
+    while at + 2 < len(quotes):
+        name = body[quotes[at] + 1 : quotes[at + 1]]
+        is_string = body[quotes[at + 1] + 2] == _QUOTE
+        if name not in _NAMES or name in found or is_string == (name == _COLUMNS[-1]):
+            return None
+        found[name] = is_string
+        at += 4 if is_string else 2
+        if is_string and at <= len(quotes) and body[quotes[at - 1] + 1] == _CLOSE:
+            return found
+    return None
+
+
+def _cut(body: bytes, begins: Any, ends: Any) -> Any:
+    """Return the pieces of `body` between two arrays of places as an Arrow array of strings of their own."""
+    return _every_other(pa.py_buffer(body), begins, ends, pa.string())
+
+
+def _every_other(buffer: Any, begins: Any, ends: Any, kind: Any) -> Any:
+    # One array of values and what lies between them; every other one is a value.
+    offsets = np.empty(2 * len(begins), np.int32)
+    offsets[0::2] = begins
+    offsets[1::2] = ends
+    pieces = untyped(pa.Array).from_buffers(
+        kind, len(offsets) - 1, [None, pa.py_buffer(offsets), buffer]
+    )
+    return pieces.take(pa.array(np.arange(0, len(offsets) - 1, 2)))
+
+
+def _from_base64(texts: Any) -> Any:
+    """Return what an array of base64 stands for; None when one of it is not base64."""
+    _, offsets_buffer, letters_buffer = texts.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32, len(texts) + 1, texts.offset * 4)
+    if offsets[0] != 0 or (offsets % 4).any():
+        return None
+    if offsets[-1] == 0:
+        return texts.cast(pa.binary())
+    letters = np.frombuffer(letters_buffer, np.uint8)[: offsets[-1]]
+    begins, ends = offsets[:-1], offsets[1:]
+    # The places before the first letter are an empty value's, and do not count.
+    one = (ends > begins) & (letters[ends - 1] == _PAD)
+    two = one & (letters[ends - 2] == _PAD)
+    pads = one.astype(np.int32) + two
+    plain = _decoded(letters, int(pads.sum()))
+    if plain is None:
+        return None
+    kept = (begins // 4 * 3, ends // 4 * 3 - pads)
+    return _every_other(pa.py_buffer(plain), *kept, pa.binary())
+
+
+def _decoded(letters: Any, pads: int) -> Any:
+    """Return what letters of base64 stand for, with zeros for padding; None for others or other than `pads` of it."""
+    plain = np.empty(len(letters) // 4 * 3, np.uint8)
+    found = 0
+    for start in range(0, len(letters), _AT_ONCE):
+        some = letters[start : start + _AT_ONCE]
+        found += int(np.count_nonzero(some == _PAD))
+        pairs = _LETTERS.take(some.view("<u2"))
+        if pairs.max() == _NO_LETTER:
+            return None
+        words = pairs[0::2].astype(np.uint32)
+        words <<= 12
+        words |= pairs[1::2]
+        out = plain[start // 4 * 3 : (start + len(some)) // 4 * 3]
+        out[0::3] = words >> 16
+        out[1::3] = words >> 8
+        out[2::3] = words
+    return plain if found == pads else None
+
+
+_PAD = ord("=")
+# Letters that are decoded in one go: what comes of them stays in the processor's cache.
+_AT_ONCE = 1 << 17
+
+
+def _two_letters() -> Any:
+    """Return, for each two letters of base64 (the first in the low byte), their twelve bits."""
+    alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    one = np.full(256, -1, np.int32)
+    one[np.frombuffer(alphabet, np.uint8)] = np.arange(64)
+    one[_PAD] = 0
+    both = (one[None, :] << 6) | one[:, None]
+    both[(one[None, :] < 0) | (one[:, None] < 0)] = _NO_LETTER
+    return both.astype(np.uint16).ravel()
+
+
+try:
+    import numpy
+
+    np: Any = numpy
+except ImportError:  # The JSON parser needs none.
+    np = None
+_LETTERS: Any = None if np is None else _two_letters()
