@@ -58,6 +58,9 @@ _ERRORS: Final[Mapping[str, tuple[str, str, int]]] = {
     "dynamodb": ("InternalServerError", "Internal server error", 500),
 }
 _ERROR = ("InternalFailure", "Internal service failure.", 500)
+# Services whose every error that is the caller's has status 400, and what the names of the others begin with.
+_CALLERS_ERRORS_ARE_400: Final = frozenset({"kinesis", "firehose", "dynamodb"})
+_OF_THE_SERVICE: Final = ("Internal", "Service")
 
 
 class FaultRefused(ValueError):
@@ -229,6 +232,8 @@ def error_of(rule: Rule, facts: Facts) -> AwsError:
         code, message, status = known or _THROTTLES.get(facts.service, _THROTTLE)
     if rule.error_code is not None and rule.error_code != code:
         code = rule.error_code
+        if facts.service in _CALLERS_ERRORS_ARE_400 and not code.startswith(_OF_THE_SERVICE):
+            status = 400
     shard, stream = facts.shard or "shardId-000000000000", facts.stream
     message = message.format(shard=shard, stream=stream, account=facts.account)
     return AwsError(code, rule.error_message or message, status)

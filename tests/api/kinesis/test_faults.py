@@ -142,7 +142,7 @@ def test_an_error_may_be_any(streams: Streams, kinesis: Any, page: Page) -> None
     streams.create()
     page.add("error", service="kinesis", error_code="KMSDisabledException", error_message="Off.")
     failed = failure(put, kinesis=kinesis)
-    assert (failed.code, failed.message) == ("KMSDisabledException", "Off.")
+    assert (failed.code, failed.message, failed.status) == ("KMSDisabledException", "Off.", 400)
 
 
 def test_an_error_in_cbor_is_cbor(streams: Streams, cloud: InProcessCloud, page: Page) -> None:
