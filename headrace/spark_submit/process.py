@@ -3,6 +3,10 @@
 The process runs under a small shell wrapper in a session of its own. The wrapper leaves its pid and, at the end, the
 exit code in the job's folder: so a cloud that was killed and started again finds out how the job ended, and
 takes a job that still runs as its own again.
+
+A job's processes are those of its session, those whose environment names the job's folder (a daemon leaves the session
+but keeps its environment), and the children of either. What leaves the session, clears its environment and loses
+its parent escapes; without /proc (macOS) the session is all there is.
 """
 
 from __future__ import annotations
@@ -11,10 +15,12 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 _PROC = Path("/proc")
+_MARK = "HEADRACE_JOB"
 
 # $1: the job's folder; the rest: the command. The rename makes the exit code whole or absent.
 _WRAPPER = """
@@ -39,11 +45,15 @@ class JobProcess:
     def start(
         cls, folder: Path, command: Sequence[str], *, environment: Mapping[str, str], cwd: Path
     ) -> JobProcess:
-        """Start `command` with its output in `folder`. Raises OSError."""
+        """Start `command` with its output in `folder`. Raises OSError.
+
+        What an earlier cloud started there in its last instant, too late to be found again, ends first.
+        """
+        _kill(lambda: _members(None, folder))
         child = subprocess.Popen(
             ["/bin/sh", "-c", _WRAPPER, "headrace-job", str(folder), *command],
             cwd=cwd,
-            env=dict(environment),
+            env={**environment, _MARK: str(folder)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -89,31 +99,70 @@ class JobProcess:
 
     def members(self) -> list[int]:
         """Return the pids of the job's processes that still run."""
-        if not _PROC.is_dir():
-            return _members_by_ps(self.pid)
-        found: list[int] = []
-        for entry in _PROC.iterdir():
-            if entry.name.isdigit():
-                state, session = _state_and_session(entry)
-                if session == self.pid and state not in ("Z", "X"):
-                    found.append(int(entry.name))
-        return found
+        return _members(self.pid, self.folder)
 
     def kill(self) -> None:
         """End whatever is left of the job, and take the wrapper's exit status off the kernel's hands."""
-        self.signal(signal.SIGKILL)
+        _kill(self.members)
         if self._child is not None:
             self._child.wait()
 
 
-def _state_and_session(entry: Path) -> tuple[str, int]:
+def _kill(members: Callable[[], list[int]]) -> None:
+    """Kill processes until there is none that has not been sent the signal: those cannot start others."""
+    sent: set[int] = set()
+    while more := set(members()) - sent:
+        for pid in more:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        sent |= more
+
+
+def _members(session: int | None, folder: Path) -> list[int]:
+    """Return the pids of running processes of a session or with the mark of a folder, and of their children."""
+    if not _PROC.is_dir():
+        return [] if session is None else _members_by_ps(session)
+    mark = f"{_MARK}={folder}".encode()
+    parents: dict[int, int] = {}
+    found: set[int] = set()
+    for entry in _PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        stat = _stat(entry)
+        if stat is None or stat.state in ("Z", "X"):
+            continue
+        pid = int(entry.name)
+        parents[pid] = stat.parent
+        if stat.session == session or _has_mark(entry, mark):
+            found.add(pid)
+    while children := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= children
+    return sorted(found)
+
+
+def _has_mark(entry: Path, mark: bytes) -> bool:
+    try:
+        return mark in (entry / "environ").read_bytes().split(b"\0")
+    except OSError:
+        # It has ended, or is another user's.
+        return False
+
+
+class _Stat(NamedTuple):
+    state: str
+    parent: int
+    session: int
+
+
+def _stat(entry: Path) -> _Stat | None:
+    """Return what /proc tells of a process; None when it is gone."""
     try:
         text = (entry / "stat").read_text()
     except OSError:
-        return "X", 0
+        return None
     # The command's name is in parentheses and may hold anything.
     fields = text.rpartition(")")[2].split()
-    return fields[0], int(fields[3])
+    return _Stat(fields[0], int(fields[1]), int(fields[3]))
 
 
 def _is_running(pid: int, folder: str) -> bool:
@@ -121,7 +170,8 @@ def _is_running(pid: int, folder: str) -> bool:
     if not _PROC.is_dir():
         printed = _ps("-o", "command=", "-p", str(pid))
         return folder in printed
-    if _state_and_session(_PROC / str(pid))[0] in ("Z", "X"):
+    stat = _stat(_PROC / str(pid))
+    if stat is None or stat.state in ("Z", "X"):
         return False
     try:
         arguments = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")

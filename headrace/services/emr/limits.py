@@ -11,6 +11,8 @@ STEPS_PER_PAGE = 50
 CLUSTERS_PER_PAGE = 50
 # Documented: API_ListSteps, at most 10 StepIds.
 MOST_STEP_IDS = 10
+# Documented: API_CancelSteps, "A maximum of 256 steps are allowed in each CancelSteps request".
+MOST_CANCELLED_STEPS = 256
 # Documented: API_AutoTerminationPolicy, IdleTimeout 60 to 604800.
 SHORTEST_IDLE_S = 60
 LONGEST_IDLE_S = 604_800

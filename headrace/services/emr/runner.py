@@ -120,7 +120,8 @@ class ClusterRunner:
 
     def _after_failure(self, step: Step) -> None:
         """Do what ActionOnFailure says. The caller holds the lock."""
-        if step.action_on_failure == "CONTINUE":
+        # Documented (API_StepConfig): where steps run side by side, a failure ends neither others nor the cluster.
+        if step.action_on_failure == "CONTINUE" or self._cluster.step_concurrency > 1:
             return
         self._cancel_pending(f"Step {step.id} failed")
         # Documented (Managing cluster termination): a protected cluster that is kept alive stays.

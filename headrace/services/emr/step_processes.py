@@ -81,6 +81,8 @@ class StepProcesses:
         try:
             command = prepare(self._ports.workshop, self._cluster, step, folder)
             self._logs.note(step, f"the command is: {' '.join(command.arguments)}")
+            # Before the process, so that whoever finds the process again finds the report begun.
+            self._logs.begun(step)
             process = JobProcess.start(
                 folder, command.arguments, environment=command.environment, cwd=command.cwd
             )
@@ -89,7 +91,6 @@ class StepProcesses:
             self._logs.refused(step, str(error))
             self._fail(step, str(error))
             return
-        self._logs.begun(step)
         self._logs.note(step, f"the process is {process.pid}")
         self._running[step.id] = process
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from tests.api.emr.conftest import ENDED, is_running
 from tests.support.server import ServerProcess, wait_until
+from tests.support.spark_home import make_spark_home
 
 pytestmark = pytest.mark.crash
 
@@ -99,3 +102,62 @@ def test_a_step_that_was_taken_over_can_be_cancelled(tmp_path: Path) -> None:
         server.client("emr").cancel_steps(ClusterId=cluster_id, StepIds=[step_id])
         assert wait_until(ended(server, cluster_id, step_id))["State"] == "CANCELLED"
         assert not is_running((folder / "stdout").read_text())
+
+
+def test_a_daemon_of_a_step_that_ended_while_the_cloud_was_gone_ends_with_the_next_cloud(
+    tmp_path: Path,
+) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        script = (
+            "setsid sleep 300 < /dev/null > /dev/null 2>&1 & echo $!; "
+            f"until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+        )
+        cluster_id, step_id, folder = begin(server, script)
+        server.kill9()
+        (tmp_path / "go").touch()
+        wait_until((folder / "exit_code").exists)
+        daemon = (folder / "stdout").read_text()
+        assert is_running(daemon)
+        server.start()
+        assert wait_until(ended(server, cluster_id, step_id))["State"] == "COMPLETED"
+        wait_until(lambda: not is_running(daemon))
+
+
+def test_a_driver_in_cluster_mode_is_taken_over_with_its_application(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_SPARK_HOME", str(make_spark_home(tmp_path / "spark")))
+    with ServerProcess(tmp_path / "data") as server:
+        s3, emr = server.client("s3"), server.client("emr")
+        s3.create_bucket(Bucket="logs")
+        script = f"echo begun; until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo done"
+        s3.put_object(Bucket="logs", Key="job.sh", Body=script.encode())
+        step = {
+            "Jar": "command-runner.jar",
+            "Args": ["spark-submit", "--deploy-mode", "cluster", "s3://logs/job.sh"],
+        }
+        cluster_id = emr.run_job_flow(
+            Name="c",
+            LogUri="s3://logs/",
+            Instances={"KeepJobFlowAliveWhenNoSteps": True},
+            Steps=[{"Name": "s", "ActionOnFailure": "CONTINUE", "HadoopJarStep": step}],
+        )["JobFlowId"]
+        step_id = emr.list_steps(ClusterId=cluster_id)["Steps"][0]["Id"]
+        folder = server.data_dir / "emr" / cluster_id / step_id
+        wait_until(lambda: (folder / "stdout").exists() and (folder / "stdout").read_text())
+        begun = (folder / "client" / "stderr").read_text()
+        server.kill9()
+        server.start()
+        (tmp_path / "go").touch()
+        assert wait_until(ended(server, cluster_id, step_id))["State"] == "COMPLETED"
+
+        def log(key: str) -> str:
+            body = server.client("s3").get_object(Bucket="logs", Key=f"{cluster_id}/{key}")["Body"]
+            return gzip.decompress(body.read()).decode()
+
+        report = log(f"steps/{step_id}/stderr.gz")
+        assert report.startswith(begun)
+        assert report.count("final status: SUCCEEDED") == 1
+        (name,) = set(re.findall(r"application_\d+_\d+", report))
+        container = name.replace("application", "container")
+        assert log(f"containers/{name}/{container}_01_000001/stdout.gz") == "begun\ndone\n"

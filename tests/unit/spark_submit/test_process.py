@@ -70,6 +70,61 @@ def test_a_folder_in_which_nothing_began_has_no_process(tmp_path: Path) -> None:
     assert JobProcess.find(tmp_path) is None
 
 
+@pytest.mark.parametrize(
+    "daemon",
+    [
+        "setsid sleep 300 & ",
+        # A daemon as textbooks have it: its parent is gone, too.
+        "(setsid sh -c 'sleep 300 & sleep 300 & wait' &)",
+    ],
+)
+def test_a_daemon_is_ended_with_the_command_that_left_it(tmp_path: Path, daemon: str) -> None:
+    process = start(tmp_path, f"{daemon} \n exit 0")
+    wait_until(lambda: process.exit_code == 0)
+    wait_until(lambda: not process.alive)
+    assert wait_until(process.members)
+    process.kill()
+    wait_until(lambda: not process.members())
+
+
+def test_a_child_that_clears_its_environment_is_found_while_its_parent_lives(
+    tmp_path: Path,
+) -> None:
+    process = start(tmp_path, "env -i setsid sleep 300 & echo $!; wait")
+    stdout = tmp_path / "stdout"
+    wait_until(lambda: stdout.exists() and stdout.read_text())
+    pid = int(stdout.read_text())
+    wait_until(lambda: Path(f"/proc/{pid}/environ").read_bytes() == b"")
+    assert pid in process.members()
+    process.kill()
+    wait_until(lambda: not process.members())
+
+
+def test_another_jobs_processes_are_left_alone(tmp_path: Path) -> None:
+    # One folder's name begins as the other's does.
+    first, second = tmp_path / "s-1", tmp_path / "s-10"
+    first.mkdir()
+    second.mkdir()
+    one, ten = start(first, "exec sleep 300"), start(second, "exec sleep 300")
+    wait_until(one.members)
+    wait_until(ten.members)
+    one.kill()
+    assert ten.alive
+    assert ten.members()
+    ten.kill()
+
+
+def test_what_an_earlier_cloud_started_in_the_folder_ends_when_the_job_starts_anew(
+    tmp_path: Path,
+) -> None:
+    early = start(tmp_path, "exec sleep 300")
+    wait_until((tmp_path / "pid").exists)
+    late = start(tmp_path, "exec sleep 300")
+    wait_until(lambda: not early.alive)
+    assert late.alive
+    late.kill()
+
+
 def test_children_that_outlive_the_command_are_ended_with_it(started: JobProcess) -> None:
     assert len(started.members()) >= 3
     started.signal(signal.SIGKILL)

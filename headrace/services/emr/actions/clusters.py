@@ -14,7 +14,7 @@ from headrace.services.emr.actions.common import (
     tag_list,
 )
 from headrace.services.emr.actions.run_job_flow import check_concurrency
-from headrace.services.emr.errors import validation
+from headrace.services.emr.errors import invalid_request, validation
 from headrace.services.emr.limits import CLUSTERS_PER_PAGE
 from headrace.services.emr.members import strings, structures
 from headrace.services.emr.model import Cluster, ClusterState
@@ -119,6 +119,8 @@ def list_clusters(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, An
 @operation("TerminateJobFlows")
 def terminate_job_flows(emr: Emr, call: Call, request: dict[str, Any]) -> None:
     """End clusters and their steps; ended ones stay as they are. All or none."""
+    if not request["JobFlowIds"]:
+        raise validation("The JobFlowId list cannot be empty")
     with emr.store.lock:
         clusters = job_flows(emr, call, request)
         active = [cluster for cluster in clusters if not cluster.ending]
@@ -142,7 +144,7 @@ def modify_cluster(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, A
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
         level = request.get("StepConcurrencyLevel")
         if level is not None:
-            check_concurrency(level)
+            check_concurrency(level, invalid_request)
             cluster.step_concurrency = level
             emr.store.save(cluster)
         output = {"StepConcurrencyLevel": cluster.step_concurrency}

@@ -145,7 +145,7 @@ def new_steps(
     active = sum(step.active for step in existing)
     if active + len(configs) > MOST_ACTIVE_STEPS:
         raise validation(
-            "Maximum number of active steps (State = 'Running', 'Pending' or 'Cancel_Pending') for cluster exceeded."
+            "Maximum number of active steps(State = 'Running', 'Pending' or 'Cancel_Pending') for cluster exceeded."
         )
     steps: list[Step] = []
     for number, config in enumerate(configs, len(existing) + 1):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.services.emr.actions.common import cluster_arn, idle_timeout_s, new_steps
 from headrace.services.emr.errors import validation
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
 def run_job_flow(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """Make a cluster and queue its first steps; it goes through its states by itself."""
     instances = request["Instances"]
-    concurrency = request.get("StepConcurrencyLevel") or 1
-    check_concurrency(concurrency)
+    concurrency = request.get("StepConcurrencyLevel", 1)
+    check_concurrency(concurrency, validation)
     check_fleets_or_groups(instances)
     idle = request.get("AutoTerminationPolicy")
     cluster = Cluster(
@@ -45,12 +47,10 @@ def run_job_flow(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any
     return {"JobFlowId": cluster.id, "ClusterArn": cluster_arn(cluster)}
 
 
-def check_concurrency(level: int) -> None:
-    """Raise AwsError unless that many steps may run at a time."""
+def check_concurrency(level: int, error: Callable[[str], AwsError]) -> None:
+    """Raise `error` unless that many steps may run at a time."""
     if not 1 <= level <= MOST_CONCURRENT_STEPS:
-        raise validation(
-            f"The step concurrency level must be between 1 and {MOST_CONCURRENT_STEPS}."
-        )
+        raise error(f"The step concurrency level must be between 1 and {MOST_CONCURRENT_STEPS}.")
 
 
 def check_fleets_or_groups(instances: dict[str, Any]) -> None:

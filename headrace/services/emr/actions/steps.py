@@ -13,8 +13,14 @@ from headrace.services.emr.actions.common import (
     present,
     step_summary,
 )
-from headrace.services.emr.errors import ended_job_flow, invalid_request, unknown_step
-from headrace.services.emr.limits import MOST_STEP_IDS, STEPS_PER_PAGE
+from headrace.services.emr.errors import (
+    ended_job_flow,
+    invalid_request,
+    unknown_step,
+    validation,
+)
+from headrace.services.emr.limits import MOST_CANCELLED_STEPS, MOST_STEP_IDS, STEPS_PER_PAGE
+from headrace.services.emr.members import structures
 from headrace.services.emr.model import Cluster, Step, StepState
 
 if TYPE_CHECKING:
@@ -28,6 +34,7 @@ def add_job_flow_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[st
         cluster = job_flow(emr, call, request["JobFlowId"])
         if cluster.ending:
             raise ended_job_flow()
+        _check_actions(cluster, structures(request, "Steps"))
         existing = emr.store.steps(cluster.id)
         steps = new_steps(emr, call, cluster.id, request["Steps"], existing)
         for step in steps:
@@ -56,12 +63,17 @@ def describe_step(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, An
 @operation("ListSteps")
 def list_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """Return a cluster's steps, newest first."""
-    states = request.get("StepStates") or list(StepState)
-    ids = request.get("StepIds")
+    states, ids = request.get("StepStates"), request.get("StepIds")
+    if states is not None and ids is not None:
+        raise invalid_request("Cannot specify both StepIds and StepStates.")
     if ids is not None and len(ids) > MOST_STEP_IDS:
         raise invalid_request(f"The number of step ids cannot exceed {MOST_STEP_IDS}.")
+    states = states or list(StepState)
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+        for step_id in ids or ():
+            if emr.store.step(cluster.id, step_id) is None:
+                raise unknown_step(step_id)
         found = [
             step_summary(step)
             for step in reversed(emr.store.steps(cluster.id))
@@ -75,6 +87,8 @@ def list_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
 def cancel_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """Cancel steps that wait, at once, and steps that run, by a signal to all their processes."""
     option = request.get("StepCancellationOption") or "SEND_INTERRUPT"
+    if len(request["StepIds"]) > MOST_CANCELLED_STEPS:
+        raise invalid_request(f"The number of step ids cannot exceed {MOST_CANCELLED_STEPS}.")
     number = signal.SIGKILL if option == "TERMINATE_PROCESS" else signal.SIGTERM
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
@@ -85,6 +99,17 @@ def cancel_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any
         infos = [_cancel(emr, call, cluster, step, number) for step in found if step is not None]
     emr.wake(cluster.id)
     return {"CancelStepsInfoList": infos}
+
+
+def _check_actions(cluster: Cluster, configs: list[dict[str, Any]]) -> None:
+    """Raise AwsError for steps that would end what runs beside them (API_StepConfig, ActionOnFailure)."""
+    for config in configs:
+        action = config.get("ActionOnFailure") or "CONTINUE"
+        if cluster.step_concurrency > 1 and action != "CONTINUE":
+            raise validation(
+                f"The ActionOnFailure setting {action} is not valid for a cluster that has a "
+                "StepConcurrencyLevel greater than 1."
+            )
 
 
 def _cancel(
