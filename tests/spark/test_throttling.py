@@ -87,15 +87,16 @@ def test_a_reader_alone_is_never_throttled(
     filled: tuple[ServerProcess, list[str]], caplog: pytest.LogCaptureFixture
 ) -> None:
     server, names = filled
-    # Many small calls at first, and then the bytes: both limits are met.
+    # Many small calls at first, and then few of 3 MB: both limits are met.
     with caplog.at_level(logging.INFO, CLIENT_LOG):
         few = parse_options(
             options_of(server, names[0], **{"getRecords.numberOfRecordsPerFetch": "10"})
         )
         assert read_all(few, 200)[:200] == list(range(200))
-        assert read_all(parse_options(options_of(server, names[1])), RECORDS) == list(
-            range(RECORDS)
+        large = parse_options(
+            options_of(server, names[1], **{"getRecords.numberOfRecordsPerFetch": "300"})
         )
+        assert read_all(large, RECORDS) == list(range(RECORDS))
     assert throttled(caplog) == []
 
 
