@@ -33,13 +33,17 @@ from headrace.core.workers import Supervisor
 from headrace.fallback import MotoServices
 from headrace.fallback.journal import Journal
 from headrace.services.cloudformation.service import CloudFormation, cloudformation_api
-from headrace.services.emr.service import Emr, emr_api
-from headrace.services.emr_serverless.pages import PATH as EMR_SERVERLESS_PATH
+from headrace.services.emr.pages import EmrPages
+from headrace.services.emr.service import EMR_FOLDER, Emr, emr_api
+from headrace.services.emr_serverless.pages import ServerlessPages
+from headrace.services.emr_serverless.service import FOLDER as EMR_SERVERLESS_FOLDER
 from headrace.services.emr_serverless.service import EmrServerless, emr_serverless_api
 from headrace.services.firehose.service import Firehose, firehose_api
 from headrace.services.kinesis.service import Kinesis, kinesis_api
 from headrace.services.lambda_.service import Lambda, lambda_api
 from headrace.services.s3.service import S3, s3_api
+from headrace.spark_submit.history import HistoryOnDemand
+from headrace.status_pages import StatusPages
 from headrace.store.check import STATE_FILE
 from headrace.store.database import Database
 
@@ -84,6 +88,16 @@ class Cloud:
         self._metrics = MetricQueue(self.gateway)
         self._logs = LogQueue(self.gateway)
         self._build_services()
+        self._spark_history = HistoryOnDemand(self.clock, config.data_dir)
+        self._status_pages = StatusPages(
+            emr=EmrPages(self.clock, self.emr.store, config.data_dir / EMR_FOLDER),
+            serverless=ServerlessPages(
+                self.clock, self.emr_serverless.store, config.data_dir / EMR_SERVERLESS_FOLDER
+            ),
+            history=self._spark_history,
+            data_dir=config.data_dir,
+            endpoint_url=self.endpoint_url,
+        )
         self._admin: dict[tuple[str, str], Callable[[HttpRequest], HttpResponse]] = {
             ("GET", "/_headrace/health"): self._health,
             ("GET", "/_localstack/health"): self._localstack_health,
@@ -230,6 +244,7 @@ class Cloud:
 
     def stop(self) -> None:
         """Stop the workers and close the files. What was acknowledged stays."""
+        self._spark_history.stop()
         for service in reversed(self._services):
             service.stop()
         self.supervisor.stop_all()
@@ -243,7 +258,10 @@ class Cloud:
         """Answer a request: the cloud's own pages under `/_headrace/`, AWS's operations elsewhere."""
         if self.lambda_.is_function_url(request):
             return self.lambda_.answer_url(request)
-        if request.path.startswith(("/_headrace/", "/_localstack/")):
+        if (
+            request.path.startswith(("/_headrace/", "/_localstack/"))
+            or request.path == "/_headrace"
+        ):
             return self._handle_admin(request)
         return self.gateway.handle(request)
 
@@ -255,8 +273,9 @@ class Cloud:
             return HttpResponse(200 if known else 404)
         if request.path == fault_pages.PATH or request.path.startswith(f"{fault_pages.PATH}/"):
             return fault_pages.answer(self.gateway.faults, request)
-        if request.path.startswith(f"{EMR_SERVERLESS_PATH}/"):
-            return self.emr_serverless.page(request)
+        status = self._status_pages.answer(request)
+        if status is not None:
+            return status
         page = self._admin.get((request.method, request.path))
         if page is None:
             return _json({"message": f"no page {request.path}"}, 404)

@@ -133,7 +133,6 @@ def spark_properties(*, buckets: Mapping[str, Path], cores: int) -> dict[str, st
         "spark.driver.defaultJavaOptions": _JAVA_OPTIONS,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Two hundred, Spark's own, is for clusters; a job's or a cluster's setting wins.
         "spark.sql.shuffle.partitions": str(max(2, cores)),

@@ -20,6 +20,7 @@ from headrace.spark_submit.arguments import (
 )
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_home import find_java, find_spark_home
+from headrace.spark_submit.ui import events_folder, ui_logging, ui_properties
 
 AUTOLOAD = Path(headrace.__file__).parent / "spark" / "autoload"
 PACKAGE_ROOT = Path(headrace.__file__).parent.parent
@@ -129,10 +130,13 @@ def spark_command(
     conf = folder / "conf"
     conf.mkdir(exist_ok=True)
     properties = spark_properties(buckets=workshop.objects.buckets(), cores=workshop.cores)
+    properties.update(ui_properties(folder))
     properties.update(defaults)
+    events_folder(folder).mkdir(exist_ok=True)
     (conf / "spark-defaults.conf").write_text(properties_file(properties))
     # Later lines win, so the job's own settings are added to ours.
-    (conf / "log4j2.properties").write_text(LOGGING + properties_file(logging, separator=" = "))
+    given = properties_file(logging, separator=" = ")
+    (conf / "log4j2.properties").write_text(LOGGING + ui_logging(folder) + given)
     environment = {
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": str(conf),

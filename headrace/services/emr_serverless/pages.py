@@ -1,38 +1,271 @@
-"""The page that GetDashboardForJobRun leads to: a job run's state, its attempts, and the ends of its logs."""
+"""Applications and job runs on the status page, and each run's page, which GetDashboardForJobRun leads to.
+
+The pages are `/_headrace/emr-serverless/<application>/<job run>[/<log>]`; `?attempt=<number>` has an earlier attempt.
+"""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from html import escape
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from headrace.services.emr_serverless.model import Application, JobRun
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.pages import json_response, page, refusal, state, text_response, wants_json
+from headrace.core.clock import Clock
+from headrace.core.html import (
+    Html,
+    duration_of,
+    element,
+    iso_time,
+    join,
+    link,
+    table,
+    time_of,
+)
+from headrace.services.emr_serverless.model import Application, Attempt, JobRun
 from headrace.services.emr_serverless.runner import LOGS, attempt_folder
-from headrace.spark_submit.logs import tail
+from headrace.services.emr_serverless.store import Store
+from headrace.spark_submit.job_pages import (
+    HOME_PATH,
+    REFRESH_S,
+    STATUS_PATH,
+    SparkLinks,
+    log_excerpts,
+    log_links,
+    log_text,
+    spark_links,
+)
 
 PATH = "/_headrace/emr-serverless"
-_STYLE = "body{font:14px sans-serif;margin:2em}pre{background:#f4f4f4;padding:1em;overflow:auto}td,th{padding:.2em 1em}"
+# On the status page: of an application.
+RUNS_SHOWN = 10
+MOST_RUNS_SHOWN = 500
+_RUN_HEADERS = ("Job run", "State", "Attempt", "Begun (UTC)", "Took", "Spark", "Logs", "Details")
 
 
-def job_page(root: Path, application: Application, run: JobRun) -> str:
-    """Return a job run's page as HTML."""
-    rows = "".join(
-        f"<tr><td>{attempt.number}<td>{attempt.state}<td>{_time(attempt.created_ms)}"
-        f"<td>{_time(attempt.ended_ms)}<td>{escape(attempt.details)}"
-        for attempt in run.attempts
-    )
-    folder = attempt_folder(root, run, run.attempt)
-    logs = "".join(f"<h2>{name}</h2><pre>{escape(tail(folder / name))}</pre>" for name in LOGS)
-    title = escape(str(run.request.get("name") or run.id))
-    return (
-        f"<!doctype html><meta charset=utf-8><title>{title}</title><style>{_STYLE}</style>"
-        f"<h1>{title}</h1><p>{run.arn}<p>Application {escape(application.request.get('name') or '')} "
-        f"{application.id}: {application.state}<p><b>{run.state}</b> {escape(run.details)}"
-        f"<table><tr><th>Attempt<th>State<th>Begun<th>Ended<th>Details{rows}</table>{logs}"
-    )
+class ServerlessPages:
+    """The pages. Thread-safe: they only read.
+
+    Args:
+        folder: the service's own, with a folder for each application.
+    """
+
+    def __init__(self, clock: Clock, store: Store, folder: Path) -> None:
+        self._clock = clock
+        self._store = store
+        self._folder = folder
+
+    # --- for the status page ------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is under way that a page would show."""
+        return any(not run.ended for run in self._store.runs())
+
+    def section(self, most: int) -> Html:
+        """Return the newest applications, each with its newest job runs."""
+        applications = self._applications()
+        parts = [self._application_section(a, RUNS_SHOWN) for a in applications[:most]]
+        if not applications:
+            parts = [element("p", "There are no applications.", class_="dim")]
+        if len(applications) > most:
+            more = f"{len(applications) - most} older applications"
+            parts.append(element("p", link(f"{STATUS_PATH}?all=1", more)))
+        return join(parts)
+
+    def described(self, base: str) -> list[dict[str, Any]]:
+        """Return all applications for machines, newest first; `base` is the cloud's URL."""
+        return [self._describe(application, base) for application in self._applications()]
+
+    # --- pages --------------------------------------------------------------------------------
+
+    def answer(self, request: HttpRequest, path: Sequence[str], base: str) -> HttpResponse:
+        """Answer a page below `/_headrace/emr-serverless/`; `path` is what follows, decoded and split."""
+        application = self._store.application(path[0])
+        if application is None:
+            sentence = f"There is no application {path[0]}."
+            return refusal(request, 404, "No such application", sentence)
+        if len(path) == 1:
+            return self._application_page(request, application, base)
+        run = self._store.run(path[1])
+        if run is None or run.application_id != application.id:
+            sentence = f"There is no job run {path[1]} of application {application.id}."
+            return refusal(request, 404, "No such job run", sentence)
+        attempt = _attempt(run, request)
+        if attempt is None:
+            return refusal(
+                request, 404, "No such attempt", f"Job run {run.id} has no such attempt."
+            )
+        if len(path) == 2:
+            return self._run_page(request, application, run, attempt, base)
+        name = "/".join(path[2:])
+        if name not in LOGS:
+            return refusal(request, 404, "No such log", f"A job run has no log {name}.")
+        return text_response(log_text(attempt_folder(self._folder, run, attempt) / name))
+
+    def _application_page(
+        self, request: HttpRequest, application: Application, base: str
+    ) -> HttpResponse:
+        if wants_json(request):
+            return json_response(self._describe(application, base))
+        return page(
+            _name(application),
+            self._application_section(application, MOST_RUNS_SHOWN),
+            trail=_trail(),
+            refresh_s=REFRESH_S if self.busy else None,
+        )
+
+    def _run_page(
+        self,
+        request: HttpRequest,
+        application: Application,
+        run: JobRun,
+        attempt: Attempt,
+        base: str,
+    ) -> HttpResponse:
+        if wants_json(request):
+            return json_response(self._describe_run(run, base))
+        path = _path(run)
+        facts: list[tuple[object, object]] = [
+            ("State", join([state(run.state), run.details], " ")),
+            ("ARN", element("code", run.arn)),
+            (
+                "Application",
+                join([link(_path(application), _name(application)), application.state], " "),
+            ),
+            ("Created (UTC)", time_of(run.created_ms)),
+            ("Begun", time_of(run.started_ms)),
+            ("Ended", time_of(run.ended_ms)),
+            ("Took", self._took(run)),
+            ("Spark", self._links(run).html(running=not run.ended)),
+        ]
+        attempts = table(
+            ("Attempt", "State", "Begun (UTC)", "Took", "Spark", "Logs", "Details"),
+            (self._attempt_row(run, made) for made in reversed(run.attempts)),
+        )
+        folder = attempt_folder(self._folder, run, attempt)
+        return page(
+            str(run.request.get("name") or run.id),
+            table((), ((element("b", name), value) for name, value in facts if value)),
+            attempts,
+            *log_excerpts(path, folder, list(LOGS)),
+            trail=[*_trail(), (_path(application), _name(application))],
+            refresh_s=None if run.ended else REFRESH_S,
+        )
+
+    # --- parts --------------------------------------------------------------------------------
+
+    def _application_section(self, application: Application, most: int) -> Html:
+        runs = list(reversed(self._store.runs(application.id)))
+        name = link(_path(application), _name(application))
+        facts = [element("code", application.id), application.region, application.account]
+        parts: list[object] = [
+            element("h2", join([name, state(application.state)], " ")),
+            element(
+                "p",
+                join([*facts, f"created {time_of(application.created_ms)} UTC"], " · "),
+                f" · {application.details}" if application.details else None,
+                class_="dim",
+            ),
+        ]
+        if runs:
+            parts.append(table(_RUN_HEADERS, (self._row(run) for run in runs[:most])))
+        else:
+            parts.append(element("p", "It has had no job runs.", class_="dim"))
+        if len(runs) > most:
+            more = f"{len(runs) - most} older job runs"
+            shown = link(_path(application), more) if most < MOST_RUNS_SHOWN else more
+            parts.append(element("p", shown))
+        return join(parts)
+
+    def _row(self, run: JobRun) -> list[object]:
+        path = _path(run)
+        name = str(run.request.get("name") or run.id)
+        return [
+            join([link(path, name), element("code", run.id, class_="dim")], " "),
+            state(run.state),
+            run.attempt.number,
+            time_of(run.started_ms),
+            self._took(run),
+            self._links(run).html(running=not run.ended),
+            log_links(path, list(LOGS)),
+            run.details,
+        ]
+
+    def _attempt_row(self, run: JobRun, attempt: Attempt) -> list[object]:
+        newest = attempt is run.attempt
+        folder = attempt_folder(self._folder, run, attempt)
+        running = newest and not run.ended
+        query = "" if newest else f"?attempt={attempt.number}"
+        ended_ms = attempt.ended_ms or self._clock.now_ms()
+        return [
+            attempt.number,
+            state(attempt.state),
+            time_of(attempt.created_ms),
+            duration_of(attempt.created_ms, ended_ms),
+            spark_links(folder, running=running).html(running=running),
+            join((link(f"{_path(run)}/{name}{query}", name) for name in LOGS), " "),
+            attempt.details,
+        ]
+
+    def _describe(self, application: Application, base: str) -> dict[str, Any]:
+        runs = reversed(self._store.runs(application.id))
+        return {
+            "id": application.id,
+            "name": application.request.get("name") or "",
+            "account": application.account,
+            "region": application.region,
+            "state": application.state,
+            "reason": application.details,
+            "created": iso_time(application.created_ms),
+            "page": f"{base}{_path(application)}",
+            "job_runs": [self._describe_run(run, base) for run in runs],
+        }
+
+    def _describe_run(self, run: JobRun, base: str) -> dict[str, Any]:
+        path = f"{base}{_path(run)}"
+        return {
+            "id": run.id,
+            "name": run.request.get("name") or "",
+            "state": run.state,
+            "reason": run.details,
+            "attempt": run.attempt.number,
+            "created": iso_time(run.created_ms),
+            "started": iso_time(run.started_ms),
+            "ended": iso_time(run.ended_ms),
+            "page": path,
+            "spark": self._links(run).described(base),
+            "logs": {name: f"{path}/{name}" for name in LOGS},
+        }
+
+    def _links(self, run: JobRun) -> SparkLinks:
+        folder = attempt_folder(self._folder, run, run.attempt)
+        return spark_links(folder, running=not run.ended)
+
+    def _took(self, run: JobRun) -> str:
+        return duration_of(run.started_ms, run.ended_ms or self._clock.now_ms())
+
+    def _applications(self) -> list[Application]:
+        return list(reversed(self._store.applications()))
 
 
-def _time(time_ms: int | None) -> str:
-    if time_ms is None:
-        return ""
-    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+def _attempt(run: JobRun, request: HttpRequest) -> Attempt | None:
+    """Return the attempt that a request asks for: the newest unless it says so."""
+    number = request.query_params().get("attempt")
+    if number is None:
+        return run.attempt
+    return next((made for made in run.attempts if str(made.number) == number), None)
+
+
+def _name(application: Application) -> str:
+    return str(application.request.get("name") or application.id)
+
+
+def _path(found: Application | JobRun) -> str:
+    if isinstance(found, Application):
+        return f"{PATH}/{found.id}"
+    return f"{PATH}/{found.application_id}/{found.id}"
+
+
+def _trail() -> list[tuple[str, str]]:
+    return [(HOME_PATH, "headrace"), (STATUS_PATH, "EMR")]

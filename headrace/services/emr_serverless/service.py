@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.service import ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
@@ -18,7 +17,7 @@ from headrace.core.ports import ObjectStore
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.emr_serverless.errors import not_found, translate
 from headrace.services.emr_serverless.model import Application, ApplicationState, JobRun
-from headrace.services.emr_serverless.pages import PATH, job_page
+from headrace.services.emr_serverless.pages import PATH
 from headrace.services.emr_serverless.runner import JobRunner, RunnerPorts
 from headrace.services.emr_serverless.store import Store
 from headrace.spark_submit.commands import Workshop
@@ -164,15 +163,6 @@ class EmrServerless:
     def dashboard_url(self, run: JobRun) -> str:
         """Return the URL of a job run's page."""
         return f"{self.endpoint_url()}{PATH}/{run.application_id}/{run.id}"
-
-    def page(self, request: HttpRequest) -> HttpResponse:
-        """Answer a job run's page."""
-        kind = [("Content-Type", "text/html; charset=utf-8")]
-        application_id, _, run_id = request.path.removeprefix(f"{PATH}/").partition("/")
-        application, run = self.store.application(application_id), self.store.run(run_id)
-        if application is None or run is None or run.application_id != application_id:
-            return HttpResponse(404, kind, b"There is no such job run.")
-        return HttpResponse(200, kind, job_page(self._folder, application, run).encode())
 
 
 def emr_serverless_api(emr_serverless: EmrServerless) -> ServiceApi:

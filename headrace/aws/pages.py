@@ -1,0 +1,101 @@
+"""The cloud's own pages: HTML with no scripts and nothing fetched from elsewhere, JSON for machines, plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.core.html import Html, element, join, link
+
+_STYLE = """
+:root{color-scheme:light dark;--line:#d5d9de;--soft:#f5f6f8;--dim:#5c6470;--good:#176b37;--bad:#b3261e;--busy:#0b57b0}
+@media(prefers-color-scheme:dark){:root{--line:#3a4048;--soft:#1f2329;--dim:#a0a8b4;--good:#6fcf8f;--bad:#ff8a80;--busy:#8ab4f8}}
+body{font:15px/1.45 system-ui,sans-serif;margin:0 auto;padding:1rem 1.5rem 3rem;max-width:76rem}
+h1{font-size:1.5rem;margin:.4rem 0}h2{font-size:1.15rem;margin:1.8rem 0 .3rem}nav,.dim{color:var(--dim)}
+table{border-collapse:collapse;width:100%;margin:.5rem 0}
+th{font-weight:600;color:var(--dim);font-size:.85rem}
+td,th{text-align:left;vertical-align:top;padding:.35rem .6rem;border-bottom:1px solid var(--line)}
+td{overflow-wrap:anywhere}th,td.tight{white-space:nowrap}
+code{font-size:.88em}
+pre{background:var(--soft);border:1px solid var(--line);padding:.8rem;overflow:auto;max-height:32rem;font-size:.85rem}
+.state{font-weight:600;font-size:.85rem}.good{color:var(--good)}.bad{color:var(--bad)}.busy{color:var(--busy)}
+"""
+_GOOD = frozenset({"COMPLETED", "SUCCESS", "WAITING", "STARTED"})
+_BAD = frozenset({"FAILED", "TERMINATED_WITH_ERRORS", "INTERRUPTED"})
+_BUSY = frozenset(
+    {"STARTING", "BOOTSTRAPPING", "RUNNING", "TERMINATING", "CANCEL_PENDING", "CANCELLING",
+     "SUBMITTED", "SCHEDULED"}
+)  # fmt: skip
+
+
+def state(value: str) -> Html:
+    """Return a state, coloured by how good it is."""
+    kinds = ((_GOOD, "good"), (_BAD, "bad"), (_BUSY, "busy"))
+    kind = next((name for states, name in kinds if value in states), "dim")
+    return element("span", value, class_=f"state {kind}")
+
+
+def page(
+    title: str,
+    *body: object,
+    trail: Sequence[tuple[str, str]] = (),
+    refresh_s: int | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    """Return a page.
+
+    Args:
+        title: its title and heading.
+        body: what it shows.
+        trail: URL and name of the pages above it.
+        refresh_s: after how many seconds a browser fetches it again; None for never.
+        status: the HTTP status.
+    """
+    again = Html(f'<meta http-equiv="refresh" content="{refresh_s}">') if refresh_s else None
+    head = element(
+        "head",
+        Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width">'),
+        again,
+        element("title", f"{title} · headrace"),
+        element("style", Html(_STYLE)),
+    )
+    above = element("nav", join((link(url, name) for url, name in trail), " / ")) if trail else None
+    content = element("html", head, element("body", above, element("h1", title), *body), lang="en")
+    kind = [("Content-Type", "text/html; charset=utf-8"), ("Cache-Control", "no-store")]
+    return HttpResponse(status, kind, f"<!doctype html>\n{content}\n".encode())
+
+
+def wants_json(request: HttpRequest) -> bool:
+    """Whether a request asks for the machine-readable form of a page."""
+    form = request.query_params().get("format")
+    if form is not None:
+        return form == "json"
+    accepted = request.headers.get("accept", "")
+    return "application/json" in accepted and "text/html" not in accepted
+
+
+def json_response(value: Any, status: int = 200) -> HttpResponse:
+    """Return a value as JSON."""
+    kind = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
+    return HttpResponse(status, kind, msgspec.json.encode(value))
+
+
+def text_response(text: str) -> HttpResponse:
+    """Return plain text that no browser takes for anything else."""
+    kind = [
+        ("Content-Type", "text/plain; charset=utf-8"),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Cache-Control", "no-store"),
+    ]
+    return HttpResponse(200, kind, text.encode())
+
+
+def refusal(request: HttpRequest, status: int, title: str, sentence: str) -> HttpResponse:
+    """Return the page, or its machine-readable form, that says why there is nothing else to show."""
+    if wants_json(request):
+        return json_response({"message": sentence}, status)
+    home = [("/_headrace/", "headrace")]
+    return page(title, element("p", sentence), trail=home, status=status)

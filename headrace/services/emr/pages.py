@@ -1,0 +1,270 @@
+"""Clusters and steps on the status page, and the pages of each: `/_headrace/emr/<cluster>[/<step>[/<log>]]`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.pages import (
+    json_response,
+    page,
+    refusal,
+    state,
+    text_response,
+    wants_json,
+)
+from headrace.core.clock import Clock
+from headrace.core.html import (
+    Html,
+    duration_of,
+    element,
+    iso_time,
+    join,
+    link,
+    table,
+    time_of,
+)
+from headrace.services.emr.applications import application_of
+from headrace.services.emr.model import ENDED_CLUSTER, Cluster, Step, StepState
+from headrace.services.emr.store import Store
+from headrace.spark_submit.job_pages import (
+    HOME_PATH,
+    IDLE_REFRESH_S,
+    REFRESH_S,
+    STATUS_PATH,
+    log_excerpts,
+    log_links,
+    log_text,
+    spark_links,
+)
+from headrace.spark_submit.logs import LOGS, log_location
+
+_CLIENT_LOGS = ("client/stderr", "client/stdout")
+# On the status page; the cluster's own page shows the rest, up to a bound too.
+STEPS_SHOWN = 10
+MOST_STEPS_SHOWN = 500
+_STEP_HEADERS = ("Step", "State", "Begun (UTC)", "Took", "Spark", "Logs", "Failure")
+
+
+class EmrPages:
+    """The pages. Thread-safe: they only read.
+
+    Args:
+        folder: the service's own, with a folder for each cluster.
+    """
+
+    def __init__(self, clock: Clock, store: Store, folder: Path) -> None:
+        self._clock = clock
+        self._store = store
+        self._folder = folder
+
+    # --- for the status page ------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is under way that a page would show."""
+        return any(
+            step.active for cluster in self._active_clusters() for step in self._steps(cluster)
+        )
+
+    def section(self, most: int) -> Html:
+        """Return the newest clusters, each with its newest steps."""
+        clusters = self._clusters()
+        shown = clusters[:most]
+        parts = [self._cluster_section(cluster, STEPS_SHOWN) for cluster in shown]
+        if not clusters:
+            parts = [element("p", "There are no clusters.", class_="dim")]
+        if len(clusters) > len(shown):
+            more = link(f"{STATUS_PATH}?all=1", f"{len(clusters) - len(shown)} older clusters")
+            parts.append(element("p", more))
+        return join(parts)
+
+    def described(self, base: str) -> list[dict[str, Any]]:
+        """Return all clusters for machines, newest first; `base` is the cloud's URL."""
+        return [self._describe(cluster, base) for cluster in self._clusters()]
+
+    # --- pages --------------------------------------------------------------------------------
+
+    def answer(self, request: HttpRequest, path: Sequence[str], base: str) -> HttpResponse:
+        """Answer a page below `/_headrace/emr/`; `path` is what follows, decoded and split."""
+        cluster = next((c for c in self._clusters() if c.id == path[0]), None)
+        if cluster is None:
+            return refusal(request, 404, "No such cluster", f"There is no cluster {path[0]}.")
+        if len(path) == 1:
+            return self._cluster_page(request, cluster, base)
+        step = self._store.step(cluster.id, path[1])
+        if step is None:
+            sentence = f"There is no step {path[1]} in cluster {cluster.id}."
+            return refusal(request, 404, "No such step", sentence)
+        if len(path) == 2:
+            return self._step_page(request, cluster, step, base)
+        name = "/".join(path[2:])
+        if name not in (*LOGS, *_CLIENT_LOGS):
+            return refusal(request, 404, "No such log", f"A step has no log {name}.")
+        return text_response(log_text(self._step_folder(step) / name))
+
+    def _cluster_page(self, request: HttpRequest, cluster: Cluster, base: str) -> HttpResponse:
+        if wants_json(request):
+            return json_response(self._describe(cluster, base))
+        ended = cluster.state in ENDED_CLUSTER
+        return page(
+            cluster.name or cluster.id,
+            self._cluster_section(cluster, MOST_STEPS_SHOWN),
+            trail=_trail(),
+            refresh_s=None if ended else REFRESH_S if self.busy else IDLE_REFRESH_S,
+        )
+
+    def _step_page(
+        self, request: HttpRequest, cluster: Cluster, step: Step, base: str
+    ) -> HttpResponse:
+        if wants_json(request):
+            return json_response(self._describe_step(cluster, step, base))
+        folder, path = self._step_folder(step), _path(cluster, step)
+        facts: list[tuple[object, object]] = [
+            ("State", join([state(step.state), step.reason_message], " ")),
+            ("Id", element("code", step.id)),
+            ("Cluster", link(_path(cluster), f"{cluster.name} {cluster.id}")),
+            ("Created (UTC)", time_of(step.created_ms)),
+            ("Begun", time_of(step.started_ms)),
+            ("Ended", time_of(step.ended_ms)),
+            ("Took", self._took(step)),
+            ("On failure", step.action_on_failure),
+            ("Jar", element("code", step.jar)),
+            ("Arguments", element("code", " ".join(step.args))),
+            ("Spark", spark_links(folder, running=_runs(step)).html(running=_runs(step))),
+            ("Logs", log_links(path, self._logs(step))),
+            ("In S3", element("code", " ".join(_log_uris(cluster, step)))),
+            *((name, value) for name, value in step.failure.items()),
+        ]
+        return page(
+            step.name or step.id,
+            table((), ((element("b", name), value) for name, value in facts if value)),
+            *log_excerpts(path, folder, self._logs(step)),
+            trail=[*_trail(), (_path(cluster), cluster.name or cluster.id)],
+            refresh_s=REFRESH_S if step.active else None,
+        )
+
+    # --- parts --------------------------------------------------------------------------------
+
+    def _cluster_section(self, cluster: Cluster, most: int) -> Html:
+        steps = list(reversed(self._steps(cluster)))
+        reason = ": ".join(text for text in (cluster.reason_code, cluster.reason_message) if text)
+        parts: list[object] = [
+            element(
+                "h2",
+                join([link(_path(cluster), cluster.name or cluster.id), state(cluster.state)], " "),
+            ),
+            element(
+                "p",
+                join([element("code", cluster.id), cluster.region, cluster.account], " · "),
+                f" · created {time_of(cluster.created_ms)} UTC",
+                f" · ended {time_of(cluster.ended_ms)} UTC" if cluster.ended_ms else None,
+                f" · {reason}" if reason else None,
+                class_="dim",
+            ),
+        ]
+        if steps:
+            parts.append(table(_STEP_HEADERS, (self._row(cluster, s) for s in steps[:most])))
+        else:
+            parts.append(element("p", "It has no steps.", class_="dim"))
+        if len(steps) > most:
+            more = f"{len(steps) - most} older steps"
+            shown = link(_path(cluster), more) if most < MOST_STEPS_SHOWN else more
+            parts.append(element("p", shown))
+        return join(parts)
+
+    def _row(self, cluster: Cluster, step: Step) -> list[object]:
+        path = _path(cluster, step)
+        running = _runs(step)
+        return [
+            join([link(path, step.name or step.id), element("code", step.id, class_="dim")], " "),
+            state(step.state),
+            time_of(step.started_ms),
+            self._took(step),
+            spark_links(self._step_folder(step), running=running).html(running=running),
+            log_links(path, self._logs(step)),
+            step.failure.get("Message", "") or step.reason_message,
+        ]
+
+    def _describe(self, cluster: Cluster, base: str) -> dict[str, Any]:
+        return {
+            "id": cluster.id,
+            "name": cluster.name,
+            "account": cluster.account,
+            "region": cluster.region,
+            "state": cluster.state,
+            "reason": {"code": cluster.reason_code, "message": cluster.reason_message},
+            "created": iso_time(cluster.created_ms),
+            "ready": iso_time(cluster.ready_ms),
+            "ended": iso_time(cluster.ended_ms),
+            "page": f"{base}{_path(cluster)}",
+            "steps": [
+                self._describe_step(cluster, step, base) for step in reversed(self._steps(cluster))
+            ],
+        }
+
+    def _describe_step(self, cluster: Cluster, step: Step, base: str) -> dict[str, Any]:
+        path = f"{base}{_path(cluster, step)}"
+        links = spark_links(self._step_folder(step), running=_runs(step))
+        return {
+            "id": step.id,
+            "name": step.name,
+            "state": step.state,
+            "reason": step.reason_message,
+            "created": iso_time(step.created_ms),
+            "started": iso_time(step.started_ms),
+            "ended": iso_time(step.ended_ms),
+            "failure": step.failure,
+            "page": path,
+            "spark": links.described(base),
+            "logs": {name: f"{path}/{name}" for name in self._logs(step)},
+            "log_uris": _log_uris(cluster, step),
+        }
+
+    def _logs(self, step: Step) -> list[str]:
+        """Return the logs that a step has; in cluster mode the client's are its own."""
+        folder = self._step_folder(step)
+        names = ("stderr", "stdout", *_CLIENT_LOGS, "controller", "syslog")
+        return [name for name in names if (folder / name).is_file()]
+
+    def _step_folder(self, step: Step) -> Path:
+        return self._folder / step.cluster_id / step.id
+
+    def _took(self, step: Step) -> str:
+        return duration_of(step.started_ms, step.ended_ms or self._clock.now_ms())
+
+    def _clusters(self) -> list[Cluster]:
+        return list(reversed(self._store.clusters()))
+
+    def _active_clusters(self) -> list[Cluster]:
+        return [c for c in self._store.clusters() if c.state not in ENDED_CLUSTER]
+
+    def _steps(self, cluster: Cluster) -> list[Step]:
+        return self._store.steps(cluster.id)
+
+
+def _runs(step: Step) -> bool:
+    return step.state in (StepState.RUNNING, StepState.CANCEL_PENDING)
+
+
+def _path(cluster: Cluster, step: Step | None = None) -> str:
+    path = f"{STATUS_PATH}/{cluster.id}"
+    return path if step is None else f"{path}/{step.id}"
+
+
+def _trail() -> list[tuple[str, str]]:
+    return [(HOME_PATH, "headrace"), (STATUS_PATH, "EMR")]
+
+
+def _log_uris(cluster: Cluster, step: Step) -> list[str]:
+    """Return where in S3 a step's logs go, and in cluster mode its driver's."""
+    if cluster.log_uri is None:
+        return []
+    below = [f"{cluster.id}/steps/{step.id}"]
+    application = application_of(cluster, step)
+    if application is not None:
+        below.append(f"{cluster.id}/containers/{application.id}/{application.container}")
+    places = [log_location(cluster.log_uri, name) for name in below]
+    return [f"s3://{place[0]}/{place[1]}" for place in places if place is not None]

@@ -1,0 +1,303 @@
+"""Spark's own history server over all event logs of a cloud, as a process that ends with the one that started it.
+
+The server lists one folder: so `<data directory>/spark-history/logs` holds a link to each event log of each job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+from headrace.core.clock import Clock
+from headrace.spark_submit.arguments import LOGGING, properties_file
+from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.limits import STOP_GRACE_S
+from headrace.spark_submit.logs import tail
+from headrace.spark_submit.spark_home import find_java, find_spark_home
+from headrace.spark_submit.ui import EventLog, event_logs_in
+
+FOLDER = "spark-history"
+START_WITHIN_S = 60.0
+# A log that was linked a moment ago is found by the server's next look at its folder.
+LIST_WITHIN_S = 15.0
+_LOOK_EVERY_S = 0.1
+# Of what the server prints, where its port is looked for.
+_HEAD_CHARS = 256 * 1024
+# Where EMR's steps and EMR Serverless's attempts have their event logs.
+_EVENT_FOLDERS = ("emr/*/*/events", "emr-serverless/*/*/*/events")
+_MAIN = "org.apache.spark.deploy.history.HistoryServer"
+_STARTED = re.compile(r"Successfully started service 'HistoryServerUI' on port (\d+)\.")
+
+# The standard input is a pipe that the starting process holds: when that one ends, however it ends, `cat` comes to
+# the pipe's end, and the server is ended. Nothing is left behind by kill -9, and it works without prctl too.
+_WRAPPER = """
+exec 3<&0
+"$@" </dev/null 3<&- &
+server=$!
+(cat <&3 >/dev/null; kill -TERM $server 2>/dev/null) &
+watcher=$!
+wait $server
+kill $watcher 2>/dev/null
+"""
+
+_LOGGING = """\
+logger.port.name = org.apache.spark.util.Utils
+logger.port.level = info
+"""
+
+
+def event_log_folders(data_dir: Path) -> Iterator[Path]:
+    """Return the folders that hold jobs' event logs."""
+    for pattern in _EVENT_FOLDERS:
+        yield from data_dir.glob(pattern)
+
+
+def link_event_logs(data_dir: Path) -> dict[str, EventLog]:
+    """Have the history server's folder hold a link to each event log, and no other; return these by application id.
+
+    Processes may do so side by side.
+    """
+    logs = data_dir.absolute() / FOLDER / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    found = {
+        log.path.name: log
+        for events in event_log_folders(data_dir.absolute())
+        for log in event_logs_in(events)
+    }
+    for link in logs.iterdir():
+        log = found.get(link.name)
+        with contextlib.suppress(OSError):
+            if log is None or link.readlink() != _target(log, logs):
+                link.unlink()
+    for name, log in found.items():
+        with contextlib.suppress(FileExistsError):
+            (logs / name).symlink_to(_target(log, logs))
+    return {log.application_id: log for log in found.values()}
+
+
+def _target(log: EventLog, logs: Path) -> Path:
+    # Relative: a data directory may be moved.
+    return Path(os.path.relpath(log.path, logs))
+
+
+class HistoryServer:
+    """One history server. Used by one thread at a time.
+
+    Args:
+        data_dir: the cloud's.
+        folder: where the server's settings and what it prints go.
+        port: on 127.0.0.1; 0 takes a free one.
+    """
+
+    def __init__(self, clock: Clock, data_dir: Path, folder: Path, *, port: int = 0) -> None:
+        self._clock = clock
+        self._logs = data_dir.absolute() / FOLDER / "logs"
+        self._folder = folder.absolute()
+        self._port = port
+        self._process: subprocess.Popen[bytes] | None = None
+        self._url: str | None = None
+
+    @property
+    def output(self) -> Path:
+        """The file with what the server prints."""
+        return self._folder / "output"
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def url(self) -> str | None:
+        """The server's URL; None until it listens."""
+        if not self.alive:
+            return None
+        if self._url is None:
+            with self.output.open(errors="replace") as output:
+                started = _STARTED.search(output.read(_HEAD_CHARS))
+            self._url = f"http://127.0.0.1:{started[1]}" if started else None
+        return self._url
+
+    def start(self) -> None:
+        """Start the process. Raises JobRefused when Spark or Java is missing, or the port is taken."""
+        home, java_home = find_spark_home(), find_java()
+        if not (home / "bin" / "spark-class").is_file():
+            raise JobRefused(
+                f"{home} has no bin/spark-class: the history server cannot be started."
+            )
+        _require_free(self._port)
+        conf = self._folder / "conf"
+        conf.mkdir(parents=True, exist_ok=True)
+        self._logs.mkdir(parents=True, exist_ok=True)
+        (conf / "spark-defaults.conf").write_text(properties_file(self._properties()))
+        (conf / "log4j2.properties").write_text(LOGGING + _LOGGING)
+        self._url = None
+        with self.output.open("wb") as output:
+            self._process = subprocess.Popen(
+                [
+                    "/bin/sh",
+                    "-c",
+                    _WRAPPER,
+                    "headrace-history",
+                    str(home / "bin" / "spark-class"),
+                    _MAIN,
+                ],
+                env=self._environment(home, java_home),
+                cwd=self._folder,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def wait(self) -> str:
+        """Wait until the server listens; return its URL. Raises JobRefused when it ends instead, or takes too long."""
+        never = threading.Event()
+        deadline_s = self._clock.monotonic_s() + START_WITHIN_S
+        while self._clock.monotonic_s() < deadline_s:
+            url = self.url
+            if url is not None:
+                return url
+            if not self.alive:
+                said = [line for line in tail(self.output).splitlines() if line.strip()]
+                raise JobRefused(
+                    f"Spark's history server ended: {said[-1].strip() if said else 'it said nothing'}"
+                )
+            self._clock.wait(never, _LOOK_EVERY_S)
+        raise JobRefused(
+            f"Spark's history server does not listen after {START_WITHIN_S:.0f} s; see {self.output}"
+        )
+
+    def kill(self) -> None:
+        """Kill the process, which another thread may be waiting for."""
+        process = self._process
+        if process is not None and process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End the process, and wait for its end."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(STOP_GRACE_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _properties(self) -> dict[str, str]:
+        return {
+            "spark.history.fs.logDirectory": "file://" + quote(str(self._logs)),
+            "spark.history.ui.port": str(self._port),
+            # Another port than the one asked for would not be found.
+            "spark.port.maxRetries": "0",
+            "spark.history.fs.update.interval": "2s",
+            # What is kept is bounded by headrace, whether or not a server runs.
+            "spark.history.fs.cleaner.enabled": "false",
+        }
+
+    def _environment(self, home: Path, java_home: Path | None) -> dict[str, str]:
+        kept = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LD_LIBRARY_PATH")
+        environment = {
+            "PATH": os.defpath,
+            **{name: os.environ[name] for name in kept if name in os.environ},
+            "SPARK_HOME": str(home),
+            "SPARK_CONF_DIR": str(self._folder / "conf"),
+            # The address that it binds to.
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "512m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC",
+        }
+        if java_home is not None:
+            environment["JAVA_HOME"] = str(java_home)
+        return environment
+
+
+def _require_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise JobRefused(
+                f"Spark's history server cannot listen on 127.0.0.1:{port}: {error.strerror}."
+            ) from None
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=LIST_WITHIN_S):
+            return True
+    except urllib.error.HTTPError as error:
+        error.close()
+        return False
+    except OSError:
+        return False
+
+
+class HistoryOnDemand:
+    """The history server of a running cloud, started when it is first asked for. Thread-safe."""
+
+    def __init__(self, clock: Clock, data_dir: Path) -> None:
+        self._clock = clock
+        self._data_dir = data_dir
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._server = HistoryServer(clock, data_dir, data_dir / FOLDER / "server")
+
+    @property
+    def url(self) -> str | None:
+        """The URL of the server if it listens now."""
+        return self._server.url
+
+    def ensure(self, application_id: str | None = None) -> str:
+        """Start the server unless it runs, and wait until it knows the application; return the page's URL.
+
+        Args:
+            application_id: has an event log that is linked; None for the list of all.
+
+        Raises:
+            JobRefused: there can be no server, or it does not get to know the application in time.
+        """
+        with self._lock:
+            if self._stopped:
+                raise JobRefused("The cloud is being stopped.")
+            if not self._server.alive:
+                self._server.stop()
+                self._server.start()
+            url = self._server.wait()
+        if application_id is None:
+            return f"{url}/"
+        name = quote(application_id, safe="")
+        never = threading.Event()
+        deadline_s = self._clock.monotonic_s() + LIST_WITHIN_S
+        while not _answers(f"{url}/api/v1/applications/{name}"):
+            if self._clock.monotonic_s() > deadline_s or self._stopped:
+                raise JobRefused(
+                    f"Spark's history server cannot read the event log of {application_id}; "
+                    f"see {self._server.output}"
+                )
+            self._clock.wait(never, _LOOK_EVERY_S)
+        return f"{url}/history/{name}/jobs/"
+
+    def stop(self) -> None:
+        """End the server if there is one; none is started after."""
+        # Not behind a request that waits for the server: its process is ended under it, and so it ends too.
+        self._stopped = True
+        self._server.kill()
+        with self._lock:
+            self._server.stop()

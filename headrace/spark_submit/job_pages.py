@@ -1,0 +1,87 @@
+"""What the pages of steps and of job runs have in common: links to the Spark UI, the history and the logs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from headrace.core.html import Html, element, join, link
+from headrace.spark_submit.logs import tail
+from headrace.spark_submit.ui import event_logs, live_url
+
+HOME_PATH = "/_headrace/"
+STATUS_PATH = "/_headrace/emr"
+HISTORY_PATH = f"{STATUS_PATH}/history"
+MOST_LOG_BYTES = 1024 * 1024
+# Of a log, what a job's page shows.
+EXCERPT_BYTES = 16 * 1024
+REFRESH_S = 5
+IDLE_REFRESH_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class SparkLinks:
+    """Where a job's Spark UIs are.
+
+    Attributes:
+        live: the URL of the UI of the application that runs now.
+        applications: Spark's ids of the applications that have an event log, oldest first.
+    """
+
+    live: str | None
+    applications: list[str]
+
+    def html(self, *, running: bool) -> Html:
+        """Return the links: the live UI while there is one, the history of what is over."""
+        over = self.applications[:-1] if self.live and running else self.applications
+        live = link(self.live, "Spark UI") if self.live else None
+        return join([live, *(link(history_path(name), f"history of {name}") for name in over)], " ")
+
+    def described(self, base: str) -> dict[str, Any]:
+        """Return the links for machines; `base` is the cloud's URL."""
+        return {
+            "live": self.live,
+            "applications": [
+                {"id": name, "history": f"{base}{history_path(name)}"} for name in self.applications
+            ],
+        }
+
+
+def spark_links(folder: Path, *, running: bool) -> SparkLinks:
+    """Return where the Spark UIs of the job in `folder` are."""
+    names = [log.application_id for log in event_logs(folder)]
+    return SparkLinks(live_url(folder) if running else None, names)
+
+
+def history_path(application_id: str) -> str:
+    """Return the path that leads to an application's history."""
+    return f"{HISTORY_PATH}/{quote(application_id, safe='')}"
+
+
+def log_links(path: str, names: list[str]) -> Html:
+    """Return links to a job's logs; `path` is the job's page."""
+    return join((link(f"{path}/{name}", name) for name in names), " ")
+
+
+def log_text(file: Path) -> str:
+    """Return the end of a log, and a line that says what is missing."""
+    text = tail(file, MOST_LOG_BYTES)
+    try:
+        hidden_bytes = max(0, file.stat().st_size - MOST_LOG_BYTES)
+    except OSError:
+        hidden_bytes = 0
+    if hidden_bytes:
+        text = f"[the first {hidden_bytes:,} bytes are not shown]\n{text}"
+    return text
+
+
+def log_excerpts(path: str, folder: Path, names: list[str]) -> list[Html]:
+    """Return the ends of those logs that hold something, each below a link to all of it."""
+    shown: list[Html] = []
+    for name in names:
+        text = tail(folder / name, EXCERPT_BYTES)
+        if text:
+            shown += [element("h2", link(f"{path}/{name}", name)), element("pre", text)]
+    return shown
