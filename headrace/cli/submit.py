@@ -10,6 +10,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -79,20 +80,15 @@ def submit(
     if aws and not dry_run:
         _check_aws(cluster_id, application_id, bucket, role, serverless=serverless)
     named = bucket or ("BUCKET" if dry_run else _bucket(region))
-    uris = {path: _uri(named, path) for path in (job, *py_files)}
-    options: dict[str, Any] = {"conf": conf, "py_files": [uris[path] for path in py_files]}
-    driver = submit_serverless.job_driver(uris[job], arguments, **options)
-    args = step_arguments(uris[job], arguments, **options)
-    logs: dict[str, str] = {"log_uri": f"s3://{named}/logs/", "region": region}
+    plan = make_plan(job, arguments, conf=conf, py_files=py_files, bucket=named, region=region)
     if dry_run:
-        known = application_id or "APPLICATION"
         role = role or submit_serverless.role_arn("ACCOUNT")
         last = (
-            submit_serverless.aws_command(known, job.name, driver, role=role, **logs)
+            plan.serverless_command(application_id or "APPLICATION", role)
             if serverless
-            else aws_command(cluster_id or "j-CLUSTER", job.name, args, region)
+            else aws_command(cluster_id or "j-CLUSTER", plan.name, plan.args, region)
         )
-        click.echo("\n".join([*upload_commands(uris, region), last]))
+        click.echo("\n".join([*upload_commands(plan.uris, region), last]))
         return
 
     def make(service: str) -> Any:
@@ -100,17 +96,12 @@ def submit(
 
     try:
         s3 = make("s3")
-        _upload(s3, named, uris, region, make_bucket=not aws)
-        for line in upload_commands(uris, region):
-            click.echo(line, err=True)
+        _upload(s3, plan, make_bucket=not aws)
         if serverless:
-            emr = make("emr-serverless")
-            good = submit_serverless.run_job(
-                emr, s3, application_id, job.name, driver, role=role, **logs
-            )
+            good = _run_serverless(make("emr-serverless"), s3, application_id, plan, role)
         else:
             wait_s = AWS_LOGS_WITHIN_S if aws else 0
-            good = _run_step(make("emr"), s3, cluster_id, job.name, args, region, named, wait_s)
+            good = _run_step(make("emr"), s3, cluster_id, plan, wait_s)
     except click.ClickException:
         raise
     except Exception as error:
@@ -144,6 +135,62 @@ def _check_aws(
 
 
 # --- what is asked for ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is uploaded and run, the same here and on AWS.
+
+    Attributes:
+        uris: the job and its --py-files, and where each goes.
+        args: of the step's `command-runner.jar`.
+        driver: the job run's jobDriver.
+    """
+
+    name: str
+    uris: dict[Path, str]
+    args: list[str]
+    driver: dict[str, Any]
+    bucket: str
+    region: str
+
+    @property
+    def log_uri(self) -> str:
+        """Where the logs of what this command makes go."""
+        return f"s3://{self.bucket}/logs/"
+
+    def serverless_command(self, application_id: str, role: str) -> str:
+        """Return the AWS CLI's command that starts the job run."""
+        return submit_serverless.aws_command(
+            application_id,
+            self.name,
+            self.driver,
+            log_uri=self.log_uri,
+            region=self.region,
+            role=role,
+        )
+
+
+def make_plan(
+    job: Path,
+    arguments: Sequence[str],
+    *,
+    conf: Sequence[str],
+    py_files: Sequence[Path],
+    bucket: str,
+    region: str,
+) -> Plan:
+    """Return what is to be done with a job. Reads its files."""
+    uris = {path: _uri(bucket, path) for path in (job, *py_files)}
+    beside = [uris[path] for path in py_files]
+    return Plan(
+        job.name,
+        uris,
+        step_arguments(uris[job], arguments, conf=conf, py_files=beside),
+        submit_serverless.job_driver(uris[job], arguments, conf=conf, py_files=beside),
+        bucket,
+        region,
+    )
 
 
 def step_arguments(
@@ -193,34 +240,36 @@ def _uri(bucket: str, path: Path) -> str:
 # --- what is done -----------------------------------------------------------------------------
 
 
-def _upload(s3: Any, name: str, uris: dict[Path, str], region: str, *, make_bucket: bool) -> None:
+def _upload(s3: Any, plan: Plan, *, make_bucket: bool) -> None:
     where = (
         {}
-        if region == "us-east-1"
-        else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+        if plan.region == "us-east-1"
+        else {"CreateBucketConfiguration": {"LocationConstraint": plan.region}}
     )
     if make_bucket:
         with contextlib.suppress(s3.exceptions.BucketAlreadyOwnedByYou):
-            s3.create_bucket(Bucket=name, **where)
-    for path, uri in uris.items():
+            s3.create_bucket(Bucket=plan.bucket, **where)
+    for path, uri in plan.uris.items():
         bucket, _, key = uri.removeprefix("s3://").partition("/")
         s3.put_object(Bucket=bucket, Key=key, Body=path.read_bytes())
+    for line in upload_commands(plan.uris, plan.region):
+        click.echo(line, err=True)
 
 
-def _run_step(
-    emr: Any,
-    s3: Any,
-    cluster_id: str | None,
-    name: str,
-    args: Sequence[str],
-    region: str,
-    bucket: str,
-    wait_s: float,
+def _run_serverless(
+    emr: Any, s3: Any, application_id: str | None, plan: Plan, role: str | None
 ) -> bool:
+    logs = {"log_uri": plan.log_uri, "region": plan.region}
+    return submit_serverless.run_job(
+        emr, s3, application_id, plan.name, plan.driver, role=role, **logs
+    )
+
+
+def _run_step(emr: Any, s3: Any, cluster_id: str | None, plan: Plan, wait_s: float) -> bool:
     """Add the step, follow it, and return whether it has COMPLETED."""
-    cluster_id = cluster_id or _running_cluster(emr) or _new_cluster(emr, bucket)
-    step_id = _add_step(emr, cluster_id, name, args)
-    click.echo(aws_command(cluster_id, name, args, region), err=True)
+    cluster_id = cluster_id or _running_cluster(emr) or _new_cluster(emr, plan.log_uri)
+    step_id = _add_step(emr, cluster_id, plan.name, plan.args)
+    click.echo(aws_command(cluster_id, plan.name, plan.args, plan.region), err=True)
     return _follow(emr, s3, cluster_id, step_id, wait_s) == "COMPLETED"
 
 
@@ -235,10 +284,10 @@ def _running_cluster(emr: Any) -> str | None:
     return None
 
 
-def _new_cluster(emr: Any, bucket: str) -> str:
+def _new_cluster(emr: Any, log_uri: str) -> str:
     made = emr.run_job_flow(
         Name=CLUSTER_NAME,
-        LogUri=f"s3://{bucket}/logs/",
+        LogUri=log_uri,
         Applications=[{"Name": "Spark"}],
         Instances={"KeepJobFlowAliveWhenNoSteps": True},
     )
@@ -279,8 +328,10 @@ def _follow(emr: Any, s3: Any, cluster_id: str, step_id: str, wait_s: float) -> 
         logs.wait(wait_s, _AWS_POLL_S)
     logs.show_new(ended=True)
     if details := status.get("FailureDetails"):
-        where = f" ({details['LogFile']})" if "LogFile" in details else ""
-        click.echo(f"{step_id} {shown}: {details.get('Message', '')}{where}", err=True)
+        message = details.get("Message", "")
+        # In cluster mode, this cloud's message ends with the log that tells the cause.
+        where = "" if "(s3://" in message else f" ({details.get('LogFile', 'no log')})"
+        click.echo(f"{step_id} {shown}: {message}{where}", err=True)
     return shown
 
 
