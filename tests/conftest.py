@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.support.clock import FakeClock
@@ -16,6 +17,10 @@ os.environ["AWS_SECRET_ACCESS_KEY"] = "test"
 os.environ["AWS_DEFAULT_REGION"] = "us-east-1"
 for _name in ("AWS_ENDPOINT_URL", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
     os.environ.pop(_name, None)
+
+# A busy machine is no failure: no property is held to a time.
+hypothesis.settings.register_profile("headrace", deadline=None)
+hypothesis.settings.load_profile("headrace")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

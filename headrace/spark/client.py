@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import socket
 import threading
 import time
@@ -35,6 +36,7 @@ from botocore.exceptions import (
 from botocore.exceptions import ConnectionError as BotocoreConnectionError
 from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
+from urllib3.exceptions import HTTPError
 
 from headrace.spark.offsets import (
     AtSequenceNumber,
@@ -47,13 +49,14 @@ from headrace.spark.offsets import (
 )
 from headrace.spark.options import Options, SinkOptions
 from headrace.spark.pages import ExpiredIterator, Page, parse_page
-from headrace.spark.planning import Shard
+from headrace.spark.planning import DataLoss, Shard
 from headrace.spark.untyped import untyped
 
 log = logging.getLogger(__name__)
 
 _MOST_CONNECTIONS = 32
-_UNREACHABLE = (HTTPClientError, BotocoreConnectionError)
+_UNREACHABLE = (HTTPClientError, BotocoreConnectionError, HTTPError)
+_FOREIGN_NUMBER = re.compile(r"InvalidArgumentException: StartingSequenceNumber\b")
 _NO_CREDENTIALS = (CredentialRetrievalError, PartialCredentialsError)
 _THROTTLES = frozenset(
     {
@@ -144,7 +147,10 @@ class KinesisClient:
         return int(answer["StreamDescriptionSummary"]["RetentionPeriodHours"]) * 3_600_000
 
     def iterator(self, shard_id: str, after: str | None, init: Init) -> str:
-        """Return an iterator after a sequence number, or, without one, at the starting position."""
+        """Return an iterator after a sequence number, or, without one, at the starting position.
+
+        Raises DataLoss when the stream does not know the sequence number as one of its own.
+        """
         request: dict[str, Any] = {"StreamName": self._options.stream, "ShardId": shard_id}
         if after is not None:
             request |= {
@@ -153,7 +159,15 @@ class KinesisClient:
             }
         else:
             request |= _starting_at(position_of(init, shard_id))
-        return str(self._call("get_shard_iterator", request)["ShardIterator"])
+        try:
+            return str(self._call("get_shard_iterator", request)["ShardIterator"])
+        except KinesisError as error:
+            if after is None or _FOREIGN_NUMBER.match(str(error)) is None:
+                raise
+            raise DataLoss(
+                f"Stream {self._options.stream} is not the stream that the checkpoint is of: it has been deleted and "
+                f"made anew since. Use another checkpoint. Kinesis says of shard {shard_id}: {error}"
+            ) from error
 
     def _call(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
         credentials = self._credentials
@@ -241,6 +255,7 @@ class KinesisClient:
                 "Content-Type": "application/x-amz-json-1.1",
                 "X-Amz-Target": f"Kinesis_20131202.{operation}",
             },
+            stream_output=True,
         )
         try:
             frozen = credentials.get_frozen_credentials()
