@@ -85,7 +85,8 @@ class StepLogs:
             for name in _PRINTED:
                 (folder / name).unlink(missing_ok=True)
             folder /= _CLIENT
-        (folder / "stderr").write_text(f"{message}\n")
+        if folder.is_dir():
+            (folder / "stderr").write_text(f"{message}\n", errors="replace")
 
     def ended(self, step: Step, state: StepState, diagnostics: str) -> None:
         """Have the client report, in cluster mode, how the driver ended."""
@@ -148,5 +149,5 @@ def note(folder: Path, clock: Clock, text: str) -> None:
     """Write a line to the controller log in a folder, if there is one."""
     now = datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
     if folder.is_dir():
-        with (folder / "controller").open("a") as file:
+        with (folder / "controller").open("a", errors="replace") as file:
             file.write(f"{now:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + f"Z INFO {text}\n")

@@ -28,6 +28,7 @@ LOST_MESSAGE = (
 )
 KILLED_MESSAGE = "The step's process was killed."
 UNKNOWN_ERROR = "Unknown Error."
+_UNDER_WAY = frozenset({StepState.RUNNING, StepState.CANCEL_PENDING})
 
 
 class StepProcesses:
@@ -58,15 +59,8 @@ class StepProcesses:
     def recover(self) -> None:
         """Find the processes of the steps that were running when the last cloud ended."""
         for step in self._store.steps(self._cluster.id):
-            if step.state not in (StepState.RUNNING, StepState.CANCEL_PENDING):
-                continue
-            process = JobProcess.find(self._logs.folder(step))
-            if process is not None:
-                self._running[step.id] = process
-            elif step.state is StepState.RUNNING:
-                self.change(step, StepState.PENDING)
-            else:
-                self._end(step, StepState.CANCELLED, "")
+            if step.state in _UNDER_WAY:
+                self._find(step)
 
     def look_after(self) -> None:
         """Look at every running step: has it ended, is it to be cancelled, have its logs grown."""
@@ -74,11 +68,15 @@ class StepProcesses:
             process = self._running.get(step.id)
             if process is not None:
                 self._look_after(step, process)
+            elif step.state in _UNDER_WAY:
+                # Its start or its end failed half-way, on a full disk maybe.
+                self._find(step)
 
     def start(self, step: Step) -> None:
         """Start the process of a step that is RUNNING already; the step fails when that is not possible."""
-        folder = self._logs.make(step)
+        folder = self._logs.folder(step)
         try:
+            self._logs.make(step)
             command = prepare(self._ports.workshop, self._cluster, step, folder)
             self._logs.note(step, f"the command is: {' '.join(command.arguments)}")
             # Before the process, so that whoever finds the process again finds the report begun.
@@ -87,12 +85,30 @@ class StepProcesses:
                 folder, command.arguments, environment=command.environment, cwd=command.cwd
             )
         except (JobRefused, OSError) as error:
-            self._logs.note(step, f"the command could not be started: {error}")
-            self._logs.refused(step, str(error))
-            self._fail(step, str(error))
+            self._refuse(step, str(error))
+            return
+        except Exception as error:
+            # Whatever a request may hold that no process can be given: the step must not stay RUNNING.
+            log.exception("step %s of cluster %s could not be started", step.id, step.cluster_id)
+            self._refuse(step, f"The step could not be started: {error}.")
             return
         self._logs.note(step, f"the process is {process.pid}")
         self._running[step.id] = process
+
+    def _refuse(self, step: Step, message: str) -> None:
+        self._logs.note(step, f"the command could not be started: {message}")
+        self._logs.refused(step, message)
+        self._fail(step, message)
+
+    def _find(self, step: Step) -> None:
+        """Take over the process of a step that is under way; without one, begin or end it anew."""
+        process = JobProcess.find(self._logs.folder(step))
+        if process is not None:
+            self._running[step.id] = process
+        elif step.state is StepState.RUNNING:
+            self.change(step, StepState.PENDING)
+        else:
+            self._end(step, StepState.CANCELLED, "")
 
     def signal_all(self, number: int) -> None:
         """Send a signal to every process of every step."""
@@ -122,10 +138,16 @@ class StepProcesses:
     def change(self, step: Step, state: StepState, message: str = "") -> None:
         """Store and announce a step's new state."""
         with self._store.lock:
+            before = step.state, step.reason_message, step.started_ms
             step.state, step.reason_message = state, message
             if state is StepState.PENDING:
                 step.started_ms = None
-            self._store.save_step(step)
+            try:
+                self._store.save_step(step)
+            except Exception:
+                # What is not stored has not happened.
+                step.state, step.reason_message, step.started_ms = before
+                raise
             self._ports.announcer.change(self._cluster, step)
         log.info("step %s of cluster %s is %s", step.id, step.cluster_id, state)
 

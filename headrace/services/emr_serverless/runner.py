@@ -142,8 +142,12 @@ class JobRunner:
                 folder, command.arguments, environment=command.environment, cwd=command.cwd
             )
         except (JobRefused, OSError) as error:
-            (folder / "stderr").write_text(f"{error}\n")
-            self._end(JobState.FAILED, f"Job failed: {error}")
+            self._refuse(str(error))
+            return
+        except Exception as error:
+            # Whatever a request may hold that no process can be given: the run must not be tried for ever.
+            log.exception("job run %s could not be started", self._run.id)
+            self._refuse(f"The job could not be started: {error}.")
             return
         if self._run.started_ms is None:
             self._run.started_ms = self._ports.clock.now_ms()
@@ -151,6 +155,10 @@ class JobRunner:
         if location is not None:
             self._keeper = LogKeeper(self._ports.clock, self._ports.workshop.objects, LOGS)
         self._change(JobState.RUNNING)
+
+    def _refuse(self, message: str) -> None:
+        (self.folder / "stderr").write_text(f"{message}\n", errors="replace")
+        self._end(JobState.FAILED, f"Job failed: {message}")
 
     def _look_after(self, process: JobProcess) -> None:
         run = self._run
@@ -162,13 +170,14 @@ class JobRunner:
         code = process.exit_code
         # What the job left running goes with it.
         process.kill()
-        self._process = self._keeper = None
         if code == 0:
             self._end(JobState.SUCCESS, "")
         elif run.cancelled:
             self._end(JobState.CANCELLED, run.cancel_details)
         else:
             self._fail(self._failure(process, code))
+        # Not before: an end that could not be stored, on a full disk maybe, is stored later and not run again.
+        self._process = self._keeper = None
 
     def _is_dying(self, process: JobProcess) -> bool:
         """After a signal the wrapper is gone first; the run has ended when all of it has."""

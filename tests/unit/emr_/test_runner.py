@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from headrace.core.ports import BusEvent, Metric
 from headrace.core.workers import WorkerDone
 from headrace.services.emr.announcements import Announcer
-from headrace.services.emr.model import Cluster, ClusterState, Step
+from headrace.services.emr.model import Cluster, ClusterState, Step, StepState
 from headrace.services.emr.ports import RunnerPorts
 from headrace.services.emr.runner import ClusterRunner
 from headrace.services.emr.store import Store
@@ -20,10 +21,25 @@ from tests.support.clock import FakeClock
 from tests.support.server import wait_until
 
 
-class Nothing:
-    """No bus and no bucket."""
+class NoBus:
+    """No event bus."""
 
     def put(self, bus_arn: str, event: BusEvent) -> str:
+        return ""
+
+
+class Bucket:
+    """An object store that is full for the next `full` objects."""
+
+    def __init__(self) -> None:
+        self.full = 0
+        self.keys: set[str] = set()
+
+    def put(self, bucket: str, key: str, body: Path, *, content_type: str) -> str:
+        if self.full:
+            self.full -= 1
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.keys.add(key)
         return ""
 
     def buckets(self) -> dict[str, Path]:
@@ -50,18 +66,19 @@ class Lab:
 
     def __init__(self, folder: Path, database: Database) -> None:
         self.clock, self.sink, self.store = FakeClock(), Sink(), Store(database)
+        self.folder = folder
         self.store.load()
         self.cluster = Cluster(
             id="j-1", account="000000000000", region="us-east-1", name="c", keep_alive=True,
-            request={"Instances": {}}, created_ms=self.clock.now_ms(), idle_timeout_s=60,
+            request={"Instances": {}, "LogUri": "s3://b/"}, created_ms=self.clock.now_ms(), idle_timeout_s=60,
         )  # fmt: skip
-        nothing = Nothing()
+        self.bucket = Bucket()
         ports = RunnerPorts(
             clock=self.clock,
             store=self.store,
-            workshop=Workshop(nothing, lambda: "", 1),  # type: ignore[arg-type]
+            workshop=Workshop(self.bucket, lambda: "", 1),  # type: ignore[arg-type]
             metrics=self.sink,
-            announcer=Announcer(self.clock, nothing),
+            announcer=Announcer(self.clock, NoBus()),
             folder=folder,
         )
         self.store.add(self.cluster, [])
@@ -167,3 +184,74 @@ def test_metrics_come_every_five_minutes_though_nothing_changes(lab: Lab) -> Non
     lab.clock.advance(1)
     lab.runner.step()
     assert lab.sink.calls == before + 1
+
+
+def test_a_step_that_ignores_the_signal_is_killed_when_its_grace_is_over(lab: Lab) -> None:
+    lab.waits()
+    step = lab.add(1, "bash", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done")
+    stdout = lab.folder / "j-1" / "s-1" / "stdout"
+    wait_until(
+        lambda: lab.runner.step() is not None and stdout.exists() and stdout.read_text() != ""
+    )
+    step.state, step.cancel_signal = StepState.CANCEL_PENDING, 15
+    lab.runner.step()
+    lab.clock.advance(9.9)
+    lab.runner.step()
+    assert lab.runner.busy
+    lab.clock.advance(0.2)
+    lab.ended(step)
+    assert step.state is StepState.CANCELLED
+    assert not lab.runner.busy
+
+
+def test_an_end_that_could_not_be_stored_is_stored_later_and_nothing_runs_twice(
+    lab: Lab, tmp_path: Path
+) -> None:
+    lab.waits()
+    ran = tmp_path / "ran"
+    step = lab.add(1, "bash", "-c", f"echo ran >> {ran}; exit 3")
+    lab.bucket.full = 3
+    failures = 0
+
+    def look() -> bool:
+        nonlocal failures
+        try:
+            lab.runner.step()
+        except OSError:
+            failures += 1
+        return not step.active
+
+    wait_until(look)
+    assert step.state is StepState.FAILED
+    assert "exit code 3" in step.failure["Message"]
+    assert failures == 3
+    assert ran.read_text() == "ran\n"
+    assert "j-1/steps/s-1/stderr.gz" in lab.bucket.keys
+
+
+def test_a_start_that_found_no_room_is_tried_again(lab: Lab) -> None:
+    lab.waits()
+    step = lab.add(1, "true")
+    # A step whose state was stored and whose process was not begun, as when the disk is full between the two.
+    step.state, step.started_ms = StepState.RUNNING, lab.clock.now_ms()
+    lab.ended(step)
+    assert step.state is StepState.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("args", "environment"),
+    [(["echo", "\0"], {}), (["true"], {"A=B": "x"}), (["true"], {"A": "x\0"})],
+)
+def test_what_no_process_can_be_given_fails_the_step(
+    lab: Lab, args: list[str], environment: dict[str, str]
+) -> None:
+    export = {"Classification": "export", "Properties": environment}
+    lab.cluster.request["Configurations"] = [
+        {"Classification": "spark-env", "Configurations": [export]}
+    ]
+    lab.waits()
+    step = lab.add(1, *args)
+    lab.ended(step)
+    assert step.state is StepState.FAILED
+    assert "could not be started" in step.failure["Message"]
+    lab.waits()

@@ -167,3 +167,47 @@ def test_everything_is_there_again_after_a_restart(store: Store, tmp_path: Path)
     assert again.application(made.id) == made
     assert again.run(run.id) == run
     database.close()
+
+
+class FullBucket:
+    """An object store that takes nothing until there is room."""
+
+    def __init__(self) -> None:
+        self.full = True
+
+    def buckets(self) -> dict[str, Path]:
+        return {}
+
+    def put(self, bucket: str, key: str, body: Path, *, content_type: str) -> str:
+        if self.full:
+            raise OSError("No space left on device")
+        return ""
+
+
+def test_an_end_that_could_not_be_stored_is_stored_later_and_the_job_is_not_run_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_SPARK_HOME", str(make_spark_home(tmp_path / "spark")))
+    clock, ran, job = FakeClock(), tmp_path / "ran", tmp_path / "job.sh"
+    job.write_text(f"echo ran >> {ran}")
+    logs = {"s3MonitoringConfiguration": {"logUri": "s3://logs/"}}
+    made = application(store, clock)
+    run = job_run(
+        store,
+        clock,
+        jobDriver={"sparkSubmit": {"entryPoint": str(job)}},
+        configurationOverrides={"monitoringConfiguration": logs},
+    )
+    bucket = FullBucket()
+    workshop = Workshop(bucket, lambda: "http://127.0.0.1:1", 2)  # type: ignore[arg-type]
+    runner = JobRunner(RunnerPorts(clock, store, workshop, tmp_path, lambda: None), made, run)
+    runner.step()
+    wait_until((runner.folder / "exit_code").exists)
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space"):
+            runner.step()
+    assert run.state is JobState.RUNNING
+    bucket.full = False
+    runner.step()
+    assert run.state is JobState.SUCCESS
+    assert ran.read_text() == "ran\n"
