@@ -42,6 +42,7 @@ from headrace.services.firehose.service import Firehose, firehose_api
 from headrace.services.kinesis.service import Kinesis, kinesis_api
 from headrace.services.lambda_.service import Lambda, lambda_api
 from headrace.services.s3.service import S3, s3_api
+from headrace.spark_submit.event_bounds import EventLogBounds
 from headrace.spark_submit.history import HistoryOnDemand
 from headrace.status_pages import StatusPages
 from headrace.store.check import STATE_FILE
@@ -225,6 +226,7 @@ class Cloud:
         self.s3.notifications.wake = self.supervisor.start(self.s3.notifications).wake
         self.supervisor.start(self._metrics)
         self.supervisor.start(self._logs)
+        self.supervisor.start(EventLogBounds(self.config.data_dir))
         # Not waited for: a request that needs moto before it is ready waits by itself.
         threading.Thread(target=self._warm_up, args=(on_warm,), name="moto", daemon=True).start()
         self._started = True

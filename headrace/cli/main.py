@@ -7,6 +7,7 @@ import click
 from headrace import __version__
 from headrace.cli.check import check
 from headrace.cli.faults import faults
+from headrace.cli.history import history
 from headrace.cli.replay import replay
 from headrace.cli.run import down, status, up
 from headrace.cli.streams import put, tail
@@ -20,7 +21,7 @@ def main() -> None:
     """AWS streaming, whole, on a laptop."""
 
 
-for command in (up, down, status, put, tail, replay, check, faults, trace, submit):
+for command in (up, down, status, put, tail, replay, check, faults, trace, submit, history):
     main.add_command(command)
 
 

@@ -160,9 +160,16 @@ class HistoryServer:
                 start_new_session=True,
             )
 
-    def wait(self) -> str:
-        """Wait until the server listens; return its URL. Raises JobRefused when it ends instead, or takes too long."""
-        never = threading.Event()
+    def wait(self, stop: threading.Event | None = None) -> str:
+        """Wait until the server listens; return its URL.
+
+        Args:
+            stop: ends the waiting when it is set.
+
+        Raises:
+            JobRefused: the server ends instead, takes too long, or is not waited for any more.
+        """
+        stop = stop or threading.Event()
         deadline_s = self._clock.monotonic_s() + START_WITHIN_S
         while self._clock.monotonic_s() < deadline_s:
             url = self.url
@@ -173,7 +180,8 @@ class HistoryServer:
                 raise JobRefused(
                     f"Spark's history server ended: {said[-1].strip() if said else 'it said nothing'}"
                 )
-            self._clock.wait(never, _LOOK_EVERY_S)
+            if self._clock.wait(stop, _LOOK_EVERY_S):
+                break
         raise JobRefused(
             f"Spark's history server does not listen after {START_WITHIN_S:.0f} s; see {self.output}"
         )

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 _UI_LOG = Path("conf", "ui.log")
 _EVENTS = "events"
-# Of a rolling log; each file is closed at this size, so what is bounded is bounded to within it.
-ROLL_AT_MIB = 8
+# Spark's smallest: of a job that runs for days, the middle can be let go file by file (see `event_bounds`).
+ROLL_AT_MIB = 10
 
 # The words are Spark's own since 1.x: Utils.startServiceOnPort, SparkUI.stop.
 _STARTED = re.compile(r"^Successfully started service 'SparkUI' on port (\d+)\.", re.MULTILINE)
@@ -68,7 +68,6 @@ def ui_properties(folder: Path) -> dict[str, str]:
         "spark.eventLog.dir": "file://" + quote(str(events_folder(folder).absolute())),
         "spark.eventLog.compress": "true",
         "spark.eventLog.compression.codec": "zstd",
-        # Rolled, for a job that runs for days: see `event_logs`.
         "spark.eventLog.rolling.enabled": "true",
         "spark.eventLog.rolling.maxFileSize": f"{ROLL_AT_MIB}m",
     }
