@@ -16,9 +16,10 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import common
+from spark_jobs import common, outputs
 
 GAP = "8 hours"
+RESULTS = outputs.Results("aircraft_days", "sessions/", ("tailnum", "session_start"), "tailnum")
 
 
 def transform(records: DataFrame, watermark: str) -> DataFrame:
@@ -44,22 +45,16 @@ def transform(records: DataFrame, watermark: str) -> DataFrame:
 
 def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
     """Run the query until the input is drained, and return what happened, in flights."""
-    query = common.start(
-        spark,
-        transform(records, arguments.watermark),
-        "aircraft_days",
-        "append",
-        arguments.checkpoint,
-        common.batches_into(f"{arguments.output}sessions/"),
-    )
-    query.awaitTermination()
-    quarantined = common.quarantine(spark, records, arguments)
-    return common.with_quarantine(common.summary(query.recentProgress), quarantined)
+    rows, write = transform(records, arguments.watermark), outputs.sink(arguments, RESULTS)
+    said = common.run_query(spark, rows, RESULTS.job, "append", arguments, write)
+    return said | common.quarantine(spark, records, arguments)
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse the step's arguments."""
-    return common.parse(common.parser("aircraft_days", "What each aircraft did in a row."), argv)
+    return common.parse(
+        common.parser("aircraft_days", "What each aircraft did in a row."), argv, to_stream=True
+    )
 
 
 def main(argv: list[str]) -> int:

@@ -143,10 +143,8 @@ def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) 
             board.compact(batch_id)
 
     flights = common.on_time_once(common.flights(records), arguments.watermark)
-    query = common.start(spark, flights, "airport_board", "append", arguments.checkpoint, upsert)
-    query.awaitTermination()
-    quarantined = common.quarantine(spark, records, arguments)
-    return common.with_quarantine(common.summary(query.recentProgress), quarantined)
+    said = common.run_query(spark, flights, "airport_board", "append", arguments, upsert)
+    return said | common.quarantine(spark, records, arguments)
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:

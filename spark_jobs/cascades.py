@@ -21,7 +21,7 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from spark_jobs import common
+from spark_jobs import common, outputs
 
 LATE_MINUTES = 15
 IN_A_ROW = 3
@@ -31,6 +31,7 @@ OUTPUT_SCHEMA = (
     "tailnum STRING, started TIMESTAMP, event_time TIMESTAMP, event_id STRING, flights INT, "
     "delay_minutes INT"
 )
+RESULTS = outputs.Results("cascades", "cascades/", ("event_id",), "tailnum")
 
 # A flight waiting: its time in milliseconds of the epoch, its id, its delay in minutes.
 Waiting = tuple[int, str, int]
@@ -139,24 +140,18 @@ def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) 
     before = spark.conf.get(provider)
     spark.conf.set(provider, ROCKSDB)
     try:
-        query = common.start(
-            spark,
-            transform(records, arguments.watermark),
-            "cascades",
-            "append",
-            arguments.checkpoint,
-            common.batches_into(f"{arguments.output}cascades/"),
-        )
-        query.awaitTermination()
+        rows, write = transform(records, arguments.watermark), outputs.sink(arguments, RESULTS)
+        said = common.run_query(spark, rows, RESULTS.job, "append", arguments, write)
     finally:
         spark.conf.set(provider, str(before))
-    quarantined = common.quarantine(spark, records, arguments)
-    return common.with_quarantine(common.summary(query.recentProgress), quarantined)
+    return said | common.quarantine(spark, records, arguments)
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse the step's arguments."""
-    return common.parse(common.parser("cascades", "Late departures in a row."), argv)
+    return common.parse(
+        common.parser("cascades", "Late departures in a row."), argv, to_stream=True
+    )
 
 
 def main(argv: list[str]) -> int:

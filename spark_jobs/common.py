@@ -6,16 +6,26 @@ A job is submitted with this folder as a package:
     spark-submit --py-files s3://bucket/spark_jobs.zip s3://bucket/rolling_delays.py \
         --stream flights-enriched --region us-east-1 --output s3://... --checkpoint s3://... [--quarantine s3://...]
 
-**Input.** A record's `data` is a JSON object. Fields that no job knows are passed over; a missing or null field that a
-job can do without is null. What is not JSON, lacks a required field, or has a value of another type in a known field
-is *unreadable*: it is counted and, with `--quarantine`, written there with the reason by a query of its own.
+**Input.** A record's `data` is a JSON object. What is not, lacks a required field, or has a value of another type is
+*unreadable*: it is counted and, with `--quarantine`, written there with the reason by a query of its own. When
+the producers' schema drifts:
+
+- passed over: a field that no job knows;
+- null: a field that is missing, and that the job can do without;
+- as its text (`7` is `"7"`): a number, a truth value or an object where a text was;
+- quarantined as `missing: carrier`: an event without a field that the job requires, or with null there;
+- quarantined as `a value of another type`: an event with a text or a fraction where a whole number was, a number that
+  does not fit, a text for a truth value, no time for a time; even where null would do: wrong is worse than none;
+- quarantined as `a time ahead of its record's`: an event of more than a day after its record came to the stream, such
+  as one in milliseconds where seconds are expected: the watermark would follow it, and drop all others.
 
 **Lateness.** Every streaming job first drops what comes too late and what comes twice, by one rule: an event is dropped
 if its time is not after the watermark that the micro-batch *before* began with; that is the greatest event time of the
 micro-batches before that one, less `--watermark` (of two streams: the lesser of theirs). The job prints how many.
 
 **Output.** Whatever micro-batch N gives is a folder `batch=N` that writing replaces, so a batch that is done
-again after a crash leaves what it would have left the first time. The output belongs to its checkpoint.
+again after a crash leaves what it would have left the first time. The output belongs to its checkpoint. Some jobs write
+to a stream as well: see `spark_jobs/outputs.py`.
 """
 
 from __future__ import annotations
@@ -25,13 +35,14 @@ import operator
 import sys
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.window import Window
+
+from spark_jobs.totals import LATE, Totals
 
 FLIGHT_SCHEMA = (
     "event_id STRING, event_time TIMESTAMP, carrier STRING, flight INT, tailnum STRING, "
@@ -41,6 +52,10 @@ FLIGHT_REQUIRED = ("event_id", "event_time", "carrier", "origin", "dest", "cance
 OBSERVATION = "events"
 # Where from_json leaves the text of a record that is not as the schema says, and null for one that is.
 _MALFORMED = "_malformed"
+# Whether an event's time lies ahead of the time at which its record came to the stream; false where that is not known.
+_AHEAD = "_ahead"
+ARRIVAL = "approximateArrivalTimestamp"
+MOST_AHEAD = "INTERVAL 1 DAY"
 
 Sink = Callable[[DataFrame, int], None]
 
@@ -49,19 +64,23 @@ Sink = Callable[[DataFrame, int], None]
 
 
 def parsed(records: DataFrame, schema: str) -> DataFrame:
-    """Return `records` with the columns of `schema` read from `data`, and `_malformed`."""
+    """Return `records` with the columns of `schema` (one is event_time) read from `data`, `_malformed` and `_ahead`."""
     event = F.from_json(
         F.col("data").cast("string"),
         f"{schema}, {_MALFORMED} STRING",
         {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _MALFORMED},
     )
-    return records.select("*", event.alias("event")).select(*records.columns, "event.*")
+    rows = records.select("*", event.alias("event")).select(*records.columns, "event.*")
+    ahead = F.lit(False)
+    if ARRIVAL in records.columns:
+        ahead = F.coalesce(F.col("event_time") > F.col(ARRIVAL) + F.expr(MOST_AHEAD), ahead)
+    return rows.withColumn(_AHEAD, ahead)
 
 
 def readable(required: tuple[str, ...]) -> Column:
-    """Return whether a parsed row is an event: JSON, of the schema's types, with the `required` fields."""
+    """Return whether a parsed row is an event: JSON, of the schema's types, with the `required` fields, of its time."""
     present = [F.col(name).isNotNull() for name in required]
-    return reduce(operator.and_, present) & F.col(_MALFORMED).isNull()
+    return reduce(operator.and_, present) & F.col(_MALFORMED).isNull() & ~F.col(_AHEAD)
 
 
 def flights(records: DataFrame) -> DataFrame:
@@ -81,7 +100,7 @@ def events(
             F.count_if(~readable(required)).alias("unreadable"),
         )
         .where(readable(required))
-        .drop(*records.columns, _MALFORMED)
+        .drop(*records.columns, _MALFORMED, _AHEAD)
     )
 
 
@@ -99,6 +118,7 @@ def unreadable(records: DataFrame, schema: str, required: tuple[str, ...]) -> Da
         F.when(nothing, F.lit("empty"))
         .when(~json, F.lit("no JSON object"))
         .when(F.col(_MALFORMED).isNotNull(), F.lit("a value of another type"))
+        .when(F.col(_AHEAD), F.lit("a time ahead of its record's"))
         .otherwise(F.concat(F.lit("missing: "), F.concat_ws(", ", missing)))
     )
     return (
@@ -190,53 +210,66 @@ def start(
     )
 
 
+def drain(
+    spark: SparkSession, rows: DataFrame, name: str, mode: str, checkpoint: str, sink: Sink
+) -> tuple[Totals, str]:
+    """Run a query until its input is drained; return what all its micro-batches counted, and its run's id."""
+    totals = Totals()
+    spark.streams.addListener(totals)
+    try:
+        query = start(spark, rows, name, mode, checkpoint, sink)
+        query.awaitTermination()
+        totals.wait(str(query.runId))
+    finally:
+        spark.streams.removeListener(totals)
+    return totals, str(query.runId)
+
+
+def run_query(
+    spark: SparkSession,
+    rows: DataFrame,
+    name: str,
+    mode: str,
+    arguments: argparse.Namespace,
+    sink: Sink,
+    observations: tuple[str, ...] = (OBSERVATION,),
+) -> dict[str, int]:
+    """Run a job's query until its input is drained, and return what its micro-batches add up to, in events."""
+    totals, run = drain(spark, rows, name, mode, arguments.checkpoint, sink)
+    read, unreadable = (
+        sum(totals.of(run, observation, what) for observation in observations)
+        for what in ("read", "unreadable")
+    )
+    return {"read": read, "unreadable": unreadable, LATE: totals.late(run)}
+
+
 def quarantine(
     spark: SparkSession,
     records: DataFrame,
     arguments: argparse.Namespace,
     schema: str = FLIGHT_SCHEMA,
     required: tuple[str, ...] = FLIGHT_REQUIRED,
-) -> int | None:
-    """Write what is no event in `records` under `--quarantine`; return how many this run; None when not asked to."""
+    part: str = "",
+) -> dict[str, int]:
+    """Write what is no event in `records` under `--quarantine`, and return how many this run; {} when not asked to.
+
+    A job of several streams gives each a `part` of the folder, such as `weather`.
+    """
     if arguments.quarantine is None:
-        return None
+        return {}
     rows = unreadable(records, schema, required).observe(
         "quarantine", F.count(F.lit(1)).alias("rows")
     )
-    folder = arguments.quarantine
-    query = start(
+    folder = f"{part}/" if part else ""
+    totals, run = drain(
         spark,
         rows,
         "quarantine",
         "append",
-        f"{arguments.checkpoint}quarantine/",
-        batches_into(folder),
+        f"{arguments.checkpoint}quarantine/{folder}",
+        batches_into(f"{arguments.quarantine}{folder}"),
     )
-    query.awaitTermination()
-    return sum(
-        batch["observedMetrics"]["quarantine"]["rows"]
-        for batch in query.recentProgress
-        if "quarantine" in batch["observedMetrics"]
-    )
-
-
-def summary(progress: list[Any], observations: tuple[str, ...] = (OBSERVATION,)) -> dict[str, int]:
-    """Add up what the micro-batches report, in events."""
-    observed = [
-        batch["observedMetrics"][name]
-        for batch in progress
-        for name in observations
-        if name in batch["observedMetrics"]
-    ]
-    return {
-        "read": sum(row["read"] for row in observed),
-        "unreadable": sum(row["unreadable"] for row in observed),
-        "dropped as late": sum(
-            state["numRowsDroppedByWatermark"]
-            for batch in progress
-            for state in batch["stateOperators"]
-        ),
-    }
+    return {f"quarantined {part}".rstrip(): totals.of(run, "quarantine", "rows")}
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
@@ -244,7 +277,7 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(prog=f"{name}.py", description=description)
     result.add_argument("--stream", required=True)
     result.add_argument("--region", required=True)
-    result.add_argument("--output", required=True, help="s3:// URI of the results")
+    result.add_argument("--output", required=True, help="s3:// URI of the results; see the job")
     result.add_argument("--checkpoint", required=True, help="s3:// URI of the query's progress")
     result.add_argument("--quarantine", help="s3:// URI for records that are no events")
     result.add_argument("--endpoint-url", help="of Kinesis; by default AWS's, or the environment's")
@@ -254,13 +287,19 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     return result
 
 
-def parse(the_parser: argparse.ArgumentParser, argv: list[str]) -> argparse.Namespace:
-    """Parse a step's arguments; a folder without a trailing slash gets one."""
+def parse(
+    the_parser: argparse.ArgumentParser, argv: list[str], *, to_stream: bool = False
+) -> argparse.Namespace:
+    """Parse a step's arguments; a folder without a trailing slash gets one. `to_stream`: output may be a stream."""
     arguments = the_parser.parse_args(argv)
     for name in ("output", "checkpoint", "quarantine"):
         folder = getattr(arguments, name)
         if folder is not None:
             setattr(arguments, name, folder.rstrip("/") + "/")
+    if arguments.output.startswith("kinesis:") and not to_stream:
+        the_parser.error("the job's output is a table, which needs a folder, not kinesis://")
+    if arguments.output in ("kinesis://", "kinesis:/"):
+        the_parser.error("--output kinesis:// lacks the stream's name")
     return arguments
 
 
@@ -273,8 +312,3 @@ def run_job(name: str, job: Callable[[SparkSession], dict[str, int]]) -> int:
         spark.stop()
     sys.stdout.write(", ".join(f"{what}: {count}" for what, count in result.items()) + "\n")
     return 0
-
-
-def with_quarantine(result: dict[str, int], quarantined: int | None) -> dict[str, int]:
-    """Return `result` with the count of `quarantine`, if there is one."""
-    return result if quarantined is None else {**result, "quarantined": quarantined}

@@ -34,6 +34,8 @@ from __future__ import annotations
 import argparse
 import operator
 import sys
+import threading
+from collections import Counter
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -41,6 +43,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.window import Window
 
 WINDOW = "1 hour"
@@ -156,34 +159,57 @@ def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) 
     """Run the query until the input is drained, publish, and return what happened, in flights."""
     # Spark would add a micro-batch without input, only to forget old state: the next run does that as well.
     spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", value=False)
-    query = (
-        transform(records, arguments.watermark)
-        .writeStream.queryName("departures")
-        .outputMode("update")
-        .option("checkpointLocation", arguments.checkpoint)
-        .trigger(availableNow=True)
-        .foreachBatch(write_updates(arguments.output))
-        .start()
-    )
-    query.awaitTermination()
+    totals = Totals()
+    spark.streams.addListener(totals)
+    try:
+        query = (
+            transform(records, arguments.watermark)
+            .writeStream.queryName("departures")
+            .outputMode("update")
+            .option("checkpointLocation", arguments.checkpoint)
+            .trigger(availableNow=True)
+            .foreachBatch(write_updates(arguments.output))
+            .start()
+        )
+        query.awaitTermination()
+        if not totals.ended.wait(60):
+            raise TimeoutError("Spark did not report the query's end within 60 s.")
+    finally:
+        spark.streams.removeListener(totals)
     publish(spark, arguments.output)
-    return summary(query.recentProgress)
+    names = ("read", "unreadable", "dropped as late")
+    return {name: totals.flights[name] for name in names}
 
 
-def summary(progress: list[Any]) -> dict[str, int]:
-    """Add up what the micro-batches report, in flights."""
-    observed = [
-        batch["observedMetrics"][OBSERVATION] for batch in progress if batch["observedMetrics"]
-    ]
-    return {
-        "read": sum(row["read"] for row in observed),
-        "unreadable": sum(row["unreadable"] for row in observed),
-        "dropped as late": sum(
-            state["numRowsDroppedByWatermark"]
-            for batch in progress
-            for state in batch["stateOperators"]
-        ),
-    }
+class Totals(StreamingQueryListener):
+    """Adds up what the micro-batches report, in flights: the query itself remembers the last hundred only.
+
+    Attributes:
+        flights: read, unreadable, dropped as late.
+        ended: set when all is counted.
+    """
+
+    def __init__(self) -> None:
+        self.flights: Counter[str] = Counter()
+        self.ended = threading.Event()
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Nothing is counted yet."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Add a micro-batch."""
+        observed = event.progress.observedMetrics
+        if OBSERVATION in observed:
+            self.flights.update(observed[OBSERVATION].asDict())
+        for state in event.progress.stateOperators:
+            self.flights["dropped as late"] += state.numRowsDroppedByWatermark
+
+    def onQueryIdle(self, event: Any) -> None:
+        """A trigger without input counts for nothing."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Spark tells of the end last."""
+        self.ended.set()
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:

@@ -16,9 +16,10 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import common
+from spark_jobs import common, outputs
 
 PLANES_SCHEMA = "tailnum STRING, year INT, manufacturer STRING, model STRING, seats INT"
+RESULTS = outputs.Results("fleet_enrich", "flights/", ("event_id",), "origin")
 
 
 def transform(flights: DataFrame, planes: DataFrame) -> DataFrame:
@@ -40,23 +41,21 @@ def register(spark: SparkSession, folder: str) -> DataFrame:
 
 def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
     """Run the query until the input is drained, and return what happened, in flights."""
-    write = common.batches_into(f"{arguments.output}flights/")
+    write = outputs.sink(arguments, RESULTS)
 
     def enrich(flights: DataFrame, batch_id: int) -> None:
         write(transform(flights, register(spark, arguments.planes)), batch_id)
 
     flights = common.on_time_once(common.flights(records), arguments.watermark)
-    query = common.start(spark, flights, "fleet_enrich", "append", arguments.checkpoint, enrich)
-    query.awaitTermination()
-    quarantined = common.quarantine(spark, records, arguments)
-    return common.with_quarantine(common.summary(query.recentProgress), quarantined)
+    said = common.run_query(spark, flights, RESULTS.job, "append", arguments, enrich)
+    return said | common.quarantine(spark, records, arguments)
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse the step's arguments."""
     parser = common.parser("fleet_enrich", "Flights with what is known of their aircraft.")
     parser.add_argument("--planes", required=True, help="s3:// URI of the register, Parquet")
-    return common.parse(parser, argv)
+    return common.parse(parser, argv, to_stream=True)
 
 
 def main(argv: list[str]) -> int:

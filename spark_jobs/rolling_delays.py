@@ -2,7 +2,7 @@
 
 Under `--output`: `updates/batch=N/`, the windows that micro-batch N changed, and `windows/`, every window as it stands,
 made at the end of the run: window_start, window_end, origin, departures, delayed (15 minutes or more),
-mean_delay and max_delay (minutes; null where no flight departed).
+mean_delay and max_delay (minutes; null where no flight departed). Or, to a stream, the updates alone.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import common
+from spark_jobs import common, outputs
 
 WINDOW, SLIDE = "1 hour", "15 minutes"
 DELAYED_MINUTES = 15
 KEY = ("window_start", "origin")
+RESULTS = outputs.Results("rolling_delays", "updates/", KEY, "origin", corrects=True)
 
 
 def transform(records: DataFrame, watermark: str) -> DataFrame:
@@ -42,24 +43,21 @@ def transform(records: DataFrame, watermark: str) -> DataFrame:
 
 def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
     """Run the query until the input is drained, publish, and return what happened, in flights."""
-    updates = f"{arguments.output}updates/"
-    query = common.start(
-        spark,
-        transform(records, arguments.watermark),
-        "rolling_delays",
-        "update",
-        arguments.checkpoint,
-        common.batches_into(updates),
-    )
-    query.awaitTermination()
-    common.publish(spark, updates, f"{arguments.output}windows/", KEY)
-    quarantined = common.quarantine(spark, records, arguments)
-    return common.with_quarantine(common.summary(query.recentProgress), quarantined)
+    rows, write = transform(records, arguments.watermark), outputs.sink(arguments, RESULTS)
+    said = common.run_query(spark, rows, RESULTS.job, "update", arguments, write)
+    if outputs.stream_of(arguments.output) is None:
+        updates, windows = (
+            f"{arguments.output}{folder}" for folder in (RESULTS.folder, "windows/")
+        )
+        common.publish(spark, updates, windows, KEY)
+    return said | common.quarantine(spark, records, arguments)
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse the step's arguments."""
-    return common.parse(common.parser("rolling_delays", "Delays by airport, rolling."), argv)
+    return common.parse(
+        common.parser("rolling_delays", "Delays by airport, rolling."), argv, to_stream=True
+    )
 
 
 def main(argv: list[str]) -> int:

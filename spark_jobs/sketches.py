@@ -89,10 +89,8 @@ def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) 
         flights.unpersist()
 
     flights = common.on_time_once(common.flights(records), arguments.watermark)
-    query = common.start(spark, flights, "sketches", "append", arguments.checkpoint, sketch)
-    query.awaitTermination()
-    quarantined = common.quarantine(spark, records, arguments)
-    return common.with_quarantine(common.summary(query.recentProgress), quarantined)
+    said = common.run_query(spark, flights, "sketches", "append", arguments, sketch)
+    return said | common.quarantine(spark, records, arguments)
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:

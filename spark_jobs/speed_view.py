@@ -30,17 +30,15 @@ def read_view(spark: SparkSession, folder: str) -> DataFrame:
 def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
     """Run the query until the input is drained, and return what happened, in flights."""
     write = common.batches_into(f"{arguments.output}deltas/")
-    query = common.start(
+    said = common.run_query(
         spark,
         transform(records, arguments.since, arguments.watermark),
         "speed_view",
         "append",
-        arguments.checkpoint,
+        arguments,
         lambda flights, batch_id: write(views.view(flights), batch_id),
     )
-    query.awaitTermination()
-    quarantined = common.quarantine(spark, records, arguments)
-    return common.with_quarantine(common.summary(query.recentProgress), quarantined)
+    return said | common.quarantine(spark, records, arguments)
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:

@@ -6,7 +6,8 @@ visib. A flight that has a report is written with the micro-batch that has both;
 when the watermark has passed it, so that none can come any more. The watermark is the lesser of the two streams'.
 
 A report is `{"event_id", "event_time", "origin", "temp", "wind_speed", "precip", "visib"}`, in the stream
-`--weather-stream`: hourly, with the time at which its hour begins; a value that was not measured is null.
+`--weather-stream`: hourly, with the time at which its hour begins; a value that was not measured is null. What is no
+flight is quarantined in `flights/`, what is no report in `weather/`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import common
+from spark_jobs import common, outputs
 
 WEATHER_SCHEMA = (
     "event_id STRING, event_time TIMESTAMP, origin STRING, temp DOUBLE, wind_speed DOUBLE, "
@@ -25,6 +26,7 @@ WEATHER_SCHEMA = (
 )
 WEATHER_REQUIRED = ("event_id", "event_time", "origin")
 WEATHER_OBSERVATION = "reports"
+RESULTS = outputs.Results("weather_delays", "joined/", ("event_id",), "origin")
 JOINED = (
     "w.origin = f.origin AND f.event_time >= w.weather_time"
     " AND f.event_time < w.weather_time + INTERVAL 1 HOUR"
@@ -48,25 +50,28 @@ def run(
     spark: SparkSession, flights: DataFrame, weather: DataFrame, arguments: argparse.Namespace
 ) -> dict[str, int]:
     """Run the query until both inputs are drained, and return what happened, in flights and reports."""
-    query = common.start(
+    said = common.run_query(
         spark,
         transform(flights, weather, arguments.watermark),
-        "weather_delays",
+        RESULTS.job,
         "append",
-        arguments.checkpoint,
-        common.batches_into(f"{arguments.output}joined/"),
+        arguments,
+        outputs.sink(arguments, RESULTS),
+        (common.OBSERVATION, WEATHER_OBSERVATION),
     )
-    query.awaitTermination()
-    quarantined = common.quarantine(spark, flights, arguments)
-    said = common.summary(query.recentProgress, (common.OBSERVATION, WEATHER_OBSERVATION))
-    return common.with_quarantine(said, quarantined)
+    schema, required = WEATHER_SCHEMA, WEATHER_REQUIRED
+    return (
+        said
+        | common.quarantine(spark, flights, arguments, part="flights")
+        | common.quarantine(spark, weather, arguments, schema, required, part="weather")
+    )
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse the step's arguments."""
     parser = common.parser("weather_delays", "Each departure with the weather of its hour.")
     parser.add_argument("--weather-stream", required=True)
-    return common.parse(parser, argv)
+    return common.parse(parser, argv, to_stream=True)
 
 
 def main(argv: list[str]) -> int:

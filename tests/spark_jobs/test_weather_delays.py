@@ -74,3 +74,27 @@ def test_late_flights_with_late_weather_are_those_of_pandas(
     wanted, found = reference.weather_delays(*kept), table(tmp_path / "output" / "joined")
     assert wanted["weather_time"].isna().sum() > 20
     assert reference.differing(wanted, found, ["event_id"]).empty
+
+
+def test_poison_is_quarantined_by_stream_and_counted(spark: SparkSession, tmp_path: Path) -> None:
+    feeds = [Feed(spark, tmp_path / name) for name in ("flights", "weather")]
+    flight, report = flights(1)[0], reports("2013-01-01T12:00:00Z")[0]
+    feeds[0].put([flight, b"{}"])
+    feeds[1].put([report, report | {"event_id": "b", "temp": "warm"}, b"rain"])
+    argv = arguments(tmp_path, "--quarantine", (tmp_path / "bad").as_uri())
+    argv += ["--weather-stream", "weather"]
+
+    said = weather_delays.run(
+        spark, feeds[0].stream(), feeds[1].stream(), weather_delays.parse_arguments(argv)
+    )
+
+    assert said == {
+        "read": 5,
+        "unreadable": 3,
+        "dropped as late": 0,
+        "quarantined flights": 1,
+        "quarantined weather": 2,
+    }
+    reasons = sorted(table(tmp_path / "bad" / "weather")["reason"])
+    assert reasons == ["a value of another type", "no JSON object"]
+    assert len(table(tmp_path / "bad" / "flights")) == 1
