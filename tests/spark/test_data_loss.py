@@ -1,0 +1,160 @@
+"""Records that are gone before a query came back for them, and streams that are no longer the same ones."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.core.clock import SystemClock
+from headrace.services.kinesis.retention import Retention
+from tests.api.kinesis.live import LiveCloud
+from tests.spark.conftest import Stream
+from tests.spark.test_source import drain, numbers, stream_of
+
+pytestmark = pytest.mark.spark
+
+DAY_S = 86_400
+
+
+class ShiftedClock:
+    """The time of day, moved forward by as much as a test says."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self._shift_s = 0.0
+
+    def advance(self, seconds: float) -> None:
+        self._shift_s += seconds
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms() + int(self._shift_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self._clock.monotonic_s() + self._shift_s
+
+    def wait(self, event: threading.Event, timeout_s: float | None) -> bool:
+        return self._clock.wait(event, timeout_s)
+
+
+class Cloud(LiveCloud):
+    """Tells its own time in the answers' Date, as AWS does: the source asks the service when it is."""
+
+    def __init__(self, data_dir: Path, clock: ShiftedClock) -> None:
+        super().__init__(data_dir, clock=clock)
+        handle = self.cloud.handle
+
+        def dated(given: Future[HttpResponse]) -> None:
+            if given.exception() is None:
+                given.result().headers.append(("Date", formatdate(clock.now_ms() / 1000)))
+
+        def answer(request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
+            given = handle(request)
+            if isinstance(given, Future):
+                given.add_done_callback(dated)
+            else:
+                given.headers.append(("Date", formatdate(clock.now_ms() / 1000)))
+            return given
+
+        self.cloud.handle = answer  # type: ignore[method-assign]
+
+    def trim(self) -> None:
+        """Do what retention does once in a while."""
+        Retention(self.cloud.kinesis).step()
+
+    @property
+    def endpoint_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@pytest.fixture
+def clock() -> ShiftedClock:
+    return ShiftedClock()
+
+
+@pytest.fixture
+def stream(clock: ShiftedClock, tmp_path: Path) -> Iterator[Stream]:
+    with Cloud(tmp_path / "cloud", clock) as cloud:
+        found: Any = Stream(cloud, "flights", 1)  # type: ignore[arg-type]
+        cloud.trim()  # From now on it knows how often to begin a new file.
+        yield found
+
+
+def oldest(stream: Any) -> int:
+    iterator = stream.kinesis.get_shard_iterator(
+        StreamName=stream.name, ShardId="shardId-000000000000", ShardIteratorType="TRIM_HORIZON"
+    )["ShardIterator"]
+    return int(stream.kinesis.get_records(ShardIterator=iterator)["Records"][0]["Data"])
+
+
+def test_a_query_that_was_away_for_longer_than_retention_fails_or_goes_on_as_told(
+    spark: Any, stream: Any, clock: ShiftedClock, places: tuple[str, str]
+) -> None:
+    stream.put(100)
+    drain(stream_of(spark, stream), places)
+    stream.put(100)
+    clock.advance(DAY_S + 60)
+    stream.put(100)
+    stream.server.trim()
+    assert oldest(stream) == 200
+    loss = r"older than the stream's retention: .*Set kinesis.failOnDataLoss to false"
+    for _ in range(2):
+        with pytest.raises(Exception, match=loss):
+            drain(stream_of(spark, stream), places)
+    assert numbers(spark, places[0]) == list(range(100))
+    drain(stream_of(spark, stream, failOnDataLoss="false"), places)
+    assert numbers(spark, places[0]) == [*range(100), *range(200, 300)]
+    # And it is well again.
+    stream.put(50)
+    drain(stream_of(spark, stream), places)
+    assert numbers(spark, places[0])[-50:] == list(range(300, 350))
+
+
+def test_a_query_that_was_away_for_less_than_retention_loses_nothing(
+    spark: Any, stream: Any, clock: ShiftedClock, places: tuple[str, str]
+) -> None:
+    stream.put(100)
+    drain(stream_of(spark, stream), places)
+    stream.put(100)
+    clock.advance(DAY_S - 600)
+    drain(stream_of(spark, stream), places)
+    assert numbers(spark, places[0]) == list(range(200))
+
+
+def test_a_shard_that_was_closed_and_has_expired_unread_is_named(
+    spark: Any, stream: Any, clock: ShiftedClock, places: tuple[str, str]
+) -> None:
+    stream.put(100)
+    drain(stream_of(spark, stream), places)
+    stream.put(100)
+    stream.split()
+    clock.advance(DAY_S + 60)
+    stream.put(100)
+    stream.server.trim()
+    assert len(stream.shards()) == 2
+    with pytest.raises(Exception, match="shardId-000000000000 of stream flights expired before"):
+        drain(stream_of(spark, stream), places)
+    drain(stream_of(spark, stream, failOnDataLoss="false"), places)
+    assert numbers(spark, places[0]) == [*range(100), *range(200, 300)]
+
+
+@pytest.mark.parametrize(
+    "fail_on_data_loss", ["false", pytest.param("true", marks=pytest.mark.slow)]
+)
+def test_a_stream_that_was_made_anew_does_not_fit_the_checkpoint(
+    spark: Any, stream: Any, places: tuple[str, str], fail_on_data_loss: str
+) -> None:
+    stream.put(100)
+    drain(stream_of(spark, stream), places)
+    stream.kinesis.delete_stream(StreamName=stream.name)
+    fresh = Stream(stream.server, stream.name, 1)
+    fresh.put(40)
+    with pytest.raises(Exception, match=r"flights is not the stream .* another checkpoint"):
+        drain(stream_of(spark, fresh, failOnDataLoss=fail_on_data_loss), places)
+    assert numbers(spark, places[0]) == list(range(100))
