@@ -41,12 +41,29 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         "PlacementGroupConfigs": "stored",
         # Of the classifications, spark-defaults, spark-env/export and spark-log4j2 reach the steps.
         "Configurations": "stored",
-        "LogEncryptionKmsKeyId": "ignored",
+        "LogEncryptionKmsKeyId": "stored",
+        # No logs to CloudWatch, and S3's upload policies are not followed.
+        "MonitoringConfiguration": "stored",
+        "ExtendedSupport": "stored",
+        "SessionEnabled": "stored",
+        "StepExecutionRoleArn": "stored",
+        # Of StepMonitoringConfiguration.
+        "EncryptionKeyArn": "stored",
         "AdditionalInfo": "ignored",
         "SupportedProducts": "ignored",
         "NewSupportedProducts": "ignored",
     },
-    "AddJobFlowSteps": {"ExecutionRoleArn": "stored"},
+    "AddJobFlowSteps": {"ExecutionRoleArn": "stored", "EncryptionKeyArn": "stored"},
+    "AddInstanceFleet": {"InstanceFleet": "stored"},
+    "AddInstanceGroups": {"InstanceGroups": "stored"},
+    # Of machines that are not there, only the counts and capacities change.
+    "ModifyInstanceFleet": {"InstanceFleet": "stored"},
+    "ModifyInstanceGroups": {
+        "EC2InstanceIdsToTerminate": "ignored",
+        "ShrinkPolicy": "stored",
+        "ReconfigurationType": "ignored",
+    },
+    "ModifyCluster": {"ExtendedSupport": "ignored"},
     "SetVisibleToAllUsers": {"VisibleToAllUsers": "stored"},
     "PutManagedScalingPolicy": {"ManagedScalingPolicy": "stored"},
     "CreateSecurityConfiguration": {"SecurityConfiguration": "stored"},

@@ -91,6 +91,9 @@ class Step:
     properties: dict[str, str] = field(default_factory=dict[str, str])
     action_on_failure: str = "CONTINUE"
     execution_role_arn: str = ""
+    # Where its logs go, and by which key they are said to be encrypted, if it says so itself.
+    log_uri: str = ""
+    log_key_arn: str = ""
     state: StepState = StepState.PENDING
     reason_message: str = ""
     started_ms: int | None = None
@@ -98,6 +101,10 @@ class Step:
     failure: dict[str, str] = field(default_factory=dict[str, str])
     # SIGTERM or SIGKILL, once somebody asked to cancel it while it ran.
     cancel_signal: int | None = None
+
+    def log_uri_in(self, cluster: Cluster) -> str | None:
+        """Where its logs go: its own LogUri, else the cluster's, else None (API_S3MonitoringConfiguration)."""
+        return self.log_uri or cluster.log_uri
 
     @property
     def active(self) -> bool:

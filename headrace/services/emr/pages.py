@@ -260,11 +260,12 @@ def _trail() -> list[tuple[str, str]]:
 
 def _log_uris(cluster: Cluster, step: Step) -> list[str]:
     """Return where in S3 a step's logs go, and in cluster mode its driver's."""
-    if cluster.log_uri is None:
+    uri = step.log_uri_in(cluster)
+    if uri is None:
         return []
     below = [f"{cluster.id}/steps/{step.id}"]
     application = application_of(cluster, step)
     if application is not None:
         below.append(f"{cluster.id}/containers/{application.id}/{application.container}")
-    places = [log_location(cluster.log_uri, name) for name in below]
+    places = [log_location(uri, name) for name in below]
     return [f"s3://{place[0]}/{place[1]}" for place in places if place is not None]

@@ -10,13 +10,12 @@ from headrace.core.clock import Clock
 from headrace.services.emr.applications import Report, application_of
 from headrace.services.emr.model import Cluster, Step, StepState
 from headrace.spark_submit.commands import Workshop
+from headrace.spark_submit.job_pages import STATUS_PATH
 from headrace.spark_submit.logs import LOGS, LogKeeper, archive, log_location, remove_scratch
 
 _PRINTED = ("stdout", "stderr")
 _NOTES = ("controller", "syslog")
 _CLIENT = "client"
-# Where the status page of a step is, which stands for YARN's tracking URL.
-PAGE_PATH = "/_headrace/emr"
 
 
 class StepLogs:
@@ -133,7 +132,7 @@ class StepLogs:
         return [*places, (folder, _NOTES, location)]
 
     def _location(self, step: Step, below: str) -> tuple[str, str] | None:
-        uri = self._cluster.log_uri
+        uri = step.log_uri_in(self._cluster)
         return None if uri is None else log_location(uri, f"{step.cluster_id}/{below}")
 
     def _report(self, step: Step) -> Report | None:
@@ -141,7 +140,9 @@ class StepLogs:
         if application is None or not self.folder(step).is_dir():
             return None
         path = self.folder(step) / _CLIENT / "stderr"
-        tracking = f"{self._workshop.endpoint_url()}{PAGE_PATH}/{self._cluster.id}/{step.id}"
+        # The step's status page stands for YARN's tracking URL.
+        page = f"{STATUS_PATH}/{self._cluster.id}/{step.id}"
+        tracking = f"{self._workshop.endpoint_url()}{page}"
         return Report(self._clock, path, application, tracking)
 
 

@@ -33,6 +33,26 @@ def test_a_step_is_described_as_it_was_asked_for(lab: Lab) -> None:
     assert timeline["CreationDateTime"] <= timeline["StartDateTime"] <= timeline["EndDateTime"]
 
 
+def test_a_steps_own_log_uri_takes_precedence_and_is_described(lab: Lab) -> None:
+    lab.s3.create_bucket(Bucket="own")
+    key = "arn:aws:kms:us-east-1:000000000000:key/1"
+    logs = {"LogUri": "s3://own/x/", "EncryptionKeyArn": key}
+    config = {
+        **lab.step("echo", "out"),
+        "StepMonitoringConfiguration": {"S3MonitoringConfiguration": logs},
+    }
+    cluster_id = lab.cluster(LogUri=f"s3://{LOGS}/")
+    own, other = lab.add(cluster_id, config, lab.step("false"))
+    lab.ended(cluster_id, own)
+    body = lab.s3.get_object(Bucket="own", Key=f"x/{cluster_id}/steps/{own}/stdout.gz")["Body"]
+    assert gzip.decompress(body.read()) == b"out\n"
+    described = lab.emr.describe_step(ClusterId=cluster_id, StepId=own)["Step"]
+    assert (described["LogUri"], described["EncryptionKeyArn"]) == ("s3://own/x/", key)
+    log_file = lab.ended(cluster_id, other)["FailureDetails"]["LogFile"]
+    assert log_file.startswith(f"s3://{LOGS}/{cluster_id}/")
+    assert "LogUri" not in lab.emr.describe_step(ClusterId=cluster_id, StepId=other)["Step"]
+
+
 # --- validation -------------------------------------------------------------------------------
 
 

@@ -156,3 +156,18 @@ def test_an_example_of_spark_is_found_in_the_installation(
     assert Path(script).is_file()
     assert argument == "10"
     assert "a=b" in command.arguments
+
+
+def test_a_clusters_own_settings_of_the_ui_and_the_history_win(tmp_path: Path) -> None:
+    own = {"spark.ui.port": "4050", "spark.eventLog.dir": "s3://bucket/history"}
+    configurations = [{"Classification": "spark-defaults", "Properties": own}]
+    arguments = ("spark-submit", "--conf", "spark.ui.enabled=false", "s3://bucket/job.py")
+    command = made(
+        tmp_path, "command-runner.jar", *arguments, of=cluster(Configurations=configurations)
+    )
+    lines = (tmp_path / "step" / "conf" / "spark-defaults.conf").read_text().splitlines()
+    settings = dict(line.split(" ", 1) for line in lines)
+    assert {name: settings[name] for name in own} == own
+    assert settings["spark.eventLog.enabled"] == "true"
+    # spark-submit prefers its own options to every file.
+    assert "spark.ui.enabled=false" in command.arguments

@@ -37,6 +37,12 @@ _SHOWN = (
     "RepoUpgradeOnBoot",
     "KerberosAttributes",
     "OSReleaseLabel",
+    "LogEncryptionKmsKeyId",
+    "EbsRootVolumeIops",
+    "EbsRootVolumeThroughput",
+    "ExtendedSupport",
+    "MonitoringConfiguration",
+    "SessionEnabled",
 )
 _EC2 = (
     "Ec2KeyName",

@@ -17,7 +17,7 @@ from headrace.services.emr.limits import (
     MOST_ACTIVE_STEPS,
     SHORTEST_IDLE_S,
 )
-from headrace.services.emr.members import strings, structures
+from headrace.services.emr.members import strings, structure, structures
 from headrace.services.emr.model import ENDED_CLUSTER, Cluster, Step
 
 if TYPE_CHECKING:
@@ -139,7 +139,13 @@ def job_flows(emr: Emr, call: Call, request: dict[str, Any]) -> list[Cluster]:
 
 
 def new_steps(
-    emr: Emr, call: Call, cluster_id: str, configs: Sequence[dict[str, Any]], existing: list[Step]
+    emr: Emr,
+    call: Call,
+    cluster_id: str,
+    configs: Sequence[dict[str, Any]],
+    *,
+    existing: list[Step],
+    role_arn: str | None,
 ) -> list[Step]:
     """Return Step values for StepConfigs. Raises AwsError when the cluster would have too many."""
     active = sum(step.active for step in existing)
@@ -150,6 +156,8 @@ def new_steps(
     steps: list[Step] = []
     for number, config in enumerate(configs, len(existing) + 1):
         jar = config["HadoopJarStep"]
+        monitoring = structure(config, "StepMonitoringConfiguration")
+        logs = structure(monitoring, "S3MonitoringConfiguration")
         steps.append(
             Step(
                 id=f"s-{emr.ids.alnum_upper(13)}",
@@ -161,6 +169,9 @@ def new_steps(
                 main_class=jar.get("MainClass") or "",
                 properties={p["Key"]: p.get("Value", "") for p in structures(jar, "Properties")},
                 action_on_failure=config.get("ActionOnFailure") or "CONTINUE",
+                execution_role_arn=role_arn or "",
+                log_uri=logs.get("LogUri") or "",
+                log_key_arn=logs.get("EncryptionKeyArn") or "",
                 created_ms=call.now_ms,
             )
         )

@@ -42,7 +42,14 @@ def run_job_flow(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any
         tags={tag["Key"]: tag.get("Value", "") for tag in structures(request, "Tags")},
         instance_groups=_instance_groups(emr, instances),
     )
-    steps = new_steps(emr, call, cluster.id, structures(request, "Steps"), [])
+    steps = new_steps(
+        emr,
+        call,
+        cluster.id,
+        structures(request, "Steps"),
+        existing=[],
+        role_arn=request.get("StepExecutionRoleArn"),
+    )
     emr.add(cluster, steps)
     return {"JobFlowId": cluster.id, "ClusterArn": cluster_arn(cluster)}
 

@@ -36,9 +36,14 @@ def add_job_flow_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[st
             raise ended_job_flow()
         _check_actions(cluster, structures(request, "Steps"))
         existing = emr.store.steps(cluster.id)
-        steps = new_steps(emr, call, cluster.id, request["Steps"], existing)
-        for step in steps:
-            step.execution_role_arn = request.get("ExecutionRoleArn") or ""
+        steps = new_steps(
+            emr,
+            call,
+            cluster.id,
+            request["Steps"],
+            existing=existing,
+            role_arn=request.get("ExecutionRoleArn"),
+        )
         emr.store.add_steps(steps)
         for step in steps:
             emr.announcer.change(cluster, step)
@@ -55,9 +60,12 @@ def describe_step(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, An
         if step is None:
             raise unknown_step(request["StepId"])
         described = step_summary(step)
-    if step.execution_role_arn:
-        described["ExecutionRoleArn"] = step.execution_role_arn
-    return {"Step": described}
+    more = {
+        "ExecutionRoleArn": step.execution_role_arn or None,
+        "LogUri": step.log_uri or None,
+        "EncryptionKeyArn": step.log_key_arn or None,
+    }
+    return {"Step": described | present(more)}
 
 
 @operation("ListSteps")

@@ -1,0 +1,43 @@
+"""What requests may hold is used or declared: nothing is dropped in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+import pytest
+
+from headrace.services.emr import actions
+from headrace.services.emr.fidelity import FIDELITY
+
+MODEL: Any = botocore.session.get_session().get_service_model("emr")
+OPERATIONS = ["".join(w.title() for w in f.__name__.split("_")) for f in actions.ACTIONS]
+PACKAGE = Path(actions.__file__).parent.parent
+
+
+def members(shape: Any, declared: dict[str, Any], within: frozenset[str]) -> Iterator[str]:
+    """Yield the names of a request's members at every depth; of declared ones nothing."""
+    if shape.type_name == "list":
+        yield from members(shape.member, declared, within)
+    if shape.type_name != "structure" or shape.name in within:
+        return
+    for name, member in shape.members.items():
+        if name not in declared:
+            yield name
+            yield from members(member, declared, within | {shape.name})
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_member_of_a_request_is_read_or_declared(operation: str) -> None:
+    source = "".join(p.read_text() for p in PACKAGE.rglob("*.py") if p.name != "fidelity.py")
+    shape = MODEL.operation_model(operation).input_shape
+    found = members(shape, dict(FIDELITY.get(operation, {})), frozenset()) if shape else ()
+    assert [name for name in found if f'"{name}"' not in source] == []
+
+
+@pytest.mark.parametrize("operation", sorted(FIDELITY))
+def test_what_is_declared_exists(operation: str) -> None:
+    shape = MODEL.operation_model(operation).input_shape
+    assert set(FIDELITY[operation]) <= set(members(shape, {}, frozenset()))
