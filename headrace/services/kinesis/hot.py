@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from headrace.services.kinesis.service import Kinesis
 
 JSON = "application/x-amz-json-1.1"
-_LOOSE_END = re.compile("[^AQgw]==,|[^AEIMQUYcgkosw048=]=,").search
+# The characters that may stand before padding.
+_BEFORE_ONE, _BEFORE_TWO = "AEIMQUYcgkosw048", "AQgw"
+_LOOSE_END = re.compile(f"[^{_BEFORE_TWO}]==,|[^{_BEFORE_ONE}=]=,").search
 _BASE64 = (string.ascii_letters + string.digits + "+/").encode()
 
 
@@ -223,7 +225,7 @@ def _entries(records: Sequence[_Record | _PutRecord], max_record_bytes: int) -> 
     # Up to two bytes too many, for the padding: a record so near the limit goes the long way.
     if any(length & 3 for length in lengths) or max(lengths) * 3 // 4 > max_record_bytes:
         return None
-    if not _is_base64(data):
+    if not is_base64(data, lengths):
         return None
     return _columns(data, keys, [record.ExplicitHashKey for record in records])
 
@@ -240,8 +242,8 @@ def _columns(
     return Entries(data, keys, explicit) if all(map(_is_hash_key, explicit)) else None
 
 
-def _is_base64(data: list[str]) -> bool:
-    """Whether texts of whole groups of four are base64 as SDKs write it, checked over all of them at once.
+def is_base64(data: list[str], lengths: set[int]) -> bool:
+    """Whether texts of whole groups of four, of these lengths, are base64 as SDKs write it, checked over all at once.
 
     No other characters, no `=` but one or two at an end, and no bits before them that count for nothing: what is
     stored is what a reader's strict decoder is given. What fails here is looked at one by one on the long way.
@@ -254,6 +256,14 @@ def _is_base64(data: list[str]) -> bool:
         return True
     if left.strip(b"="):
         return False
+    if len(lengths) == 1 and len(left) % len(data) == 0:
+        # Of one length, so most likely with the same padding: their ends are each so many characters apart.
+        (length,) = lengths
+        last, before = joined[length - 1 :: length], joined[length - 2 :: length]
+        if len(left) == len(data) and not last.strip("="):
+            return not before.strip(_BEFORE_ONE)
+        if len(left) == 2 * len(data) and not last.strip("=") and not before.strip("="):
+            return not joined[length - 3 :: length].strip(_BEFORE_TWO)
     ends = ",".join([text[-3:] for text in data]) + ","
     return len(left) == ends.count("=,") + ends.count("==,") and not _LOOSE_END(ends)
 

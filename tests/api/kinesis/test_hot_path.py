@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -138,3 +139,19 @@ def test_both_ways_have_stored_the_same_records(twins: Twins):
     short, long = stored(twins.short), stored(twins.long)
     assert all(short)
     assert short == long
+
+
+@settings(max_examples=400)
+@given(
+    st.integers(1, 2).flatmap(
+        lambda groups: st.lists(
+            st.text("AAQEB==", min_size=4 * groups, max_size=4 * groups), min_size=1, max_size=4
+        )
+    ),
+    st.lists(good_data.filter(bool), max_size=2),
+)
+def test_base64_of_many_is_what_each_of_them_is(alike: list[str], others: list[str]) -> None:
+    data = alike + others
+    each = re.compile("[A-Za-z0-9+/]*(?:[AEIMQUYcgkosw048]=|[AQgw]==)?").fullmatch
+
+    assert hot.is_base64(data, set(map(len, data))) == all(map(each, data))
