@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import boto3
 import pytest
 
 from headrace.cli.submit_logs import DriverLogs
+from tests.api.emr.conftest import is_running
 from tests.support.server import REGION, ServerProcess, wait_until
 
 
@@ -35,6 +37,30 @@ def _submit(
         timeout=120,
         check=False,
     )
+
+
+def test_ctrl_c_cancels_the_step_and_leaves_no_process(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    pid_file = tmp_path / "pid"
+    job = _job(
+        tmp_path,
+        f"import os, time\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(300)\n",
+    )
+    command = [sys.executable, "-m", "headrace.cli.main", "submit", "--region", REGION]
+    with subprocess.Popen(
+        [*command, "--endpoint-url", server.endpoint_url, job],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as submitting:
+        wait_until(lambda: pid_file.exists() and pid_file.read_text(), within_s=60)
+        submitting.send_signal(signal.SIGINT)
+        _, printed = submitting.communicate(timeout=60)
+    assert submitting.returncode == 1
+    assert [line.split()[1] for line in printed.splitlines() if line.startswith("s-")][-1] == (
+        "CANCELLED"
+    )
+    wait_until(lambda: not is_running(pid_file.read_text()))
 
 
 def _job(tmp_path: Path, text: str) -> str:
