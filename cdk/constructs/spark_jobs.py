@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import shlex
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
-from aws_cdk import CfnOutput, Stage
+from aws_cdk import Aws, CfnOutput, Stage
 from aws_cdk import aws_emr as emr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as assets
@@ -16,8 +18,92 @@ from constructs import Construct
 
 # Zip files know no time before; a fixed one keeps the asset's hash the same until a job changes.
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
-# The jobs that need one stream and no argument of their own: these may be steps.
-STEPS = ("rolling_delays", "aircraft_days", "airport_board", "cascades", "speed_view")
+READS_STREAM = (
+    "kinesis:DescribeStreamSummary",
+    "kinesis:GetRecords",
+    "kinesis:GetShardIterator",
+    "kinesis:ListShards",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a job's step needs to be told.
+
+    Attributes:
+        needs: options that whoever names the job must give.
+        folders: options with a folder of the bucket, by the folder's name; of a job that reads no stream.
+    """
+
+    needs: tuple[str, ...] = ()
+    folders: dict[str, str] | None = None
+
+
+JOBS = {
+    "departures": Job(),
+    "rolling_delays": Job(),
+    "aircraft_days": Job(),
+    "weather_delays": Job(needs=("--weather-stream",)),
+    "fleet_enrich": Job(needs=("--planes",)),
+    "airport_board": Job(),
+    "cascades": Job(),
+    "sketches": Job(),
+    "speed_view": Job(),
+    "replay": Job(),
+    "batch_view": Job(needs=("--archive", "--before"), folders={"--output": "batch_view"}),
+    "serve": Job(
+        folders={"--batch": "batch_view", "--speed": "speed_view", "--output": "serve"},
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A job by name, and the options that it is given beside those that every step has."""
+
+    name: str
+    options: tuple[str, ...] = ()
+
+    def option(self, name: str) -> str | None:
+        """Return the value of `--name value` or `--name=value`; None when not given."""
+        for place, word in enumerate(self.options):
+            if word == name and place + 1 < len(self.options):
+                return self.options[place + 1]
+            if word.startswith(f"{name}="):
+                return word.partition("=")[2]
+        return None
+
+
+def parse_steps(text: str) -> list[Step]:
+    """Return the steps of `name --option value, name, ...`, as a shell would cut them.
+
+    Raises ValueError, with one sentence, for a job that is none, one named twice, or one without what it needs.
+    """
+    steps: list[Step] = []
+    for part in text.split(","):
+        words = shlex.split(part)
+        if not words:
+            continue
+        step = Step(words[0], tuple(words[1:]))
+        if step.name not in JOBS:
+            raise ValueError(f"A step by context is one of {', '.join(JOBS)}, not {step.name!r}.")
+        if step.name in (other.name for other in steps):
+            raise ValueError(f"The step {step.name!r} is named twice.")
+        for needed in JOBS[step.name].needs:
+            if step.option(needed) is None:
+                raise ValueError(f"The step {step.name!r} needs {needed}.")
+        steps.append(step)
+    return steps
+
+
+def prefixes(steps: list[Step]) -> list[str]:
+    """Return the prefixes of the bucket in which `steps` work by default."""
+    found: dict[str, None] = {}
+    for step in steps:
+        folders = JOBS[step.name].folders
+        for folder in folders.values() if folders else (step.name, f"checkpoints/{step.name}"):
+            found[f"{folder}/"] = None
+    return list(found)
 
 
 class SparkJobs(Construct):
@@ -52,27 +138,65 @@ class SparkJobs(Construct):
         return self._scripts[name]
 
     def add_step(
-        self, name: str, *, cluster_id: str, stream: str, region: str, bucket: str
-    ) -> None:
-        """Run the job `name` on `stream`, with its results and checkpoint in `bucket`."""
-        if name not in STEPS:
-            raise ValueError(f"A step by context is one of {', '.join(STEPS)}, not {name!r}.")
-        arguments = [
-            *("spark-submit", "--py-files", self.package.s3_object_url),
-            *(self.script(name).s3_object_url, "--stream", stream, "--region", region),
-            *("--output", f"s3://{bucket}/{name}/"),
-            *("--checkpoint", f"s3://{bucket}/checkpoints/{name}/"),
-        ]
-        emr.CfnStep(
+        self, step: Step, *, cluster_id: str, stream: str, region: str, bucket: str
+    ) -> emr.CfnStep:
+        """Run `step` on `stream`, with its results and checkpoint in `bucket`, unless its own options say otherwise.
+
+        The role is granted what the options name: another stream to read, one to write to, a table in S3.
+        """
+        name = step.name
+        folders = JOBS[name].folders
+        if folders is None:
+            given = [
+                *("--stream", stream, "--region", region, "--output", f"s3://{bucket}/{name}/"),
+                *("--checkpoint", f"s3://{bucket}/checkpoints/{name}/"),
+            ]
+        else:
+            given = [w for o, folder in folders.items() for w in (o, f"s3://{bucket}/{folder}/")]
+        self._grant(step)
+        return emr.CfnStep(
             self,
             f"Step{name}",
             name=name,
             action_on_failure="CONTINUE",
             job_flow_id=cluster_id,
             hadoop_jar_step=emr.CfnStep.HadoopJarStepConfigProperty(
-                jar="command-runner.jar", args=arguments
+                jar="command-runner.jar",
+                args=[
+                    *("spark-submit", "--py-files", self.package.s3_object_url),
+                    # Of an option that is given twice, the last counts.
+                    *(self.script(name).s3_object_url, *given, *step.options),
+                ],
             ),
         )
+
+    def _grant(self, step: Step) -> None:
+        for option in ("--stream", "--weather-stream"):
+            if (stream := step.option(option)) is not None:
+                self._allow(list(READS_STREAM), [_stream_arn(stream)])
+        for option in ("--planes", "--archive", "--batch", "--speed"):
+            if (uri := step.option(option)) is not None:
+                self._allow_folder(uri, ["s3:GetObject"])
+        for option in ("--output", "--checkpoint", "--quarantine"):
+            uri = step.option(option) or ""
+            if uri.startswith("kinesis://"):
+                arn = _stream_arn(uri.removeprefix("kinesis://").rstrip("/"))
+                self._allow(["kinesis:PutRecords", "kinesis:DescribeStreamSummary"], [arn])
+            elif uri:
+                self._allow_folder(uri, ["s3:DeleteObject", "s3:GetObject", "s3:PutObject"])
+
+    def _allow_folder(self, uri: str, actions: list[str]) -> None:
+        bucket, _, prefix = uri.removeprefix("s3://").partition("/")
+        arn = f"arn:{Aws.PARTITION}:s3:::{bucket}"
+        self._allow(["s3:ListBucket"], [arn])
+        self._allow(actions, [f"{arn}/{prefix.rstrip('/')}/*" if prefix else f"{arn}/*"])
+
+    def _allow(self, actions: list[str], resources: list[str]) -> None:
+        self._role.add_to_policy(iam.PolicyStatement(actions=actions, resources=resources))
+
+
+def _stream_arn(name: str) -> str:
+    return f"arn:{Aws.PARTITION}:kinesis:{Aws.REGION}:{Aws.ACCOUNT_ID}:stream/{name}"
 
 
 def _zipped(folder: Path, outdir: Path) -> Path:

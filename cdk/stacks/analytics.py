@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from aws_cdk import CfnOutput, Stack
+from aws_cdk import aws_emr as emr
 from aws_cdk import aws_kinesis as kinesis
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from cdk.constructs.spark_cluster import SparkCluster
-from cdk.constructs.spark_jobs import SparkJobs
+from cdk.constructs.spark_jobs import READS_STREAM, SparkJobs, Step, prefixes
 from cdk.constructs.workspace_bucket import WorkspaceBucket
 
 JOB = Path(__file__).resolve().parents[2] / "spark_jobs" / "departures.py"
@@ -22,7 +23,7 @@ CHECKPOINT_PREFIX = "checkpoints/departures/"
 
 
 class AnalyticsStack(Stack):
-    """Where the jobs of `spark_jobs/` run, as steps: `departures.py`, and on deployment those of `steps`, by name.
+    """Where the jobs of `spark_jobs/` run, as steps: `departures.py`, and on deployment those of `steps`.
 
     Outputs: ClusterId, JobUri, ResultsUri, CheckpointUri, ResultsBucketName, ResultsPrefix.
     """
@@ -34,7 +35,7 @@ class AnalyticsStack(Stack):
         *,
         enriched: kinesis.IStream,
         subnet_id: str | None = None,
-        steps: list[str] | None = None,
+        steps: list[Step] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(scope, construct_id, **kwargs)
@@ -47,31 +48,26 @@ class AnalyticsStack(Stack):
             prefixes=[
                 RESULTS_PREFIX,
                 CHECKPOINT_PREFIX,
-                *(
-                    prefix
-                    for name in steps or []
-                    for prefix in (f"{name}/", f"checkpoints/{name}/")
-                ),
+                *prefixes(steps or []),
             ],
             release=RELEASE,
             subnet_id=subnet_id,
         )
-        enriched.grant(
-            spark.role,
-            "kinesis:DescribeStreamSummary",
-            "kinesis:GetRecords",
-            "kinesis:GetShardIterator",
-            "kinesis:ListShards",
-        )
+        enriched.grant(spark.role, *READS_STREAM)
         jobs = SparkJobs(self, "Jobs", folder=JOB.parent, role=spark.role)
-        for name in steps or []:
-            jobs.add_step(
-                name,
+        before: emr.CfnStep | None = None
+        for step in steps or []:
+            added = jobs.add_step(
+                step,
                 cluster_id=spark.cluster.ref,
                 stream=enriched.stream_name,
                 region=self.region,
                 bucket=bucket.bucket_name,
             )
+            # One after the other as they were named: `serve` takes what the views before it left.
+            if before is not None:
+                added.add_dependency(before)
+            before = added
         job = assets.Asset(self, "DeparturesJob", path=str(JOB))
         job.grant_read(spark.role)
         CfnOutput(self, "ClusterId", value=spark.cluster.ref)

@@ -1,10 +1,21 @@
 from __future__ import annotations
 
+from typing import Any
+
 import aws_cdk as cdk
 import pytest
 from aws_cdk.assertions import Match, Template
 
 from cdk.app import build
+from cdk.constructs.spark_jobs import JOBS
+
+EVERY = (
+    "departures, rolling_delays, aircraft_days --output kinesis://sessions, "
+    "weather_delays --weather-stream weather, fleet_enrich --planes s3://fleet/planes/, "
+    "airport_board, cascades, sketches, "
+    "batch_view --archive=s3://archive/flights/ --before 2013-02-01T00:00:00Z, "
+    "speed_view --since 2013-02-01T00:00:00Z, serve, replay"
+)
 
 
 def analytics(steps: str) -> Template:
@@ -12,22 +23,87 @@ def analytics(steps: str) -> Template:
     return Template.from_stack(build(app)[-1])
 
 
-def test_the_jobs_named_in_the_context_are_steps_with_their_package() -> None:
-    template = analytics("rolling_delays,cascades")
+@pytest.fixture(scope="module")
+def every() -> Template:
+    return analytics(EVERY)
 
-    template.resource_count_is("AWS::EMR::Step", 2)
-    template.has_resource_properties(
-        "AWS::EMR::Step",
-        {
-            "Name": "cascades",
-            "HadoopJarStep": {
-                "Args": Match.array_with(["spark-submit", "--py-files", "--checkpoint"])
+
+def options(template: Template, name: str) -> list[Any]:
+    """A step's arguments after the script; what CloudFormation puts together is a list itself."""
+    found = template.find_resources("AWS::EMR::Step", {"Properties": {"Name": name}})
+    (step,) = found.values()
+    return step["Properties"]["HadoopJarStep"]["Args"][4:]
+
+
+def test_every_job_can_be_a_step_with_its_package(every: Template) -> None:
+    every.resource_count_is("AWS::EMR::Step", len(JOBS))
+    for name in JOBS:
+        every.has_resource_properties(
+            "AWS::EMR::Step",
+            {
+                "Name": name,
+                "HadoopJarStep": {"Args": Match.array_with(["spark-submit", "--py-files"])},
             },
-        },
-    )
+        )
 
 
-def test_a_job_that_is_none_is_refused() -> None:
+def test_a_steps_own_options_come_last_so_that_they_count(every: Template) -> None:
+    given = options(every, "aircraft_days")
+
+    assert given[-2:] == ["--output", "kinesis://sessions"]
+    assert given.count("--output") == 2
+    assert options(every, "weather_delays")[-2:] == ["--weather-stream", "weather"]
+
+
+def test_a_job_without_a_stream_is_told_of_none(every: Template) -> None:
+    assert "--stream" not in options(every, "serve")
+    assert options(every, "serve")[::2] == ["--batch", "--speed", "--output"]
+    assert options(every, "batch_view")[-3:] == [
+        "--archive=s3://archive/flights/",
+        "--before",
+        "2013-02-01T00:00:00Z",
+    ]
+
+
+def test_the_steps_run_in_the_order_in_which_they_are_named() -> None:
+    template = analytics("speed_view,serve")
+    (serve,) = template.find_resources("AWS::EMR::Step", {"Properties": {"Name": "serve"}}).values()
+    (speed,) = template.find_resources("AWS::EMR::Step", {"Properties": {"Name": "speed_view"}})
+
+    assert serve["DependsOn"] == [speed]
+
+
+def test_the_nodes_may_read_and_write_what_the_options_name(every: Template) -> None:
+    statements = [
+        statement
+        for policy in every.find_resources("AWS::IAM::Policy").values()
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+    ]
+
+    def allowed(what: str) -> set[str]:
+        found: set[str] = set()
+        for statement in statements:
+            if what in str(statement["Resource"]):
+                actions = statement["Action"]
+                found |= {actions} if isinstance(actions, str) else set(actions)
+        return found
+
+    assert "kinesis:PutRecords" in allowed(":stream/sessions")
+    assert "kinesis:GetRecords" in allowed(":stream/weather")
+    assert "kinesis:PutRecords" not in allowed(":stream/weather")
+    assert allowed(":s3:::fleet/planes/*") == allowed(":s3:::archive/flights/*") == {"s3:GetObject"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "sentence"),
+    [
+        ("departing", "A step by context is one of departures, .* not 'departing'"),
+        ("cascades,cascades", "The step 'cascades' is named twice"),
+        ("weather_delays", "The step 'weather_delays' needs --weather-stream"),
+        ("fleet_enrich --plane x", "The step 'fleet_enrich' needs --planes"),
+    ],
+)
+def test_steps_that_cannot_run_are_refused(steps: str, sentence: str) -> None:
     # Through jsii the sentence stays the same; the kind of error need not.
-    with pytest.raises(Exception, match="A step by context is one of"):
-        analytics("departing")
+    with pytest.raises(Exception, match=sentence):
+        analytics(steps)
