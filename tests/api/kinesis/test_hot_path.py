@@ -141,14 +141,17 @@ def test_both_ways_have_stored_the_same_records(twins: Twins):
     assert short == long
 
 
+ENDS = ["A==", "E==", "B==", "AE=", "AB=", "AAA", "=A=", "A=A", "===", "é=="]
+
+
 @settings(max_examples=400)
 @given(
-    st.integers(1, 2).flatmap(
-        lambda groups: st.lists(
-            st.text("AAQEB==", min_size=4 * groups, max_size=4 * groups), min_size=1, max_size=4
+    st.sampled_from(["A", "AAAAB", "=A=AA"]).flatmap(
+        lambda begin: st.lists(
+            st.sampled_from([begin + end for end in ENDS]), min_size=1, max_size=3
         )
     ),
-    st.lists(good_data.filter(bool), max_size=2),
+    st.lists(good_data.filter(bool), max_size=1),
 )
 def test_base64_of_many_is_what_each_of_them_is(alike: list[str], others: list[str]) -> None:
     data = alike + others
