@@ -3,8 +3,9 @@
     for batch in query.recentProgress:
         for stream in of_progress(batch): print(stream.behind_ms, stream.rows_per_s)
 
-`log_progress(spark)` logs that of every batch. Spark's Python sources cannot set metrics of their own; what they report
-as the latest offset is in the progress, and the lag stands there.
+`log_progress(spark)` logs that of every batch, and `headrace.spark.cloudwatch` sends it on. Spark's Python
+sources cannot set metrics of their own (Spark 4.3 asks only the JVM's for them); what they report as the latest offset
+is in the progress, and the lag stands there.
 """
 
 from __future__ import annotations

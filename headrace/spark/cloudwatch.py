@@ -1,0 +1,96 @@
+"""Sends what a query's progress says of its Kinesis sources to CloudWatch.
+
+    publish_progress(spark)
+
+`MillisBehindLatest`, `Rows`, `InputRowsPerSecond` and `ProcessedRowsPerSecond`, by stream and query. Apart from
+`progress`, which tasks import too: they do without boto3.
+"""
+
+# botocore has no types.
+# pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any, cast
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from headrace.spark.progress import StreamProgress, of_progress
+from headrace.spark.untyped import untyped
+
+log = logging.getLogger(__name__)
+
+NAMESPACE = "Headrace/Spark"
+
+
+class ProgressMetrics(StreamingQueryListener):
+    """Sends every batch of every Kinesis source to CloudWatch: one request a batch.
+
+    The dimensions are the stream's and the query's names. Metrics that cannot be sent are a warning in the log; the
+    query goes on.
+    """
+
+    def __init__(self, cloudwatch: Any, namespace: str) -> None:
+        super().__init__()
+        self._cloudwatch = cloudwatch
+        self._namespace = namespace
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Nothing to send."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Nothing to send."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Send one batch."""
+        progress = cast("dict[str, Any]", json.loads(event.progress.json))
+        data = [one for stream in of_progress(progress) for one in metrics_of(stream, progress)]
+        if not data:
+            return
+        try:
+            self._cloudwatch.put_metric_data(Namespace=self._namespace, MetricData=data)
+        except (BotoCoreError, ClientError) as error:
+            log.warning("The progress of batch %d was not sent: %s", event.progress.batchId, error)
+
+
+def metrics_of(stream: StreamProgress, progress: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a batch as CloudWatch's metrics; without a lag as long as none is known."""
+    dimensions = [
+        {"Name": "StreamName", "Value": stream.stream},
+        {"Name": "QueryName", "Value": str(progress.get("name") or progress["id"])},
+    ]
+    values = [
+        ("MillisBehindLatest", stream.behind_ms, "Milliseconds"),
+        ("Rows", stream.rows, "Count"),
+        ("InputRowsPerSecond", stream.input_per_s, "Count/Second"),
+        ("ProcessedRowsPerSecond", stream.processed_per_s, "Count/Second"),
+    ]
+    return [
+        {"MetricName": name, "Value": float(value), "Unit": unit, "Dimensions": dimensions}
+        for name, value, unit in values
+        if value is not None
+    ]
+
+
+def publish_progress(
+    spark: SparkSession, *, namespace: str = NAMESPACE, region: str | None = None
+) -> ProgressMetrics:
+    """Send the progress of all of a session's queries to CloudWatch from now on; return the listener.
+
+    Credentials, the region when none is given, and the endpoint are boto3's.
+    """
+    cloudwatch = untyped(boto3.Session(region_name=region)).client("cloudwatch")
+    listener = ProgressMetrics(cloudwatch, namespace)
+    spark.streams.addListener(listener)
+    return listener
