@@ -19,7 +19,7 @@ from headrace.core.ports import FidelityLevel
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "RunJobFlow": {
         "Instances": "stored",
-        # Run when the cloud was started with --run-bootstrap-actions.
+        # Run when the cloud was started with --run-bootstrap-actions; what one leaves running ends with it.
         "BootstrapActions": "stored",
         "Applications": "stored",
         "ReleaseLabel": "stored",
@@ -67,4 +67,8 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "SetVisibleToAllUsers": {"VisibleToAllUsers": "stored"},
     "PutManagedScalingPolicy": {"ManagedScalingPolicy": "stored"},
     "CreateSecurityConfiguration": {"SecurityConfiguration": "stored"},
+    # The URLs are this cloud's pages: nobody signs in, and a page is as true for one role as for another.
+    "CreatePersistentAppUI": {"EMRContainersConfig": "ignored", "XReferer": "ignored"},
+    "GetPersistentAppUIPresignedURL": {"AuthProxyCall": "ignored", "ExecutionRoleArn": "ignored"},
+    "GetOnClusterAppUIPresignedURL": {"DryRun": "ignored", "ExecutionRoleArn": "ignored"},
 }

@@ -14,6 +14,7 @@ from headrace.core.ids import Ids
 from headrace.core.ports import EventBusSender, LogSink, MetricSink, ObjectStore
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.emr.announcements import Announcer
+from headrace.services.emr.app_uis import AppUis
 from headrace.services.emr.errors import translate, unknown_cluster
 from headrace.services.emr.model import ENDED_CLUSTER, Cluster, Step
 from headrace.services.emr.ports import RunnerPorts
@@ -65,6 +66,7 @@ class Emr:
             folder=(data_dir / EMR_FOLDER).absolute(),
             run_bootstrap_actions=run_bootstrap_actions,
         )
+        self.app_uis = AppUis(database, self.store, self._ports.folder, endpoint_url)
         self._runners: dict[str, tuple[ClusterRunner, WorkerHandle]] = {}
 
     def start(self) -> None:

@@ -13,7 +13,7 @@ from headrace.services.emr import actions
 from headrace.services.emr.fidelity import FIDELITY
 
 MODEL: Any = botocore.session.get_session().get_service_model("emr")
-OPERATIONS = ["".join(w.title() for w in f.__name__.split("_")) for f in actions.ACTIONS]
+OPERATIONS = [action.__headrace_operation__ for action in actions.ACTIONS]
 PACKAGE = Path(actions.__file__).parent.parent
 
 

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from headrace.aws.operation import Action
+from headrace.services.emr.actions.app_uis import (
+    create_persistent_app_ui,
+    describe_persistent_app_ui,
+    get_on_cluster_app_ui_presigned_url,
+    get_persistent_app_ui_presigned_url,
+)
 from headrace.services.emr.actions.clusters import (
     describe_cluster,
     list_bootstrap_actions,
@@ -55,13 +61,17 @@ ACTIONS: list[Action] = [
     add_job_flow_steps,
     add_tags,
     cancel_steps,
+    create_persistent_app_ui,
     create_security_configuration,
     delete_security_configuration,
     describe_cluster,
+    describe_persistent_app_ui,
     describe_security_configuration,
     describe_step,
     get_auto_termination_policy,
     get_managed_scaling_policy,
+    get_on_cluster_app_ui_presigned_url,
+    get_persistent_app_ui_presigned_url,
     list_bootstrap_actions,
     list_clusters,
     list_instance_fleets,

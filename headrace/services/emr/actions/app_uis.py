@@ -1,0 +1,115 @@
+"""Create- and DescribePersistentAppUI, and the URLs of applications' UIs, which lead to this cloud's own pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.aws.operation import Call, operation
+from headrace.core.arn import Arn
+from headrace.services.emr.actions.common import moment, tag_list
+from headrace.services.emr.app_uis import PersistentUi
+from headrace.services.emr.errors import invalid_request
+from headrace.services.emr.members import structures
+from headrace.services.emr.model import ENDED_CLUSTER, Cluster
+
+if TYPE_CHECKING:
+    from headrace.services.emr.service import Emr
+
+_HISTORY = "SHS"
+_ON_CLUSTER_HISTORY = "SparkHistoryServer"
+_RESOURCE_MANAGER = "ResourceManager"
+_APPLICATION_MASTER = "ApplicationMaster"
+
+
+def _cluster_of(emr: Emr, call: Call, arn: str) -> Cluster:
+    try:
+        parsed = Arn.parse(arn)
+    except ValueError:
+        raise invalid_request(f"TargetResourceArn '{arn}' is not valid.") from None
+    kind, _, cluster_id = parsed.resource.partition("/")
+    own = (parsed.service, parsed.account, parsed.region, kind)
+    if own != ("elasticmapreduce", call.account, call.region, "cluster"):
+        raise invalid_request(f"TargetResourceArn '{arn}' is not valid.")
+    return emr.cluster(cluster_id, account=call.account, region=call.region)
+
+
+def _find(emr: Emr, call: Call, ui_id: str) -> PersistentUi:
+    found = emr.app_uis.find(ui_id, account=call.account, region=call.region)
+    if found is None:
+        raise invalid_request(f"Persistent app UI id '{ui_id}' is not valid.")
+    return found
+
+
+def _ready(url: str | None, application_id: str | None) -> dict[str, Any]:
+    if url is None:
+        raise invalid_request(f"Application id '{application_id}' is not valid.")
+    return {"PresignedURLReady": True, "PresignedURL": url}
+
+
+@operation("CreatePersistentAppUI")
+def create_persistent_app_ui(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Give the applications of a cluster a persistent UI: their history, which they have in any case."""
+    cluster = _cluster_of(emr, call, request["TargetResourceArn"])
+    if request.get("ProfilerType", _HISTORY) != _HISTORY:
+        raise invalid_request(
+            "ProfilerType must be SHS: there is no Tez and no YARN timeline here."
+        )
+    ui = PersistentUi(
+        id=f"p-{emr.ids.alnum_upper(13)}",
+        account=call.account,
+        region=call.region,
+        cluster_id=cluster.id,
+        created_ms=call.now_ms,
+        tags={tag["Key"]: tag.get("Value", "") for tag in structures(request, "Tags")},
+    )
+    emr.app_uis.add(ui)
+    return {"PersistentAppUIId": ui.id, "RuntimeRoleEnabledCluster": False}
+
+
+@operation("DescribePersistentAppUI")
+def describe_persistent_app_ui(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    """Return a persistent UI; it is ATTACHED at once."""
+    ui = _find(emr, call, request["PersistentAppUIId"])
+    return {
+        "PersistentAppUI": {
+            "PersistentAppUIId": ui.id,
+            "PersistentAppUITypeList": [_HISTORY],
+            "PersistentAppUIStatus": "ATTACHED",
+            "CreationTime": moment(ui.created_ms),
+            "LastModifiedTime": moment(ui.created_ms),
+            "Tags": tag_list(ui.tags),
+        }
+    }
+
+
+@operation("GetPersistentAppUIPresignedURL")
+def get_persistent_app_ui_presigned_url(
+    emr: Emr, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the URL of the history of all applications, or of one. It never expires."""
+    ui = _find(emr, call, request["PersistentAppUIId"])
+    if request.get("PersistentAppUIType", _HISTORY) != _HISTORY:
+        raise invalid_request("PersistentAppUIType must be SHS, which is what the UI was made for.")
+    application_id = request.get("ApplicationId") or None
+    return _ready(emr.app_uis.history(ui.cluster_id, application_id), application_id)
+
+
+@operation("GetOnClusterAppUIPresignedURL")
+def get_on_cluster_app_ui_presigned_url(
+    emr: Emr, call: Call, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the URL of a UI of a cluster that has not ended: the history, the live UI, the status page."""
+    cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+    if cluster.state in ENDED_CLUSTER:
+        raise invalid_request(f"Cluster id '{cluster.id}' is not valid: the cluster has ended.")
+    kind = request.get("OnClusterAppUIType", _ON_CLUSTER_HISTORY)
+    application_id = request.get("ApplicationId") or None
+    if kind == _ON_CLUSTER_HISTORY:
+        return _ready(emr.app_uis.history(cluster.id, application_id), application_id)
+    if kind == _RESOURCE_MANAGER:
+        return _ready(emr.app_uis.status(cluster.id), application_id)
+    if kind == _APPLICATION_MASTER:
+        if not application_id:
+            raise invalid_request("ApplicationId is required for the UI of an ApplicationMaster.")
+        return _ready(emr.app_uis.live(cluster.id, application_id), application_id)
+    raise invalid_request(f"OnClusterAppUIType {kind} is not there: clusters run Spark only.")
