@@ -6,7 +6,11 @@ Each micro-batch N leaves, under `--output`, sketches of its flights, which add 
 - `delays/batch=N/`: KLL (k = 200) of the departures' delays by airport; rank error under 1.65 % in 99 % of cases.
 - `counts/batch=N/`: count-min (5 rows of 1,024) of flights by tail number; never too low, and too high by more than
   e / 1024 of all flights with a probability of exp(-5) at most.
-- `sample/batch=N/`: the 100 flights of the smallest hash: merged, a uniform sample of all, the same in every run.
+- `heavy/batch=N/`: at most 256 tail numbers a partition, those of the most flights by a count-min table and a heap of
+  its own (`heavy.py`). With `counts` they give the heavy hitters: `heavy_hitters()` has every aircraft with more than
+  1 / 256 + e / 1024 of all flights, and no aircraft's number is too low.
+- `sample/batch=N/`: a reservoir of 100 flights, by the smallest of a random number each, its id's hash: merged, a
+  uniform sample of all, the same in every run.
 """
 
 from __future__ import annotations
@@ -17,11 +21,12 @@ import sys
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import common
+from spark_jobs import common, heavy
 
 HLL_BITS = 12
-ROWS, WIDTH = 5, 1024
+ROWS, WIDTH = heavy.DEPTH, heavy.WIDTH
 SAMPLE = 100
+SEED = 0
 
 
 def distinct(flights: DataFrame) -> DataFrame:
@@ -62,10 +67,28 @@ def count_estimate(tables: DataFrame, tail_numbers: DataFrame) -> DataFrame:
     return found.groupBy("tailnum").agg(F.min("count").alias("flights"))
 
 
-def sample(flights: DataFrame) -> DataFrame:
-    """Return SAMPLE of the flights, or of the rows of several samples: event_id, origin, dep_delay, by their hash."""
-    drawn = F.xxhash64(F.lit("sample"), "event_id")
-    return flights.select("event_id", "origin", "dep_delay").orderBy(drawn).limit(SAMPLE)
+def candidates(flights: DataFrame) -> DataFrame:
+    """Return the tail numbers that may be frequent: tailnum, at most heavy.CANDIDATES a partition."""
+    found = flights.select("tailnum").mapInArrow(
+        heavy.candidates_of, "name STRING, estimate BIGINT"
+    )
+    return found.select(F.col("name").alias("tailnum")).distinct()
+
+
+def heavy_hitters(tables: DataFrame, names: DataFrame, most: int) -> DataFrame:
+    """Return tailnum and flights, estimated: the `most` frequent, from several `counts` and `candidates`."""
+    estimates = count_estimate(tables, names.select("tailnum").distinct())
+    return estimates.orderBy(F.col("flights").desc(), "tailnum").limit(most)
+
+
+def sample(flights: DataFrame, seed: int = SEED) -> DataFrame:
+    """Return SAMPLE of the flights, or of the rows of several samples: event_id, origin, dep_delay, by their draw."""
+    return flights.select("event_id", "origin", "dep_delay").orderBy(drawn(seed)).limit(SAMPLE)
+
+
+def drawn(seed: int) -> Column:
+    """Return a flight's random number, which it has in every run of the same `seed`."""
+    return F.xxhash64(F.lit(seed), "event_id")
 
 
 def _rows() -> Column:
@@ -76,7 +99,13 @@ def _cell() -> Column:
     return F.pmod(F.xxhash64("row", "tailnum"), F.lit(WIDTH)).alias("cell")
 
 
-SKETCHES = {"distinct": distinct, "delays": delays, "counts": counts, "sample": sample}
+SKETCHES = {
+    "distinct": distinct,
+    "delays": delays,
+    "counts": counts,
+    "heavy": candidates,
+    "sample": sample,
+}
 
 
 def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
