@@ -11,6 +11,7 @@ import pytest
 
 from headrace.aws.http import HttpRequest, HttpResponse
 from tests.api.emr.conftest import LOGS, Lab
+from tests.support.history_home import make_event_log, make_history_home
 from tests.support.server import wait_until
 
 STATUS = "/_headrace/emr"
@@ -235,3 +236,25 @@ def test_the_front_page_leads_to_all_others(lab: Lab, path: str) -> None:
     for link in links:
         if link != f"{STATUS}/history":
             assert _get(lab, link).status == 200
+
+
+def test_the_history_server_is_started_by_the_visit(
+    lab: Lab, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_SPARK_HOME", str(make_history_home(tmp_path / "spark")))
+    make_event_log(data_dir, "local-7")
+    assert _json(lab, STATUS)["history"]["server"] is None
+    answer = _get(lab, f"{STATUS}/history/local-7")
+    server = _json(lab, STATUS)["history"]["server"]
+    assert answer.status == 302
+    assert dict(answer.headers)["Location"] == f"{server}/history/local-7/jobs/"
+    assert dict(_get(lab, f"{STATUS}/history").headers)["Location"] == f"{server}/"
+
+
+def test_without_a_history_server_a_visit_is_told_why(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_SPARK_HOME", str(tmp_path))
+    answer = _get(lab, f"{STATUS}/history")
+    assert answer.status == 503
+    assert f"HEADRACE_SPARK_HOME ({tmp_path}) has no bin/spark-submit." in _text(answer)
