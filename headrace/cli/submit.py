@@ -18,15 +18,12 @@ import click
 
 from headrace.cli import submit_serverless
 from headrace.cli.options import client, endpoint_option, explain, fail
-from headrace.cli.submit_logs import DriverLogs
+from headrace.cli.submit_logs import AWS_LOGS_WITHIN_S, DriverLogs, wait_for
 
 CLUSTER_NAME = "headrace-submit"
 _BUCKET_PREFIX = "headrace-submit"
 _ENDED = {"COMPLETED", "CANCELLED", "FAILED", "INTERRUPTED"}
 _POLL_S = 0.25
-# AWS puts logs into S3 every five minutes.
-AWS_LOGS_WITHIN_S = 360.0
-_AWS_POLL_S = 5.0
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -97,10 +94,10 @@ def submit(
     try:
         s3 = make("s3")
         _upload(s3, plan, make_bucket=not aws)
+        wait_s = AWS_LOGS_WITHIN_S if aws else 0
         if serverless:
-            good = _run_serverless(make("emr-serverless"), s3, application_id, plan, role)
+            good = _run_serverless(make("emr-serverless"), s3, application_id, plan, role, wait_s)
         else:
-            wait_s = AWS_LOGS_WITHIN_S if aws else 0
             good = _run_step(make("emr"), s3, cluster_id, plan, wait_s)
     except click.ClickException:
         raise
@@ -257,11 +254,18 @@ def _upload(s3: Any, plan: Plan, *, make_bucket: bool) -> None:
 
 
 def _run_serverless(
-    emr: Any, s3: Any, application_id: str | None, plan: Plan, role: str | None
+    emr: Any, s3: Any, application_id: str | None, plan: Plan, role: str | None, wait_s: float
 ) -> bool:
-    logs = {"log_uri": plan.log_uri, "region": plan.region}
     return submit_serverless.run_job(
-        emr, s3, application_id, plan.name, plan.driver, role=role, **logs
+        emr,
+        s3,
+        application_id,
+        plan.name,
+        plan.driver,
+        log_uri=plan.log_uri,
+        region=plan.region,
+        role=role,
+        wait_s=wait_s,
     )
 
 
@@ -323,9 +327,7 @@ def _follow(emr: Any, s3: Any, cluster_id: str, step_id: str, wait_s: float) -> 
             time.sleep(_POLL_S)
         except KeyboardInterrupt:
             emr.cancel_steps(ClusterId=cluster_id, StepIds=[step_id])
-    if wait_s and not logs.complete:
-        click.echo(f"waiting for the logs, {wait_s:.0f} s at most (Ctrl-C: no more)", err=True)
-        logs.wait(wait_s, _AWS_POLL_S)
+    wait_for(logs, wait_s)
     logs.show_new(ended=True)
     if details := status.get("FailureDetails"):
         message = details.get("Message", "")

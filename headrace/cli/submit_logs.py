@@ -10,10 +10,13 @@ import gzip
 import re
 import sys
 import time
-from typing import Any
+from typing import Any, Protocol
 
 import click
 
+# EMR on EC2 puts logs into S3 every five minutes.
+AWS_LOGS_WITHIN_S = 360.0
+_POLL_S = 5.0
 _SUBMITTED = re.compile(rb"Submitted application (application_\d+_\d+)")
 # The first container of the first attempt is the driver's; YARN may put its epoch before the ids.
 _DRIVER = re.compile(r"/container_(?:e\d+_)?\d+_\d+_01_000001/")
@@ -30,8 +33,8 @@ class JobLogs:
         self._shown_bytes = {"stdout": 0, "stderr": 0} if bucket else {}
 
     @property
-    def begun(self) -> bool:
-        """Whether every log has been there."""
+    def complete(self) -> bool:
+        """Whether every log has been there, or there is no place for them."""
         return len(self._etags) == len(self._shown_bytes)
 
     def show_new(self, *, ended: bool = False) -> None:
@@ -78,7 +81,7 @@ class DriverLogs:
         """Whether the driver's logs have come, or none will: no bucket, or a report of no application."""
         if self._driver is None:
             return not self._bucket or (self._report_etag is not None and self._application is None)
-        return self._driver.begun
+        return self._driver.complete
 
     def show_new(self, *, ended: bool = False) -> None:
         """Print what has come since; at the end, the step's own logs if the driver has none."""
@@ -88,16 +91,6 @@ class DriverLogs:
             self._driver.show_new(ended=ended)
         elif ended:
             self._own.show_new(ended=True)
-
-    def wait(self, within_s: float, poll_s: float) -> None:
-        """Print what comes until both logs of the driver have come, or the time is over. Ctrl-C ends it."""
-        deadline_s = time.monotonic() + within_s
-        try:
-            while not self.complete and time.monotonic() < deadline_s:
-                time.sleep(poll_s)
-                self.show_new()
-        except KeyboardInterrupt:
-            return
 
     def _find(self) -> JobLogs | None:
         """Return the logs of the driver's container, once they are there."""
@@ -118,6 +111,33 @@ class DriverLogs:
             if found := _DRIVER.search(item["Key"]):
                 return JobLogs(self._s3, self._bucket, item["Key"][: found.end()])
         return None
+
+
+class Logs(Protocol):
+    """What `wait_for` needs of logs."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing to wait for."""
+        ...
+
+    def show_new(self, *, ended: bool = False) -> None:
+        """Print what has come since."""
+        ...
+
+
+def wait_for(logs: Logs, within_s: float) -> None:
+    """Print what comes until the logs are complete, or the time is over: AWS brings them late. Ctrl-C ends it."""
+    if not within_s or logs.complete:
+        return
+    click.echo(f"waiting for the logs, {within_s:.0f} s at most (Ctrl-C: no more)", err=True)
+    deadline_s = time.monotonic() + within_s
+    try:
+        while not logs.complete and time.monotonic() < deadline_s:
+            time.sleep(_POLL_S)
+            logs.show_new()
+    except KeyboardInterrupt:
+        return
 
 
 def _etag(s3: Any, bucket: str, key: str) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.submit_logs import JobLogs
+from headrace.cli.submit_logs import JobLogs, wait_for
 
 APPLICATION_NAME = "headrace-submit"
 RELEASE_LABEL = "emr-7.9.0"
@@ -77,9 +77,13 @@ def run_job(
     *,
     log_uri: str,
     region: str,
-    role: str | None = None,
+    role: str | None,
+    wait_s: float,
 ) -> bool:
-    """Start the job run, follow it, and return whether it was a success. Ctrl-C cancels it."""
+    """Start the job run, follow it, and return whether it was a success. Ctrl-C cancels it.
+
+    Logs that are not there when it has ended are waited for, `wait_s` at most.
+    """
     application_id = application_id or _application(emr)
     if role is None:
         arn = emr.get_application(applicationId=application_id)["application"]["arn"]
@@ -101,7 +105,8 @@ def run_job(
     click.echo(f"{run_id} {url}", err=True)
     bucket, _, prefix = log_uri.partition("://")[2].partition("/")
     below = f"{prefix}applications/{application_id}/jobs/{run_id}/SPARK_DRIVER/"
-    return _follow(emr, JobLogs(s3, bucket, below), application_id, run_id) == "SUCCESS"
+    logs = JobLogs(s3, bucket, below)
+    return _follow(emr, logs, application_id, run_id, wait_s) == "SUCCESS"
 
 
 def _application(emr: Any) -> str:
@@ -116,7 +121,7 @@ def _application(emr: Any) -> str:
     return str(made["applicationId"])
 
 
-def _follow(emr: Any, logs: JobLogs, application_id: str, run_id: str) -> str:
+def _follow(emr: Any, logs: JobLogs, application_id: str, run_id: str, wait_s: float) -> str:
     where = {"applicationId": application_id, "jobRunId": run_id}
     shown = ""
     while True:
@@ -133,6 +138,7 @@ def _follow(emr: Any, logs: JobLogs, application_id: str, run_id: str) -> str:
             # It may have ended meanwhile.
             with contextlib.suppress(emr.exceptions.ValidationException):
                 emr.cancel_job_run(**where)
+    wait_for(logs, wait_s)
     logs.show_new(ended=True)
     if run["stateDetails"]:
         click.echo(f"{run_id} {shown}: {run['stateDetails']}", err=True)

@@ -33,10 +33,12 @@ class Application:
     Attributes:
         id: `application_<when the cluster was made, epoch milliseconds>_<the step's number>`.
         container: the id of the container with the driver.
+        in_python: whether the driver's program is Python, which Spark starts as a process of its own.
     """
 
     id: str
     container: str
+    in_python: bool
 
     @property
     def failure(self) -> str:
@@ -45,6 +47,12 @@ class Application:
             'Exception in thread "main" org.apache.spark.SparkException: '
             f"Application {self.id} finished with failed status"
         )
+
+    def diagnostics(self, exit_code: int, cause: str) -> str:
+        """What YARN is told of a driver that has failed (Spark's ApplicationMaster)."""
+        if self.in_python:
+            return f"User application exited with status {exit_code}"
+        return f"User class threw exception: {cause}"
 
 
 def application_of(cluster: Cluster, step: Step) -> Application | None:
@@ -56,7 +64,8 @@ def application_of(cluster: Cluster, step: Step) -> Application | None:
     except JobRefused:
         return None
     number = f"{cluster.created_ms}_{step.number:04d}"
-    return Application(f"application_{number}", f"container_{number}_01_000001")
+    in_python = not found[0].application.endswith(".jar")
+    return Application(f"application_{number}", f"container_{number}_01_000001", in_python)
 
 
 class Report:

@@ -202,7 +202,7 @@ class StepProcesses:
         self._fail(
             step,
             f"{application.failure}; the driver said: {cause}{where}",
-            diagnostics=f"User application exited with status {code}",
+            diagnostics=application.diagnostics(code, cause),
         )
 
     def _fail(

@@ -105,6 +105,19 @@ def test_a_failure_is_told_in_the_clients_words_with_the_drivers_cause(lab: Lab)
     assert "diagnostics: User application exited with status 1" in report
 
 
+def test_a_class_that_failed_is_told_by_its_exception(lab: Lab) -> None:
+    # The stand-in for Spark runs the script; what the step submits is a jar.
+    lab.s3.put_object(Bucket=LOGS, Key="job.jar", Body=b"")
+    script = "echo java.lang.IllegalStateException: no route >&2; exit 1"
+    lab.s3.put_object(Bucket=LOGS, Key="code/job.sh", Body=script.encode())
+    cluster_id = lab.cluster(LogUri=f"s3://{LOGS}/emr/")
+    (step_id,) = lab.add(cluster_id, lab.step(*CLUSTER, "--jars", JOB, "s3://logs/job.jar"))
+    lab.ended(cluster_id, step_id)
+    report = logs(lab, cluster_id)[f"steps/{step_id}/stderr.gz"]
+    cause = "User class threw exception: java.lang.IllegalStateException: no route"
+    assert f"ERROR Client: Application diagnostics message: {cause}" in report
+
+
 @pytest.mark.parametrize(
     "options",
     [
