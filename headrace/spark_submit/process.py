@@ -21,6 +21,8 @@ from typing import NamedTuple
 
 _PROC = Path("/proc")
 _MARK = "HEADRACE_JOB"
+# A program may answer a signal by starting others, for ever.
+_ROUNDS = 4
 
 # $1: the job's folder; the rest: the command. The rename makes the exit code whole or absent.
 _WRAPPER = """
@@ -49,7 +51,7 @@ class JobProcess:
 
         What an earlier cloud started there in its last instant, too late to be found again, ends first.
         """
-        _kill(lambda: _members(None, folder))
+        _send(signal.SIGKILL, lambda: _members(None, folder))
         child = subprocess.Popen(
             ["/bin/sh", "-c", _WRAPPER, "headrace-job", str(folder), *command],
             cwd=cwd,
@@ -92,10 +94,8 @@ class JobProcess:
             return None
 
     def signal(self, number: int) -> None:
-        """Send a signal to every process of the job."""
-        for pid in self.members():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
+        """Send a signal to every process of the job, and to those that were started while it was sent."""
+        _send(number, self.members, _ROUNDS)
 
     def members(self) -> list[int]:
         """Return the pids of the job's processes that still run."""
@@ -103,19 +103,21 @@ class JobProcess:
 
     def kill(self) -> None:
         """End whatever is left of the job, and take the wrapper's exit status off the kernel's hands."""
-        _kill(self.members)
+        _send(signal.SIGKILL, self.members)
         if self._child is not None:
             self._child.wait()
 
 
-def _kill(members: Callable[[], list[int]]) -> None:
-    """Kill processes until there is none that has not been sent the signal: those cannot start others."""
+def _send(number: int, members: Callable[[], list[int]], most_rounds: int | None = None) -> None:
+    """Send a signal until there is no process that has not been sent it: those that died of it cannot start others."""
     sent: set[int] = set()
-    while more := set(members()) - sent:
+    rounds = 0
+    while (more := set(members()) - sent) and rounds != most_rounds:
         for pid in more:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, number)
         sent |= more
+        rounds += 1
 
 
 def _members(session: int | None, folder: Path) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import re
 from pathlib import Path
 
@@ -178,62 +179,55 @@ def test_a_daemon_ends_with_its_cancelled_step(lab: Lab, data_dir: Path, option:
 # --- what cannot be read ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("option", ["--py-files", "--files", "--archives", "--jars"])
-@pytest.mark.parametrize("mode", ["client", "cluster"])
+def _refusal(lab: Lab, cluster_id: str, step_id: str) -> str:
+    """Return why a step failed before anything began; its stderr must say so, too."""
+    status = lab.ended(cluster_id, step_id)
+    assert status["State"] == "FAILED"
+    message = str(status["FailureDetails"]["Message"])
+
+    def log(name: str) -> str:
+        key = f"{cluster_id}/steps/{step_id}/{name}.gz"
+        return gzip.decompress(lab.s3.get_object(Bucket=LOGS, Key=key)["Body"].read()).decode()
+
+    assert message in log("stderr")
+    assert "the process is" not in log("controller")
+    return message
+
+
 def test_an_unreadable_file_beside_the_application_fails_the_step_by_its_name(
-    lab: Lab,
-    tmp_path: Path,
-    data_dir: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    option: str,
-    mode: str,
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_SPARK_HOME", str(make_spark_home(tmp_path / "spark")))
     lab.s3.put_object(Bucket=LOGS, Key="job.sh", Body=b"true")
     lab.s3.put_object(Bucket=LOGS, Key="good.zip", Body=b"")
     cluster_id = lab.cluster(LogUri=f"s3://{LOGS}/")
-    for uri, reason in (
-        ("s3://no-such-bucket/lib.zip", "there is no bucket no-such-bucket"),
-        ("s3://logs/no-such.zip#lib", "there is no such object"),
+    unreadable = {
+        "s3://no-such-bucket/lib.zip": "there is no bucket no-such-bucket",
+        "s3://logs/no-such.zip": "there is no such object",
+    }
+    for option, mode, uri in itertools.product(
+        ("--py-files", "--files", "--archives", "--jars"), ("client", "cluster"), unreadable
     ):
-        (step_id,) = lab.add(
-            cluster_id,
-            lab.step(
-                "spark-submit", "--deploy-mode", mode, option, f"s3://logs/good.zip,{uri}",
-                "s3://logs/job.sh",
-            ),
-        )  # fmt: skip
-        status = lab.ended(cluster_id, step_id)
-        assert status["State"] == "FAILED"
-        sentence = f"{uri.partition('#')[0]} cannot be read: {reason}."
-        assert status["FailureDetails"]["Message"] == sentence
-        log = lab.s3.get_object(Bucket=LOGS, Key=f"{cluster_id}/steps/{step_id}/stderr.gz")["Body"]
-        assert sentence in gzip.decompress(log.read()).decode()
-        assert not (data_dir / "emr" / cluster_id / step_id / "pid").exists()
+        files = f"s3://logs/good.zip,{uri}#lib"
+        args = ("spark-submit", "--deploy-mode", mode, option, files, "s3://logs/job.sh")
+        (step_id,) = lab.add(cluster_id, lab.step(*args))
+        message = _refusal(lab, cluster_id, step_id)
+        assert message == f"{uri} cannot be read: {unreadable[uri]}.", args
 
 
-@pytest.mark.parametrize(
-    ("jar", "args", "message"),
-    [
+def test_a_step_that_names_nothing_to_run_fails_and_the_next_one_runs(lab: Lab) -> None:
+    cluster_id = lab.cluster(LogUri=f"s3://{LOGS}/")
+    for jar, args, sentence in (
         ("command-runner.jar", (), "no command to run"),
         ("script-runner.jar", (), "no command to run"),
         ("command-runner.jar", ("spark-submit",), "no application to run"),
         ("command-runner.jar", ("no-such-command",), 'Cannot run program "no-such-command"'),
         ("s3://logs/no-such.jar", (), "there is no such object"),
         ("/no/such.jar", (), "there is no such file"),
-    ],
-)
-def test_a_step_that_names_nothing_to_run_fails_and_the_next_one_runs(
-    lab: Lab, jar: str, args: tuple[str, ...], message: str
-) -> None:
-    cluster_id = lab.cluster(LogUri=f"s3://{LOGS}/")
-    bad, good = lab.add(cluster_id, lab.step(*args, jar=jar), lab.step("true"))
-    status = lab.ended(cluster_id, bad)
-    assert status["State"] == "FAILED"
-    assert message in status["FailureDetails"]["Message"]
-    log = lab.s3.get_object(Bucket=LOGS, Key=f"{cluster_id}/steps/{bad}/stderr.gz")["Body"]
-    assert message in gzip.decompress(log.read()).decode()
-    assert lab.ended(cluster_id, good)["State"] == "COMPLETED"
+    ):
+        bad, good = lab.add(cluster_id, lab.step(*args, jar=jar), lab.step("true"))
+        assert sentence in _refusal(lab, cluster_id, bad)
+        assert lab.ended(cluster_id, good)["State"] == "COMPLETED"
 
 
 def test_a_jar_that_is_none_fails_in_javas_words(lab: Lab) -> None:

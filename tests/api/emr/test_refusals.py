@@ -24,28 +24,18 @@ def refused(call: Callable[[], Any], code: str, message: str) -> None:
     assert error["ResponseMetadata"]["HTTPStatusCode"] == 400
 
 
-@pytest.mark.parametrize(
-    ("operation", "parameters", "code", "message"),
-    [
-        ("describe_step", {"ClusterId": "j-NONE", "StepId": "s-1"}, INVALID, NO_CLUSTER),
-        ("list_steps", {"ClusterId": "j-NONE"}, INVALID, NO_CLUSTER),
-        ("cancel_steps", {"ClusterId": "j-NONE", "StepIds": ["s-1"]}, INVALID, NO_CLUSTER),
-        ("modify_cluster", {"ClusterId": "j-NONE", "StepConcurrencyLevel": 2}, INVALID, NO_CLUSTER),
-        ("list_bootstrap_actions", {"ClusterId": "j-NONE"}, INVALID, NO_CLUSTER),
-        ("add_job_flow_steps", {"JobFlowId": "j-NONE", "Steps": [STEP]}, VALIDATION, NO_JOB_FLOW),
-        ("terminate_job_flows", {"JobFlowIds": ["j-NONE"]}, VALIDATION, NO_JOB_FLOW),
-        (
-            "terminate_job_flows",
-            {"JobFlowIds": []},
-            VALIDATION,
-            "The JobFlowId list cannot be empty",
-        ),
-    ],
-)
-def test_clusters_that_are_not_there(
-    lab: Lab, operation: str, parameters: dict[str, Any], code: str, message: str
-) -> None:
-    refused(lambda: getattr(lab.emr, operation)(**parameters), code, message)
+def test_clusters_that_are_not_there(lab: Lab) -> None:
+    emr = lab.emr
+    newer = {"ClusterId": "j-NONE"}
+    refused(lambda: emr.describe_step(**newer, StepId="s-1"), INVALID, NO_CLUSTER)
+    refused(lambda: emr.list_steps(**newer), INVALID, NO_CLUSTER)
+    refused(lambda: emr.cancel_steps(**newer, StepIds=["s-1"]), INVALID, NO_CLUSTER)
+    refused(lambda: emr.modify_cluster(**newer, StepConcurrencyLevel=2), INVALID, NO_CLUSTER)
+    refused(lambda: emr.list_bootstrap_actions(**newer), INVALID, NO_CLUSTER)
+    refused(lambda: lab.add("j-NONE", STEP), VALIDATION, NO_JOB_FLOW)
+    terminate = emr.terminate_job_flows
+    refused(lambda: terminate(JobFlowIds=["j-NONE"]), VALIDATION, NO_JOB_FLOW)
+    refused(lambda: terminate(JobFlowIds=[]), VALIDATION, "The JobFlowId list cannot be empty")
 
 
 def test_steps_that_are_not_there_are_named_and_nothing_is_cancelled(lab: Lab) -> None:
@@ -115,23 +105,20 @@ def test_the_257th_active_step_is_refused_and_ended_ones_do_not_count(lab: Lab) 
     )
 
 
-@pytest.mark.parametrize("level", [0, -1, 257])
-def test_a_concurrency_has_bounds_wherever_it_is_set(lab: Lab, level: int) -> None:
+def test_a_concurrency_has_bounds_wherever_it_is_set(lab: Lab) -> None:
     message = "The step concurrency level must be between 1 and 256."
-    cluster_id = lab.cluster()
-    refused(
-        lambda: lab.emr.modify_cluster(ClusterId=cluster_id, StepConcurrencyLevel=level),
-        INVALID,
-        message,
-    )
-    refused(lambda: lab.cluster(StepConcurrencyLevel=level), VALIDATION, message)
+    modify, cluster_id = lab.emr.modify_cluster, lab.cluster()
+    for level in (0, -1, 257):
+        where = {"ClusterId": cluster_id, "StepConcurrencyLevel": level}
+        refused(lambda where=where: modify(**where), INVALID, message)
+        refused(lambda level=level: lab.cluster(StepConcurrencyLevel=level), VALIDATION, message)
 
 
-@pytest.mark.parametrize("action", ["CANCEL_AND_WAIT", "TERMINATE_CLUSTER", "TERMINATE_JOB_FLOW"])
-def test_where_steps_run_side_by_side_a_step_may_only_continue(lab: Lab, action: str) -> None:
+def test_where_steps_run_side_by_side_a_step_may_only_continue(lab: Lab) -> None:
     cluster_id = lab.cluster(StepConcurrencyLevel=2)
-    with pytest.raises(ClientError, match=f"ActionOnFailure setting {action} is not valid"):
-        lab.add(cluster_id, STEP, lab.step("true", on_failure=action))
+    for action in ("CANCEL_AND_WAIT", "TERMINATE_CLUSTER", "TERMINATE_JOB_FLOW"):
+        with pytest.raises(ClientError, match=f"ActionOnFailure setting {action} is not valid"):
+            lab.add(cluster_id, STEP, lab.step("true", on_failure=action))
     assert lab.steps(cluster_id) == []
 
 
@@ -147,21 +134,16 @@ def test_a_concurrency_that_was_raised_meanwhile_takes_the_action_away(lab: Lab)
     assert lab.status(cluster_id)["State"] == "RUNNING"
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
+def test_a_malformed_step_is_refused_with_all_steps_beside_it(lab: Lab) -> None:
+    cluster_id = lab.cluster()
+    for step in (
         {"Name": "x", "HadoopJarStep": {}},
         {"Name": "x"},
         {"HadoopJarStep": {"Jar": "command-runner.jar"}},
         {"Name": "x", "HadoopJarStep": {"Jar": "j"}, "ActionOnFailure": "SHRUG"},
-    ],
-)
-def test_a_malformed_step_is_refused_with_all_steps_beside_it(
-    lab: Lab, step: dict[str, Any]
-) -> None:
-    cluster_id = lab.cluster()
-    with pytest.raises(ClientError) as caught:
-        lab.add(cluster_id, STEP, step)
-    assert caught.value.response["Error"]["Code"] == VALIDATION
-    assert "failed to satisfy constraint" in caught.value.response["Error"]["Message"]
+    ):
+        with pytest.raises(ClientError) as caught:
+            lab.add(cluster_id, STEP, step)
+        assert caught.value.response["Error"]["Code"] == VALIDATION
+        assert "failed to satisfy constraint" in caught.value.response["Error"]["Message"]
     assert lab.steps(cluster_id) == []

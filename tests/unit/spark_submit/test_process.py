@@ -130,3 +130,14 @@ def test_children_that_outlive_the_command_are_ended_with_it(started: JobProcess
     started.signal(signal.SIGKILL)
     wait_until(lambda: not started.members())
     assert started.exit_code is None
+
+
+def test_what_is_being_started_while_a_signal_is_sent_is_sent_it_too(tmp_path: Path) -> None:
+    # Whether the wrapper has started the command when the signal comes is a matter of luck: so, often.
+    for number in range(20):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        process = start(folder, "exec sleep 300")
+        process.signal(signal.SIGTERM)
+        wait_until(lambda process=process: not process.members(), within_s=5)
+        process.kill()
