@@ -131,6 +131,9 @@ class Sender:
             self._backoff_s = _FIRST_BACKOFF_S
             return again
         self.written.retried += len(again)
+        if len(again) * 2 <= len(request):
+            # One shard is hot, and the others are to have theirs meanwhile.
+            self._backoff_s = _FIRST_BACKOFF_S
         self._sleep(self._backoff_s)
         self._backoff_s = min(self._backoff_s * 2, _LONGEST_BACKOFF_S)
         return again

@@ -90,3 +90,31 @@ def test_a_record_that_is_always_refused_fails_the_write_after_its_time_to_live(
     with pytest.raises(WriteFailed, match=r"for 3 s .*ProvisionedThroughputExceededException"):
         stream.sender(ttl_s=3).send(puts(["a"], b"1"))
     assert 3 <= stream.now_s < 6
+
+
+class HotShard(Stream):
+    """Stores every record but those of one key, and these not before ten seconds are over."""
+
+    def put_records(self, body: bytes) -> list[dict[str, Any]]:
+        answers: list[dict[str, Any]] = []
+        for entry in json.loads(body)["Records"]:
+            if entry["PartitionKey"] == "hot" and self.now_s < 10:
+                answers.append({"ErrorCode": "ProvisionedThroughputExceededException"})
+            else:
+                self.stored.append((entry["PartitionKey"], int(b64decode(entry["Data"]))))
+                self.stored_s.append(self.now_s)
+                answers.append({"SequenceNumber": "1", "ShardId": "s"})
+        return answers
+
+    stored_s: list[float]
+
+
+def test_a_hot_shard_does_not_hold_the_others_up() -> None:
+    stream = HotShard(0, 0.0)
+    stream.stored_s = []
+    stream.sender(ttl_s=30).send(
+        [Put(0, b"0", "hot")] + [Put(n, str(n).encode(), f"k{n}") for n in range(1, 5000)]
+    )
+    assert sorted(number for _, number in stream.stored) == list(range(5000))
+    assert stream.stored[-1] == ("hot", 0)
+    assert max(stream.stored_s[:-1]) < 1
