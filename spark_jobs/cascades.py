@@ -1,7 +1,7 @@
 """Three late departures in a row of one aircraft: complex events with transformWithState; see `spark_jobs/common.py`.
 
 Flights come late and out of order, so each is held in the aircraft's state until the watermark has passed its time
-(an event-time timer is set for it), and only then, in the order of time, counts. A flight that departs 15 minutes late
+(by an event-time timer), and only then, in the order of time, counts. A flight that departs 15 minutes late
 or more makes the streak longer; one on time, or 24 hours without a flight, ends it. When a streak reaches
 three, and with each flight that makes it longer, a row is written under `--output` in `cascades/batch=N/`: tailnum,
 started, event_time, event_id (of the flight), flights (in a row, late), delay_minutes (of all of them).
@@ -57,8 +57,8 @@ class Cascades(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the aircraft's state."""
         self._handle = handle
-        self._waiting = handle.getMapState(
-            "waiting", "at_ms BIGINT, event_id STRING", "dep_delay INT"
+        self._waiting = handle.getListState(
+            "waiting", "at_ms BIGINT, event_id STRING, dep_delay INT"
         )
         self._streak = handle.getValueState(
             "streak", "started_ms BIGINT, last_ms BIGINT, flights INT, minutes INT"
@@ -72,11 +72,10 @@ class Cascades(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Put the flights that came among the waiting."""
         for frame in rows:
-            for at_ms, event_id, delay in zip(
-                frame["at_ms"], frame["event_id"], frame["dep_delay"], strict=True
-            ):
-                self._waiting.updateValue((int(at_ms), event_id), (int(delay),))
-                self._handle.registerTimer(int(at_ms))
+            names = ("at_ms", "event_id", "dep_delay")
+            came: list[Waiting] = list(zip(*(frame[name].tolist() for name in names), strict=True))
+            self._waiting.appendList(came)
+            self._handle.registerTimer(min(came)[0])
         return iter(())
 
     def handleExpiredTimer(
@@ -85,17 +84,23 @@ class Cascades(StatefulProcessor):
         timerValues: Any,
         expiredTimerInfo: Any,
     ) -> Iterator[pd.DataFrame]:
-        """Count the flights of the time that the watermark has passed; Spark's timers come in their order."""
-        due_ms = expiredTimerInfo.getExpiryTimeInMs()
-        due: list[Waiting] = sorted(
-            (at_ms, event_id, delay)
-            for (at_ms, event_id), (delay,) in self._waiting.iterator()
-            if at_ms <= due_ms
-        )
+        """Count the flights that the watermark has passed, and set the timer for the first of the others.
+
+        Each call to the state goes to the JVM and back: a timer an aircraft and micro-batch, not one a flight.
+        """
+        passed_ms = timerValues.getCurrentWatermarkInMs()
+        waiting: list[Waiting] = sorted(tuple(flight) for flight in self._waiting.get())
+        due = [flight for flight in waiting if flight[0] <= passed_ms]
+        if not due:
+            return
+        if left := waiting[len(due) :]:
+            self._waiting.put(left)
+            self._handle.registerTimer(left[0][0])
+        else:
+            self._waiting.clear()
         streak: Streak = self._streak.get() or NO_STREAK
         found: list[tuple[Any, ...]] = []
         for flight in due:
-            self._waiting.removeKey(flight[:2])
             streak = advance(streak, flight)
             started_ms, _, flights, minutes = streak
             if flights >= IN_A_ROW:

@@ -27,8 +27,10 @@ WEATHER_SCHEMA = (
 WEATHER_REQUIRED = ("event_id", "event_time", "origin")
 WEATHER_OBSERVATION = "reports"
 RESULTS = outputs.Results("weather_delays", "joined/", ("event_id",), "origin")
+# Within an hour alone would hold every flight against every report of its airport: they meet by their hours first.
+HOUR_US = 3_600_000_000
 JOINED = (
-    "w.origin = f.origin AND f.event_time >= w.weather_time"
+    "w.origin = f.origin AND w.hour = f.hour AND f.event_time >= w.weather_time"
     " AND f.event_time < w.weather_time + INTERVAL 1 HOUR"
 )
 
@@ -38,11 +40,18 @@ def transform(flights: DataFrame, weather: DataFrame, watermark: str) -> DataFra
     left = common.on_time_once(common.flights(flights), watermark)
     reports = common.events(weather, WEATHER_SCHEMA, WEATHER_REQUIRED, WEATHER_OBSERVATION)
     right = common.on_time_once(reports, watermark).withColumnRenamed("event_time", "weather_time")
+    # A report on the hour is for that hour, any other for parts of two.
+    since, until = (
+        f"floor((unix_micros(weather_time) + {n}) / {HOUR_US})" for n in (0, HOUR_US - 1)
+    )
+    hours = right.withColumn("hour", F.expr(f"explode(sequence({since}, {until}))"))
     return (
         left.select("event_id", "event_time", "origin", "dep_delay")
+        .withColumn("hour", F.expr(f"floor(unix_micros(event_time) / {HOUR_US})"))
         .alias("f")
-        .join(right.drop("event_id").alias("w"), F.expr(JOINED), "leftOuter")
+        .join(hours.drop("event_id").alias("w"), F.expr(JOINED), "leftOuter")
         .select("f.*", "w.weather_time", "w.temp", "w.wind_speed", "w.precip", "w.visib")
+        .drop("hour")
     )
 
 

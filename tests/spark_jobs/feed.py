@@ -56,11 +56,16 @@ class Feed:
         os.utime(path, (self._count, self._count))
 
     def stream(self) -> DataFrame:
-        reader = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-        return reader.parquet(str(self._folder))
+        return stream(self._spark, self._folder)
 
     def batch(self) -> DataFrame:
         return self._spark.read.schema(SCHEMA).parquet(str(self._folder))
+
+
+def stream(spark: SparkSession, folder: Path) -> DataFrame:
+    """What a `Feed` has put into `folder`, a micro-batch a put."""
+    reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+    return reader.parquet(str(folder))
 
 
 def table(path: Path) -> pd.DataFrame:

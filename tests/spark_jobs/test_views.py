@@ -6,9 +6,11 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from scripts import reference_streams as reference
 from spark_jobs import batch_view, serve, speed_view, views
 from tests.spark_jobs.feed import Event, Feed, arguments, cut, flights, late
 
@@ -87,3 +89,44 @@ def test_a_stream_not_yet_read_serves_the_batch_view(spark: SparkSession, tmp_pa
     batch = batch_view.transform(feed.batch(), END)
 
     assert collected(serve.transform(batch, empty)) == plainly(some)
+
+
+def test_with_dropped_flights_and_restarts_the_speed_view_is_of_those_kept_and_the_batch_heals_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    some = late(flights(3000))
+    batches = cut(some, 500)
+    batches[3] += batches[2][::10]
+    kept = reference.kept(batches, pd.Timedelta(hours=2))
+    assert kept.dropped > 20
+    in_time = set(kept.rows["event_id"])
+    lost = [event for event in some if event["event_id"] not in in_time]
+    assert {event["event_time"] < CUT for event in lost} == {True, False}
+    feed = Feed(spark, tmp_path / "input")
+    dropped = 0
+    streams = {"new": ["--since", CUT], "replayed": []}
+    for start in range(0, len(batches), 2):
+        for batch in batches[start : start + 2]:
+            feed.put(batch)
+        # A run of its own for every two: it goes on from the checkpoint of the one before.
+        for name, since in streams.items():
+            argv = arguments(tmp_path / name, "--watermark", "2 hours", *since)
+            said = speed_view.run(spark, feed.stream(), speed_view.parse_arguments(argv))
+            dropped += said["dropped as late"]
+
+    assert dropped == 2 * kept.dropped
+    new, replayed = (
+        speed_view.read_view(spark, (tmp_path / name / "output").as_uri() + "/") for name in streams
+    )
+    whole = feed.batch()
+    # The batch view has every flight before the cut, the speed view those from it on that came in time.
+    served = collected(serve.transform(batch_view.transform(whole, CUT), new))
+    assert served == plainly([e for e in some if e["event_time"] < CUT or e["event_id"] in in_time])
+    assert collected(replayed) == plainly([e for e in some if e["event_id"] in in_time])
+    # The next batch view reaches further and has what the stream let fall.
+    assert collected(batch_view.transform(whole, END)) == plainly(some) != served
+    argv = arguments(tmp_path / "wide", "--watermark", "60 days")
+    said = speed_view.run(spark, feed.stream(), speed_view.parse_arguments(argv))
+    wide = speed_view.read_view(spark, (tmp_path / "wide" / "output").as_uri() + "/")
+    assert said["dropped as late"] == 0
+    assert collected(wide) == plainly(some)

