@@ -13,13 +13,16 @@ from headrace.core.html import Html, element, join, link
 _STYLE = """
 :root{color-scheme:light dark;--line:#d5d9de;--soft:#f5f6f8;--dim:#5c6470;--good:#176b37;--bad:#b3261e;--busy:#0b57b0}
 @media(prefers-color-scheme:dark){:root{--line:#3a4048;--soft:#1f2329;--dim:#a0a8b4;--good:#6fcf8f;--bad:#ff8a80;--busy:#8ab4f8}}
-body{font:15px/1.45 system-ui,sans-serif;margin:0 auto;padding:1rem 1.5rem 3rem;max-width:76rem}
-h1{font-size:1.5rem;margin:.4rem 0}h2{font-size:1.15rem;margin:1.8rem 0 .3rem}nav,.dim{color:var(--dim)}
+body{font:15px/1.45 system-ui,sans-serif;margin:0 auto;padding:1rem 1.5rem 3rem;max-width:84rem}
+h1{font-size:1.5rem;margin:.4rem 0}table~h1,p~h1{margin-top:2.5rem}h2{font-size:1.15rem;margin:1.6rem 0 .2rem}
+a{color:var(--busy);text-decoration:none}a:hover,a:focus{text-decoration:underline}
+nav,.dim{color:var(--dim)}p{margin:.2rem 0 .6rem}
 table{border-collapse:collapse;width:100%;margin:.5rem 0}
-th{font-weight:600;color:var(--dim);font-size:.85rem}
-td,th{text-align:left;vertical-align:top;padding:.35rem .6rem;border-bottom:1px solid var(--line)}
-td{overflow-wrap:anywhere}th,td.tight{white-space:nowrap}
-code{font-size:.88em}
+th{font-weight:600;color:var(--dim);font-size:.85rem;white-space:nowrap}
+td,th{text-align:left;vertical-align:top;padding:.35rem .9rem .35rem 0;border-bottom:1px solid var(--line)}
+td:last-child{overflow-wrap:anywhere}td>code.dim{display:block;white-space:nowrap}
+time,.state{white-space:nowrap}code{font-size:.88em}
+@media(max-width:60rem){table{display:block;overflow-x:auto}}
 pre{background:var(--soft);border:1px solid var(--line);padding:.8rem;overflow:auto;max-height:32rem;font-size:.85rem}
 .state{font-weight:600;font-size:.85rem}.good{color:var(--good)}.bad{color:var(--bad)}.busy{color:var(--busy)}
 """

@@ -43,23 +43,23 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> Html:
     )
 
 
-def time_of(time_ms: int | None) -> str:
+def time_of(time_ms: int | None) -> Html:
     """Return a time for people, in UTC; empty for None."""
     if time_ms is None:
-        return ""
-    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+        return Html()
+    return element("time", f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}")
 
 
-def duration_of(from_ms: int | None, to_ms: int | None) -> str:
+def duration_of(from_ms: int | None, to_ms: int | None) -> Html:
     """Return how long something took, for people; empty when it has not begun."""
     if from_ms is None or to_ms is None:
-        return ""
+        return Html()
     seconds = max(0, to_ms - from_ms) / 1000
     if seconds < 60:
-        return f"{seconds:.1f} s"
+        return element("time", f"{seconds:.1f} s")
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+    return element("time", f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s")
 
 
 def iso_time(time_ms: int | None) -> str | None:

@@ -159,8 +159,12 @@ class EmrPages:
             element(
                 "p",
                 join([element("code", cluster.id), cluster.region, cluster.account], " · "),
-                f" · created {time_of(cluster.created_ms)} UTC",
-                f" · ended {time_of(cluster.ended_ms)} UTC" if cluster.ended_ms else None,
+                " · created ",
+                time_of(cluster.created_ms),
+                " UTC",
+                join([" · ended ", time_of(cluster.ended_ms), " UTC"])
+                if cluster.ended_ms
+                else None,
                 f" · {reason}" if reason else None,
                 class_="dim",
             ),
@@ -232,7 +236,7 @@ class EmrPages:
     def _step_folder(self, step: Step) -> Path:
         return self._folder / step.cluster_id / step.id
 
-    def _took(self, step: Step) -> str:
+    def _took(self, step: Step) -> Html:
         return duration_of(step.started_ms, step.ended_ms or self._clock.now_ms())
 
     def _clusters(self) -> list[Cluster]:

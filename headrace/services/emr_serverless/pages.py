@@ -163,7 +163,10 @@ class ServerlessPages:
             element("h2", join([name, state(application.state)], " ")),
             element(
                 "p",
-                join([*facts, f"created {time_of(application.created_ms)} UTC"], " · "),
+                join(facts, " · "),
+                " · created ",
+                time_of(application.created_ms),
+                " UTC",
                 f" · {application.details}" if application.details else None,
                 class_="dim",
             ),
@@ -242,7 +245,7 @@ class ServerlessPages:
         folder = attempt_folder(self._folder, run, run.attempt)
         return spark_links(folder, running=not run.ended)
 
-    def _took(self, run: JobRun) -> str:
+    def _took(self, run: JobRun) -> Html:
         return duration_of(run.started_ms, run.ended_ms or self._clock.now_ms())
 
     def _applications(self) -> list[Application]:
