@@ -292,6 +292,8 @@ def _new_cluster(emr: Any, log_uri: str) -> str:
     made = emr.run_job_flow(
         Name=CLUSTER_NAME,
         LogUri=log_uri,
+        # AWS's CLI asks for it before it makes a step of Type=Spark.
+        ReleaseLabel=submit_serverless.RELEASE_LABEL,
         Applications=[{"Name": "Spark"}],
         Instances={"KeepJobFlowAliveWhenNoSteps": True},
     )

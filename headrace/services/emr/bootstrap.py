@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from headrace.services.emr.commands import script_command
 from headrace.services.emr.machines import master_instance_id
 from headrace.services.emr.members import strings, structure, structures
 from headrace.services.emr.model import Cluster
@@ -97,7 +98,7 @@ class Bootstrap:
             workshop, folder, account=cluster.account, region=cluster.region
         )
         local = fetch(workshop.objects, script["Path"], work)
-        return Command(["bash", str(local), *strings(script, "Args")], environment, work)
+        return Command(script_command(str(local), strings(script, "Args")), environment, work)
 
     def _note(self, text: str) -> None:
         note(self._folder(), self._ports.clock, text)

@@ -7,6 +7,7 @@ driver finds its `--files` and `--archives` in the folder it starts in, as in a 
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from headrace.spark_submit.commands import (
     spark_command,
 )
 from headrace.spark_submit.errors import JobRefused
+
+_LONGEST_SHEBANG = 256
 
 
 def prepare(workshop: Workshop, cluster: Cluster, step: Step, folder: Path) -> Command:
@@ -45,8 +48,11 @@ def prepare(workshop: Workshop, cluster: Cluster, step: Step, folder: Path) -> C
         return Command(jar_command(workshop, step, folder), environment, work)
     if len(arguments) < (1 if jar == "command-runner.jar" else 2):
         raise JobRefused(f"The step gives {jar} no command to run.")
-    if jar == "script-runner.jar" or arguments[0] in ("bash", "sh"):
-        arguments = [_fetched(workshop.objects, argument, work) for argument in arguments]
+    if jar == "script-runner.jar":
+        arguments = script_command(_fetched(workshop.objects, arguments[1], work), arguments[2:])
+    elif arguments[0] in ("bash", "sh"):
+        # What follows the script is its own: an s3 URI there is text.
+        arguments[1:2] = [_fetched(workshop.objects, text, work) for text in arguments[1:2]]
     elif (found := spark_submission(cluster, step)) is not None:
         submission, defaults = found
         mode = deploy_mode(submission, defaults)
@@ -90,6 +96,19 @@ def _classification(cluster: Cluster, *path: str) -> dict[str, str]:
         properties = {k: str(v) for c in found for k, v in structure(c, "Properties").items()}
         configurations = [n for c in found for n in structures(c, "Configurations")]
     return properties
+
+
+def script_command(path: str, arguments: list[str]) -> list[str]:
+    """Return the command that runs a script: by the interpreter of its first line, else by bash.
+
+    The line is read as the kernel reads it (execve(2)): what follows the interpreter is one argument.
+    """
+    interpreter = ["bash"]
+    with contextlib.suppress(OSError), Path(path).open("rb") as script:
+        first = script.readline(_LONGEST_SHEBANG)
+        if first.startswith(b"#!") and first[2:].strip():
+            interpreter = first[2:].strip().decode(errors="replace").split(maxsplit=1)
+    return [*interpreter, path, *arguments]
 
 
 def _fetched(objects: ObjectStore, argument: str, work: Path) -> str:

@@ -43,6 +43,9 @@ def fill_container(
     for name in _PYTHONS:
         if name in added and (added[name].startswith("/") or "/" not in added[name]):
             del added[name]
+    if "PYSPARK_PYTHON" in added:
+        # Else the driver would keep the one that this machine's environment names.
+        added.setdefault("PYSPARK_DRIVER_PYTHON", added["PYSPARK_PYTHON"])
     if "PYTHONPATH" in added and "PYTHONPATH" in environment:
         added["PYTHONPATH"] = os.pathsep.join((environment["PYTHONPATH"], added["PYTHONPATH"]))
     return added

@@ -217,6 +217,16 @@ def test_files_archives_and_environment_are_the_containers(lab: Lab, tmp_path: P
     assert "python3.9" not in text
 
 
+def test_a_python_that_the_job_brings_along_is_the_drivers(lab: Lab) -> None:
+    python = "./environment/bin/python"
+    options = [*CLUSTER, "--conf", f"spark.yarn.appMasterEnv.PYSPARK_PYTHON={python}"]
+    cluster_id, step_id = submit(lab, "echo $PYSPARK_PYTHON $PYSPARK_DRIVER_PYTHON", options)
+    lab.ended(cluster_id, step_id)
+    found = logs(lab, cluster_id)
+    folder = container(found[f"steps/{step_id}/stderr.gz"])
+    assert found[f"{folder}/stdout.gz"] == f"{python} {python}\n"
+
+
 def test_a_stopped_cloud_reports_the_end_and_the_next_one_finds_the_same_application(
     data_dir: Path,
 ) -> None:

@@ -98,6 +98,24 @@ def test_a_script_is_fetched_and_run(tmp_path: Path) -> None:
     assert command.arguments == ["bash", str(tmp_path / "step" / "work" / "job.py"), "one"]
 
 
+@pytest.mark.parametrize("jar", ["script-runner.jar", "command-runner.jar"])
+def test_only_the_script_is_fetched_and_its_arguments_stay_what_they_are(
+    tmp_path: Path, jar: str
+) -> None:
+    shell = ["bash"] if jar == "command-runner.jar" else []
+    command = made(tmp_path, jar, *shell, "s3://bucket/job.py", "s3://bucket/", "s3://other/x")
+    script = str(tmp_path / "step" / "work" / "job.py")
+    assert command.arguments == ["bash", script, "s3://bucket/", "s3://other/x"]
+
+
+def test_a_script_with_an_interpreter_of_its_own_is_run_by_it(tmp_path: Path) -> None:
+    (tmp_path / "bucket").mkdir()
+    (tmp_path / "bucket" / "run.py").write_text("#!/usr/bin/env python3\n")
+    command = made(tmp_path, "script-runner.jar", "s3://bucket/run.py", "one")
+    script = str(tmp_path / "step" / "work" / "run.py")
+    assert command.arguments == ["/usr/bin/env", "python3", script, "one"]
+
+
 @pytest.mark.parametrize(
     ("jar", "args", "sentence"),
     [
