@@ -118,3 +118,38 @@ def test_a_hot_shard_does_not_hold_the_others_up() -> None:
     assert sorted(number for _, number in stream.stored) == list(range(5000))
     assert stream.stored[-1] == ("hot", 0)
     assert max(stream.stored_s[:-1]) < 1
+
+
+def test_the_wait_doubles_up_to_two_seconds_and_is_short_again_after_a_success() -> None:
+    stream = Stream(0, refuses=1.0)
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 9:
+            stream.refuses = 0.0
+
+    sender = Sender(
+        stream.put_records, "s", ordered=True, ttl_s=1e9, clock_s=lambda: 0.0, sleep=sleep
+    )
+    sender.send(puts(["a"], b"1"))
+    assert waits == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0]
+    stream.refuses = 1.0
+    waits.clear()
+    sender.send(puts(["a"], b"1"))
+    assert waits[0] == 0.05
+
+
+def test_a_key_counts_by_its_bytes_and_a_hash_key_goes_with_the_record() -> None:
+    assert Put(0, b"123", "é").size == 5
+    entry = Put(0, b"1", "k", "7").entry()
+    assert entry == {"Data": "MQ==", "PartitionKey": "k", "ExplicitHashKey": "7"}
+    assert "ExplicitHashKey" not in Put(0, b"1", "k").entry()
+    half = MOST_BYTES // 2
+    taken, left = take([Put(0, b"x" * half, "k"), Put(1, b"x" * half, "l")], ordered=False)
+    assert (len(taken), len(left)) == (1, 1)
+
+
+def test_one_key_in_two_shards_is_two_lanes() -> None:
+    taken, left = take([Put(0, b"1", "k", "0"), Put(1, b"2", "k", "1")], ordered=True)
+    assert (len(taken), left) == (2, [])

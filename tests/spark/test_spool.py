@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.spark.offsets import AtTimestamp, Init, TrimHorizon
 from headrace.spark.options import parse_options
+from headrace.spark.pages import PAGE_SCHEMA, Page
 from headrace.spark.planning import DataLoss, Span
 from headrace.spark.reading import pages, read_again, read_span
+from headrace.spark.spool import ShardSpool, read_slices
 from tests.spark.fake_reads import FakeReads
 from tests.spark.test_planner import BEGIN, OPTIONS, planner_of, records
 
@@ -103,6 +111,53 @@ def test_what_was_read_before_a_run_was_told_to_stop_does_not_carry_it_further()
         reads.clock_ms += 10
         reads.put(shard, 3)
         assert planner.plan(end, None) == end
+
+
+@given(
+    page_sizes=st.lists(
+        st.lists(st.integers(0, 9), min_size=1, max_size=4), min_size=1, max_size=5
+    ),
+    dice=st.data(),
+)
+def test_a_spool_gives_any_range_and_counts_bytes_from_any_record(
+    page_sizes: list[list[int]], dice: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        spool = ShardSpool(Path(folder), 100)
+        for sizes in page_sizes:
+            spool.append(page_of(spool.end, sizes))
+        every = [size for sizes in page_sizes for size in sizes]
+        begin = dice.draw(st.integers(0, len(every) - 1))
+        end = dice.draw(st.integers(begin + 1, len(every)))
+        most = dice.draw(st.integers(0, 30))
+        within = sum(1 for total in accumulate(every[begin:]) if total <= most)
+        assert spool.rows_within(100 + begin, most) == within
+        slices = spool.slices(100 + begin, 100 + end)
+        assert slices is not None
+        assert all(part.rows > 0 for part in slices)
+        found = [
+            number
+            for batch in read_slices(slices)
+            for number in batch.column("sequenceNumber").to_pylist()
+        ]
+        assert found == [str(100 + n) for n in range(begin, end)]
+        assert spool.row(100 + end - 1) == (str(100 + end - 1), 100 + end - 1)
+        spool.release(100 + begin)
+        assert spool.slices(100 + begin, 100 + end) is not None
+        assert spool.first <= 100 + begin
+        assert len(list(Path(folder).iterdir())) <= len(page_sizes)
+
+
+def page_of(first: int, sizes: list[int]) -> Page:
+    """Return a page of records numbered from `first`, which arrived at the millisecond of their number."""
+    numbers = range(first, first + len(sizes))
+    columns = [
+        pa.array([b"x" * size for size in sizes], pa.binary()),
+        pa.array(["k"] * len(sizes), pa.string()),
+        pa.array([str(n) for n in numbers], pa.string()),
+        pa.array([n * 1000 for n in numbers], pa.timestamp("us", tz="UTC")),
+    ]
+    return Page(pa.RecordBatch.from_arrays(columns, schema=PAGE_SCHEMA), None, 0)
 
 
 # --- reading again ------------------------------------------------------------------------------
