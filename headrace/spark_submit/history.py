@@ -91,7 +91,7 @@ def _target(log: EventLog, logs: Path) -> Path:
 
 
 class HistoryServer:
-    """One history server. Used by one thread at a time.
+    """One history server. Used by one thread at a time; `url` and `alive` by any.
 
     Args:
         data_dir: the cloud's.
@@ -115,7 +115,9 @@ class HistoryServer:
     @property
     def alive(self) -> bool:
         """Whether the process runs."""
-        return self._process is not None and self._process.poll() is None
+        # Once, for another thread may be ending it.
+        process = self._process
+        return process is not None and process.poll() is None
 
     @property
     def url(self) -> str | None:
@@ -181,17 +183,10 @@ class HistoryServer:
                     f"Spark's history server ended: {said[-1].strip() if said else 'it said nothing'}"
                 )
             if self._clock.wait(stop, _LOOK_EVERY_S):
-                break
+                raise JobRefused("Spark's history server is not waited for any more.")
         raise JobRefused(
             f"Spark's history server does not listen after {START_WITHIN_S:.0f} s; see {self.output}"
         )
-
-    def kill(self) -> None:
-        """Kill the process, which another thread may be waiting for."""
-        process = self._process
-        if process is not None and process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
 
     def stop(self) -> None:
         """End the process, and wait for its end."""
@@ -264,7 +259,7 @@ class HistoryOnDemand:
         self._clock = clock
         self._data_dir = data_dir
         self._lock = threading.Lock()
-        self._stopped = False
+        self._stopped = threading.Event()
         self._server = HistoryServer(clock, data_dir, data_dir / FOLDER / "server")
 
     @property
@@ -282,30 +277,28 @@ class HistoryOnDemand:
             JobRefused: there can be no server, or it does not get to know the application in time.
         """
         with self._lock:
-            if self._stopped:
+            if self._stopped.is_set():
                 raise JobRefused("The cloud is being stopped.")
             if not self._server.alive:
                 self._server.stop()
                 self._server.start()
-            url = self._server.wait()
+            url = self._server.wait(self._stopped)
         if application_id is None:
             return f"{url}/"
         name = quote(application_id, safe="")
-        never = threading.Event()
         deadline_s = self._clock.monotonic_s() + LIST_WITHIN_S
         while not _answers(f"{url}/api/v1/applications/{name}"):
-            if self._clock.monotonic_s() > deadline_s or self._stopped:
+            if self._clock.monotonic_s() > deadline_s or self._stopped.is_set():
                 raise JobRefused(
                     f"Spark's history server cannot read the event log of {application_id}; "
                     f"see {self._server.output}"
                 )
-            self._clock.wait(never, _LOOK_EVERY_S)
+            self._clock.wait(self._stopped, _LOOK_EVERY_S)
         return f"{url}/history/{name}/jobs/"
 
     def stop(self) -> None:
         """End the server if there is one; none is started after."""
-        # Not behind a request that waits for the server: its process is ended under it, and so it ends too.
-        self._stopped = True
-        self._server.kill()
+        # A request that waits for the server holds the lock, and gives up at this.
+        self._stopped.set()
         with self._lock:
             self._server.stop()

@@ -165,3 +165,24 @@ def test_nothing_is_left_behind_when_the_starting_process_is_killed(
         os.kill(starter.pid, signal.SIGKILL)
         starter.wait()
     wait_until(lambda: not _answers(url), what="the end of the server")
+
+
+def test_a_visitor_who_waits_does_not_hold_up_the_end_of_the_cloud(
+    data_dir: Path, home: Path
+) -> None:
+    (home / "bin" / "spark-class").write_text("#!/bin/sh\nexec sleep 600\n")
+    on_demand, said = HistoryOnDemand(SystemClock(), data_dir), list[str]()
+
+    def visit() -> None:
+        with pytest.raises(JobRefused) as raised:
+            on_demand.ensure()
+        said.append(str(raised.value))
+
+    visitor = threading.Thread(target=visit)
+    visitor.start()
+    output = data_dir / "spark-history" / "server" / "output"
+    wait_until(output.exists, what="the start of the server")
+    on_demand.stop()
+    visitor.join(10)
+    assert not visitor.is_alive()
+    assert len(said) == 1
