@@ -32,6 +32,12 @@ from headrace.spark.untyped import pa
 log = logging.getLogger(__name__)
 
 _MOST_THREADS = 16
+_LEAST_RETENTION_S = 86_400  # documented: a day
+
+
+def wall_s() -> float:
+    """Return the time of day, which goes on while a machine sleeps."""
+    return time.time_ns() / 1e9
 
 
 class Reads(Protocol):
@@ -76,6 +82,7 @@ class Fetcher:
         start: Offset,
         folder: Path,
         until_ms: int | None,
+        wall_s: Callable[[], float] = wall_s,
     ) -> None:
         self._reads = reads
         self._options = options
@@ -83,9 +90,14 @@ class Fetcher:
         self._init = start.init
         known = start.shards.get(shard_id)
         self._after = None if known is None else known.sequence_number
-        # The arrival of the last record read by an earlier planner, until it is known that none was lost since.
-        self._resumed_ms = None if known is None or known.ended else known.arrival_ms
+        # The arrival of the last record that was read.
+        self._last_ms = None if known is None or known.ended else known.arrival_ms
+        # The same after an interruption (an earlier planner's, an expired iterator's), until it is known that none was
+        # lost since.
+        self._resumed_ms = self._last_ms
         self._until_ms = until_ms
+        self._wall_s = wall_s
+        self._read_s = wall_s()
         self._iterator: str | None = None
         self._idle_until_s = 0.0
         self._pace = Pace(options.fetch_interval_ms / 1000, options.read_bytes_per_s)
@@ -130,8 +142,13 @@ class Fetcher:
                 page = self._reads.records(self._iterator, self._options.records_per_fetch)
             except ExpiredIterator:
                 self._iterator = None
+                # What was left unread may be gone by now; and whatever came, after a day without a look (a machine
+                # that slept): no stream keeps its records for less.
+                if self.behind_ms or self._wall_s() - self._read_s > _LEAST_RETENTION_S:
+                    self._resumed_ms = self._last_ms
             else:
                 self._pace.spend(page.data_bytes, time.monotonic())
+                self._read_s = self._wall_s()
                 return page
 
     def _keep(self, page: Page) -> None:
@@ -142,7 +159,7 @@ class Fetcher:
             page = self._up_to_target(page, self._until_ms)
         if page.last is not None:
             self.spool.append(page)
-            self._after = page.last[0]
+            self._after, self._last_ms = page.last
 
     def _check_retention(self, resumed_ms: int) -> None:
         """Kinesis does not say that records are gone: it goes on with the oldest that is left.
@@ -173,11 +190,17 @@ class Planner:
     """Plans the micro-batches of one query. Called by one thread at a time, as Spark does."""
 
     def __init__(
-        self, reads: Reads, options: Options, *, clock_s: Callable[[], float] = time.monotonic
+        self,
+        reads: Reads,
+        options: Options,
+        *,
+        clock_s: Callable[[], float] = time.monotonic,
+        wall_s: Callable[[], float] = wall_s,
     ) -> None:
         self._reads = reads
         self._options = options
         self._clock_s = clock_s
+        self._wall_s = wall_s
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-spool-"))
         self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="kinesis-fetch")
         self._fetchers: dict[str, Fetcher] = {}
@@ -269,7 +292,9 @@ class Planner:
         if found is None or not found.spool.first <= count <= found.spool.end:
             self._fetchers_made += 1
             folder = self._folder / f"{self._fetchers_made}-{shard_id}"
-            found = Fetcher(self._reads, self._options, shard_id, base, folder, self._until_ms)
+            found = Fetcher(
+                self._reads, self._options, shard_id, base, folder, self._until_ms, self._wall_s
+            )
             self._fetchers[shard_id] = found
         return found
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from headrace.spark.offsets import AtTimestamp, Init, TrimHorizon
 from headrace.spark.options import parse_options
 from headrace.spark.pages import PAGE_SCHEMA, Page
+from headrace.spark.planner import Planner
 from headrace.spark.planning import DataLoss, Span
 from headrace.spark.reading import pages, read_again, read_span
 from headrace.spark.spool import ShardSpool, read_slices
@@ -158,6 +159,47 @@ def page_of(first: int, sizes: list[int]) -> Page:
         pa.array([n * 1000 for n in numbers], pa.timestamp("us", tz="UTC")),
     ]
     return Page(pa.RecordBatch.from_arrays(columns, schema=PAGE_SCHEMA), None, 0)
+
+
+@pytest.mark.parametrize(("slept_s", "lost"), [(86_300, False), (86_500, True)])
+def test_a_query_that_slept_for_longer_than_retention_has_lost_data(
+    slept_s: int, lost: bool
+) -> None:
+    reads = FakeReads(1)
+    (shard,) = reads.open_shards
+    reads.put(shard, 2)
+    planner = Planner(reads, OPTIONS, wall_s=lambda: reads.clock_ms / 1000)
+    try:
+        end = planner.plan(BEGIN, None)
+        reads.expire_iterators()
+        reads.clock_ms += slept_s * 1000
+        reads.put(shard, 1)
+        if lost:
+            with pytest.raises(DataLoss, match="older than the stream's"):
+                planner.plan(end, None)
+        else:
+            assert planner.plan(end, None).shards[shard].count == 3
+    finally:
+        planner.close()
+
+
+def test_a_shard_that_was_quiet_for_days_while_it_was_looked_at_has_lost_nothing() -> None:
+    reads = FakeReads(1)
+    (shard,) = reads.open_shards
+    reads.put(shard, 2)
+    planner = Planner(reads, OPTIONS, wall_s=lambda: reads.clock_ms / 1000)
+    try:
+        end = planner.plan(BEGIN, None)
+        for _ in range(3):
+            # A trigger of half a day: the iterator never lives that long.
+            reads.clock_ms += 43_200_000
+            reads.expire_iterators()
+            assert planner.plan(end, None) == end
+        reads.put(shard, 1)
+        reads.expire_iterators()
+        assert planner.plan(end, None).shards[shard].count == 3
+    finally:
+        planner.close()
 
 
 # --- reading again ------------------------------------------------------------------------------
