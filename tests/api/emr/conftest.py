@@ -81,6 +81,11 @@ class Lab:
         """Wait until a step runs."""
         wait_until(lambda: self.step_status(cluster_id, step_id)["State"] == "RUNNING")
 
+    def begun(self, cluster_id: str, step_id: str) -> None:
+        """Wait until a step has its folder, and its process runs in it."""
+        folder = self.cloud.cloud.config.data_dir / "emr" / cluster_id / step_id
+        wait_until((folder / "pid").exists, what=f"the process of {step_id}")
+
 
 @pytest.fixture
 def lab(data_dir: Path) -> Iterator[Lab]:

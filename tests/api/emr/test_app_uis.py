@@ -67,7 +67,7 @@ def test_on_the_cluster_uis_are_the_history_the_live_one_and_the_status_page(
     go = tmp_path / "go"
     cluster = lab.cluster(lab.step("bash", "-c", f"until [ -e {go} ]; do sleep 0.05; done"))
     [step] = lab.steps(cluster)
-    lab.running(cluster, step["Id"])
+    lab.begun(cluster, step["Id"])
     _has_run(lab, cluster, step["Id"], "local-7")
     folder = Path(lab.cloud.cloud.config.data_dir, "emr", cluster, step["Id"])
     (folder / "conf").mkdir()

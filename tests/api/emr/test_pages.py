@@ -168,7 +168,7 @@ def test_a_running_step_leads_to_its_spark_ui_and_an_ended_one_to_its_history(
     go = tmp_path / "go"
     cluster = lab.cluster(lab.step("bash", "-c", f"until [ -e {go} ]; do sleep 0.05; done"))
     [step] = lab.steps(cluster)
-    lab.running(cluster, step["Id"])
+    lab.begun(cluster, step["Id"])
     folder = _folder(lab, cluster, step["Id"])
     (folder / "conf").mkdir()
     (folder / "conf" / "ui.log").write_text(
