@@ -18,11 +18,12 @@ as it has a flight and corrected until it is closed; so the table always account
 
 **Lateness.** A flight is dropped if it comes at least *two micro-batches* after flights more than `--watermark`
 younger (Spark drops by the watermark that the batch before began with). The shards of a stream drain at their own
-pace, and a carrier's flights are all in one shard: cut into many micro-batches, a replayed year would soon be months
-further in one shard than in the other. A run therefore takes all that is there in one micro-batch
-(`--max-records-per-shard` is far above it), inside which nothing is late; the watermark, two days by default, is
-for what comes between runs. It also bounds the state: older windows and event ids are forgotten. The job prints how
-many flights it dropped; nothing is dropped unsaid.
+pace, and a carrier's flights are all in one shard: cut into many micro-batches, a replayed year is soon weeks further
+in one shard than in the other. A micro-batch is what the source can have without waiting for Kinesis's allowance of
+2 MiB a second and shard, some 10,000 flights of each; inside it nothing is late. The watermark, two days by default, is
+for what comes as it happens; **for a first run over a long history give one as wide as that history** (`--watermark
+"400 days"`): it costs the state of as many windows and event ids. The job prints how many flights it dropped;
+nothing is dropped unsaid.
 
 The output belongs to its checkpoint: to begin anew, delete both, or name others.
 
