@@ -22,8 +22,8 @@ the producers' schema drifts:
 **Lateness.** Every streaming job first drops what comes too late and what comes twice, by one rule: an event is dropped
 if its time is not after the watermark that the micro-batch *before* began with; that is the greatest event time of the
 micro-batches before that one, less `--watermark` (of two streams: the lesser of theirs). The job prints how many. A
-micro-batch takes some 10,000 records of each shard, as Kinesis's allowance goes, and shards drain at their own pace: for
-a first run over a long history, give a watermark as wide as that history.
+micro-batch takes some 10,000 records of each shard, as Kinesis's allowance goes, and shards drain at their own pace:
+for a first run over a long history, give a watermark as wide as that history.
 
 **Output.** Whatever micro-batch N gives is a folder `batch=N` that writing replaces, so a batch that is done
 again after a crash leaves what it would have left the first time. The output belongs to its checkpoint. Some jobs write
