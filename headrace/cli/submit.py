@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,7 @@ def submit(
         last = (
             plan.serverless_command(application_id or "APPLICATION", role)
             if serverless
-            else aws_command(cluster_id or "j-CLUSTER", plan.name, plan.args, region)
+            else plan.step_command(cluster_id or "j-CLUSTER")
         )
         click.echo("\n".join([*upload_commands(plan.uris, region), last]))
         return
@@ -92,13 +92,12 @@ def submit(
         return client(service, endpoint_url=endpoint_url, region=region, aws=aws)
 
     try:
-        s3 = make("s3")
-        _upload(s3, plan, make_bucket=not aws)
+        _upload(make("s3"), plan, make_bucket=not aws)
         wait_s = AWS_LOGS_WITHIN_S if aws else 0
         if serverless:
-            good = _run_serverless(make("emr-serverless"), s3, application_id, plan, role, wait_s)
+            good = _run_serverless(make, application_id, plan, role, wait_s)
         else:
-            good = _run_step(make("emr"), s3, cluster_id, plan, wait_s)
+            good = _run_step(make, cluster_id, plan, wait_s)
     except click.ClickException:
         raise
     except Exception as error:
@@ -155,6 +154,10 @@ class Plan:
     def log_uri(self) -> str:
         """Where the logs of what this command makes go."""
         return f"s3://{self.bucket}/logs/"
+
+    def step_command(self, cluster_id: str) -> str:
+        """Return the AWS CLI's command that adds the step."""
+        return aws_command(cluster_id, self.name, self.args, self.region)
 
     def serverless_command(self, application_id: str, role: str) -> str:
         """Return the AWS CLI's command that starts the job run."""
@@ -254,11 +257,15 @@ def _upload(s3: Any, plan: Plan, *, make_bucket: bool) -> None:
 
 
 def _run_serverless(
-    emr: Any, s3: Any, application_id: str | None, plan: Plan, role: str | None, wait_s: float
+    make: Callable[[str], Any],
+    application_id: str | None,
+    plan: Plan,
+    role: str | None,
+    wait_s: float,
 ) -> bool:
     return submit_serverless.run_job(
-        emr,
-        s3,
+        make("emr-serverless"),
+        make("s3"),
         application_id,
         plan.name,
         plan.driver,
@@ -269,12 +276,15 @@ def _run_serverless(
     )
 
 
-def _run_step(emr: Any, s3: Any, cluster_id: str | None, plan: Plan, wait_s: float) -> bool:
+def _run_step(
+    make: Callable[[str], Any], cluster_id: str | None, plan: Plan, wait_s: float
+) -> bool:
     """Add the step, follow it, and return whether it has COMPLETED."""
+    emr = make("emr")
     cluster_id = cluster_id or _running_cluster(emr) or _new_cluster(emr, plan.log_uri)
     step_id = _add_step(emr, cluster_id, plan.name, plan.args)
-    click.echo(aws_command(cluster_id, plan.name, plan.args, plan.region), err=True)
-    return _follow(emr, s3, cluster_id, step_id, wait_s) == "COMPLETED"
+    click.echo(plan.step_command(cluster_id), err=True)
+    return _follow(emr, make("s3"), cluster_id, step_id, wait_s) == "COMPLETED"
 
 
 def _running_cluster(emr: Any) -> str | None:
