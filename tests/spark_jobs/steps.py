@@ -73,17 +73,37 @@ class Steps:
 
     def records(self, name: str) -> list[Event]:
         """All that is in a stream."""
-        found: list[Event] = []
+        return [event for events in self.by_shard(name).values() for event in events]
+
+    def by_shard(self, name: str) -> dict[str, list[Event]]:
+        """All that is in a stream, by the shard's id."""
+        found: dict[str, list[Event]] = {}
         for shard in self.kinesis.list_shards(StreamName=name)["Shards"]:
+            events = found.setdefault(shard["ShardId"], [])
             at = self.kinesis.get_shard_iterator(
                 StreamName=name, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
             )["ShardIterator"]
             while True:
                 answer = self.kinesis.get_records(ShardIterator=at)
-                found += [json.loads(record["Data"]) for record in answer["Records"]]
+                events += [json.loads(record["Data"]) for record in answer["Records"]]
                 if not answer["MillisBehindLatest"]:
                     break
                 at = answer["NextShardIterator"]
+        return found
+
+    def batch_ends(self, checkpoint: str) -> list[dict[str, tuple[int, int]]]:
+        """From which record of a shard to which each micro-batch of a checkpoint reached."""
+        prefix = f"{checkpoint}offsets/"
+        listed = self.s3.list_objects_v2(Bucket=BUCKET, Prefix=prefix)["Contents"]
+        names = (item["Key"].removeprefix(prefix) for item in listed)
+        found: list[dict[str, tuple[int, int]]] = []
+        before: dict[str, int] = {}
+        for number in sorted(int(name) for name in names if name.isdigit()):
+            body = self.s3.get_object(Bucket=BUCKET, Key=f"{prefix}{number}")["Body"].read()
+            shards = json.loads(body.splitlines()[-1])["shards"]
+            counts = {name: shard["count"] for name, shard in shards.items()}
+            found.append({name: (before.get(name, 0), count) for name, count in counts.items()})
+            before = counts
         return found
 
     def run(self, script: str, *argv: str, within_s: float = 300) -> str:
