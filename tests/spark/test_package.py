@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from headrace.spark.package import build
+from tests.support.server import ServerProcess
 
 # Everything but the standard library and what these three bring along is as if it were not installed.
 ALONE = """
@@ -87,6 +89,49 @@ def test_what_is_in_the_zip_reads_and_writes_without_numpy_or_pandas(
     options = make_stream(1).options()
     del options["kinesis.startingposition"]
     run(ALONE + USES, tmp_path, options=json.dumps(options))
+
+
+JOB = """
+import sys
+from pyspark.sql import SparkSession
+from headrace.spark.source import KinesisDataSource
+spark = SparkSession.builder.getOrCreate()
+spark.dataSource.register(KinesisDataSource)
+stream = spark.readStream.format("kinesis").option("kinesis.streamName", sys.argv[1])
+query = (
+    stream.option("kinesis.startingPosition", "TRIM_HORIZON").load().selectExpr("int(string(data)) n")
+    .writeStream.format("json").option("checkpointLocation", sys.argv[2] + "/checkpoint")
+    .trigger(availableNow=True).start(sys.argv[2] + "/rows")
+)
+query.awaitTermination()
+assert sorted(row.n for row in spark.read.json(sys.argv[2] + "/rows").collect()) == list(range(20))
+print("all", "there")
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_job_that_spark_submit_gives_the_zip_reads_a_stream(
+    server: ServerProcess, make_stream: Any, tmp_path: Path
+) -> None:
+    stream = make_stream(1)
+    stream.put(20)
+    path = build(tmp_path / "headrace_spark.zip")
+    job = tmp_path / "job.py"
+    job.write_text(JOB)
+    environment = {
+        **os.environ,
+        "AWS_ENDPOINT_URL": server.endpoint_url,
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    environment.pop("PYTHONPATH", None)
+    submit = Path(sys.executable).parent / "spark-submit"
+    done = subprocess.run(
+        [submit, "--master", "local[2]", "--conf", "spark.ui.enabled=false",
+         "--conf", "spark.driver.host=127.0.0.1", "--py-files", path, job, stream.name, tmp_path],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=170,
+    )  # fmt: skip
+    assert "all there" in done.stdout, done.stdout[-3000:] + done.stderr[-3000:]
 
 
 def test_the_same_source_gives_the_same_zip(tmp_path: Path) -> None:

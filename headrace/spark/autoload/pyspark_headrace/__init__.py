@@ -1,7 +1,8 @@
 """Makes `format("kinesis")` known to Spark without a word in the job.
 
-Spark looks on the Python path for modules whose names begin with `pyspark_` and registers their `DefaultSource`. On EMR
-put this package at the root of the zip that `--py-files` names (see `headrace.spark.package`).
+Spark looks on the PYTHONPATH that spark-submit was started with for modules whose names begin with `pyspark_` and
+registers their `DefaultSource`. The zip of `headrace.spark.package` has this at its root, and may be on that path;
+given by `--py-files` alone it is not, and the job registers the source itself.
 """
 
 from headrace.spark.source import KinesisDataSource as DefaultSource
