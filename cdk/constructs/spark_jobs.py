@@ -16,6 +16,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
+from headrace.spark.package import build
+
 # Zip files know no time before; a fixed one keeps the asset's hash the same until a job changes.
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 READS_STREAM = (
@@ -111,6 +113,8 @@ class SparkJobs(Construct):
 
     Attributes:
         package: the package's asset.
+        source: the asset of `headrace.spark`, with `format("kinesis")`: EMR has no source of that name.
+        py_files: both, for `--py-files`.
     """
 
     def __init__(
@@ -125,7 +129,11 @@ class SparkJobs(Construct):
         outdir = Path(stage.outdir)
         self.package = assets.Asset(self, "Package", path=str(_zipped(folder, outdir)))
         self.package.grant_read(role)
+        self.source = assets.Asset(self, "Source", path=str(_kinesis_source(outdir)))
+        self.source.grant_read(role)
+        self.py_files = f"{self.package.s3_object_url},{self.source.s3_object_url}"
         CfnOutput(self, "PackageUri", value=self.package.s3_object_url, description="--py-files")
+        CfnOutput(self, "SourceUri", value=self.source.s3_object_url, description="--py-files too")
 
     def script(self, name: str) -> assets.Asset:
         """Return the asset of a job's script. Raises ValueError for a job that is none."""
@@ -163,7 +171,7 @@ class SparkJobs(Construct):
             hadoop_jar_step=emr.CfnStep.HadoopJarStepConfigProperty(
                 jar="command-runner.jar",
                 args=[
-                    *("spark-submit", "--py-files", self.package.s3_object_url),
+                    *("spark-submit", "--py-files", self.py_files),
                     # Of an option that is given twice, the last counts.
                     *(self.script(name).s3_object_url, *given, *step.options),
                 ],
@@ -207,3 +215,7 @@ def _zipped(folder: Path, outdir: Path) -> Path:
                 zipfile.ZipInfo(f"{folder.name}/{source.name}", LONG_AGO), source.read_bytes()
             )
     return path
+
+
+def _kinesis_source(outdir: Path) -> Path:
+    return build(outdir / "headrace_spark.zip")

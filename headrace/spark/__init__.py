@@ -13,5 +13,6 @@ pyarrow and boto3 and nothing else of headrace, so that they run on EMR as one z
 - `client`, `pages`, `pace`: the calls to Kinesis, GetRecords as Arrow, and how often it may be called;
 - `kpl`: user records out of aggregated ones;
 - `sink`, `puts`: the writers, and what a PutRecords request takes;
+- `registering`: makes the format known where Spark has not found it;
 - `progress`: lag and rates out of a query's progress.
 """

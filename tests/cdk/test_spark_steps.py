@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import aws_cdk as cdk
@@ -45,6 +47,13 @@ def test_every_job_can_be_a_step_with_its_package(every: Template) -> None:
                 "HadoopJarStep": {"Args": Match.array_with(["spark-submit", "--py-files"])},
             },
         )
+
+
+def test_every_step_brings_the_kinesis_source_which_emr_lacks(every: Template) -> None:
+    for step in every.find_resources("AWS::EMR::Step").values():
+        py_files = step["Properties"]["HadoopJarStep"]["Args"][2]
+        archives = re.findall(r"[0-9a-f]{64}\.zip", json.dumps(py_files))
+        assert len(set(archives)) == 2
 
 
 def test_a_steps_own_options_come_last_so_that_they_count(every: Template) -> None:
