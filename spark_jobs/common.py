@@ -22,8 +22,8 @@ the producers' schema drifts:
 **Lateness.** Every streaming job first drops what comes too late and what comes twice, by one rule: an event is dropped
 if its time is not after the watermark that the micro-batch *before* began with; that is the greatest event time of the
 micro-batches before that one, less `--watermark` (of two streams: the lesser of theirs). The job prints how many. A
-micro-batch takes some 10,000 records of each shard, as Kinesis's allowance goes, and shards drain at their own pace:
-for a first run over a long history, give a watermark as wide as that history.
+run takes what is there as one micro-batch, up to `--max-records-per-shard`, and inside it nothing is late; cut into
+smaller ones, shards drain at their own pace: give a watermark as wide as the history then.
 
 **Output.** Whatever micro-batch N gives is a folder `batch=N` that writing replaces, so a batch that is done
 again after a crash leaves what it would have left the first time. The output belongs to its checkpoint. Some jobs write
@@ -33,6 +33,7 @@ to a stream as well: see `spark_jobs/outputs.py`.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import operator
 import sys
 from collections.abc import Callable
@@ -142,6 +143,14 @@ def on_time_once(
 # --- sources and sinks ------------------------------------------------------------------------
 
 
+def make_known(spark: SparkSession, source_format: str) -> None:
+    """Have `spark` know headrace's source where it comes by `--py-files`, as on EMR: Spark does not look there."""
+    if source_format == "kinesis" and importlib.util.find_spec("headrace") is not None:
+        from headrace.spark.registering import register
+
+        register(spark)
+
+
 def source(spark: SparkSession, arguments: argparse.Namespace, stream: str) -> DataFrame:
     """Return `stream`, read from its oldest record on, or from the checkpoint."""
     options = {
@@ -152,6 +161,7 @@ def source(spark: SparkSession, arguments: argparse.Namespace, stream: str) -> D
     }
     if arguments.endpoint_url:
         options["kinesis.endpointUrl"] = arguments.endpoint_url
+    make_known(spark, arguments.source_format)
     return spark.readStream.format(arguments.source_format).options(**options).load()
 
 

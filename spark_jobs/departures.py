@@ -19,11 +19,11 @@ as it has a flight and corrected until it is closed; so the table always account
 **Lateness.** A flight is dropped if it comes at least *two micro-batches* after flights more than `--watermark`
 younger (Spark drops by the watermark that the batch before began with). The shards of a stream drain at their own
 pace, and a carrier's flights are all in one shard: cut into many micro-batches, a replayed year is soon weeks further
-in one shard than in the other. A micro-batch is what the source can have without waiting for Kinesis's allowance of
-2 MiB a second and shard, some 10,000 flights of each; inside it nothing is late. The watermark, two days by default, is
-for what comes as it happens; **for a first run over a long history give one as wide as that history** (`--watermark
-"400 days"`): it costs the state of as many windows and event ids. The job prints how many flights it dropped;
-nothing is dropped unsaid.
+in one shard than in the other. So a run takes all that is there as one micro-batch, inside which nothing is late, and
+waits for Kinesis's allowance of 2 MiB a second and shard. The watermark, two days by default, is for what comes as it
+happens; with a small `--max-records-per-shard` or with the connector of EMR give one as wide as the history
+(`--watermark "400 days"`): it costs the state of as many windows and event ids. The job prints how many flights it
+dropped; nothing is dropped unsaid.
 
 The output belongs to its checkpoint: to begin anew, delete both, or name others.
 
@@ -33,6 +33,7 @@ A flight written twice (see `lambdas/enrich`) is counted once: its `event_id` is
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import operator
 import sys
 import threading
@@ -143,6 +144,14 @@ def publish(spark: SparkSession, output: str) -> None:
     windows.write.mode("overwrite").parquet(f"{output}windows/")
 
 
+def make_known(spark: SparkSession, source_format: str) -> None:
+    """Have `spark` know headrace's source where it comes by `--py-files`, as on EMR: Spark does not look there."""
+    if source_format == "kinesis" and importlib.util.find_spec("headrace") is not None:
+        from headrace.spark.registering import register
+
+        register(spark)
+
+
 def source(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
     """Return the stream, read from its oldest record on, or from the checkpoint."""
     options = {
@@ -153,6 +162,7 @@ def source(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
     }
     if arguments.endpoint_url:
         options["kinesis.endpointUrl"] = arguments.endpoint_url
+    make_known(spark, arguments.source_format)
     return spark.readStream.format(arguments.source_format).options(**options).load()
 
 

@@ -172,9 +172,10 @@ SOURCE = [
         name="kinesis.consumerType", parse=polling, default="GetRecords", bundled="GetRecords",
         meaning="GetRecords; SubscribeToShard (enhanced fan-out) is refused",
     ),
-    _idle(
-        "kinesis.maxFetchTimePerShardSec", "",
-        "a batch is planned from what can be had without waiting for a shard's allowance",
+    Option(
+        name="kinesis.maxFetchTimePerShardSec", field="max_fetch_time_s", parse=count, bundled="no default",
+        meaning="how long a micro-batch that has records is held back for a shard's allowance; without it 50 ms, "
+        "and with AvailableNow until kinesis.maxFetchRecordsPerShard is reached",
     ),
     _idle("kinesis.checkNewRecordThreads", "8", "up to 16 shards are read side by side"),
     _idle("kinesis.minBatchesToRetain", "Spark's", _NO_METADATA),

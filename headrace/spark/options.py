@@ -66,6 +66,8 @@ class Options(Connection):
         max_bytes_per_shard, max_bytes_per_trigger: of data, of one micro-batch; one record of each shard always fits.
         fetch_interval_ms: between two calls to a shard, on average: 200 keeps Kinesis's five calls a second.
         read_bytes_per_s: of a shard, on average; what Kinesis allows, unless several readers share it.
+        max_fetch_time_s: how long a micro-batch that has records is held back for a shard's allowance; None: as long as
+            it takes when a stream is drained (AvailableNow), else next to nothing.
         describe_interval_s: between two looks for new shards.
     """
 
@@ -78,6 +80,7 @@ class Options(Connection):
     max_bytes_per_trigger: int | None = None
     fetch_interval_ms: int = 200
     read_bytes_per_s: int = READ_BYTES_PER_S
+    max_fetch_time_s: int | None = None
     describe_interval_s: float = 1.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 import tempfile
 import time
@@ -32,6 +33,8 @@ from headrace.spark.untyped import pa
 log = logging.getLogger(__name__)
 
 _MOST_THREADS = 16
+# A micro-batch of its own costs more than such a wait.
+_SHORT_WAIT_S = 0.05
 _LEAST_RETENTION_S = 86_400  # documented: a day
 
 
@@ -109,17 +112,19 @@ class Fetcher:
     def fill(self, begin: int, end: int) -> None:
         """Read on from record `begin` until the spool ends at `end` or later, or there is nothing more to read now.
 
-        Waits for the shard's allowance only when the spool has nothing to give meanwhile.
+        While the spool has something to give, waits for the shard's allowance no longer than the options say.
         """
         most_bytes = self._options.max_bytes_per_shard
+        may_wait_s = self._may_wait_s()
         while not self.ended and not self.done and self.spool.end < end:
             if most_bytes is not None and self.spool.bytes_after(begin) > most_bytes:
                 return
             if time.monotonic() < self._idle_until_s:
                 return
             wait_s = self._pace.wait_s(time.monotonic())
-            if wait_s and self.spool.end > begin:
+            if wait_s > may_wait_s and self.spool.end > begin:
                 return
+            may_wait_s -= wait_s
             time.sleep(wait_s)
             page = self._next_page()
             self._keep(page)
@@ -133,6 +138,14 @@ class Fetcher:
                 self.done = self._until_ms is not None
                 self._idle_until_s = time.monotonic() + self._options.fetch_interval_ms / 1000
                 return
+
+    def _may_wait_s(self) -> float:
+        """Return for how long a micro-batch that has records may be held back for more."""
+        if self._options.max_fetch_time_s is not None:
+            return self._options.max_fetch_time_s
+        # Nobody waits for the first records of a query that drains a stream (AvailableNow): it gets micro-batches as
+        # large as its options say, instead of as many small ones as the allowance makes.
+        return math.inf if self._until_ms is not None else _SHORT_WAIT_S
 
     def _next_page(self) -> Page:
         while True:

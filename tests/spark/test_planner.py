@@ -111,6 +111,32 @@ def test_a_limit_on_a_shard_holds_in_every_batch() -> None:
     assert counts == [10, 20, 25]
 
 
+@pytest.mark.parametrize(
+    ("interval_ms", "drains", "most_wait_s", "rows"),
+    [
+        # Five calls may come at once; the sixth waits.
+        (3_600_000, False, None, 50),
+        (1, False, None, 90),
+        (60, True, None, 90),
+        (60, False, 1, 90),
+        (3_600_000, True, 1, 50),
+    ],
+    ids=["not for long", "for a moment", "to drain", "as told", "draining, as told"],
+)
+def test_a_batch_with_records_waits_for_the_allowance(
+    *, interval_ms: int, drains: bool, most_wait_s: int | None, rows: int
+) -> None:
+    reads = FakeReads(page_size=10)
+    reads.put(reads.open_shards[0], 90)
+    options = replace(OPTIONS, fetch_interval_ms=interval_ms, max_fetch_time_s=most_wait_s)
+    with planner_of(reads, options) as planner:
+        if drains:
+            planner.stop_at_now()
+        end = planner.plan(BEGIN, None)
+
+    assert end.count(reads.open_shards[0]) == rows
+
+
 def test_children_wait_for_a_later_batch_than_their_parents_last_record() -> None:
     reads = FakeReads(1)
     (parent,) = reads.open_shards
