@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -87,10 +87,7 @@ def write(options: SinkOptions, batches: Iterator[Records]) -> TaskWritten:
     )
     try:
         waiting: list[Put] = []
-        place = 0
-        for batch in batches:
-            puts = _puts(batch, place)
-            place += len(puts)
+        for puts in numbered(batches):
             waiting = sender.send(
                 waiting + puts, keep=_LOOK_AHEAD if options.ordered else MOST_RECORDS
             )
@@ -99,6 +96,14 @@ def write(options: SinkOptions, batches: Iterator[Records]) -> TaskWritten:
         client.close()
     written = sender.written
     return TaskWritten(written.records, written.bytes, written.retried)
+
+
+def numbered(batches: Iterable[Records]) -> Iterator[list[Put]]:
+    """Yield each batch's records to put; a record's place is its own among all of them. Raises InvalidSchema."""
+    place = 0
+    for batch in batches:
+        yield _puts(batch, place)
+        place += batch.num_rows
 
 
 def _puts(batch: Records, place: int) -> list[Put]:

@@ -7,11 +7,13 @@ import random
 from base64 import b64decode
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.spark.puts import MOST_BYTES, MOST_RECORDS, Put, Sender, WriteFailed, take
+from headrace.spark.sink import numbered
 
 
 def puts(keys: list[str], data: bytes = b"x") -> list[Put]:
@@ -153,3 +155,13 @@ def test_a_key_counts_by_its_bytes_and_a_hash_key_goes_with_the_record() -> None
 def test_one_key_in_two_shards_is_two_lanes() -> None:
     taken, left = take([Put(0, b"1", "k", "0"), Put(1, b"2", "k", "1")], ordered=True)
     assert (len(taken), left) == (2, [])
+
+
+def test_records_of_different_batches_never_share_a_place() -> None:
+    """How long a record has been refused is kept by its place."""
+    batches = [
+        pa.RecordBatch.from_pydict({"data": [b"x"] * rows, "partitionKey": ["k"] * rows})
+        for rows in (2, 0, 3)
+    ]
+
+    assert [[put.place for put in puts] for puts in numbered(batches)] == [[0, 1], [], [2, 3, 4]]
