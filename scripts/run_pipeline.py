@@ -249,7 +249,7 @@ def submit(run: Run) -> str:
     """Add the Spark step with the AWS CLI; return its id."""
     arguments = [
         "spark-submit", "--deploy-mode", "cluster", "--conf", "spark.sql.shuffle.partitions=2",
-        run.output("analytics", "JobUri"),
+        "--py-files", run.output("analytics", "PyFiles"), run.output("analytics", "JobUri"),
         "--stream", run.output("ingest", "EnrichedStreamName"), "--region", REGION,
         "--output", run.output("analytics", "ResultsUri"),
         "--checkpoint", run.output("analytics", "CheckpointUri"),

@@ -10,7 +10,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from aws_cdk import Aws, CfnOutput, Stage
+from aws_cdk import Aws, Stage
 from aws_cdk import aws_emr as emr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as assets
@@ -132,8 +132,6 @@ class SparkJobs(Construct):
         self.source = assets.Asset(self, "Source", path=str(_kinesis_source(outdir)))
         self.source.grant_read(role)
         self.py_files = f"{self.package.s3_object_url},{self.source.s3_object_url}"
-        CfnOutput(self, "PackageUri", value=self.package.s3_object_url, description="--py-files")
-        CfnOutput(self, "SourceUri", value=self.source.s3_object_url, description="--py-files too")
 
     def script(self, name: str) -> assets.Asset:
         """Return the asset of a job's script. Raises ValueError for a job that is none."""

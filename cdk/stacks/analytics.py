@@ -72,6 +72,7 @@ class AnalyticsStack(Stack):
         job.grant_read(spark.role)
         CfnOutput(self, "ClusterId", value=spark.cluster.ref)
         CfnOutput(self, "JobUri", value=job.s3_object_url, description="the step's script")
+        CfnOutput(self, "PyFiles", value=jobs.py_files, description="the step's --py-files")
         CfnOutput(
             self,
             "ResultsUri",

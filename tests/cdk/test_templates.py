@@ -177,7 +177,7 @@ def test_the_job_is_the_one_in_spark_jobs(assembly: Path) -> None:
         ),
         (
             "analytics",
-            {"ClusterId", "JobUri", "ResultsUri", "CheckpointUri"}
+            {"ClusterId", "JobUri", "PyFiles", "ResultsUri", "CheckpointUri"}
             | {"ResultsBucketName", "ResultsPrefix"},
         ),
     ],

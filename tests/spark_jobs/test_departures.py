@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.cli.flights import event_frame, iter_events
 from scripts.reference import WINDOW_COLUMNS, differing_windows, hourly_departures
-from spark_jobs import departures
+from spark_jobs import common, departures
 
 pytestmark = [
     pytest.mark.spark,
@@ -139,6 +139,18 @@ def test_a_drained_run_accounts_for_every_flight(
     ]
 
 
+def test_what_is_no_event_is_quarantined_and_counted(
+    source: Source, flights: list[bytes], tmp_path: Path
+) -> None:
+    source.arguments.quarantine = f"{(tmp_path / 'quarantine').as_uri()}/"
+    source.put([*flights[:10], b"junk", b"{}"])
+
+    assert source.run() == {"read": 12, "unreadable": 2, "dropped as late": 0, "quarantined": 2}
+    rows = table(tmp_path / "quarantine").sort_values("reason")
+    assert rows["data"].tolist() == [b"{}", b"junk"]
+    assert rows["reason"].str.split(":").str[0].tolist() == ["missing", "no JSON object"]
+
+
 def test_runs_correct_the_windows_of_those_before(
     source: Source, flights: list[bytes], expected: Callable[[int], pd.DataFrame]
 ) -> None:
@@ -213,7 +225,7 @@ def test_a_micro_batch_done_again_replaces_what_it_wrote(
     flights: list[bytes],
     expected: Callable[[int], pd.DataFrame],
 ) -> None:
-    write = departures.write_updates(source.arguments.output)
+    write = common.batches_into(f"{source.arguments.output}updates/")
     half, whole = (
         departures.transform(batch(spark, records), "2 days")
         for records in (flights[:450], flights)
