@@ -62,7 +62,6 @@ def sink(arguments: argparse.Namespace, results: Results) -> common.Sink:
         options["kinesis.endpointUrl"] = arguments.endpoint_url
 
     def write(rows: DataFrame, batch_id: int) -> None:
-        common.make_known(rows.sparkSession, arguments.source_format)
         records = events(rows, batch_id, results)
         records.write.format(arguments.source_format).options(**options).mode("append").save()
 

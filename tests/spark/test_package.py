@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from headrace.spark import registering
 from headrace.spark.package import build
 from tests.support.server import ServerProcess
 
@@ -95,9 +94,10 @@ def test_what_is_in_the_zip_reads_and_writes_without_numpy_or_pandas(
 JOB = """
 import sys
 from pyspark.sql import SparkSession
-from headrace.spark.source import KinesisDataSource
+from headrace.spark.registering import register
 spark = SparkSession.builder.getOrCreate()
-spark.dataSource.register(KinesisDataSource)
+register(spark)
+register(spark)
 stream = spark.readStream.format("kinesis").option("kinesis.streamName", sys.argv[1])
 query = (
     stream.option("kinesis.startingPosition", "TRIM_HORIZON").load().selectExpr("int(string(data)) n")
@@ -111,7 +111,6 @@ print("all", "there")
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_a_job_that_spark_submit_gives_the_zip_reads_a_stream(
     server: ServerProcess, make_stream: Any, tmp_path: Path
 ) -> None:
@@ -138,14 +137,3 @@ def test_a_job_that_spark_submit_gives_the_zip_reads_a_stream(
 def test_the_same_source_gives_the_same_zip(tmp_path: Path) -> None:
     first, second = build(tmp_path / "a.zip"), build(tmp_path / "b.zip")
     assert first.read_bytes() == second.read_bytes()
-
-
-def test_the_source_is_announced_by_a_folder_or_a_zip_on_the_path(tmp_path: Path) -> None:
-    zipped = build(tmp_path / "headrace_spark.zip")
-    other = tmp_path / "other.txt"
-    other.write_text("no zip")
-    folder = Path(registering.__file__).parent / "autoload"
-
-    assert registering.is_announced(os.pathsep.join(("", str(tmp_path / "none"), str(zipped))))
-    assert registering.is_announced(str(folder))
-    assert not registering.is_announced(os.pathsep.join((str(tmp_path), str(other), "")))
