@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from headrace.core.html import Html, element, join, link
+from headrace.core.html import Html, element, join, link, table
 from headrace.spark_submit.logs import tail
 from headrace.spark_submit.ui import event_logs, live_url
 
 HOME_PATH = "/_headrace/"
 STATUS_PATH = "/_headrace/emr"
 HISTORY_PATH = f"{STATUS_PATH}/history"
+# What stands above the page of a cluster, an application, a step or a job run.
+TRAIL = ((HOME_PATH, "headrace"), (STATUS_PATH, "EMR"))
 MOST_LOG_BYTES = 1024 * 1024
 # Of a log, what a job's page shows.
 EXCERPT_BYTES = 16 * 1024
@@ -58,6 +61,11 @@ def spark_links(folder: Path, *, running: bool) -> SparkLinks:
 def history_path(application_id: str) -> str:
     """Return the path that leads to an application's history."""
     return f"{HISTORY_PATH}/{quote(application_id, safe='')}"
+
+
+def facts_table(facts: Iterable[tuple[object, object]]) -> Html:
+    """Return names and values as a table, without those that have no value."""
+    return table((), ((element("b", name), value) for name, value in facts if value))
 
 
 def log_links(path: str, names: list[str]) -> Html:

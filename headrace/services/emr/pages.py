@@ -30,10 +30,11 @@ from headrace.services.emr.applications import application_of
 from headrace.services.emr.model import ENDED_CLUSTER, Cluster, Step, StepState
 from headrace.services.emr.store import Store
 from headrace.spark_submit.job_pages import (
-    HOME_PATH,
     IDLE_REFRESH_S,
     REFRESH_S,
     STATUS_PATH,
+    TRAIL,
+    facts_table,
     log_excerpts,
     log_links,
     log_text,
@@ -112,7 +113,7 @@ class EmrPages:
         return page(
             cluster.name or cluster.id,
             self._cluster_section(cluster, MOST_STEPS_SHOWN),
-            trail=_trail(),
+            trail=TRAIL,
             refresh_s=None if ended else REFRESH_S if self.busy else IDLE_REFRESH_S,
         )
 
@@ -140,9 +141,9 @@ class EmrPages:
         ]
         return page(
             step.name or step.id,
-            table((), ((element("b", name), value) for name, value in facts if value)),
+            facts_table(facts),
             *log_excerpts(path, folder, self._logs(step)),
-            trail=[*_trail(), (_path(cluster), cluster.name or cluster.id)],
+            trail=[*TRAIL, (_path(cluster), cluster.name or cluster.id)],
             refresh_s=REFRESH_S if step.active else None,
         )
 
@@ -256,10 +257,6 @@ def _runs(step: Step) -> bool:
 def _path(cluster: Cluster, step: Step | None = None) -> str:
     path = f"{STATUS_PATH}/{cluster.id}"
     return path if step is None else f"{path}/{step.id}"
-
-
-def _trail() -> list[tuple[str, str]]:
-    return [(HOME_PATH, "headrace"), (STATUS_PATH, "EMR")]
 
 
 def _log_uris(cluster: Cluster, step: Step) -> list[str]:

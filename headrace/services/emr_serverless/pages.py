@@ -26,10 +26,11 @@ from headrace.services.emr_serverless.model import Application, Attempt, JobRun
 from headrace.services.emr_serverless.runner import LOGS, attempt_folder
 from headrace.services.emr_serverless.store import Store
 from headrace.spark_submit.job_pages import (
-    HOME_PATH,
     REFRESH_S,
     STATUS_PATH,
+    TRAIL,
     SparkLinks,
+    facts_table,
     log_excerpts,
     log_links,
     log_text,
@@ -111,7 +112,7 @@ class ServerlessPages:
         return page(
             _name(application),
             self._application_section(application, MOST_RUNS_SHOWN),
-            trail=_trail(),
+            trail=TRAIL,
             refresh_s=REFRESH_S if self.busy else None,
         )
 
@@ -146,10 +147,10 @@ class ServerlessPages:
         folder = attempt_folder(self._folder, run, attempt)
         return page(
             str(run.request.get("name") or run.id),
-            table((), ((element("b", name), value) for name, value in facts if value)),
+            facts_table(facts),
             attempts,
             *log_excerpts(path, folder, list(LOGS)),
-            trail=[*_trail(), (_path(application), _name(application))],
+            trail=[*TRAIL, (_path(application), _name(application))],
             refresh_s=None if run.ended else REFRESH_S,
         )
 
@@ -268,7 +269,3 @@ def _path(found: Application | JobRun) -> str:
     if isinstance(found, Application):
         return f"{PATH}/{found.id}"
     return f"{PATH}/{found.application_id}/{found.id}"
-
-
-def _trail() -> list[tuple[str, str]]:
-    return [(HOME_PATH, "headrace"), (STATUS_PATH, "EMR")]
