@@ -12,6 +12,8 @@ Limits = Literal["off", "aws"]
 DEFAULT_PORT = 4566
 DEFAULT_REGION = "us-east-1"
 DEFAULT_ACCOUNT_ID = "000000000000"
+DEFAULT_LOG_GROUP_EVENTS = 25_000
+DEFAULT_LOG_GROUP_MIB = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,8 @@ class Config:
         limits: `aws` throttles Kinesis as AWS does: each shard's throughput, and the rates of calls.
         run_bootstrap_actions: run the bootstrap actions of EMR's clusters on this machine.
         strict: refuse properties that would be ignored.
+        log_group_events: events of a CloudWatch log group that are kept in memory; the oldest go.
+        log_group_mib: the same in MiB of messages.
     """
 
     data_dir: Path
@@ -44,6 +48,8 @@ class Config:
     state_delay_ms: int = 0
     limits: Limits = "off"
     run_bootstrap_actions: bool = False
+    log_group_events: int = DEFAULT_LOG_GROUP_EVENTS
+    log_group_mib: int = DEFAULT_LOG_GROUP_MIB
 
     @property
     def endpoint_url(self) -> str:
