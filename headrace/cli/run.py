@@ -18,7 +18,7 @@ import urllib.error
 import urllib.request
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -26,7 +26,18 @@ from rich.table import Table
 
 from headrace.cli.options import data_dir_option, fail
 from headrace.core.clock import SystemClock
-from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION, Config, Durability, Limits
+from headrace.core.config import (
+    DEFAULT_LOG_GROUP_EVENTS,
+    DEFAULT_LOG_GROUP_MIB,
+    DEFAULT_PORT,
+    DEFAULT_REGION,
+    Config,
+    Durability,
+    Limits,
+)
+
+if TYPE_CHECKING:
+    from headrace.cloud import Cloud
 
 RUN_FILE = "headrace.json"
 LOG_FILE = "headrace.log"
@@ -34,6 +45,7 @@ START_WITHIN_S = 20.0
 STOP_WITHIN_S = 20.0
 MOST_FILES = 10_240
 LOOK_EVERY_S = 0.02
+SAY_EVERY_S = 2.0
 
 
 @click.command()
@@ -80,6 +92,22 @@ LOOK_EVERY_S = 0.02
     is_flag=True,
     help="Run the bootstrap actions of EMR's clusters, on this machine.",
 )
+@click.option(
+    "--log-group-events",
+    default=DEFAULT_LOG_GROUP_EVENTS,
+    type=click.IntRange(1),
+    envvar="HEADRACE_LOG_GROUP_EVENTS",
+    show_default=True,
+    help="Events of a CloudWatch log group that are kept; the oldest go.",
+)
+@click.option(
+    "--log-group-mib",
+    default=DEFAULT_LOG_GROUP_MIB,
+    type=click.IntRange(1),
+    envvar="HEADRACE_LOG_GROUP_MIB",
+    show_default=True,
+    help="The same, in MiB of messages.",
+)
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--verbose", "-v", is_flag=True, help="Log every worker's doings.")
 def up(
@@ -96,6 +124,8 @@ def up(
     state_delay: float,
     limits: Limits,
     run_bootstrap_actions: bool,
+    log_group_events: int,
+    log_group_mib: int,
     detach: bool,
     verbose: bool,
 ) -> None:
@@ -119,6 +149,8 @@ def up(
         state_delay_ms=round(state_delay * 1000),
         limits=limits,
         run_bootstrap_actions=run_bootstrap_actions,
+        log_group_events=log_group_events,
+        log_group_mib=log_group_mib,
     )
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,
@@ -174,7 +206,10 @@ def _serve(config: Config) -> None:
         cloud.start(on_warm=leave_the_program_alone)
         await server.start(bound)
         _write_run_file(config)
-        click.echo(f"headrace is listening on {config.endpoint_url} (data in {config.data_dir})")
+        without = await _loaded(cloud, stop)
+        click.echo(
+            f"headrace is listening on {config.endpoint_url} (data in {config.data_dir}){without}"
+        )
         await stop.wait()
         # Before the socket closes, or functions that it cuts off would count as failed.
         cloud.prepare_stop()
@@ -188,6 +223,32 @@ def _serve(config: Config) -> None:
         # Before the directory's lock is free: from then on the file may be another cloud's.
         (config.data_dir / RUN_FILE).unlink(missing_ok=True)
         cloud.stop()
+
+
+async def _loaded(cloud: Cloud, stop: asyncio.Event) -> str:
+    """Wait until the state of moto's services is loaded, saying how far it is when that takes long.
+
+    Return what to add to the line that says that headrace is listening: nothing, or that they are missing.
+    """
+    clock = SystemClock()
+    say_at_s = clock.monotonic_s() + SAY_EVERY_S
+    while not stop.is_set():
+        status = cloud.moto.status()
+        if status["moto"] == "ready":
+            break
+        if status["moto"] == "failed":
+            return f", without moto's services: {status['moto_failure']}"
+        if clock.monotonic_s() >= say_at_s:
+            say_at_s += SAY_EVERY_S
+            click.echo(f"loading the state of moto's services: {_how_far(status)}")
+        await asyncio.sleep(LOOK_EVERY_S)
+    return ""
+
+
+def _how_far(status: dict[str, Any]) -> str:
+    """Return how much is loaded, in words."""
+    loading = status["moto_loading"]
+    return f"{loading['done']:,} of {loading['all']:,}"
 
 
 def _write_run_file(config: Config) -> None:
@@ -221,17 +282,26 @@ def _detach(data_dir: Path, *, ephemeral: bool) -> None:
             start_new_session=True,
         )
     clock, never = SystemClock(), threading.Event()
-    deadline_s = clock.monotonic_s() + START_WITHIN_S
+    deadline_s, say_at_s = clock.monotonic_s() + START_WITHIN_S, clock.monotonic_s() + SAY_EVERY_S
     while clock.monotonic_s() < deadline_s:
         found = health(data_dir)
-        if found is not None and found["status"] == "ok":
-            click.echo(f"headrace is listening on {found['endpoint_url']} (pid {found['pid']})")
+        if found is not None and found["status"] in ("ok", "failed"):
+            without = "" if found["moto"] == "ready" else ", without moto's services"
+            click.echo(
+                f"headrace is listening on {found['endpoint_url']} (pid {found['pid']}){without}"
+            )
             if ephemeral:
                 click.echo(f"stop it with: headrace down --data-dir {data_dir}")
             return
         if child.poll() is not None:
             lines = log_path.read_text(errors="replace").strip().splitlines()
             raise fail((lines[-1] if lines else "it ended at once").removeprefix("Error: "))
+        if found is not None and found["status"] == "loading":
+            # It is at work, and says so: a large journal of an older headrace takes its time, once.
+            deadline_s = clock.monotonic_s() + START_WITHIN_S
+            if clock.monotonic_s() >= say_at_s:
+                say_at_s += SAY_EVERY_S
+                click.echo(f"loading the state of moto's services: {_how_far(found)}")
         clock.wait(never, LOOK_EVERY_S)
     raise fail(f"headrace is not healthy after {START_WITHIN_S:.0f} s; see {log_path}")
 
@@ -257,6 +327,13 @@ def health(data_dir: Path) -> dict[str, Any] | None:
         return None
     # Another cloud may have taken the port since.
     return page if page.get("pid") == record["pid"] else None
+
+
+def _moto_in_words(page: dict[str, Any]) -> str:
+    """Return what a health page says of moto's services."""
+    if page["moto"] == "loading":
+        return f"loading, {_how_far(page)}"
+    return ": ".join(filter(None, (page["moto"], page.get("moto_failure"))))
 
 
 @click.command()
@@ -294,7 +371,8 @@ def status(data_dir: Path, *, as_json: bool) -> None:
         click.echo(json.dumps(running))
         return
     table = Table(show_header=False, box=None)
-    for name in ("endpoint_url", "status", "pid", "data_dir", "version", "moto"):
+    for name in ("endpoint_url", "status", "pid", "data_dir", "version"):
         table.add_row(name.replace("_", " "), str(running[name]))
+    table.add_row("moto", _moto_in_words(running))
     table.add_row("services", ", ".join(running["services"]) + " (others: moto)")
     Console().print(table)
