@@ -160,7 +160,11 @@ class Objects:
             whole = Body(data=body)
         else:
             temporary = self._s3.files.temporary()
-            copy_file(body, temporary, 0, body.stat().st_size)
+            try:
+                copy_file(body, temporary, 0, body.stat().st_size)
+            except OSError:
+                temporary.unlink(missing_ok=True)
+                raise
             whole = Body(file=temporary)
         return write_object(self._s3, bucket, key, whole, params).etag
 
