@@ -1,0 +1,179 @@
+"""Data directories that cannot be used: one sentence and exit code 1, whatever the command."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.main import main
+from headrace.store.database import Database
+from tests.support.small_disk import NoSmallDisk, SmallDisk
+
+# From linux/capability.h: reading and writing whatever the mode says, which root may.
+_DAC_OVERRIDE, _DAC_READ_SEARCH = 1, 2
+COMMANDS = {
+    "up": ["up", "--port", "0"],
+    "up --detach": ["up", "--port", "0", "--detach"],
+    "check": ["check"],
+    "check --repair": ["check", "--repair"],
+    "down": ["down"],
+    "status": ["status"],
+    "history": ["history", "--port", "0"],
+}
+
+
+def obey_modes() -> None:
+    """Take from this process what lets root pass over files' modes."""
+    if os.geteuid() != 0:
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    data = (ctypes.c_uint32 * 6)()
+    assert libc.capget(header, data) == 0
+    for word in (0, 1):  # effective and permitted
+        data[word] &= ~(1 << _DAC_OVERRIDE | 1 << _DAC_READ_SEARCH)
+    assert libc.capset(header, data) == 0
+
+
+def run(*arguments: str, prepare: Callable[[], None] = obey_modes) -> tuple[int, str, str]:
+    """Run the command in a child of this process; return its exit code and what it printed."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        pid = os.fork()
+        if pid == 0:
+            code = 99
+            try:
+                os.dup2(out.fileno(), 1)
+                os.dup2(err.fileno(), 2)
+                sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+                prepare()
+                main(list(arguments))
+            except SystemExit as ended:
+                code = int(ended.code or 0)
+            except BaseException:  # noqa: BLE001 - what the test looks for
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        out.seek(0)
+        err.seek(0)
+        return code, out.read(), err.read()
+
+
+def refused(command: str, data_dir: Path) -> str:
+    """Return the one sentence that a command ends with."""
+    code, out, err = run(*COMMANDS[command], "--data-dir", str(data_dir))
+    assert code == 1, (out, err)
+    assert "Traceback" not in err
+    lines = err.strip().splitlines()
+    assert len(lines) == 1, err
+    return lines[0]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_in_its_place(tmp_path: Path, command: str):
+    place = tmp_path / "data"
+    place.write_text("something else")
+    assert "data is not a directory" in refused(command, place)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_on_the_way(tmp_path: Path, command: str):
+    (tmp_path / "file").write_text("something else")
+    assert "is not a directory" in refused(command, tmp_path / "file" / "data")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_directory_that_may_not_be_entered(tmp_path: Path, command: str):
+    place = tmp_path / "data"
+    place.mkdir(mode=0)
+    sentence = refused(command, place)
+    place.chmod(0o700)
+    assert "may not be" in sentence
+    assert "mode 0000" in sentence
+
+
+@pytest.mark.parametrize("command", ["up", "up --detach", "check", "check --repair"])
+def test_a_directory_that_may_not_be_written(tmp_path: Path, command: str):
+    place = tmp_path / "data"
+    place.mkdir()
+    place.chmod(0o500)
+    sentence = refused(command, place)
+    place.chmod(0o700)
+    assert "may not be written" in sentence
+
+
+@pytest.mark.parametrize("command", ["up", "check", "check --repair"])
+def test_a_lock_that_cannot_be_made(tmp_path: Path, command: str):
+    (tmp_path / "lock").mkdir()
+    assert "lock cannot be used: Is a directory" in refused(command, tmp_path)
+
+
+@pytest.mark.parametrize("command", ["up", "check --repair"])
+@pytest.mark.parametrize("content", [b"x" * 5000, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_a_state_database_that_is_none(tmp_path: Path, command: str, content: bytes):
+    (tmp_path / "state.sqlite").write_bytes(content)
+    sentence = refused(command, tmp_path)
+    assert "headrace check" in sentence or "problem" in sentence
+
+
+def test_a_state_database_that_may_not_be_opened(tmp_path: Path):
+    Database(tmp_path / "state.sqlite").close()
+    (tmp_path / "state.sqlite").chmod(0)
+    assert "state.sqlite cannot be opened" in refused("up", tmp_path)
+
+
+def test_a_directory_of_a_newer_headrace(tmp_path: Path):
+    database = Database(tmp_path / "state.sqlite")
+    database.migrate("s3", [f"CREATE TABLE x{n} (a)" for n in range(50)])
+    database.close()
+    assert "was last used by a newer headrace" in refused("up", tmp_path)
+
+
+def test_a_file_where_a_folder_belongs(tmp_path: Path):
+    (tmp_path / "s3").write_text("")
+    assert "/s3 is not a directory" in refused("up", tmp_path)
+
+
+def test_a_file_system_that_is_read_only_or_full(tmp_path: Path):
+    try:
+        with SmallDisk(tmp_path / "disk", 1 << 20) as disk:
+            _check_small_disk(disk)
+    except NoSmallDisk as error:
+        pytest.skip(f"no disk of a chosen size can be mounted: {error}")
+
+
+def _check_small_disk(disk: SmallDisk) -> None:
+    (disk.outside / "data").mkdir()
+
+    def refused_there(*arguments: str) -> str:
+        done = subprocess.run(
+            disk.command(sys.executable, "-m", "headrace.cli.main", *arguments,
+                         "--data-dir", str(disk.inside / "data")),
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 1, done.stdout
+        assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+        return done.stderr
+
+    filler = os.open(disk.outside / "data" / "filler", os.O_WRONLY | os.O_CREAT)
+    with contextlib.suppress(OSError):
+        while os.write(filler, bytes(4096)):
+            pass
+    os.close(filler)
+    assert "No space is left on the disk" in refused_there("up", "--port", "0")
+    subprocess.run(
+        disk.command("mount", "-o", "remount,ro", str(disk.inside)), check=True, capture_output=True
+    )
+    for arguments in (["up", "--port", "0"], ["check"], ["check", "--repair"]):
+        assert "read-only" in refused_there(*arguments)
