@@ -90,13 +90,16 @@ def check_log(folder: Path, identity: bytes, known: Known = NOTHING_KNOWN) -> It
         if index.with_suffix(SUFFIX) not in paths:
             yield Problem(index.with_suffix(SUFFIX), 0, "the segment is missing")
     expected = known.start_index
+    ends_in_damage = False
     for path in paths:
         found = inspect(path, identity)
+        ends_in_damage = bool(found.damage) and found.damage[-1].end_offset == found.size_bytes
         yield from _problems_of(found, identity, known, is_last=path == paths[-1])
         if not found.is_foreign:
             expected = yield from _check_order(found, expected, known)
     end_index = FIRST_INDEX if expected is None else expected
-    if paths and end_index < known.end_index and not is_accepted(known, end_index):
+    is_told = not paths or ends_in_damage or is_accepted(known, end_index)
+    if end_index < known.end_index and not is_told:
         missing = f"records {end_index} to {known.end_index - 1} are missing at the end"
         yield Problem(paths[-1], paths[-1].stat().st_size, missing)
 
