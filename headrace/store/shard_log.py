@@ -11,12 +11,12 @@ import logging
 import os
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.store import frame
-from headrace.store.frame import CorruptFrame, FrameHeader
+from headrace.store.frame import CorruptFrame
 from headrace.store.losses import (
     NOTHING_KNOWN,
     UNCERTAIN,
@@ -26,18 +26,17 @@ from headrace.store.losses import (
     describe,
     find_losses,
 )
+from headrace.store.render import render
 from headrace.store.segment import CUT_SUFFIX, SUFFIX, Segment, SegmentDeleted
 from headrace.store.sequence import STEP, SequenceBase
+from headrace.store.walk import frames
 
 log = logging.getLogger(__name__)
 
 ROLL_AT_BYTES = 128 * 1024 * 1024
 # Retention deletes whole segments: one that spans more time keeps old records longer.
 ROLL_AFTER_MS = 3_600_000
-READ_CHUNK_BYTES = 1024 * 1024
 FIRST_INDEX = 1
-_START = '{"SequenceNumber":"'
-_KEY = '","PartitionKey":"'
 
 
 class LogClosed(Exception):
@@ -231,7 +230,7 @@ class ShardLog:
             count = len(data)
             value = self._number_zero(arrival_ms) + STEP * index
             numbers = list(map(str, range(value, value + STEP * count, STEP)))
-            payload = _render(numbers, data, keys, arrival_ms, tail)
+            payload = render(numbers, data, keys, arrival_ms, tail)
             encoded = frame.encode(payload, count, data_bytes, index, arrival_ms)
             try:
                 if self._is_due_to_roll(segment, len(encoded), arrival_ms):
@@ -322,7 +321,7 @@ class ShardLog:
                     index = self._pass_gap(index, segment.first_index)
                 if index >= segment.end_index:
                     continue
-                for header, payload in _frames(segment, segment.offset_near_index(index), index):
+                for header, payload in frames(segment, segment.offset_near_index(index), index):
                     if header.first_index > index:
                         index = self._pass_gap(index, header.first_index)
                     skip = index - header.first_index
@@ -396,7 +395,7 @@ class ShardLog:
         previous: int | None = None
         offset = segment.offset_near_arrival(timestamp_ms)
         try:
-            for header, _ in _frames(segment, offset, None):
+            for header, _ in frames(segment, offset, None):
                 if header.arrival_ms >= timestamp_ms:
                     # Behind damage: what was lost there may have arrived then.
                     damaged = previous is not None and previous < header.first_index
@@ -455,70 +454,8 @@ class ShardLog:
             segment.close()
 
 
-def _render(
-    numbers: Sequence[str], data: Sequence[str], keys: Sequence[str], arrival_ms: int, tail: str
-) -> bytes:
-    """Return records as GetRecords sends them, separated as `frame` says.
-
-    Whole columns are laid into one list, and that is joined once: half the time of a format a record.
-    """
-    arrival = f'","ApproximateArrivalTimestamp":{arrival_ms / 1000:.3f},"Data":"'
-    if len(numbers) == 1:
-        text = f'{_START}{numbers[0]}{arrival}{data[0]}{_KEY}{keys[0]}"{tail}}}'
-        return text.encode("ascii")
-    parts = [f'"{tail}}},\n{_START}', "", arrival, "", _KEY, ""] * len(numbers)
-    parts[0] = _START
-    parts[1::6] = numbers
-    parts[3::6] = data
-    parts[5::6] = keys
-    parts.append(f'"{tail}}}')
-    return "".join(parts).encode("ascii")
-
-
 def _first_index(segment: Segment) -> int:
     return segment.first_index
-
-
-def _frames(
-    segment: Segment, offset: int, from_index: int | None
-) -> Iterator[tuple[FrameHeader, bytes | memoryview]]:
-    """Yield (header, payload) of the frames that hold `from_index` and what follows.
-
-    Every payload is held against its checksum: damaged records are never served. Damage before `from_index` is passed
-    over, and, when that is None, all damage. Raises LogDamaged, SegmentDeleted.
-    """
-    end, expected = segment.size_bytes, from_index or 0
-    chunk, start = memoryview(b""), offset
-    while offset < end:
-        try:
-            if len(chunk) - (offset - start) < frame.FRAME_HEADER_BYTES:
-                start, chunk = offset, memoryview(segment.read(offset, READ_CHUNK_BYTES))
-            header = frame.decode_header(chunk, offset - start)
-            if from_index is None or header.end_index > from_index:
-                if len(chunk) - (offset - start) < header.frame_bytes:
-                    start = offset
-                    wanted = max(READ_CHUNK_BYTES, header.frame_bytes)
-                    chunk = memoryview(segment.read(offset, wanted))
-                at = offset - start + frame.FRAME_HEADER_BYTES
-                payload = chunk[at : at + header.payload_bytes]
-                frame.verify(header, payload)
-                yield header, payload
-        except CorruptFrame as error:
-            found = frame.find(segment.read(offset, end), 0, expected)
-            following = segment.end_index if found is None else found[1].first_index
-            if from_index is not None and following > from_index:
-                raise LogDamaged(
-                    f"{segment.path}, byte {offset}: {error}; of {segment.path.parent.name}, the records"
-                    f" {expected} to {following - 1} are damaged or lost",
-                    expected,
-                    following,
-                ) from error
-            if found is None:
-                return
-            offset += found[0]
-            continue
-        expected = header.end_index
-        offset += header.frame_bytes
 
 
 def _sync_folder(folder: Path) -> None:
