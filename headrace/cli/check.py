@@ -77,14 +77,19 @@ def _problems(data_dir: Path, *, objects: bool) -> Iterator[str]:
     from headrace.store.check import check as check_logs
     from headrace.store.repair_database import damage_of
 
+    database, is_told = data_dir / STATE_FILE, False
     for problem in check_logs(data_dir):
+        is_told |= problem.path == database
         if problem.is_harmless:
             click.echo(f"{problem}: a write that did not finish; the next start cuts it off")
         else:
             yield str(problem)
-    database = data_dir / STATE_FILE
-    if not database.exists() or damage_of(database):
-        return  # told already
+    if is_told or not database.exists():
+        return
+    damage = damage_of(database)
+    if damage:
+        yield f"{database}: {damage}"
+        return
     yield from map(str, check_code(data_dir, database))
     if objects:
         yield from _damaged_objects(data_dir, database)

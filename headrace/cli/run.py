@@ -19,7 +19,7 @@ import urllib.request
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 from rich.console import Console
@@ -265,9 +265,11 @@ def _tell_losses(page: dict[str, Any]) -> None:
 
 
 def _run_record(data_dir: Path) -> dict[str, Any] | None:
+    """Return what the running cloud says of itself; None when there is nothing of that kind."""
     try:
-        return json.loads((data_dir / RUN_FILE).read_text())
-    except (OSError, ValueError):
+        record: Any = json.loads((data_dir / RUN_FILE).read_text())
+        return {"pid": int(record["pid"]), "endpoint_url": str(record["endpoint_url"])}
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
@@ -280,10 +282,11 @@ def health(data_dir: Path) -> dict[str, Any] | None:
         with urllib.request.urlopen(
             f"{record['endpoint_url']}/_headrace/health", timeout=2
         ) as response:
-            page = json.load(response)
+            answer: Any = json.load(response)
     except (OSError, ValueError, urllib.error.URLError):
         return None
-    # Another cloud may have taken the port since.
+    # Another cloud may have taken the port since, or something else.
+    page = cast("dict[str, Any]", answer if isinstance(answer, dict) else {})
     return page if page.get("pid") == record["pid"] else None
 
 

@@ -55,7 +55,7 @@ def check(data_dir: Path) -> Iterator[Problem]:
     if database.exists():
         try:
             known = read_known(database)
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, ValueError, KeyError, TypeError) as error:
             yield Problem(database, 0, f"the state database is damaged: {error}")
     elif any(True for _ in log_folders(data_dir)):
         yield Problem(database, 0, "the state database is missing")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import pwd
 import sqlite3
@@ -69,7 +70,7 @@ def explained(data_dir: Path) -> Generator[None]:
     """Turn what the system and SQLite say about files of the directory into DataDirUnusable."""
     try:
         yield
-    except (OSError, sqlite3.Error, NewerFormat) as error:
+    except (OSError, sqlite3.Error, NewerFormat, json.JSONDecodeError) as error:
         raise DataDirUnusable(_sentence(data_dir, error)) from error
 
 
@@ -79,6 +80,8 @@ def _sentence(data_dir: Path, error: Exception) -> str:
     if isinstance(error, OSError):
         return _sentence_of_system(data_dir, error)
     state = data_dir / STATE_FILE
+    if isinstance(error, json.JSONDecodeError):
+        return _damaged(data_dir, f"no JSON: {error}")
     text = str(error)
     if "unable to open" in text or "readonly" in text:
         return (
@@ -88,7 +91,12 @@ def _sentence(data_dir: Path, error: Exception) -> str:
         return f"The state database {state} is in use by another program."
     if isinstance(error, sqlite3.OperationalError):
         return f"The state database {state} cannot be used: {text}."
-    return f"The state database {state} is damaged ({text}); see: headrace check --repair --data-dir {data_dir}"
+    return _damaged(data_dir, text)
+
+
+def _damaged(data_dir: Path, why: str) -> str:
+    command = f"headrace check --repair --data-dir {data_dir}"
+    return f"The state database {data_dir / STATE_FILE} is damaged ({why}); see: {command}"
 
 
 def _sentence_of_system(data_dir: Path, error: OSError) -> str:

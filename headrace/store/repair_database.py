@@ -3,12 +3,13 @@
 Every row that can still be read goes into a new file, which takes the old one's place by a rename; the old one is
 kept in the quarantine folder. What cannot be mended: a file whose first page is unreadable (SQLite knows nothing of it
 then), rows on the damaged pages themselves, and commits in a damaged write-ahead log, which SQLite passes over without
-a word.
+a word. SQLite keeps no checksums: a flipped bit within a value is found only where it makes the value no JSON.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import sqlite3
@@ -34,11 +35,27 @@ def damage_of(path: Path) -> str:
     """Return what SQLite finds wrong with a database, empty when nothing. The file is not changed."""
     try:
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+            connection.text_factory = _text
             rows = connection.execute("PRAGMA integrity_check(3)").fetchall()
+            told = "; ".join(" ".join(str(row[0]).split()) for row in rows)
+            if told == "ok":
+                told = "; ".join(f"{key} in {table} is no JSON" for table, key in _bad(connection))
     except sqlite3.DatabaseError as error:
         return str(error)
-    told = "; ".join(" ".join(str(row[0]).split()) for row in rows)
-    return "" if told == "ok" else told
+    return told
+
+
+def _bad(connection: sqlite3.Connection) -> Iterator[tuple[str, str]]:
+    """Yield the tables and keys of documents that are no JSON."""
+    tables = connection.execute(
+        "SELECT name FROM sqlite_master WHERE name LIKE 'doc\\_%' ESCAPE '\\'"
+    )
+    for (table,) in tables.fetchall():
+        for key, value in connection.execute(f"SELECT key, value FROM {table}"):
+            try:
+                json.loads(value)
+            except ValueError:
+                yield table, str(key)
 
 
 def finish(path: Path) -> bool:
@@ -125,6 +142,10 @@ def _copy(path: Path, old: sqlite3.Connection, new: sqlite3.Connection) -> Itera
     for kind, _, sql in named:
         if kind != "table":
             new.execute(sql)
+    new.text_factory = _text
+    for table, key in list(_bad(new)):
+        new.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
+        yield f"{path}: table {table}: {key} is lost, since it is no JSON any more"
     new.execute("COMMIT")
 
 

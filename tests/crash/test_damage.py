@@ -84,7 +84,7 @@ def test_an_emptied_segment_is_told_at_up_and_to_readers_until_it_is_repaired(tm
         ):
             with pytest.raises(ClientError, match="3 records are missing") as caught:
                 read(kinesis, **position)
-            assert caught.value.response["Error"]["Code"] == "InternalFailure"
+            assert caught.value.response["Error"]["Code"] == "InternalFailureException"
             assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 500
             assert segment.name in str(caught.value)
         assert read(kinesis, "AT_SEQUENCE_NUMBER", StartingSequenceNumber=after) == ["four"]

@@ -70,8 +70,11 @@ def translate(error: Exception) -> AwsError | None:
     if isinstance(error, LogFull):
         return AwsError("InternalFailure", f"The record could not be stored: {error}", 500)
     if isinstance(error, LogDamaged):
+        # Source: API_GetRecords lists it, for what a client can do nothing about (documented).
         return AwsError(
-            "InternalFailure", f"{error}; stop the cloud and run: headrace check --repair", 500
+            "InternalFailureException",
+            f"{error}; stop the cloud and run: headrace check --repair",
+            500,
         )
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         log.error("no more files can be opened: %s", error)

@@ -16,6 +16,7 @@ import pytest
 
 from headrace.cli.main import main
 from headrace.store.database import Database
+from tests.support.cloud import InProcessCloud
 from tests.support.small_disk import NoSmallDisk, SmallDisk
 
 # From linux/capability.h: reading and writing whatever the mode says, which root may.
@@ -131,6 +132,52 @@ def test_a_state_database_that_may_not_be_opened(tmp_path: Path):
     Database(tmp_path / "state.sqlite").close()
     (tmp_path / "state.sqlite").chmod(0)
     assert "state.sqlite cannot be opened" in refused("up", tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "5", '{"pid": 1}', '{"pid": "x"}'])
+@pytest.mark.parametrize("command", ["status", "down"])
+def test_a_run_file_that_says_nothing(tmp_path: Path, command: str, content: str):
+    (tmp_path / "headrace.json").write_text(content)
+    assert "No headrace runs on" in refused(command, tmp_path)
+
+
+def test_a_document_that_is_no_json_is_told_and_left_out_by_a_repair(tmp_path: Path):
+    database = Database(tmp_path / "state.sqlite")
+    database.documents("kinesis_streams").put("good", {"shards": []})
+    database.documents("s_three_buckets").put("bucket", {})
+    database.execute("UPDATE doc_s_three_buckets SET value = '{broken'")
+    database.execute("DELETE FROM doc_kinesis_streams")
+    database.close()
+    assert "is damaged" in refused("up", tmp_path)
+    code, out, err = run("check", "--data-dir", str(tmp_path))
+    assert (code, "Traceback" in err) == (1, False)
+    assert "bucket in doc_s_three_buckets is no JSON" in out
+    code, out, err = run("check", "--repair", "--data-dir", str(tmp_path))
+    assert (code, err) == (0, "")
+    assert "table doc_s_three_buckets: bucket is lost" in out
+    assert run("check", "--repair", "--data-dir", str(tmp_path))[1] == f"{tmp_path} is sound\n"
+
+
+def test_a_repair_of_the_database_that_was_killed_is_finished(tmp_path: Path):
+    Database(tmp_path / "state.sqlite").close()
+    (tmp_path / "state.sqlite").rename(tmp_path / "state.sqlite.repaired")
+    (tmp_path / "state.sqlite").write_bytes(b"damaged")
+    assert "did not come to its end" in refused("up", tmp_path)
+    code, out, _ = run("check", "--repair", "--data-dir", str(tmp_path))
+    assert (code, "is finished" in out) == (0, True)
+    assert run("check", "--data-dir", str(tmp_path))[1] == f"{tmp_path} is sound\n"
+
+
+def test_a_long_check_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("headrace.cli.check._TELL_EVERY_S", 0.0)
+    with InProcessCloud(tmp_path) as cloud:
+        s3 = cloud.client("s3")
+        s3.create_bucket(Bucket="bucket")
+        for n in range(3):
+            s3.put_object(Bucket="bucket", Key=str(n), Body=b"x" * 1_500_000)
+    code, out, err = run("check", "--data-dir", str(tmp_path))
+    assert (code, out) == (0, f"{tmp_path} is sound\n")
+    assert err.splitlines() == ["1 objects, 1 MiB", "2 objects, 2 MiB", "3 objects, 4 MiB"]
 
 
 def test_a_directory_of_a_newer_headrace(tmp_path: Path):
