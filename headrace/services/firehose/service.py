@@ -183,8 +183,12 @@ class Firehose:
         self._run(stream)
 
     def save(self, stream: DeliveryStream) -> None:
-        """Store a changed delivery stream; deliveries use it from the next on."""
-        self._store.save(stream)
+        """Store a changed delivery stream; deliveries use it from the next on. Otherwise it is as it was."""
+        try:
+            self._store.save(stream)
+        except BaseException:
+            self._store.take_back(stream)
+            raise
         running = self._running[(stream.account, stream.region, stream.name)]
         if running.handle is not None:
             running.handle.wake()

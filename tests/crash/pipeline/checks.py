@@ -12,6 +12,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+from headrace.store import sequence
 from tests.crash.pipeline.ledger import Ledger, Place
 from tests.crash.pipeline.producers import Caller, Told, all_shards
 
@@ -67,7 +68,7 @@ class CheckpointsWatch:
                     shard, number = one.places[identity]
                     self._unread[shard].add(int(number))
         for shard, numbers in self._unread.items():
-            for number in [n for n in numbers if n <= mapping.get(shard, -1)]:
+            for number in [n for n in numbers if _index(n) < mapping.get(shard, 0)]:
                 if number not in self._ledger.forwarded.get(shard, ()):
                     raise Broken(
                         f"the mapping's checkpoint in {shard} is past {number}, not put on"
@@ -78,7 +79,7 @@ class CheckpointsWatch:
             shard, number = self._ledger.copies[copy_id].place
             self._undelivered[shard][number] = copy_id
         for shard, copies in self._undelivered.items():
-            for number in [n for n in copies if n <= delivery.get(shard, -1)]:
+            for number in [n for n in copies if _index(n) < delivery.get(shard, 0)]:
                 if copies[number] not in self._lines.seen:
                     raise Broken(
                         f"the delivery's position in {shard} is past {number}, in no object"
@@ -100,7 +101,7 @@ class _News:
 
 
 def stored_progress(data_dir: Path) -> tuple[dict[str, int], dict[str, int]]:
-    """Return, by shard, up to which sequence number the mapping and the delivery are done."""
+    """Return, by shard, the index before which the mapping, and the delivery, are done."""
     connection = sqlite3.connect(f"file:{data_dir / 'state.sqlite'}?mode=ro", uri=True)
     try:
         checkpoints = connection.execute("SELECT key, value FROM doc_lambda_checkpoints").fetchall()
@@ -113,14 +114,19 @@ def stored_progress(data_dir: Path) -> tuple[dict[str, int], dict[str, int]]:
         number = value.get("sequence")
         if number is not None:
             # AT a record: what stands before it is done.
-            mapping[key.partition("/")[2]] = int(number) - (value["kind"] == "at")
+            mapping[key.partition("/")[2]] = _index(number) + (value["kind"] == "after")
     delivery = {
-        shard: int(position)
+        shard: _index(position) + 1
         for (text,) in progress
         for shard, position in json.loads(text)["positions"].items()
         if position.isdigit()
     }
     return mapping, delivery
+
+
+def _index(number: str | int) -> int:
+    """Return a record's place in its shard: the rest of its number is times, which clocks that jump may turn."""
+    return sequence.parse(str(number)).index
 
 
 class DeliveredLines:
