@@ -12,19 +12,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from tests.support.cloud import InProcessCloud
+from tests.support.command import run
 from tests.support.lambda_lab import ROLE, zipped
-from tests.support.server import ServerProcess
 
 pytestmark = pytest.mark.crash
 
 SHARD = "shardId-000000000000"
-
-
-def headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "headrace.cli.main", *arguments],
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
 
 
 def put(kinesis: Any, *texts: str) -> list[str]:
@@ -52,29 +46,38 @@ def flip(path: Path, at: int) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def test_an_emptied_segment_is_told_at_up_and_to_readers_until_it_is_repaired(tmp_path: Path):
+def where(data_dir: Path) -> list[str]:
+    return ["--data-dir", str(data_dir)]
+
+
+def test_an_emptied_segment_is_told_at_up_and_to_readers_until_it_is_repaired(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     data_dir = tmp_path / "data"
-    with ServerProcess(data_dir) as server:
-        kinesis = server.client("kinesis")
+    with InProcessCloud(data_dir) as cloud:
+        kinesis = cloud.client("kinesis")
         kinesis.create_stream(StreamName="flights", ShardCount=1)
         lost = put(kinesis, "one", "two", "three")
     (segment,) = data_dir.glob("streams/*/*/*.log")
     segment.write_bytes(b"")
 
-    up = headrace("up", "--detach", "--port", "0", "--data-dir", str(data_dir))
-    assert up.returncode == 0
+    up = subprocess.run(
+        [sys.executable, "-m", "headrace.cli.main", "up", "--detach", "--port", "0", *where(data_dir)],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
     (warning,) = up.stderr.strip().splitlines()
     for part in ("stream flights", SHARD, "3 records are missing", "number 1 to 3", str(segment)):
         assert part in warning
     assert warning.endswith("see: headrace check --repair")
-    assert warning in headrace("status", "--data-dir", str(data_dir)).stderr
-    refused = headrace("check", "--repair", "--data-dir", str(data_dir))
-    assert refused.returncode == 1
-    assert "A cloud is running on" in refused.stderr
-    assert headrace("down", "--data-dir", str(data_dir)).returncode == 0
+    assert warning in run("status", *where(data_dir))[2]
+    code, _, err = run("check", "--repair", *where(data_dir))
+    assert (code, "A cloud is running on" in err) == (1, True)
+    assert run("down", *where(data_dir))[0] == 0
+    assert (data_dir / "headrace.log").read_text().count("3 records are missing") == 1
 
-    with ServerProcess(data_dir) as server:
-        kinesis = server.client("kinesis")
+    caplog.clear()
+    with InProcessCloud(data_dir) as cloud:
+        kinesis = cloud.client("kinesis")
         (after,) = put(kinesis, "four")
         assert int(after) > int(lost[-1])
         for position in (
@@ -88,56 +91,55 @@ def test_an_emptied_segment_is_told_at_up_and_to_readers_until_it_is_repaired(tm
             assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 500
             assert segment.name in str(caught.value)
         assert read(kinesis, "AT_SEQUENCE_NUMBER", StartingSequenceNumber=after) == ["four"]
-    log = (data_dir / "headrace.log").read_text()
-    # At each of the two starts, and by the first reader; not by the others.
-    assert log.count("3 records are missing") == 1 + 1 + 1
+    # At the start, and by the first reader; not by the others.
+    assert caplog.text.count("3 records are missing") == 1 + 1
 
-    check = headrace("check", "--data-dir", str(data_dir))
-    assert check.returncode == 1
-    assert f"{segment}, byte 0: the segment was emptied" in check.stdout
-    repair = headrace("check", "--repair", "--data-dir", str(data_dir))
-    assert (repair.returncode, repair.stderr) == (0, "")
-    assert f"lost: 3 records are missing of {SHARD}" in repair.stdout
-    assert repair.stdout.splitlines()[-1] == f"{data_dir} is sound"
-    again = headrace("check", "--repair", "--data-dir", str(data_dir))
-    assert again.stdout == f"{data_dir} is sound\n"
-    with ServerProcess(data_dir) as server:
-        assert read(server.client("kinesis")) == ["four"]
+    code, out, _ = run("check", *where(data_dir))
+    assert (code, f"{segment}, byte 0: the segment was emptied" in out) == (1, True)
+    code, out, err = run("check", "--repair", *where(data_dir))
+    assert (code, err) == (0, "")
+    assert f"lost: 3 records are missing of {SHARD}" in out
+    assert out.splitlines()[-1] == f"{data_dir} is sound"
+    assert run("check", "--repair", *where(data_dir)) == (0, f"{data_dir} is sound\n", "")
+    with InProcessCloud(data_dir) as cloud:
+        assert read(cloud.client("kinesis")) == ["four"]
 
 
-def test_a_flipped_byte_names_its_segment_and_is_cut_out(tmp_path: Path):
+def test_a_flipped_byte_names_its_segment_and_is_cut_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     data_dir = tmp_path / "data"
-    with ServerProcess(data_dir) as server:
-        kinesis = server.client("kinesis")
+    with InProcessCloud(data_dir) as cloud:
+        kinesis = cloud.client("kinesis")
         kinesis.create_stream(StreamName="flights", ShardCount=1)
         numbers = put(kinesis, "one", "two", "three")
     (segment,) = data_dir.glob("streams/*/*/*.log")
     flip(segment, segment.read_bytes().index(b"HRB1", 100) + 50)
-    with ServerProcess(data_dir) as server:
-        kinesis = server.client("kinesis")
+    with InProcessCloud(data_dir) as cloud:
+        kinesis = cloud.client("kinesis")
         assert read(kinesis) == ["one"]
         for _ in range(3):
             with pytest.raises(ClientError, match=str(segment)) as caught:
                 read(kinesis, "AFTER_SEQUENCE_NUMBER", StartingSequenceNumber=numbers[0])
             assert "headrace check --repair" in str(caught.value)
         assert read(kinesis, "AT_SEQUENCE_NUMBER", StartingSequenceNumber=numbers[2]) == ["three"]
-    assert (data_dir / "headrace.log").read_text().count(f"{segment}, byte") == 1
-    repair = headrace("check", "--repair", "--data-dir", str(data_dir))
-    assert repair.returncode == 0, repair.stderr
+    assert caplog.text.count(f"{segment}, byte") == 1
+    code, out, err = run("check", "--repair", *where(data_dir))
+    assert code == 0, err
     lost = f"1 record is missing of {SHARD}, number 2 (after sequence number {numbers[0]} and before {numbers[2]})"
-    assert f"lost: {lost}" in repair.stdout
+    assert f"lost: {lost}" in out
     (aside,) = (path for path in (data_dir / "quarantine").rglob("*") if path.is_file())
     assert aside.read_bytes().startswith(b"HRB1")
-    with ServerProcess(data_dir) as server:
-        assert read(server.client("kinesis")) == ["one", "three"]
+    with InProcessCloud(data_dir) as cloud:
+        assert read(cloud.client("kinesis")) == ["one", "three"]
 
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stopped cloud's directory with objects of all forms, a function and a layer."""
     data_dir = tmp_path_factory.mktemp("stored") / "data"
-    with ServerProcess(data_dir) as server:
-        s3 = server.client("s3")
+    with InProcessCloud(data_dir) as cloud:
+        s3 = cloud.client("s3")
         s3.create_bucket(Bucket="bucket")
         s3.put_object(Bucket="bucket", Key="plain", Body=b"plain" * 100)
         s3.put_object(Bucket="bucket", Key="no//path", Body=b"escaped" * 100)
@@ -156,7 +158,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
         s3.upload_part(
             Bucket="bucket", Key="pending", UploadId=pending, PartNumber=1, Body=b"part" * 50
         )
-        functions = server.client("lambda")
+        functions = cloud.client("lambda")
         layer = functions.publish_layer_version(
             LayerName="l", Content={"ZipFile": zipped({"python/lib.py": "X = 1\n"})}
         )["LayerVersionArn"]
@@ -170,8 +172,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_is_sound_is_sound_and_files_of_spark_are_no_damage(stored: Path):
-    done = headrace("check", "--data-dir", str(stored))
-    assert (done.returncode, done.stdout) == (0, f"{stored} is sound\n"), done
+    assert run("check", *where(stored)) == (0, f"{stored} is sound\n", "")
 
 
 @pytest.mark.parametrize("key", ["plain", "sse", "parts", "escaped", "pending"])
@@ -181,10 +182,10 @@ def test_an_object_that_is_not_what_its_etag_says_is_found(stored: Path, key: st
         "pending": next((stored / "s3/.headrace-uploads").rglob("1")),
     }.get(key, stored / "s3/bucket" / key)
     flip(path, -1)
-    done = headrace("check", "--data-dir", str(stored))
+    code, out, _ = run("check", *where(stored))
     flip(path, -1)
-    assert done.returncode == 1
-    (line,) = done.stdout.splitlines()
+    assert code == 1
+    (line,) = out.splitlines()
     assert str(path) in line
     assert "is not what its ETag says" in line
 
@@ -193,11 +194,11 @@ def test_an_object_that_was_changed_as_a_file_is_no_damage(stored: Path):
     path = stored / "s3/bucket/plain"
     before, status = path.read_bytes(), path.stat()
     path.write_bytes(b"by Spark")
-    done = headrace("check", "--data-dir", str(stored))
+    code, out, _ = run("check", *where(stored))
     path.write_bytes(before)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert done.returncode == 0
-    assert "1 object was changed or deleted as files" in done.stdout
+    assert code == 0
+    assert "1 object was changed or deleted as files" in out
 
 
 @pytest.mark.parametrize("user", ["function f $LATEST", "layer arn:aws:lambda"])
@@ -206,31 +207,30 @@ def test_code_that_is_not_what_was_uploaded_is_found_and_unpacked_anew(stored: P
     (file,) = (stored / "lambda/code").glob(f"*/{name}")
     before = file.read_text()
     file.write_text(before.replace("1", "2"))
-    done = headrace("check", "--data-dir", str(stored))
-    assert done.returncode == 1
-    assert user in done.stdout
-    assert f"differs from its zip in {name}" in done.stdout
-    repair = headrace("check", "--repair", "--data-dir", str(stored))
-    assert repair.returncode == 0, repair
+    code, out, _ = run("check", *where(stored))
+    assert code == 1
+    assert user in out
+    assert f"differs from its zip in {name}" in out
+    assert run("check", "--repair", *where(stored))[0] == 0
     assert file.read_text() == before
     archive = file.parents[name.count("/")].with_suffix(".zip")
     flip(archive, -1)
-    done = headrace("check", "--repair", "--no-objects", "--data-dir", str(stored))
+    code, out, _ = run("check", "--repair", "--no-objects", *where(stored))
     flip(archive, -1)
-    assert done.returncode == 1
-    assert "does not match its hash; deploy it again" in done.stdout
+    assert code == 1
+    assert "does not match its hash; deploy it again" in out
 
 
 def test_a_damaged_state_database_is_mended_as_far_as_it_can_be_read(tmp_path: Path):
     data_dir = tmp_path / "data"
-    with ServerProcess(data_dir) as server:
-        kinesis = server.client("kinesis")
+    with InProcessCloud(data_dir) as cloud:
+        kinesis = cloud.client("kinesis")
         kinesis.create_stream(StreamName="flights", ShardCount=1)
         put(kinesis, "one", "two")
-        sqs = server.client("sqs")
+        sqs = cloud.client("sqs")
         url = sqs.create_queue(QueueName="q")["QueueUrl"]
-        for n in range(300):
-            sqs.send_message(QueueUrl=url, MessageBody=f"{n} " + "x" * 500)
+        for n in range(60):
+            sqs.send_message(QueueUrl=url, MessageBody=f"{n} " + "x" * 5000)
     path = data_dir / "state.sqlite"
     with sqlite3.connect(path) as database:
         (page,) = database.execute("PRAGMA page_size").fetchone()
@@ -240,10 +240,10 @@ def test_a_damaged_state_database_is_mended_as_far_as_it_can_be_read(tmp_path: P
     at = pages * 2 // 3 * page
     content[at : at + page] = b"\xff" * page
     path.write_bytes(content)
-    assert headrace("check", "--data-dir", str(data_dir)).returncode == 1
-    repair = headrace("check", "--repair", "--data-dir", str(data_dir))
-    assert repair.returncode == 0, repair
-    assert "rows are saved, those on damaged pages are lost" in repair.stdout
+    assert run("check", *where(data_dir))[0] == 1
+    code, out, err = run("check", "--repair", *where(data_dir))
+    assert code == 0, err
+    assert "rows are saved, those on damaged pages are lost" in out
     assert (data_dir / "quarantine/state-1/state.sqlite").read_bytes() == bytes(content)
-    with ServerProcess(data_dir) as server:
-        assert read(server.client("kinesis")) == ["one", "two"]
+    with InProcessCloud(data_dir) as cloud:
+        assert read(cloud.client("kinesis")) == ["one", "two"]
