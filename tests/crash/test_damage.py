@@ -229,8 +229,8 @@ def test_a_damaged_state_database_is_mended_as_far_as_it_can_be_read(tmp_path: P
         put(kinesis, "one", "two")
         sqs = cloud.client("sqs")
         url = sqs.create_queue(QueueName="q")["QueueUrl"]
-        for n in range(60):
-            sqs.send_message(QueueUrl=url, MessageBody=f"{n} " + "x" * 5000)
+        for n in range(250):
+            sqs.send_message(QueueUrl=url, MessageBody=f"{n} " + "x" * 500)
     path = data_dir / "state.sqlite"
     with sqlite3.connect(path) as database:
         (page,) = database.execute("PRAGMA page_size").fetchone()
