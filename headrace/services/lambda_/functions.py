@@ -189,7 +189,8 @@ class FunctionStore:
             try:
                 self._documents.put(ref.key, function.to_json())
             except OSError:
-                self._functions[ref.key] = Function.from_json(self._documents.get(ref.key))
+                stored: dict[str, Any] = self._documents.get(ref.key) or {}
+                self._functions[ref.key] = Function.from_json(stored)
                 raise
 
     def add(self, function: Function) -> bool:
