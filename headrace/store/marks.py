@@ -51,7 +51,9 @@ class Marks:
         grown = {
             key: reach
             for key, reach in (
-                (self._key(log.folder), (log.first_index, log.next_index)) for log in logs
+                # Of what is not on the disk yet, nothing was promised to outlast a power cut.
+                (self._key(log.folder), (log.first_index, log.readable_index))
+                for log in logs
             )
             if self._noted.get(key) != reach
         }
@@ -64,7 +66,7 @@ class Marks:
 
     def note_start(self, log: ShardLog, start_index: int) -> None:
         """Note that retention is about to delete what lies before `start_index`."""
-        key, end_index = self._key(log.folder), log.next_index
+        key, end_index = self._key(log.folder), log.readable_index
         with self._database.transaction(frees=True):
             self._put(key, start_index, end_index)
         self._noted[key] = (start_index, end_index)

@@ -186,6 +186,8 @@ class Segment:
 
     def _check_header(self, file: _File) -> None:
         header = os.pread(file.fd, frame.SEGMENT_HEADER_BYTES, 0)
+        if not header:
+            raise CorruptFrame("the segment was emptied")
         first_index, identity = frame.decode_segment_header(header)
         if identity != self.identity:
             raise CorruptFrame("the segment belongs to another shard")

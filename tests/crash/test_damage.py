@@ -15,6 +15,7 @@ from botocore.exceptions import ClientError
 from tests.support.cloud import InProcessCloud
 from tests.support.command import run
 from tests.support.lambda_lab import ROLE, zipped
+from tests.support.server import wait_until
 
 pytestmark = pytest.mark.crash
 
@@ -48,6 +49,25 @@ def flip(path: Path, at: int) -> None:
 
 def where(data_dir: Path) -> list[str]:
     return ["--data-dir", str(data_dir)]
+
+
+def _check_that_a_mapping_says_so(cloud: InProcessCloud) -> None:
+    functions = cloud.client("lambda")
+    functions.create_function(
+        FunctionName="f", Runtime="python3.11", Role=ROLE, Handler="m.handler",
+        Code={"ZipFile": zipped({"m.py": "def handler(e, c): pass"})},
+    )  # fmt: skip
+    mapping = functions.create_event_source_mapping(
+        EventSourceArn="arn:aws:kinesis:us-east-1:000000000000:stream/flights",
+        FunctionName="f",
+        StartingPosition="TRIM_HORIZON",
+    )["UUID"]
+    wait_until(
+        lambda: (
+            functions.get_event_source_mapping(UUID=mapping)["LastProcessingResult"]
+            == "PROBLEM: Records of the stream are damaged or lost"
+        )
+    )
 
 
 def test_an_emptied_segment_is_told_at_up_and_to_readers_until_it_is_repaired(
@@ -91,8 +111,10 @@ def test_an_emptied_segment_is_told_at_up_and_to_readers_until_it_is_repaired(
             assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 500
             assert segment.name in str(caught.value)
         assert read(kinesis, "AT_SEQUENCE_NUMBER", StartingSequenceNumber=after) == ["four"]
-    # At the start, and by the first reader; not by the others.
-    assert caplog.text.count("3 records are missing") == 1 + 1
+        # At the start, and by the first reader; not by the others.
+        assert caplog.text.count("3 records are missing") == 1 + 1
+        assert caplog.text.count("the segment was emptied") == 1 + 1
+        _check_that_a_mapping_says_so(cloud)
 
     code, out, _ = run("check", *where(data_dir))
     assert (code, f"{segment}, byte 0: the segment was emptied" in out) == (1, True)

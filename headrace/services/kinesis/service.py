@@ -250,8 +250,7 @@ class Kinesis:
             self.remove(stream)
             return
         stream.passing, stream.settles_ms = "DELETING", now_ms + self.state_delay_ms
-        with self._database.transaction(frees=True):
-            self.save(stream)
+        self.save(stream, frees=True)
         self._deleting.add(stream.stream_id)
 
     def remove_deleted(self) -> None:
@@ -267,10 +266,14 @@ class Kinesis:
                     self._deleting.discard(stream_id)
                     self.remove(stream)
 
-    def save(self, stream: Stream) -> None:
-        """Store a changed stream; durable when this returns. When it cannot be stored it is as it was."""
+    def save(self, stream: Stream, *, frees: bool = False) -> None:
+        """Store a changed stream; durable when this returns. When it cannot be stored it is as it was.
+
+        With `frees` it is stored on a full disk too, as what gives room back.
+        """
         try:
-            self._documents.put(stream.stream_id, stream.document())
+            with self._database.transaction(frees=frees):
+                self._documents.put(stream.stream_id, stream.document())
         except BaseException:
             stored = self._documents.get(stream.stream_id)
             if stored is not None:
