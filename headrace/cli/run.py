@@ -107,7 +107,7 @@ def up(
         _detach(data_dir, ephemeral=ephemeral)
         return
     if ephemeral:
-        data_dir = ephemeral_dir or Path(tempfile.mkdtemp(prefix="headrace-"))
+        data_dir = ephemeral_dir or _temporary_dir()
     config = Config(
         data_dir=data_dir.absolute(),
         host=host,
@@ -210,7 +210,7 @@ def _detach(data_dir: Path, *, ephemeral: bool) -> None:
     arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
     if ephemeral:
         # The parent must know where the child is, so the parent makes the directory; the child removes it.
-        data_dir = Path(tempfile.mkdtemp(prefix="headrace-"))
+        data_dir = _temporary_dir()
         arguments += ["--ephemeral-dir", str(data_dir)]
     log_path = data_dir / LOG_FILE
     with _one_sentence(data_dir):
@@ -244,6 +244,13 @@ def _detach(data_dir: Path, *, ephemeral: bool) -> None:
             raise fail((lines[-1] if lines else "it ended at once").removeprefix("Error: "))
         clock.wait(never, LOOK_EVERY_S)
     raise fail(f"headrace is not healthy after {START_WITHIN_S:.0f} s; see {log_path}")
+
+
+def _temporary_dir() -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix="headrace-"))
+    except OSError as error:
+        raise fail(f"No temporary directory can be made: {error.strerror}; set TMPDIR.") from error
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,16 @@ def test_a_directory_of_a_newer_headrace(tmp_path: Path):
     database.migrate("s3", [f"CREATE TABLE x{n} (a)" for n in range(50)])
     database.close()
     assert "was last used by a newer headrace" in refused("up", tmp_path)
+
+
+@pytest.mark.parametrize("more", [[], ["--detach"]])
+def test_no_place_for_an_ephemeral_cloud(tmp_path: Path, more: list[str]):
+    def without_temporary_folder() -> None:
+        tempfile.tempdir = str(tmp_path / "nowhere")
+
+    code, _, err = run("up", "--ephemeral", "--port", "0", *more, prepare=without_temporary_folder)
+    assert (code, "No temporary directory can be made" in err) == (1, True)
+    assert len(err.strip().splitlines()) == 1
 
 
 def test_a_file_where_a_folder_belongs(tmp_path: Path):
