@@ -5,9 +5,6 @@ from __future__ import annotations
 import bisect
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -30,6 +27,7 @@ from tests.store.logs import (
     segments,
     texts,
 )
+from tests.support.killed import run_killed
 
 FOLDER = Path("streams", STREAM_ID, SHARD_ID)
 
@@ -207,45 +205,27 @@ def test_a_damaged_header_costs_no_record(tmp_path: Path, at: int, place: int):
 
 def test_a_repair_that_is_killed_anywhere_is_finished_by_the_next(tmp_path: Path):
     """Kill it before each system call that changes something, and do it again."""
-    program = (
-        "import sys, os, signal; from pathlib import Path; import tests.store.test_losses as t\n"
-        "left = int(sys.argv[2])\n"
-        "def audit(event, args):\n"
-        "    global left\n"
-        "    if event in ('open', 'os.rename', 'os.remove', 'shutil.copymode', 'sqlite3.connect'):\n"
-        "        if event == 'open' and not (args[2] or 0) & (os.O_WRONLY | os.O_RDWR): return\n"
-        "        left -= 1\n"
-        "        if left < 0: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "sys.addaudithook(audit)\n"
-        "print(t.repair(Path(sys.argv[1])))\n"
-    )
     damaged = tmp_path / "damaged"
     paths = make(damaged, roll_at_bytes=600)
     flip(paths[1], 300)
     paths[2].write_bytes(b"")
     flip(paths[-1], 20)
-    kills, results = 0, set[tuple[str, ...]]()
-    for moment in range(200):
+    results, changes, is_done = set[tuple[str, ...]](), 0, False
+    while not is_done:
         data_dir = tmp_path / "work"
         shutil.copytree(damaged, data_dir)
-        done = subprocess.run(
-            [sys.executable, "-c", program, str(data_dir), str(moment)],
-            cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode in (0, -signal.SIGKILL), done.stderr
+        is_done = run_killed(lambda: repair(data_dir), changes)  # noqa: B023 - run at once
         repair(data_dir)
         log = reopen(data_dir)
         kept = texts(log)
         log.close_files()
         assert len(kept) >= 8
+        results.add(tuple(kept))
         assert list(check(data_dir)) == []
         assert repair(data_dir) == []
-        results.add(tuple(kept))
         shutil.rmtree(data_dir)
-        if done.returncode == 0:
-            break
-        kills += 1
-    assert kills > 10
+        changes += 1
+    assert changes > 20
     assert len(results) == 1
 
 
