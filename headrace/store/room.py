@@ -33,6 +33,8 @@ class DiskFull(OSError):
 def free_bytes(folder: Path) -> int:
     """Return how much this process may still write to the file system of `folder`."""
     status = os.statvfs(folder)
+    if not status.f_blocks:
+        return _PLENTY_BYTES  # some network and user-space file systems do not tell
     blocks = status.f_bfree if os.geteuid() == 0 else status.f_bavail
     return blocks * status.f_frsize
 
