@@ -292,3 +292,41 @@ def test_marks_of_the_first_version_are_understood(tmp_path: Path):
 def test_the_identity_of_a_folder_is_its_logs(tmp_path: Path):
     log = open_log(tmp_path)
     assert identity_of_folder(tmp_path, log.folder) == identity_of(STREAM_ID, SHARD_ID)
+
+
+@pytest.mark.parametrize("at", range(36))
+def test_what_stands_behind_a_damaged_header_is_found_wherever_it_points(tmp_path: Path, at: int):
+    """A length that is wrong leads into the middle of a later frame, or past the one that is wanted."""
+    (path,) = make(tmp_path, roll_at_bytes=1 << 30)
+    content = path.read_bytes()
+    frames_at = [n for n in range(len(content)) if content.startswith(b"HRB1", n)]
+    for bit in (1, 16, 128):
+        spoiled = bytearray(content)
+        spoiled[frames_at[4] + at] ^= bit
+        path.write_bytes(spoiled)
+        log = open_log(tmp_path)
+        assert log.read(1, 10_000, 1 << 30).count == 4
+        with pytest.raises(LogDamaged) as caught:
+            log.read(5, 1, 1 << 30)
+        assert (caught.value.first_index, caught.value.end_index) == (5, 6)
+        for index in range(6, 13):
+            assert texts(log, index) == [f"record {n}" for n in range(index - 1, 12)]
+        log.close_files()
+        path.with_suffix(".index").unlink(missing_ok=True)
+        path.write_bytes(content)
+
+
+def test_a_length_that_points_at_a_later_frame_hides_none(tmp_path: Path):
+    (path,) = make(tmp_path, roll_at_bytes=1 << 30)
+    content = bytearray(path.read_bytes())
+    frames_at = [n for n in range(len(content)) if content.startswith(b"HRB1", n)]
+    # The third frame now ends where the sixth does.
+    length = frames_at[6] - frames_at[2] - 36
+    content[frames_at[2] + 8 : frames_at[2] + 12] = length.to_bytes(4, "little")
+    path.write_bytes(content)
+    log = reopen(tmp_path)
+    for index in range(4, 13):
+        assert texts(log, index) == [f"record {n}" for n in range(index - 1, 12)]
+    with pytest.raises(LogDamaged):
+        log.read(3, 1, 1 << 30)
+    log.close_files()
