@@ -6,7 +6,6 @@ pytest plug-in (in process).
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import socket
@@ -14,8 +13,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -46,15 +44,12 @@ from headrace.spark_submit.event_bounds import EventLogBounds
 from headrace.spark_submit.history import HistoryOnDemand
 from headrace.status_pages import StatusPages
 from headrace.store.check import STATE_FILE
+from headrace.store.data_dir import DataDirInUse, check_no_repair_is_half_done, lock
 from headrace.store.database import Database
 
+__all__ = ["Cloud", "DataDirInUse", "bind", "server_for"]
+
 log = logging.getLogger(__name__)
-
-LOCK_FILE = "lock"
-
-
-class DataDirInUse(RuntimeError):
-    """Another cloud is running on this data directory."""
 
 
 class _Lifecycle(Protocol):
@@ -75,7 +70,8 @@ class Cloud:
         self.clock = clock or SystemClock()
         self.ids = ids or Ids()
         config.data_dir.mkdir(parents=True, exist_ok=True)
-        self._lock_file = _lock(config.data_dir)
+        self._lock_file = lock(config.data_dir)
+        check_no_repair_is_half_done(config.data_dir)
         self.database = Database(config.data_dir / STATE_FILE, fsync=config.durability == "fsync")
         self.supervisor = Supervisor(self.clock)
         self.moto = MotoServices(journal=Journal(self.database), clock=self.clock, ids=self.ids)
@@ -293,6 +289,7 @@ class Cloud:
                 "endpoint_url": self.endpoint_url(),
                 "services": sorted(self.gateway.owned),
                 "moto": "ready" if self.moto.ready else "loading",
+                "losses": [*self.kinesis.losses, *self.firehose.losses],
             }
         )
 
@@ -340,17 +337,6 @@ def server_for(cloud: Cloud) -> Server:
         is_inline=cloud.gateway.is_inline,
         temp_dir=cloud.config.data_dir / "tmp",
     )
-
-
-def _lock(data_dir: Path) -> IO[bytes]:
-    """Take the directory's lock, which the kernel drops however this process ends."""
-    file = (data_dir / LOCK_FILE).open("ab")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        file.close()
-        raise DataDirInUse(f"another headrace is running on {data_dir}") from error
-    return file
 
 
 def _json(value: Any, status: int = 200) -> HttpResponse:

@@ -20,7 +20,8 @@ def data_dir_option(function: _F) -> _F:
     """Add --data-dir."""
     return click.option(
         "--data-dir",
-        type=click.Path(file_okay=False, path_type=Path),
+        # What is there is looked at by `usable`, which says what is wrong in one sentence.
+        type=click.Path(readable=False, path_type=Path),
         default=Path(".headrace"),
         envvar="HEADRACE_DATA_DIR",
         show_default=True,
@@ -69,6 +70,16 @@ def client(service: str, *, endpoint_url: str, region: str, aws: bool) -> Any:
 def fail(message: str) -> click.ClickException:
     """Return the exception that ends a command with one sentence and exit code 1."""
     return click.ClickException(message)
+
+
+def usable(data_dir: Path) -> None:
+    """End the command with one sentence when something else than a readable directory is there."""
+    from headrace.store.data_dir import DataDirUnusable, check_is_directory
+
+    try:
+        check_is_directory(data_dir)
+    except DataDirUnusable as error:
+        raise fail(str(error)) from error
 
 
 def explain(error: Exception) -> click.ClickException:
