@@ -96,6 +96,21 @@ def scope_of(request: HttpRequest) -> Scope:
     return Scope()
 
 
+def service_of_head(request: HttpRequest, scope: Scope) -> str | None:
+    """Return botocore's name of the service that a request is for; None when only its body can tell."""
+    if scope.service:
+        return SCOPE_TO_SERVICE.get(scope.service, scope.service)
+    target = request.headers.get("x-amz-target", "")
+    if target:
+        prefix = target.partition(".")[0]
+        return TARGET_TO_SERVICE.get(prefix, prefix.partition("_")[0].lower())
+    if request.path.startswith(("/2015-03-31/", "/2018-10-31/", "/2017-03-31/")):
+        return "lambda"
+    if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        return None
+    return "s3"
+
+
 class Gateway:
     """Routes requests to owned services and to the fallback."""
 
@@ -132,20 +147,6 @@ class Gateway:
 
     # --- requests -----------------------------------------------------------------------------
 
-    def service_of(self, request: HttpRequest, scope: Scope) -> str:
-        """Return botocore's name of the service that `request` is for."""
-        if scope.service:
-            return SCOPE_TO_SERVICE.get(scope.service, scope.service)
-        target = request.headers.get("x-amz-target", "")
-        if target:
-            prefix = target.partition(".")[0]
-            return TARGET_TO_SERVICE.get(prefix, prefix.partition("_")[0].lower())
-        if request.path.startswith(("/2015-03-31/", "/2018-10-31/", "/2017-03-31/")):
-            return "lambda"
-        if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-            return _query_service(request.body)
-        return "s3"
-
     def is_inline(self, request: HttpRequest) -> bool:
         """Whether the request never blocks and may run on the event loop's thread."""
         target = request.headers.get("x-amz-target")
@@ -158,7 +159,7 @@ class Gateway:
     def handle(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
         """Answer a request; never raises. An answer may have `waits`, or be a Future of one."""
         scope = scope_of(request)
-        service = self.service_of(request, scope)
+        service = service_of_head(request, scope) or _query_service(request.body)
         call = self._call(scope, service, request.headers)
         request.call = call
         owned = self._services.get(service)

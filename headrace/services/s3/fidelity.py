@@ -57,7 +57,6 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "PutPublicAccessBlock": {"PublicAccessBlockConfiguration": "stored"},
     "PutBucketOwnershipControls": {"OwnershipControls": "stored"},
     "PutBucketLogging": {"BucketLoggingStatus": "stored"},
-    "PutBucketCors": {"CORSConfiguration": "stored"},
     "PutBucketWebsite": {"WebsiteConfiguration": "stored"},
     "PutBucketReplication": {"ReplicationConfiguration": "stored"},
     "PutBucketAccelerateConfiguration": {"AccelerateConfiguration": "stored"},
