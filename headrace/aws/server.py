@@ -42,7 +42,10 @@ class Server:
         *,
         is_inline: Callable[[HttpRequest], bool],
         temp_dir: Path,
+        refusal_of: Callable[[HttpRequest], HttpResponse | None] = lambda _: None,
     ) -> None:
+        # Of a request whose body has not come yet; None takes the body in.
+        self.refusal_of = refusal_of
         self._handle = handle
         self._is_inline = is_inline
         self.temp_dir = temp_dir
