@@ -7,6 +7,7 @@ pytest plug-in (in process).
 from __future__ import annotations
 
 import fcntl
+import functools
 import logging
 import os
 import socket
@@ -22,8 +23,12 @@ import msgspec
 from headrace import __version__
 from headrace.adapters import EventBuses, LogQueue, MetricQueue, Queues, Schemas, Topics
 from headrace.aws import fault_pages
+from headrace.aws.front_door import FrontDoor, is_of_a_browser
 from headrace.aws.gateway import Gateway
+from headrace.aws.hosts import Hosts
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.origins import AllowedOrigins
+from headrace.aws.pages import is_admin, restrained
 from headrace.aws.server import Server
 from headrace.aws.service import ServiceApi
 from headrace.core.clock import Clock, SystemClock
@@ -89,6 +94,12 @@ class Cloud:
         self._metrics = MetricQueue(self.gateway)
         self._logs = LogQueue(self.gateway)
         self._build_services()
+        self.front_door = FrontDoor(
+            hosts=Hosts([*config.allow_hosts, config.host]),
+            origins=AllowedOrigins(config.allow_origins),
+            function_urls=self.lambda_.url_rules(),
+            buckets=self.s3.cors_rules,
+        )
         self._spark_history = HistoryOnDemand(self.clock, config.data_dir)
         self._status_pages = StatusPages(
             emr=EmrPages(self.clock, self.emr.store, config.data_dir / EMR_FOLDER),
@@ -256,15 +267,43 @@ class Cloud:
 
     # --- requests -----------------------------------------------------------------------------
 
+    def refusal_of(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the refusal of a request of which no more than the head has come; None to go on."""
+        return self.front_door.refusal_of(request)
+
     def handle(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
         """Answer a request: the cloud's own pages under `/_headrace/`, AWS's operations elsewhere."""
+        headers = request.headers
+        # As SDKs send it, a request is none of the front door's business; what it looks at is looked up here.
+        if (
+            "origin" in headers
+            or "sec-fetch-site" in headers
+            or headers.get("host") not in self.front_door.hosts.known
+            or headers.get("user-agent", "").startswith("Mozilla/")
+        ):
+            return self._handle_visitor(request)
+        return self._answer(request)
+
+    def _handle_visitor(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
+        """Answer a browser, or whoever asks by a name that is not known yet."""
+        door = self.front_door
+        early = door.refusal_of(request) or door.preflight_of(request)
+        if early is not None:
+            return early
+        answer = self._answer(request)
+        if is_of_a_browser(request):
+            if isinstance(answer, HttpResponse):
+                door.dress(request, answer)
+            else:
+                # Runs before whoever waits for the Future is told.
+                answer.add_done_callback(functools.partial(_dress, door, request))
+        return answer
+
+    def _answer(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
         if self.lambda_.is_function_url(request):
             return self.lambda_.answer_url(request)
-        if (
-            request.path.startswith(("/_headrace/", "/_localstack/"))
-            or request.path == "/_headrace"
-        ):
-            return self._handle_admin(request)
+        if is_admin(request.path):
+            return restrained(self._handle_admin(request))
         return self.gateway.handle(request)
 
     def _handle_admin(self, request: HttpRequest) -> HttpResponse:
@@ -316,6 +355,11 @@ class Cloud:
         return _json(self.cloudformation.fidelity(stack))
 
 
+def _dress(door: FrontDoor, request: HttpRequest, answer: Future[HttpResponse]) -> None:
+    if answer.exception() is None:
+        door.dress(request, answer.result())
+
+
 def bind(host: str, port: int) -> socket.socket:
     """Return a listening socket that nobody accepts from yet; port 0 takes a free one. Raises OSError.
 
@@ -338,6 +382,7 @@ def server_for(cloud: Cloud) -> Server:
     return Server(
         cloud.handle,
         is_inline=cloud.gateway.is_inline,
+        refusal_of=cloud.refusal_of,
         temp_dir=cloud.config.data_dir / "tmp",
     )
 

@@ -24,6 +24,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from headrace.cli.access import access_options, check_access, warnings
 from headrace.cli.options import data_dir_option, fail
 from headrace.core.clock import SystemClock
 from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION, Config, Durability, Limits
@@ -80,6 +81,7 @@ LOOK_EVERY_S = 0.02
     is_flag=True,
     help="Run the bootstrap actions of EMR's clusters, on this machine.",
 )
+@access_options
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--verbose", "-v", is_flag=True, help="Log every worker's doings.")
 def up(
@@ -96,12 +98,17 @@ def up(
     state_delay: float,
     limits: Limits,
     run_bootstrap_actions: bool,
+    allow_origins: tuple[str, ...],
+    allow_hosts: tuple[str, ...],
     detach: bool,
     verbose: bool,
 ) -> None:
     """Start the local cloud."""
     if len(account) != 12 or not account.isdigit():
         raise fail(f"An account is 12 digits, not {account!r}.")
+    check_access(allow_origins=allow_origins, allow_hosts=allow_hosts)
+    for warning in warnings(allow_origins=allow_origins):
+        click.echo(f"Warning: {warning}", err=True)
     if detach:
         _detach(data_dir, ephemeral=ephemeral)
         return
@@ -119,6 +126,8 @@ def up(
         state_delay_ms=round(state_delay * 1000),
         limits=limits,
         run_bootstrap_actions=run_bootstrap_actions,
+        allow_origins=allow_origins,
+        allow_hosts=allow_hosts,
     )
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,
