@@ -15,7 +15,14 @@ from urllib.parse import parse_qsl
 from headrace.aws import cors
 from headrace.aws.hosts import Hosts
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.origins import NULL, UNNAMED, AllowedOrigins, foreign_origin, own_origin
+from headrace.aws.origins import (
+    NULL,
+    UNNAMED,
+    AllowedOrigins,
+    foreign_origin,
+    own_origin,
+    page_origin,
+)
 from headrace.aws.pages import is_admin
 from headrace.aws.refusals import refused
 
@@ -37,6 +44,10 @@ class OwnRules(Protocol):
 
     def permits(self, request: HttpRequest, origin: str) -> bool:
         """Whether its rules let a page of `origin` make the request, or it answers a preflight itself."""
+        ...
+
+    def is_alone(self, request: HttpRequest) -> bool:
+        """Whether browsers get nothing but the resource under the request's Host, so that its pages harm nobody."""
         ...
 
 
@@ -68,19 +79,15 @@ class FrontDoor:
             return self._refuse_host(request, host)
         if not is_of_a_browser(request):
             return None
-        origin = foreign_origin(request.headers)
-        if origin is not None and origin in self._origins:
+        page = page_origin(request.headers)
+        if page is not None and page in self._origins:
             return None
         if _is_action_by_link(request):
-            sentence = (
-                "No link may run an operation of AWS: send it by POST, or sign it in a header."
-            )
+            sentence = "No link may run an operation of AWS: send it by POST, signed in a header."
             return refused(request, 403, "OperationByLinkNotAllowed", sentence)
-        if origin is None:
-            return self._refuse_own_page(request)
-        if self._is_let_in(request, origin):
+        if self._is_let_in(request, foreign_origin(request.headers)):
             return None
-        return self._refuse_origin(request, origin)
+        return self._refuse_origin(request, UNNAMED if page is None else page)
 
     def preflight_of(self, request: HttpRequest) -> HttpResponse | None:
         """Return the answer to a browser that asks whether it may ask; None when it is for others to answer."""
@@ -98,11 +105,10 @@ class FrontDoor:
             if origin is not None and origin in self._origins:
                 service = request.call.service if request.call is not None else ""
                 answer.headers += cors.answer_headers(service)
-        if is_admin(request.path):
-            if not of_function:
-                return  # they have restraints of their own, see `headrace.aws.pages`
-        elif of_function:
-            return  # the host is one function's, and so is the origin: there is nothing else in it
+        if is_admin(request.path) and not of_function:
+            return  # they have restraints of their own, see `headrace.aws.pages`
+        if self._function_urls.is_alone(request) or self._buckets.is_alone(request):
+            return
         if own_origin(request.headers) not in self._origins:
             answer.headers += cors.restraints(request, answer)
 
@@ -111,14 +117,26 @@ class FrontDoor:
     def _has_own_rules(self, request: HttpRequest) -> bool:
         return self._function_urls.covers(request) or self._buckets.covers(request)
 
-    def _is_let_in(self, request: HttpRequest, origin: str) -> bool:
+    def _is_let_in(self, request: HttpRequest, origin: str | None) -> bool:
+        """Judge a request of a page of `origin`, None for the cloud's own or nobody's."""
         if self._function_urls.covers(request):
-            return self._function_urls.permits(request, origin)
+            return origin is None or self._function_urls.permits(request, origin)
+        if self._buckets.is_alone(request):
+            return self._may_use_bucket(request, origin)
         if is_admin(request.path):
-            return _is_visit(request)
-        if not self._buckets.covers(request):
-            return False
-        return self._buckets.permits(request, origin) or _is_part_of_own_page(request, origin)
+            return _may_visit(request, origin)
+        if origin is None:
+            return True
+        return self._buckets.covers(request) and self._buckets.permits(request, origin)
+
+    def _may_use_bucket(self, request: HttpRequest, origin: str | None) -> bool:
+        """Judge a request to a bucket's own host, whose pages may read there, and no more than others do."""
+        if request.method in _READING and origin is None:
+            return self._buckets.covers(request)
+        page = page_origin(request.headers)
+        if page is None:
+            return True
+        return self._buckets.covers(request) and self._buckets.permits(request, page)
 
     # --- refusing -----------------------------------------------------------------------------
 
@@ -131,17 +149,6 @@ class FrontDoor:
         self._log_once(f"host {name}", sentence)
         # 421: this server is not the one for that name (RFC 9110, 15.5.20). AWS answers it nowhere.
         return refused(request, 421, "HostNotAllowed", sentence)
-
-    def _refuse_own_page(self, request: HttpRequest) -> HttpResponse | None:
-        """Refuse what no page of the cloud's own does: they have neither scripts nor forms."""
-        reads = request.method in _READING
-        if reads or not is_admin(request.path) or self._function_urls.covers(request):
-            return None
-        if "origin" not in request.headers and "sec-fetch-site" not in request.headers:
-            return None
-        if own_origin(request.headers) in self._origins:
-            return None
-        return self._refuse_origin(request, own_origin(request.headers))
 
     def _refuse_origin(self, request: HttpRequest, origin: str) -> HttpResponse:
         shown = origin[:200]
@@ -184,21 +191,18 @@ def _is_action_by_link(request: HttpRequest) -> bool:
     return any(name == "Action" for name, _ in parse_qsl(request.query, keep_blank_values=True))
 
 
-def _is_visit(request: HttpRequest) -> bool:
-    """Whether somebody followed a link to a page, in a window of its own: it may be shown."""
+def _may_visit(request: HttpRequest, origin: str | None) -> bool:
+    """Judge a request to the cloud's own pages, which have neither scripts nor forms.
+
+    Somebody who follows a link of another site is shown a page, in a window of its own.
+    """
     headers = request.headers
+    if origin is None:
+        is_page = "origin" in headers or "sec-fetch-site" in headers
+        return request.method in _READING or not is_page
     return (
         request.method in _READING
         and "origin" not in headers
         and headers.get("sec-fetch-mode") == "navigate"
         and headers.get("sec-fetch-dest") == "document"
     )
-
-
-def _is_part_of_own_page(request: HttpRequest, origin: str) -> bool:
-    """Whether a document in a bucket, which `restraints` has made a stranger, fetches an image, style or script.
-
-    Nothing is changed by it, and the document cannot read what it shows.
-    """
-    reads = request.method in _READING and "origin" not in request.headers
-    return reads and origin == own_origin(request.headers)

@@ -50,6 +50,16 @@ def foreign_origin(headers: Mapping[str, str]) -> str | None:
     return origin.lower()
 
 
+def page_origin(headers: Mapping[str, str]) -> str | None:
+    """Return the origin of the page that a request comes from, be it the cloud's own; None when no page is known of."""
+    foreign = foreign_origin(headers)
+    if foreign is not None:
+        return foreign
+    if "origin" in headers or headers.get("sec-fetch-site") == "same-origin":
+        return own_origin(headers)
+    return None
+
+
 def is_own(origin: str, headers: Mapping[str, str]) -> bool:
     """Whether `origin` is that of the address which a request was sent to."""
     return origin.lower() == own_origin(headers)

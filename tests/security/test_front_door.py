@@ -6,6 +6,10 @@ import logging
 
 import pytest
 
+from headrace.aws.cors import restraints
+from headrace.aws.front_door import FrontDoor
+from headrace.aws.hosts import Hosts
+from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.origins import (
     NULL,
     UNNAMED,
@@ -231,6 +235,17 @@ def test_documents_from_buckets_are_of_no_origin(door: Door, headers: dict[str, 
     assert (again.status, header(again, "content-security-policy")) == (304, policy)
 
 
+@pytest.mark.parametrize(
+    ("kind", "tied"),
+    [("text/html", True), ("TEXT/HTML; charset=x", True), ("image/svg+xml", True), ("text/xml", True),
+     ("application/xhtml+xml", True), ("text/plain", True), ("", True), ("nonsense", True),
+     ("image/png", False), ("video/mp4", False), ("application/pdf", False)],
+)  # fmt: skip
+def test_whatever_may_run_something_is_tied_down(kind: str, tied: bool):
+    answer = HttpResponse(200, [("content-type", kind)] if kind else [])
+    assert bool(restraints(HttpRequest("GET", "/b/k"), answer)) is tied
+
+
 def test_images_and_what_programs_load_stay_as_they_were(door: Door):
     image = door.ask("GET", "/plain/a.png", {"sec-fetch-site": "none"})
     assert header(image, "content-security-policy") is None
@@ -239,20 +254,64 @@ def test_images_and_what_programs_load_stay_as_they_were(door: Door):
     assert header(loaded, "x-content-type-options") is None
 
 
-def test_a_document_in_a_bucket_has_its_images_but_no_operation(door: Door):
-    """It has no origin, but its address is told: the host that it was loaded from."""
-    part = {
-        "sec-fetch-site": "cross-site",
-        "sec-fetch-mode": "no-cors",
-        "referer": "http://127.0.0.1:4566/",
-    }
-    assert door.status("GET", "/plain/a.png", part) == 200
-    assert door.status("GET", "/_headrace/faults", part) == 403
-    assert door.status("GET", "/_headrace/function-url/abc/", part) == 403
-    assert door.status("GET", f"/?Action=ListUsers&{IAM}", part) == 403
-    assert door.status("POST", "/plain/a.png", part) == 403
-    assert door.status("GET", "/plain/a.png", {**part, "origin": "null"}) == 403
-    assert door.status("GET", "/plain/a.png", {**part, "referer": "http://evil.example/"}) == 403
+def test_on_its_own_host_a_bucket_is_alone(door: Door):
+    """So its documents keep their origin, with their images, styles and scripts: it is worth nothing else."""
+    host = {"host": "plain.s3.localhost:4566"}
+    own = {**host, "origin": "http://plain.s3.localhost:4566", "sec-fetch-site": "same-origin"}
+    shown = door.ask("GET", "/page.html", {**host, "sec-fetch-site": "none"})
+    assert (shown.status, header(shown, "content-security-policy")) == (200, None)
+    part = {**host, "sec-fetch-site": "same-origin", "user-agent": "Mozilla/5.0"}
+    for page in (part, {**host, "user-agent": "Mozilla/5.0"}):  # a browser without Sec-Fetch
+        assert door.status("GET", "/a.png", page) == 200
+        assert door.status("GET", "/_headrace/faults", page) == 403
+        assert door.status("GET", "/2015-03-31/functions", page) == 403
+        assert door.status("GET", f"/?Action=ListUsers&{IAM}", page) == 403
+        assert door.status("GET", f"/a.png?{IAM}", page) == 403
+    for method in ("PUT", "POST", "DELETE"):
+        assert door.status(method, "/a.png", own) == 403
+        assert door.status(method, "/_headrace/faults", own) == 403
+        assert door.status(method, "/", {**own, "x-amz-target": "Kinesis_20131202.X"}) == 403
+    assert door.status("GET", "/a.png", {**own, "host": "127.0.0.1:4566"}) == 403
+    # Programs use it as ever.
+    assert door.status("PUT", "/new", host) == 200
+    assert door.status("PUT", "/new", {**host, "user-agent": "Mozilla/5.0 (a tool)"}) == 200
+    assert door.status("GET", "/_headrace/health", host) == 200
+    assert door.status("GET", "/_headrace/health", {**host, "host": "no-bucket.localhost"}) == 200
+
+
+class NoRules:
+    """Nothing has rules of its own."""
+
+    def covers(self, request: HttpRequest) -> bool:
+        return False
+
+    def permits(self, request: HttpRequest, origin: str) -> bool:
+        return False
+
+    def is_alone(self, request: HttpRequest) -> bool:
+        return False
+
+
+def test_pages_of_the_clouds_own_origin_may_be_allowed(door: Door):
+    """Whoever keeps an application in a bucket says so; then its documents have their origin, and may do all."""
+    own = "http://localhost:4566"
+    rules = NoRules()
+    front = FrontDoor(
+        hosts=Hosts(), origins=AllowedOrigins([own]), function_urls=rules, buckets=rules
+    )
+    page = {"host": "localhost:4566", "origin": own, "sec-fetch-site": "same-origin"}
+    posted = HttpRequest("POST", "/_headrace/faults", "", page)
+    assert front.refusal_of(posted) is None
+    answer = HttpResponse(200, [("Content-Type", "text/html")])
+    front.dress(HttpRequest("GET", "/bucket/app.html", "", page), answer)
+    assert answer.headers == [("Content-Type", "text/html")]
+    elsewhere = {**page, "host": "127.0.0.1:4566"}
+    assert front.refusal_of(HttpRequest("POST", "/_headrace/faults", "", elsewhere)) is None
+    typed = {"host": "localhost:4566", "sec-fetch-site": "none"}
+    link = HttpRequest("GET", "/", f"Action=DeleteUser&{IAM}", typed)
+    refusal = front.refusal_of(link)
+    assert refusal is not None
+    assert refusal.status == 403
 
 
 # --- CORS of AWS's endpoints --------------------------------------------------------------------

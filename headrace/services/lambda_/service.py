@@ -42,7 +42,7 @@ from headrace.services.lambda_.layers import LayerStore
 from headrace.services.lambda_.names import parse_function
 from headrace.services.lambda_.policy import INVOKE, Caller, allows
 from headrace.services.lambda_.pools import Pools
-from headrace.services.lambda_.url import answer_url, cors_of, is_function_url
+from headrace.services.lambda_.url import answer_url, cors_of, has_own_host, is_function_url
 from headrace.services.lambda_.url_cors import FunctionUrlRules
 from headrace.store.database import Database
 
@@ -213,7 +213,7 @@ class Lambda:
 
     def url_rules(self) -> FunctionUrlRules:
         """Return the cross-origin rules of functions' own addresses."""
-        return FunctionUrlRules(is_function_url, functools.partial(cors_of, self))
+        return FunctionUrlRules(is_function_url, has_own_host, functools.partial(cors_of, self))
 
     def wake_pools(self) -> None:
         """Have provisioned concurrency looked after now."""

@@ -47,6 +47,11 @@ def is_function_url(request: HttpRequest) -> bool:
     return request.path.startswith(URL_PATH) or _HOST_MARK in request.headers.get("host", "")
 
 
+def has_own_host(request: HttpRequest) -> bool:
+    """Whether a request's Host is one function's, so that nothing else is answered there."""
+    return _HOST_MARK in request.headers.get("host", "")
+
+
 @dataclass(frozen=True, slots=True)
 class _Target:
     """A function's address, and the path that was asked for there."""

@@ -20,15 +20,21 @@ class FunctionUrlRules:
     def __init__(
         self,
         is_function_url: Callable[[HttpRequest], bool],
+        has_own_host: Callable[[HttpRequest], bool],
         cors_of: Callable[[HttpRequest], Mapping[str, Any]],
     ) -> None:
-        """Take what tells function URLs apart, and what gives the Cors configuration of one (empty for none)."""
+        """Take what tells function URLs, and their hosts, apart, and what gives the Cors configuration of one."""
         self._is_function_url = is_function_url
+        self._has_own_host = has_own_host
         self._cors_of = cors_of
 
     def covers(self, request: HttpRequest) -> bool:
         """See `OwnRules.covers`."""
         return self._is_function_url(request)
+
+    def is_alone(self, request: HttpRequest) -> bool:
+        """See `OwnRules.is_alone`."""
+        return self._has_own_host(request)
 
     def permits(self, request: HttpRequest, origin: str) -> bool:
         """See `OwnRules.permits`: with a Cors configuration, preflights are answered without the function."""

@@ -17,7 +17,7 @@ from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.pages import is_admin
 from headrace.services.s3 import limits
 from headrace.services.s3.errors import invalid_request, malformed_xml
-from headrace.services.s3.routing import Target, target_of
+from headrace.services.s3.routing import Target, bucket_of_host, target_of
 
 if TYPE_CHECKING:
     from headrace.services.s3.service import S3
@@ -49,6 +49,11 @@ class BucketRules:
             bucket = target_of(request).bucket
         except AwsError:
             return False
+        return bool(bucket) and self._s3.has_bucket(bucket)
+
+    def is_alone(self, request: HttpRequest) -> bool:
+        """See `OwnRules.is_alone`: on a bucket's own host, `bucket.s3.localhost`."""
+        bucket = bucket_of_host(request.headers.get("host", ""))
         return bool(bucket) and self._s3.has_bucket(bucket)
 
     def permits(self, request: HttpRequest, origin: str) -> bool:
