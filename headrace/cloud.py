@@ -12,7 +12,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -267,9 +267,13 @@ class Cloud:
 
     # --- requests -----------------------------------------------------------------------------
 
-    def refusal_of(self, request: HttpRequest) -> HttpResponse | None:
-        """Return the refusal of a request of which no more than the head has come; None to go on."""
-        return self.front_door.refusal_of(request)
+    def refuse(self, method: str, path: str, headers: Mapping[str, str]) -> HttpResponse | None:
+        """Return the refusal of a request of which no more than the head has come; None to go on. Never blocks.
+
+        `path` is as on the wire, with its question mark and query if they are known yet.
+        """
+        path, _, query = path.partition("?")
+        return self.front_door.refusal_of(HttpRequest(method, path, query, dict(headers)))
 
     def handle(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
         """Answer a request: the cloud's own pages under `/_headrace/`, AWS's operations elsewhere."""
@@ -382,7 +386,7 @@ def server_for(cloud: Cloud) -> Server:
     return Server(
         cloud.handle,
         is_inline=cloud.gateway.is_inline,
-        refusal_of=cloud.refusal_of,
+        refuse=cloud.refuse,
         temp_dir=cloud.config.data_dir / "tmp",
     )
 

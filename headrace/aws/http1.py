@@ -203,7 +203,7 @@ class Http1Connection(asyncio.Protocol):
 
     def _is_turned_away(self) -> bool:
         """Refuse the request that begins here, if it may not go on, without its body."""
-        answer = self._server.refusal_of(self._request())
+        answer = self._server.refusal(self._request())
         if answer is None:
             return False
         self._failed = True

@@ -191,7 +191,7 @@ class Http2Connection(asyncio.Protocol):
     def _receive(self, stream_id: int, receiving: _Receiving) -> None:
         """Take a request whose headers have come, or refuse it without its body."""
         request = receiving.head()
-        refusal = self._server.refusal_of(request)
+        refusal = self._server.refusal(request)
         if refusal is None:
             self._receiving[stream_id] = receiving
             return

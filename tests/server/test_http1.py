@@ -19,7 +19,7 @@ class Nowhere:
     temp_dir = Path("/nowhere")
 
     @staticmethod
-    def refusal_of(request: HttpRequest) -> None:
+    def refusal(request: HttpRequest) -> None:
         """Let everything in."""
 
 
