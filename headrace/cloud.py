@@ -7,12 +7,11 @@ pytest plug-in (in process).
 from __future__ import annotations
 
 import fcntl
-import functools
 import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,10 @@ import msgspec
 from headrace import __version__
 from headrace.adapters import EventBuses, LogQueue, MetricQueue, Queues, Schemas, Topics
 from headrace.aws import fault_pages
-from headrace.aws.front_door import FrontDoor, is_of_a_browser
+from headrace.aws.access_keys import KeyRing, read_keys, secrets_of
+from headrace.aws.authentication import Authentication
+from headrace.aws.entrance import Entrance
+from headrace.aws.front_door import FrontDoor
 from headrace.aws.gateway import Gateway
 from headrace.aws.hosts import Hosts
 from headrace.aws.http import HttpRequest, HttpResponse
@@ -34,6 +36,7 @@ from headrace.aws.service import ServiceApi
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
+from headrace.core.ports import any_secret
 from headrace.core.workers import Supervisor
 from headrace.fallback import MotoServices
 from headrace.fallback.journal import Journal
@@ -84,21 +87,32 @@ class Cloud:
         self.database = Database(config.data_dir / STATE_FILE, fsync=config.durability == "fsync")
         self.supervisor = Supervisor(self.clock)
         self.moto = MotoServices(journal=Journal(self.database), clock=self.clock, ids=self.ids)
+        self.keys = self._key_ring() if config.auth else None
+        authentication = None if self.keys is None else Authentication(self.keys)
         self.gateway = Gateway(
             clock=self.clock,
             ids=self.ids,
             account=config.account_id,
             region=config.region,
             fallback=self.moto,
+            authentication=authentication,
         )
         self._metrics = MetricQueue(self.gateway)
         self._logs = LogQueue(self.gateway)
         self._build_services()
-        self.front_door = FrontDoor(
-            hosts=Hosts([*config.allow_hosts, config.host]),
+        self._hosts = Hosts(config.allow_hosts, bound=config.host)
+        door = FrontDoor(
+            hosts=self._hosts,
             origins=AllowedOrigins(config.allow_origins),
             function_urls=self.lambda_.url_rules(),
             buckets=self.s3.cors_rules,
+        )
+        self.entrance = Entrance(
+            door,
+            gateway=self.gateway,
+            is_function_url=self.lambda_.is_function_url,
+            authentication=authentication,
+            clock=self.clock,
         )
         self._spark_history = HistoryOnDemand(self.clock, config.data_dir)
         self._status_pages = StatusPages(
@@ -123,8 +137,18 @@ class Cloud:
         """The URL of this cloud; right once the port is known."""
         return self.config.endpoint_url
 
+    def _key_ring(self) -> KeyRing:
+        config = self.config
+        return KeyRing(
+            secrets_of(config.data_dir, self.ids),
+            listed=None if config.auth_keys is None else read_keys(config.auth_keys),
+            others=self.moto.access_key,
+            has_others=lambda: self.moto.ready,
+        )
+
     def _build_services(self) -> None:
         config = self.config
+        secret_of = any_secret if self.keys is None else self.keys.secret_for
         shared: dict[str, Any] = {
             "clock": self.clock,
             "ids": self.ids,
@@ -153,6 +177,7 @@ class Cloud:
             logs=self._logs,
             metrics=self._metrics,
             endpoint_url=self.endpoint_url,
+            secret_of=secret_of,
             **shared,
         )
         self.moto.function_target = self.lambda_.invoke_for_service
@@ -174,6 +199,7 @@ class Cloud:
             supervisor=self.supervisor,
             objects=self.s3.objects,
             endpoint_url=self.endpoint_url,
+            secret_of=secret_of,
             logs=self._logs,
             metrics=self._metrics,
             buses=EventBuses(self.gateway),
@@ -185,6 +211,7 @@ class Cloud:
             supervisor=self.supervisor,
             objects=self.s3.objects,
             endpoint_url=self.endpoint_url,
+            secret_of=secret_of,
             **shared,
         )
         self.cloudformation = CloudFormation(
@@ -267,14 +294,6 @@ class Cloud:
 
     # --- requests -----------------------------------------------------------------------------
 
-    def refuse(self, method: str, path: str, headers: Mapping[str, str]) -> HttpResponse | None:
-        """Return the refusal of a request of which no more than the head has come; None to go on. Never blocks.
-
-        `path` is as on the wire, with its question mark and query if they are known yet.
-        """
-        path, _, query = path.partition("?")
-        return self.front_door.refusal_of(HttpRequest(method, path, query, dict(headers)))
-
     def handle(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
         """Answer a request: the cloud's own pages under `/_headrace/`, AWS's operations elsewhere."""
         headers = request.headers
@@ -282,32 +301,17 @@ class Cloud:
         if (
             "origin" in headers
             or "sec-fetch-site" in headers
-            or headers.get("host") not in self.front_door.hosts.known
+            or headers.get("host") not in self._hosts.known
             or headers.get("user-agent", "").startswith("Mozilla/")
         ):
-            return self._handle_visitor(request)
+            return self.entrance.visit(request, self._answer)
         return self._answer(request)
-
-    def _handle_visitor(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
-        """Answer a browser, or whoever asks by a name that is not known yet."""
-        door = self.front_door
-        early = door.refusal_of(request) or door.preflight_of(request)
-        if early is not None:
-            return early
-        answer = self._answer(request)
-        if is_of_a_browser(request):
-            if isinstance(answer, HttpResponse):
-                door.dress(request, answer)
-            else:
-                # Runs before whoever waits for the Future is told.
-                answer.add_done_callback(functools.partial(_dress, door, request))
-        return answer
 
     def _answer(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
         if self.lambda_.is_function_url(request):
-            return self.lambda_.answer_url(request)
+            return self.entrance.caller_refusal(request) or self.lambda_.answer_url(request)
         if is_admin(request.path):
-            return restrained(self._handle_admin(request))
+            return self.entrance.page_answer(request) or restrained(self._handle_admin(request))
         return self.gateway.handle(request)
 
     def _handle_admin(self, request: HttpRequest) -> HttpResponse:
@@ -326,13 +330,14 @@ class Cloud:
             return _json({"message": f"no page {request.path}"}, 404)
         return page(request)
 
-    def _health(self, _: HttpRequest) -> HttpResponse:
+    def _health(self, request: HttpRequest) -> HttpResponse:
+        known = self.entrance.knows(request)
         return _json(
             {
                 "status": "ok" if self._started else "starting",
                 "version": __version__,
                 "pid": os.getpid(),
-                "data_dir": str(self.config.data_dir),
+                **({"data_dir": str(self.config.data_dir)} if known else {}),
                 "endpoint_url": self.endpoint_url(),
                 "services": sorted(self.gateway.owned),
                 "moto": "ready" if self.moto.ready else "loading",
@@ -359,11 +364,6 @@ class Cloud:
         return _json(self.cloudformation.fidelity(stack))
 
 
-def _dress(door: FrontDoor, request: HttpRequest, answer: Future[HttpResponse]) -> None:
-    if answer.exception() is None:
-        door.dress(request, answer.result())
-
-
 def bind(host: str, port: int) -> socket.socket:
     """Return a listening socket that nobody accepts from yet; port 0 takes a free one. Raises OSError.
 
@@ -386,7 +386,7 @@ def server_for(cloud: Cloud) -> Server:
     return Server(
         cloud.handle,
         is_inline=cloud.gateway.is_inline,
-        refuse=cloud.refuse,
+        refuse=cloud.entrance.refuse,
         temp_dir=cloud.config.data_dir / "tmp",
     )
 

@@ -33,10 +33,13 @@ class Hosts:
             among them: a request with no Host does not come from a browser, and over a socket never gets this far.
     """
 
-    def __init__(self, allowed: Iterable[str] = ()) -> None:
-        """Take the names of `--allow-host`: `name`, `*.name` or `*`, without ports. Raises HostRefused."""
+    def __init__(self, allowed: Iterable[str] = (), *, bound: str = "127.0.0.1") -> None:
+        """Take the names of `--allow-host`: `name`, `*.name` or `*`, without ports. Raises HostRefused.
+
+        `bound` is the name or address that the cloud listens on: whoever gave it, meant it.
+        """
         self.known: set[str | None] = {None}
-        self._names: set[str] = set(_LOCAL_NAMES)
+        self._names: set[str] = {*_LOCAL_NAMES, bound.lower()}
         self._suffixes = {f".{name}" for name in _LOCAL_NAMES}
         self._any = False
         for name in allowed:

@@ -33,6 +33,8 @@ class Config:
         strict: refuse properties that would be ignored.
         allow_origins: web pages of these origins may use the cloud; `*` is every page.
         allow_hosts: Host headers that are this cloud's beside the machine's own.
+        auth: verify who signed each request.
+        auth_keys: the file that lists the keys, in the form of ~/.aws/credentials; None makes one key.
     """
 
     data_dir: Path
@@ -48,6 +50,8 @@ class Config:
     run_bootstrap_actions: bool = False
     allow_origins: tuple[str, ...] = ()
     allow_hosts: tuple[str, ...] = ()
+    auth: bool = False
+    auth_keys: Path | None = None
 
     @property
     def endpoint_url(self) -> str:

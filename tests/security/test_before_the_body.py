@@ -8,6 +8,10 @@ from collections.abc import Iterator
 import h2.connection
 import h2.events
 import pytest
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.config import Config as BotocoreConfig
+from botocore.credentials import Credentials
 from h2.config import H2Configuration
 
 from tests.api.kinesis.live import LiveCloud
@@ -19,6 +23,7 @@ EVIL = [("origin", "http://evil.example"), ("content-type", "text/plain")]
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCloud]:
     with LiveCloud(tmp_path_factory.mktemp("live") / "data") as cloud:
+        cloud.cloud.moto.warm_up()
         yield cloud
 
 
@@ -100,3 +105,65 @@ def test_nothing_is_kept_of_what_was_refused(live: LiveCloud):
             pass  # the server has hung up
     assert answer.startswith(b"HTTP/1.1 421")
     assert not list((live.cloud.config.data_dir / "tmp").iterdir())
+
+
+# --- with --auth ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded_live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCloud]:
+    with LiveCloud(tmp_path_factory.mktemp("guarded") / "data", auth=True) as cloud:
+        cloud.cloud.moto.warm_up()
+        yield cloud
+
+
+def put(live: LiveCloud, path: str, **headers: str) -> bytes:
+    """Send the head of a PUT of 5 GiB, and read what comes back."""
+    given = {
+        "content-length": str(FIVE_GIB),
+        **{n.replace("_", "-"): v for n, v in headers.items()},
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in given.items() if value)
+    with socket.create_connection(("127.0.0.1", live.port), timeout=10) as connection:
+        connection.sendall(
+            f"PUT {path} HTTP/1.1\r\nHost: 127.0.0.1:{live.port}\r\n{lines}\r\n".encode()
+        )
+        return connection.recv(65536)
+
+
+def signed(live: LiveCloud, secret: str | None = None) -> dict[str, str]:
+    """Return the headers of a PUT to /bucket/key whose body is not signed."""
+    keys = live.cloud.keys
+    assert keys is not None
+    (own,) = keys.operators
+    request = AWSRequest("PUT", f"http://127.0.0.1:{live.port}/bucket/key")
+    request.context["client_config"] = BotocoreConfig(s3={"payload_signing_enabled": False})
+    S3SigV4Auth(Credentials(own.id, secret or own.secret), "s3", "us-east-1").add_auth(request)
+    return {name.lower(): value for name, value in request.headers.items()}
+
+
+def test_who_has_no_key_uploads_nothing(guarded_live: LiveCloud):
+    assert b"<Code>AccessDenied</Code>" in put(guarded_live, "/bucket/key")
+    wrong = put(guarded_live, "/bucket/key", **signed(guarded_live, "wrong"))
+    assert b"<Code>SignatureDoesNotMatch</Code>" in wrong
+    nobodys = {**signed(guarded_live)}
+    nobodys["authorization"] = nobodys["authorization"].replace("Credential=", "Credential=X")
+    assert b"<Code>InvalidAccessKeyId</Code>" in put(guarded_live, "/bucket/key", **nobodys)
+    expired = "/bucket/key?AWSAccessKeyId=x&Signature=y&Expires=1"
+    assert b"Request has expired" in put(guarded_live, expired)
+    target = {"x_amz_target": "Kinesis_20131202.PutRecord"}
+    assert b"MissingAuthenticationTokenException" in put(guarded_live, "/", **target)
+    assert put(guarded_live, "/_headrace/faults").startswith(b"HTTP/1.1 403")
+    assert not list((guarded_live.cloud.config.data_dir / "tmp").iterdir())
+
+
+def test_who_has_one_does(guarded_live: LiveCloud):
+    answer = put(guarded_live, "/bucket/key", **signed(guarded_live), expect="100-continue")
+    assert answer == b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+@pytest.mark.parametrize("path", ["/_headrace/function-url/abc/", "/_headrace/cfn-response/token"])
+def test_what_needs_no_key_must_be_small_and_say_so(guarded_live: LiveCloud, path: str):
+    assert put(guarded_live, path).startswith(b"HTTP/1.1 413")
+    chunked = put(guarded_live, path, content_length="", transfer_encoding="chunked")
+    assert chunked.startswith(b"HTTP/1.1 411")

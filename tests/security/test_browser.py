@@ -192,6 +192,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             Browser(chromium, folder / "profile") as browser,
             LiveCloud(folder / "data", allow_origins=allowed) as cloud,
         ):
+            cloud.cloud.moto.warm_up()
             lab = Lab(cloud, served, browser)
             furnish(lab)
             served.pages["/sdk.js"] = ("text/javascript", bundle_sdk(folder))

@@ -24,6 +24,7 @@ from headrace.core.ports import (
     ObjectStore,
     StreamReader,
     TopicPublisher,
+    any_secret,
 )
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.lambda_.actions import ACTIONS
@@ -73,6 +74,7 @@ class Lambda:
         metrics: MetricSink,
         buses: EventBusSender | None = None,
         endpoint_url: Callable[[], str] | None = None,
+        secret_of: Callable[[str], str] = any_secret,
     ) -> None:
         self.clock = clock
         self.ids = ids
@@ -90,6 +92,7 @@ class Lambda:
             functions=self.functions,
             code=self.code,
             endpoint_url=self.endpoint_url,
+            secret_of=secret_of,
         )
         self._pools_worker: WorkerHandle | None = None
         self.dispatcher = Dispatcher(

@@ -137,7 +137,9 @@ def _invoke(
 
 
 def _caller_account(lambda_: Lambda, request: HttpRequest, function: Function) -> str:
-    """Return the account of who signed; empty for nobody. Signatures are not verified."""
+    """Return the account of who signed; empty for nobody. With `--auth` the signature has been verified before."""
+    if request.call is not None:
+        return request.call.account
     key = scope_of(request).access_key
     if not key:
         return ""
