@@ -24,7 +24,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from headrace.cli.access import access_options, check_access, warnings
+from headrace.cli.access import Access, access_options, how_to_use
 from headrace.cli.options import data_dir_option, fail
 from headrace.core.clock import SystemClock
 from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION, Config, Durability, Limits
@@ -83,6 +83,7 @@ LOOK_EVERY_S = 0.02
 )
 @access_options
 @click.option("--detach", is_flag=True, help="Run in the background.")
+@click.option("--detached", is_flag=True, hidden=True)
 @click.option("--verbose", "-v", is_flag=True, help="Log every worker's doings.")
 def up(
     data_dir: Path,
@@ -98,19 +99,31 @@ def up(
     state_delay: float,
     limits: Limits,
     run_bootstrap_actions: bool,
+    auth: bool,
+    auth_keys: Path | None,
+    insecure: bool,
     allow_origins: tuple[str, ...],
     allow_hosts: tuple[str, ...],
     detach: bool,
+    detached: bool,
     verbose: bool,
 ) -> None:
     """Start the local cloud."""
     if len(account) != 12 or not account.isdigit():
         raise fail(f"An account is 12 digits, not {account!r}.")
-    check_access(allow_origins=allow_origins, allow_hosts=allow_hosts)
-    for warning in warnings(allow_origins=allow_origins):
+    access = Access(
+        host=host,
+        allow_origins=allow_origins,
+        allow_hosts=allow_hosts,
+        auth=auth or auth_keys is not None,
+        auth_keys=None if auth_keys is None else auth_keys.absolute(),
+        insecure=insecure,
+    )
+    access.check()
+    for warning in [] if detached else access.warnings():
         click.echo(f"Warning: {warning}", err=True)
     if detach:
-        _detach(data_dir, ephemeral=ephemeral)
+        _detach(data_dir, access, ephemeral=ephemeral)
         return
     if ephemeral:
         data_dir = ephemeral_dir or Path(tempfile.mkdtemp(prefix="headrace-"))
@@ -126,8 +139,10 @@ def up(
         state_delay_ms=round(state_delay * 1000),
         limits=limits,
         run_bootstrap_actions=run_bootstrap_actions,
-        allow_origins=allow_origins,
-        allow_hosts=allow_hosts,
+        allow_origins=access.allow_origins,
+        allow_hosts=access.allow_hosts,
+        auth=access.auth,
+        auth_keys=access.auth_keys,
     )
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,
@@ -136,7 +151,8 @@ def up(
     for noisy in ("botocore", "urllib3", "werkzeug", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
-        _serve(config)
+        # Of a cloud in the background, whoever started it says it: keys have no place in a log.
+        _serve(config, None if detached else access)
     finally:
         if ephemeral:
             shutil.rmtree(data_dir, ignore_errors=True)
@@ -156,9 +172,11 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _serve(config: Config) -> None:
+def _serve(config: Config, told: Access | None) -> None:
+    """Run a cloud until it is told to stop; with `told`, say how it is to be used."""
     _allow_many_files()
     # Imported here: `headrace down` and `--help` need none of it.
+    from headrace.aws.access_keys import KeysRefused
     from headrace.cloud import Cloud, DataDirInUse, bind, server_for
     from headrace.store.memory import leave_the_program_alone
     from headrace.store.shard_log import LogDamaged
@@ -170,6 +188,9 @@ def _serve(config: Config) -> None:
     config = replace(config, port=int(bound.getsockname()[1]))
     try:
         cloud = Cloud(config)
+    except KeysRefused as error:
+        bound.close()
+        raise fail(str(error)) from error
     except DataDirInUse as error:
         bound.close()
         raise fail(f"{error}; stop it first: headrace down --data-dir {config.data_dir}") from error
@@ -184,6 +205,9 @@ def _serve(config: Config) -> None:
         await server.start(bound)
         _write_run_file(config)
         click.echo(f"headrace is listening on {config.endpoint_url} (data in {config.data_dir})")
+        if told is not None:
+            for line in how_to_use(config.data_dir, config.endpoint_url, told):
+                click.echo(line)
         await stop.wait()
         # Before the socket closes, or functions that it cuts off would count as failed.
         cloud.prepare_stop()
@@ -207,9 +231,10 @@ def _write_run_file(config: Config) -> None:
     partial.replace(path)
 
 
-def _detach(data_dir: Path, *, ephemeral: bool) -> None:
+def _detach(data_dir: Path, access: Access, *, ephemeral: bool) -> None:
     """Start this very command again without --detach, and wait until it is healthy."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
+    arguments.append("--detached")
     if ephemeral:
         # The parent must know where the child is, so the parent makes the directory; the child removes it.
         data_dir = Path(tempfile.mkdtemp(prefix="headrace-"))
@@ -235,6 +260,8 @@ def _detach(data_dir: Path, *, ephemeral: bool) -> None:
         found = health(data_dir)
         if found is not None and found["status"] == "ok":
             click.echo(f"headrace is listening on {found['endpoint_url']} (pid {found['pid']})")
+            for line in how_to_use(data_dir, found["endpoint_url"], access):
+                click.echo(line)
             if ephemeral:
                 click.echo(f"stop it with: headrace down --data-dir {data_dir}")
             return
@@ -299,6 +326,8 @@ def status(data_dir: Path, *, as_json: bool) -> None:
     running = health(data_dir)
     if running is None:
         raise fail(f"No headrace runs on {data_dir}; start one: headrace up")
+    # A cloud with --auth tells it to those who have a key only.
+    running.setdefault("data_dir", str(data_dir.absolute()))
     if as_json:
         click.echo(json.dumps(running))
         return

@@ -41,6 +41,17 @@ def test_origins_and_hosts_are_listed_by_flags_or_by_the_environment():
         (["--allow-origin", "localhost:3000"], "--allow-origin takes an origin such as"),
         (["--allow-origin", "null"], "--allow-origin does not take null"),
         (["--allow-host", "http://x"], "--allow-host takes a host's name without a port"),
+        (
+            ["--host", "0.0.0.0"],
+            "On 0.0.0.0 everybody who reaches this machine could run code as you: start with --auth",
+        ),
+        (["--host", "::"], "On :: everybody who reaches this machine"),
+        (["--host", "198.51.100.7"], "On 198.51.100.7 everybody who reaches"),
+        (["--host", "no.such.host.invalid"], "Cannot listen on no.such.host.invalid: "),
+        (
+            ["--auth-keys", "/nowhere/keys"],
+            "The keys of /nowhere/keys cannot be read: No such file",
+        ),
     ],
 )
 def test_what_is_neither_ends_with_a_sentence(arguments: list[str], sentence: str):
