@@ -305,6 +305,9 @@ class Cloud:
             or headers.get("user-agent", "").startswith("Mozilla/")
         ):
             return self.entrance.visit(request, self._answer)
+        # Neither the host nor the path is the cloud's own or a function's.
+        if not request.path.startswith("/_"):
+            return self.gateway.handle(request)
         return self._answer(request)
 
     def _answer(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:

@@ -50,6 +50,8 @@ class Entrance:
 
         `path` is as on the wire, with its question mark and query if they are known yet.
         """
+        if self._page_access is None and self._door.is_plain(headers):
+            return None
         path, is_whole, query = path.partition("?")
         request = HttpRequest(method, path, query, dict(headers))
         refusal = self._door.refusal_of(request)

@@ -9,6 +9,7 @@ that the user looks at could run code as the user. Programs' requests pay for so
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Protocol
 from urllib.parse import parse_qsl
 
@@ -71,6 +72,15 @@ class FrontDoor:
         self._function_urls = function_urls
         self._buckets = buckets
         self._logged: set[str] = set()
+
+    def is_plain(self, headers: Mapping[str, str]) -> bool:
+        """Whether headers are a program's, to a host that is known: it need not be looked at any further."""
+        return (
+            "origin" not in headers
+            and "sec-fetch-site" not in headers
+            and headers.get("host") in self.hosts.known
+            and not headers.get("user-agent", "").startswith("Mozilla/")
+        )
 
     def refusal_of(self, request: HttpRequest) -> HttpResponse | None:
         """Return the refusal of a request of which the head has come; None lets it in."""

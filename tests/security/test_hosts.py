@@ -72,7 +72,8 @@ def hosts() -> Hosts:
 @pytest.mark.parametrize("host", OURS)
 def test_the_names_of_this_machine_are_answered(hosts: Hosts, host: str):
     assert hosts.owns(host)
-    assert host in hosts.known
+    # A function's host is no host like others: it is asked about each time.
+    assert (host in hosts.known) is ("lambda-url" not in host)
     assert hosts.owns(host)
 
 
