@@ -20,6 +20,7 @@ from headrace.aws.http import HttpRequest
 from headrace.aws.sigv2 import OldClaim
 from headrace.aws.sigv4 import (
     ALGORITHM,
+    AUTHORITY,
     UNSIGNED_PAYLOAD,
     ChunkSignatures,
     Claim,
@@ -245,7 +246,7 @@ def _declared_hash(request: HttpRequest, claim: Claim, wording: Wording) -> str 
 def _check_signature(
     request: HttpRequest, claim: Claim, key: AccessKey, payload_hash: str, wording: Wording
 ) -> None:
-    if "host" not in claim.signed_headers:
+    if "host" not in claim.signed_headers and AUTHORITY not in claim.signed_headers:
         raise wording.incomplete(
             "'Host' or ':authority' must be a 'SignedHeader' in the AWS Authorization."
         )

@@ -23,6 +23,7 @@ from headrace.aws.http import HttpRequest
 ALGORITHM = "AWS4-HMAC-SHA256"
 UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
 EMPTY_SHA256 = hashlib.sha256().hexdigest()
+AUTHORITY = ":authority"
 SIGNATURE_PARAMETER = "X-Amz-Signature"
 _BLANKS = re.compile(r"[ \t]+")
 
@@ -105,13 +106,18 @@ def signatures(
 
 def _canonical_requests(request: HttpRequest, claim: Claim, payload_hash: str) -> Iterator[bytes]:
     headers = "".join(
-        f"{name}:{_BLANKS.sub(' ', request.headers.get(name, '')).strip(' ')}\n"
+        f"{name}:{_BLANKS.sub(' ', _header(request, name)).strip(' ')}\n"
         for name in claim.signed_headers
     )
     names = ";".join(claim.signed_headers)
     for path, query in _resources(request, claim):
         text = f"{request.method}\n{path}\n{query}\n{headers}\n{names}\n{payload_hash}"
         yield from wire_bytes(text)
+
+
+def _header(request: HttpRequest, name: str) -> str:
+    # The SDK for JavaScript signs HTTP/2's own name of the host.
+    return request.headers.get("host" if name == AUTHORITY else name, "")
 
 
 def wire_bytes(text: str) -> Iterator[bytes]:

@@ -18,6 +18,7 @@ from botocore.config import Config as BotocoreConfig
 from botocore.exceptions import ClientError
 
 from headrace.aws.access_keys import Secrets, read_secrets
+from tests.security.browser import JS
 from tests.support.server import ServerProcess, wait_until
 
 ROLE = "arn:aws:iam::000000000000:role/worker"
@@ -162,6 +163,28 @@ def test_steps_and_bootstrap_actions_of_emr_call_it(started: Started):
 
     wait_until(lambda: state().startswith("TERMINATED"), within_s=90, what="the cluster's end")
     assert {b"a step", b"a bootstrap action"} <= started.records()
+
+
+@pytest.mark.parametrize("transport", ["default", "http1"])
+def test_the_javascript_sdk_signs_what_it_sends_over_http2_and_http1(
+    started: Started, transport: str
+):
+    keys = {
+        "AWS_ACCESS_KEY_ID": started.secrets.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": started.secrets.secret_access_key,
+    }
+    script = ["node", "kinesis.mjs", started.server.endpoint_url, f"auth-{transport}", transport]
+    done = subprocess.run(
+        script, cwd=JS, capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, **keys},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["got"] == ["one ✓", "two", "three"]
+    wrong = subprocess.run(
+        script, cwd=JS, capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, **keys, "AWS_SECRET_ACCESS_KEY": "wrong"},
+    )  # fmt: skip
+    assert "InvalidSignatureException" in wrong.stderr
 
 
 def test_headraces_own_commands_find_the_key_in_the_data_directory(started: Started):
