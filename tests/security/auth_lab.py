@@ -29,7 +29,9 @@ class Guarded:
 
     def __init__(self, data_dir: Path, *, auth: bool = True) -> None:
         self.clock = ShiftedClock()
-        self.cloud = InProcessCloud(data_dir, clock=self.clock, auth=auth)
+        self.cloud = InProcessCloud(
+            data_dir, clock=self.clock, auth=auth, allow_origins=("http://localhost:3000",)
+        )
         # moto is one in a process: it becomes this cloud's now, not in the middle of some test.
         self.cloud.cloud.moto.warm_up()
         if self.cloud.cloud.keys is not None:

