@@ -395,6 +395,40 @@ def test_a_buckets_rules_let_pages_in_and_do_not_let_them_further(door: Door):
     assert door.status("GET", "/shared/page.html", {**READER, **FORM}) == 403
 
 
+def test_rules_are_about_objects_and_not_about_the_bucket_or_another(door: Door):
+    """A bucket to which every page may upload: with no key, none of them gets any further."""
+    s3 = door.cloud.client("s3")
+    s3.create_bucket(Bucket="inbox")
+    rule = {
+        "AllowedMethods": ["GET", "PUT", "POST", "DELETE"],
+        "AllowedOrigins": ["*"],
+        "AllowedHeaders": ["*"],
+    }
+    s3.put_bucket_cors(Bucket="inbox", CORSConfiguration={"CORSRules": [rule]})
+    for page in (EVIL, {"origin": "null"}):
+        assert door.ask("PUT", "/inbox/key", page, b"x").status == 200
+        assert door.status("GET", "/inbox/key", page) == 200
+        assert door.status("GET", "/inbox?list-type=2", page) == 200
+        copy = {"x-amz-copy-source": "/inbox/key"}
+        assert door.status("PUT", "/inbox/copy", {**page, **copy}) == 200
+        for source in (
+            "plain/page.html",
+            "/plain/page.html",
+            "%2Fplain/page.html",
+            "shared/page.html",
+        ):
+            steal = {"x-amz-copy-source": source}
+            assert door.status("PUT", "/inbox/stolen", {**page, **steal}) == 403
+        assert door.status("PUT", "/inbox/stolen?x-amz-copy-source=plain/page.html", page) == 403
+        for query in ("notification", "policy", "cors", "website", "replication"):
+            assert door.status("PUT", f"/inbox?{query}", page) == 403
+            assert door.status("DELETE", f"/inbox?{query}", page) == 403
+        assert door.status("DELETE", "/inbox", page) == 403
+        assert door.status("PUT", "/other", page) == 403
+        deletion = b"<Delete><Object><Key>copy</Key></Object></Delete>"
+        assert door.ask("POST", "/inbox?delete", page, deletion).status == 200
+
+
 def test_an_allowed_page_still_needs_the_buckets_rules_to_read(door: Door):
     """As on AWS: what works here must work there."""
     question = {"origin": FRIEND, "access-control-request-method": "PUT"}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from headrace.aws.errors import AwsError
 from headrace.aws.gateway import scope_of, service_of_head
@@ -57,11 +58,25 @@ class BucketRules:
         return bool(bucket) and self._s3.has_bucket(bucket)
 
     def permits(self, request: HttpRequest, origin: str) -> bool:
-        """See `OwnRules.permits`. Preflights are S3's own to answer, `answer_options`."""
+        """See `OwnRules.permits`. Preflights are S3's own to answer, `answer_options`.
+
+        Rules are about objects. On AWS a page needs keys as well, to change a bucket's configuration or to copy from
+        another bucket; here it may have none, so that neither is let in by rules alone.
+        """
         if request.method == "OPTIONS":
             return True
-        rules = _rules(self._s3, target_of(request).bucket)
-        return rules is not None and _match(rules, origin, request.method, []) is not None
+        target = target_of(request)
+        if request.method not in ("GET", "HEAD") and not target.key:
+            is_objects = request.method == "POST" and "delete" in target.query
+            return is_objects and self._lets(target.bucket, origin, "POST")
+        source = unquote(target.headers.get("x-amz-copy-source", "")).lstrip("/").partition("/")[0]
+        if source and not self._lets(source, origin, "GET"):
+            return False
+        return self._lets(target.bucket, origin, request.method)
+
+    def _lets(self, bucket: str, origin: str, method: str) -> bool:
+        rules = _rules(self._s3, bucket)
+        return rules is not None and _match(rules, origin, method, []) is not None
 
 
 def answer_options(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
