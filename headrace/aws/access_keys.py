@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from headrace.core.ids import Ids
 
@@ -28,6 +29,10 @@ _KEY_CHARACTERS = 20
 
 class KeysRefused(ValueError):
     """A file of keys cannot be used; its text is one sentence."""
+
+
+class WrongToken(Exception):
+    """A temporary key was named with another's token, or with none, so that no secret is right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +134,18 @@ def _key_of(path: Path, profile: str, values: Mapping[str, str]) -> AccessKey:
     return AccessKey(key, secret, values.get("aws_session_token"), account)
 
 
+class SessionSecrets(Protocol):
+    """Temporary credentials that are kept nowhere, because all of them is in their token."""
+
+    def account_of(self, access_key: str) -> str | None:
+        """Return the account of such a key; None for all others."""
+        ...
+
+    def secret_of(self, access_key: str, session_token: str) -> str | None:
+        """Return the secret of a key and its token; None when they are no pair."""
+        ...
+
+
 class KeyRing:
     """Finds access keys by their ids. Thread-safe: what it keeps itself never changes.
 
@@ -144,11 +161,13 @@ class KeyRing:
         listed: list[AccessKey] | None,
         others: Callable[[str], AccessKey | None],
         has_others: Callable[[], bool],
+        sessions: SessionSecrets | None = None,
     ) -> None:
         """Take the data directory's secrets, the keys of a file (None without one), and who knows of all others.
 
-        `others` may be waited for until `has_others`.
+        `others` may be waited for until `has_others`; `sessions` are asked before them, and never waited for.
         """
+        self._sessions = sessions
         own = AccessKey(secrets.access_key_id, secrets.secret_access_key)
         self.operators = [own] if listed is None else listed
         self.page_token = secrets.page_token
@@ -157,16 +176,31 @@ class KeyRing:
         self._others = others
         self._has_others = has_others
 
-    def find(self, key_id: str) -> AccessKey | None:
-        """Return a key; None when there is none of that id."""
-        return self.find_here(key_id) or self._others(key_id)
+    def find(self, key_id: str, token: str | None) -> AccessKey | None:
+        """Return a key; None when there is none of that id. Raises WrongToken.
+
+        Whether the token is that of a key which keeps one, the caller compares.
+        """
+        return self._find_here(key_id) or self._find_session(key_id, token) or self._others(key_id)
 
     def is_quick(self, key_id: str) -> bool:
         """Whether `find` does not wait for anybody."""
-        return self.find_here(key_id) is not None or self._has_others()
+        if self._find_here(key_id) is not None or self._has_others():
+            return True
+        return self._sessions is not None and self._sessions.account_of(key_id) is not None
 
-    def find_here(self, key_id: str) -> AccessKey | None:
-        """Return a key of which nobody else need be asked."""
+    def _find_session(self, key_id: str, token: str | None) -> AccessKey | None:
+        if self._sessions is None:
+            return None
+        account = self._sessions.account_of(key_id)
+        if account is None:
+            return None
+        secret = self._sessions.secret_of(key_id, token or "")
+        if secret is None:
+            raise WrongToken(key_id)
+        return AccessKey(key_id, secret, token, account)
+
+    def _find_here(self, key_id: str) -> AccessKey | None:
         known = self._keys.get(key_id)
         if known is None and len(key_id) == 12 and key_id.isascii() and key_id.isdigit():
             return AccessKey(key_id, self.secret_for(key_id), account=key_id, needs_token=False)

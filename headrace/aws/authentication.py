@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from headrace.aws import presigned, sigv2
-from headrace.aws.access_keys import AccessKey, KeyRing
+from headrace.aws.access_keys import AccessKey, KeyRing, WrongToken
 from headrace.aws.auth_errors import S3, SKEW_MINUTES, Wording, wording_of, written
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest
@@ -91,7 +91,10 @@ class Authentication:
         self, request: HttpRequest, claim: Claim | OldClaim, wording: Wording, now_ms: int
     ) -> AccessKey:
         """Return the key that a request names; its token is right, and, of old signatures, the signature."""
-        key = self.keys.find(claim.access_key)
+        try:
+            key = self.keys.find(claim.access_key, claim.token)
+        except WrongToken:
+            raise wording.wrong_token() from None
         if key is None:
             raise wording.unknown_key(claim.access_key)
         if key.needs_token and (claim.token or None) != key.token:

@@ -200,6 +200,49 @@ def test_a_name_that_is_there_twice_deceives_nobody():
     assert refusal(request, "iam").code == "InvalidClientTokenId"
 
 
+class Sealed:
+    """Sessions whose token is all that there is of them."""
+
+    def account_of(self, access_key: str) -> str | None:
+        return "111111111111" if access_key == "ASIASEALED" else None
+
+    def secret_of(self, access_key: str, session_token: str) -> str | None:
+        return "sealed" if session_token == "its own" else None
+
+
+def test_sessions_that_are_nowhere_kept_are_known_by_their_token():
+    def nobody(key_id: str) -> AccessKey | None:
+        raise AssertionError("moto is not asked")
+
+    ring = KeyRing(
+        Secrets("HRKAX", "unused", "internal", "page"), listed=[], others=nobody,
+        has_others=lambda: False, sessions=Sealed(),
+    )  # fmt: skip
+    verifier = Authentication(ring)
+    assert verifier.is_quick("ASIASEALED")
+    assert not verifier.is_quick("ASIAOTHER")
+
+    def verified(secret: str, token: str | None) -> str | None:
+        request = AWSRequest("POST", "http://127.0.0.1:4566/", data=b"{}")
+        SigV4Auth(Credentials("ASIASEALED", secret, token), "kinesis", "us-east-1").add_auth(
+            request
+        )
+        return verifier.verify(sent(request), "kinesis", now_ms()).account
+
+    assert verified("sealed", "its own") == "111111111111"
+    for secret, token in (("", "another"), ("sealed", None), ("", None), ("other", "its own")):
+        with pytest.raises(AwsError):
+            verified(secret, token)
+    # In a query a token can be anything.
+    for token in ("\n", "", "another"):
+        request = AWSRequest("GET", "http://127.0.0.1:4566/bucket/key")
+        signer = S3SigV4QueryAuth(Credentials("ASIASEALED", "", token), "s3", "us-east-1")
+        signer.add_auth(request)
+        with pytest.raises(AwsError) as caught:
+            verifier.verify(sent(request), "s3", now_ms())
+        assert caught.value.code == "InvalidToken"
+
+
 def test_what_says_nothing_is_not_let_in_by_its_form():
     for authorization in (
         "",
