@@ -152,6 +152,10 @@ class Gateway:
 
     # --- requests -----------------------------------------------------------------------------
 
+    def service_of(self, request: HttpRequest, scope: Scope) -> str:
+        """Return botocore's name of the service that `request` is for."""
+        return service_of_head(request, scope) or _query_service(request.body)
+
     def is_inline(self, request: HttpRequest) -> bool:
         """Whether the request never blocks and may run on the event loop's thread."""
         target = request.headers.get("x-amz-target")
