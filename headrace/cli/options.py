@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
 
+from headrace.client.signing import Keys, find_keys
 from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -57,12 +57,15 @@ def client(service: str, *, endpoint_url: str, region: str, aws: bool) -> Any:
     config = Config(max_pool_connections=32, retries={"mode": "standard"})
     if aws:
         return make(service, region_name=region, config=config)
+    # Without --auth any key will do.
+    keys = find_keys() or Keys("test", "test")
     return make(
         service,
         region_name=region,
         endpoint_url=endpoint_url,
-        aws_access_key_id=os.environ.get("AWS_ACCESS_KEY_ID", "test"),
-        aws_secret_access_key=os.environ.get("AWS_SECRET_ACCESS_KEY", "test"),
+        aws_access_key_id=keys.access_key,
+        aws_secret_access_key=keys.secret,
+        aws_session_token=keys.token,
         config=config,
     )
 

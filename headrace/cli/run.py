@@ -25,6 +25,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from headrace.cli.access import Access, access_options, how_to_use
 from headrace.cli.options import data_dir_option, fail, usable
 from headrace.core.clock import SystemClock
 from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION, Config, Durability, Limits
@@ -81,7 +82,9 @@ LOOK_EVERY_S = 0.02
     is_flag=True,
     help="Run the bootstrap actions of EMR's clusters, on this machine.",
 )
+@access_options
 @click.option("--detach", is_flag=True, help="Run in the background.")
+@click.option("--detached", is_flag=True, hidden=True)
 @click.option("--verbose", "-v", is_flag=True, help="Log every worker's doings.")
 def up(
     data_dir: Path,
@@ -97,14 +100,31 @@ def up(
     state_delay: float,
     limits: Limits,
     run_bootstrap_actions: bool,
+    auth: bool,
+    auth_keys: Path | None,
+    insecure: bool,
+    allow_origins: tuple[str, ...],
+    allow_hosts: tuple[str, ...],
     detach: bool,
+    detached: bool,
     verbose: bool,
 ) -> None:
     """Start the local cloud."""
     if len(account) != 12 or not account.isdigit():
         raise fail(f"An account is 12 digits, not {account!r}.")
+    access = Access(
+        host=host,
+        allow_origins=allow_origins,
+        allow_hosts=allow_hosts,
+        auth=auth or auth_keys is not None,
+        auth_keys=None if auth_keys is None else auth_keys.absolute(),
+        insecure=insecure,
+    )
+    access.check()
+    for warning in [] if detached else access.warnings():
+        click.echo(f"Warning: {warning}", err=True)
     if detach:
-        _detach(data_dir, ephemeral=ephemeral)
+        _detach(data_dir, access, ephemeral=ephemeral)
         return
     if ephemeral:
         data_dir = ephemeral_dir or _temporary_dir()
@@ -120,6 +140,10 @@ def up(
         state_delay_ms=round(state_delay * 1000),
         limits=limits,
         run_bootstrap_actions=run_bootstrap_actions,
+        allow_origins=access.allow_origins,
+        allow_hosts=access.allow_hosts,
+        auth=access.auth,
+        auth_keys=access.auth_keys,
     )
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,
@@ -128,7 +152,8 @@ def up(
     for noisy in ("botocore", "urllib3", "werkzeug", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
-        _serve(config)
+        # Of a cloud in the background, whoever started it says it: keys have no place in a log.
+        _serve(config, None if detached else access)
     finally:
         if ephemeral:
             shutil.rmtree(data_dir, ignore_errors=True)
@@ -148,9 +173,11 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _serve(config: Config) -> None:
+def _serve(config: Config, told: Access | None) -> None:
+    """Run a cloud until it is told to stop; with `told`, say how it is to be used."""
     _allow_many_files()
     # Imported here: `headrace down` and `--help` need none of it.
+    from headrace.aws.access_keys import KeysRefused
     from headrace.cloud import Cloud, DataDirInUse, bind, server_for
     from headrace.store.data_dir import DataDirUnusable, explained
     from headrace.store.memory import leave_the_program_alone
@@ -163,7 +190,7 @@ def _serve(config: Config) -> None:
     try:
         with explained(config.data_dir):
             cloud = Cloud(config)
-    except DataDirUnusable as error:
+    except (DataDirUnusable, KeysRefused) as error:
         bound.close()
         raise fail(str(error)) from error
     except DataDirInUse as error:
@@ -181,6 +208,9 @@ def _serve(config: Config) -> None:
             await server.start(bound)
             _write_run_file(config)
         click.echo(f"headrace is listening on {config.endpoint_url} (data in {config.data_dir})")
+        if told is not None:
+            for line in how_to_use(config.data_dir, config.endpoint_url, told):
+                click.echo(line)
         await stop.wait()
         # Before the socket closes, or functions that it cuts off would count as failed.
         cloud.prepare_stop()
@@ -205,9 +235,10 @@ def _write_run_file(config: Config) -> None:
     partial.replace(path)
 
 
-def _detach(data_dir: Path, *, ephemeral: bool) -> None:
+def _detach(data_dir: Path, access: Access, *, ephemeral: bool) -> None:
     """Start this very command again without --detach, and wait until it is healthy."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
+    arguments.append("--detached")
     if ephemeral:
         # The parent must know where the child is, so the parent makes the directory; the child removes it.
         data_dir = _temporary_dir()
@@ -236,6 +267,8 @@ def _detach(data_dir: Path, *, ephemeral: bool) -> None:
         if found is not None and found["status"] == "ok":
             click.echo(f"headrace is listening on {found['endpoint_url']} (pid {found['pid']})")
             _tell_losses(found)
+            for line in how_to_use(data_dir, found["endpoint_url"], access):
+                click.echo(line)
             if ephemeral:
                 click.echo(f"stop it with: headrace down --data-dir {data_dir}")
             return
@@ -333,6 +366,8 @@ def status(data_dir: Path, *, as_json: bool) -> None:
     running = health(data_dir)
     if running is None:
         raise fail(f"No headrace runs on {data_dir}; start one: headrace up")
+    # A cloud with --auth tells it to those who have a key only.
+    running.setdefault("data_dir", str(data_dir.absolute()))
     if as_json:
         click.echo(json.dumps(running))
         return

@@ -16,6 +16,7 @@ from headrace.core.config import Durability
 from headrace.core.ids import Ids
 from headrace.core.ports import BucketNotFound, ObjectInfo, ObjectNotFound
 from headrace.services.s3.checksums import Body
+from headrace.services.s3.cors import BucketRules
 from headrace.services.s3.errors import translate
 from headrace.services.s3.files import ObjectFiles, StoredObject
 from headrace.services.s3.notifications import REMOVED, Happening, Notifications
@@ -58,6 +59,7 @@ class S3:
             clock=clock, ids=ids, database=database, bucket_of=self.bucket
         )
         self.objects = Objects(self)
+        self.cors_rules = BucketRules(self)
 
     def start(self) -> None:
         """Recover the buckets."""
