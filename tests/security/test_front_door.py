@@ -10,14 +10,7 @@ from headrace.aws.cors import restraints
 from headrace.aws.front_door import FrontDoor
 from headrace.aws.hosts import Hosts
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.origins import (
-    NULL,
-    UNNAMED,
-    AllowedOrigins,
-    OriginRefused,
-    foreign_origin,
-    origin_of,
-)
+from headrace.aws.origins import AllowedOrigins
 from headrace.aws.pages import is_admin
 from tests.security.conftest import FRIEND, Door, body_of, header, text
 
@@ -437,57 +430,3 @@ def test_an_allowed_page_still_needs_the_buckets_rules_to_read(door: Door):
     assert "CORSResponse: CORS is not enabled for this bucket." in text(answer)
     loaded = door.ask("GET", "/plain/page.html", {"origin": FRIEND})
     assert (loaded.status, header(loaded, "access-control-allow-origin")) == (200, None)
-
-
-# --- telling origins apart --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("headers", "origin"),
-    [
-        ({}, None),
-        ({"origin": "http://h:1"}, None),
-        ({"origin": "http://H:1", "sec-fetch-site": "same-origin"}, None),
-        ({"origin": "https://h:1"}, "https://h:1"),
-        ({"origin": "http://h"}, "http://h"),
-        ({"origin": "http://h:1", "sec-fetch-site": "cross-site"}, NULL),
-        ({"sec-fetch-site": "same-site"}, UNNAMED),
-        ({"sec-fetch-site": "cross-site", "referer": "https://a.b/c?d"}, "https://a.b"),
-        ({"sec-fetch-site": "cross-site", "referer": "about:blank"}, UNNAMED),
-        ({"sec-fetch-site": "none,cross-site"}, UNNAMED),
-        ({"referer": "https://a.b/"}, None),
-    ],
-)
-def test_whose_page_asks(headers: dict[str, str], origin: str | None):
-    assert foreign_origin({"host": "h:1", **headers}) == origin
-
-
-@pytest.mark.parametrize(
-    ("url", "origin"),
-    [
-        ("http://a", "http://a"),
-        ("HTTP://A.b:80/x", "http://a.b"),
-        ("https://a:443?x", "https://a"),
-        ("http://a:443", "http://a:443"),
-        ("chrome-extension://abc/", "chrome-extension://abc"),
-        ("http://user@a/", None),
-        ("about:blank", None),
-        ("null", None),
-        ("", None),
-    ],
-)
-def test_origins_are_written_as_browsers_write_them(url: str, origin: str | None):
-    assert origin_of(url) == origin
-
-
-@pytest.mark.parametrize("text", ["x", "http://a/b", "http://*.a", "null", "", "http://", "a.b:80"])
-def test_what_is_no_origin_is_refused_in_a_sentence(text: str):
-    with pytest.raises(
-        OriginRefused, match=r"^--allow-origin (takes an origin|does not take null)"
-    ):
-        AllowedOrigins([text])
-
-
-def test_a_star_lets_in_every_page():
-    everybody = AllowedOrigins(["*"])
-    assert all(origin in everybody for origin in ("http://a", NULL, UNNAMED))
