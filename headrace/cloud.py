@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -40,6 +41,7 @@ from headrace.services.emr_serverless.service import FOLDER as EMR_SERVERLESS_FO
 from headrace.services.emr_serverless.service import EmrServerless, emr_serverless_api
 from headrace.services.firehose.service import Firehose, firehose_api
 from headrace.services.kinesis.service import Kinesis, kinesis_api
+from headrace.services.kinesis.subjects import shards_by_stream
 from headrace.services.lambda_.service import Lambda, lambda_api
 from headrace.services.s3.service import S3, s3_api
 from headrace.spark_submit.event_bounds import EventLogBounds
@@ -130,6 +132,7 @@ class Cloud:
             faults=self.gateway.faults,
             **shared,
         )
+        self.gateway.faults.shards_by_stream = partial(shards_by_stream, self.kinesis)
         self.lambda_ = Lambda(
             data_dir=config.data_dir,
             supervisor=self.supervisor,

@@ -45,6 +45,9 @@ def faults() -> None:
     type=click.Choice(["before", "after"]),
     help="Drop the connection before or after the request is done.",
 )
+@click.option(
+    "--even-if-missing", is_flag=True, help="Take a stream or shard that there is not yet."
+)
 @_endpoint
 def add(fault: str, *, endpoint_url: str, **members: Any) -> None:
     """Add a rule and print its id."""

@@ -48,6 +48,7 @@ class Faults:
         error_code: str | None = None,
         error_message: str | None = None,
         when: str | None = None,
+        even_if_missing: bool = False,
     ) -> dict[str, Any]:
         """Add a rule and return it, with its `id`. Raises FaultError.
 
@@ -65,6 +66,7 @@ class Faults:
             error_code: AWS's code instead of the usual one.
             error_message: its sentence.
             when: `drop` the connection `before` the request is done (then it never is) or `after`.
+            even_if_missing: take a stream or shard that there is not yet, which is refused otherwise.
         """
         rule: dict[str, Any] = {
             "fault": fault,
@@ -79,6 +81,8 @@ class Faults:
             "error_code": error_code,
             "error_message": error_message,
             "when": when,
+            # Not sent unless it is wanted: an older cloud does not know it.
+            "even_if_missing": even_if_missing or None,
         }
         added = self._ask("POST", "", {k: v for k, v in rule.items() if v is not None})
         self._added.append(added["id"])
