@@ -37,6 +37,7 @@ from rich.table import Table
 
 from headrace.cli import flights
 from headrace.cli.pacing import parse_speed
+from headrace.cli.putting import Putter
 from headrace.cli.replay import replay_events
 from headrace.cli.run import health
 from scripts import reference
@@ -188,22 +189,23 @@ def replay(
     """Put the flights into the stream."""
     events = list(flights.iter_events(month))
     task = progress.add_task("replaying flights", total=len(events))
-    shards = replay_events(
-        run.client("kinesis"),
-        run.output("ingest", "FlightsStreamName"),
+    putter = Putter(run.client("kinesis"), run.output("ingest", "FlightsStreamName"))
+    replay_events(
+        putter,
         events,
         key=flights.PARTITION_KEY,
         time_field="event_time",
         speed=speed,
         on_put=lambda count: progress.advance(task, count),
     )
-    spread = ", ".join(f"{shard[-1]}: {count:,}" for shard, count in sorted(shards.items()))
+    shards = sorted(putter.shards.items())
+    spread = ", ".join(f"{shard[-1]}: {count:,}" for shard, count in shards)
     run.checks.append(
         Check(
             "Kinesis",
             "records put",
             len(events),
-            sum(shards.values()),
+            putter.acknowledged,
             f"{len(shards)} shards ({spread})",
         )
     )

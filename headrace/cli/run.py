@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import json
 import logging
 import os
@@ -12,10 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
-import urllib.error
-import urllib.request
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,16 +22,24 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from headrace.cli.interrupts import INTERRUPTED, StopAsked, leave_at_once
 from headrace.cli.options import data_dir_option, fail
+from headrace.client.http import ask
 from headrace.core.clock import SystemClock
 from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION, Config, Durability, Limits
+from headrace.spark.held_folder import HeldFolder
 
 RUN_FILE = "headrace.json"
 LOG_FILE = "headrace.log"
-START_WITHIN_S = 20.0
+# Long for a machine that has nothing else to do.
+START_WITHIN_S = 60.0
 STOP_WITHIN_S = 20.0
 MOST_FILES = 10_240
 LOOK_EVERY_S = 0.02
+HEALTH_WITHIN_S = 2.0
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Below the folder for temporary files; what a killed cloud leaves there is removed by the next ephemeral one.
+EPHEMERAL_PREFIX = "headrace-ephemeral-"
 
 
 @click.command()
@@ -105,8 +111,12 @@ def up(
     if detach:
         _detach(data_dir, ephemeral=ephemeral)
         return
+    leave_at_once()
+    # Here, where nothing has been made that Ctrl-C could leave behind; `headrace down` needs none of it.
+    importlib.import_module("headrace.cloud")
+    asked = click.get_current_context().with_resource(StopAsked(*STOP_SIGNALS))
     if ephemeral:
-        data_dir = ephemeral_dir or Path(tempfile.mkdtemp(prefix="headrace-"))
+        data_dir = ephemeral_dir or HeldFolder.make(EPHEMERAL_PREFIX).path
     config = Config(
         data_dir=data_dir.absolute(),
         host=host,
@@ -127,7 +137,7 @@ def up(
     for noisy in ("botocore", "urllib3", "werkzeug", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
-        _serve(config)
+        _serve(config, asked)
     finally:
         if ephemeral:
             shutil.rmtree(data_dir, ignore_errors=True)
@@ -135,7 +145,7 @@ def up(
     # function's invocation or a client's long poll for minutes yet.
     logging.shutdown()
     sys.stdout.flush()
-    os._exit(0)
+    os._exit(INTERRUPTED if asked.number == signal.SIGINT else 0)
 
 
 def _allow_many_files() -> None:
@@ -147,9 +157,8 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _serve(config: Config) -> None:
+def _serve(config: Config, asked: StopAsked) -> None:
     _allow_many_files()
-    # Imported here: `headrace down` and `--help` need none of it.
     from headrace.cloud import Cloud, DataDirInUse, bind, server_for
     from headrace.store.memory import leave_the_program_alone
     from headrace.store.shard_log import LogDamaged
@@ -168,13 +177,15 @@ def _serve(config: Config) -> None:
     async def run() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for name in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(name, stop.set)
+        asked.tell(lambda: loop.call_soon_threadsafe(stop.set))
         server = server_for(cloud)
         cloud.start(on_warm=leave_the_program_alone)
         await server.start(bound)
         _write_run_file(config)
-        click.echo(f"headrace is listening on {config.endpoint_url} (data in {config.data_dir})")
+        if not asked:
+            click.echo(
+                f"headrace is listening on {config.endpoint_url} (data in {config.data_dir})"
+            )
         await stop.wait()
         # Before the socket closes, or functions that it cuts off would count as failed.
         cloud.prepare_stop()
@@ -199,11 +210,18 @@ def _write_run_file(config: Config) -> None:
 
 
 def _detach(data_dir: Path, *, ephemeral: bool) -> None:
-    """Start this very command again without --detach, and wait until it is healthy."""
+    """Start this very command again without --detach, and wait until it is healthy.
+
+    When Ctrl-C comes first, or it takes too long, nothing of it is left behind.
+    """
+    context = click.get_current_context()
+    asked = context.with_resource(StopAsked(*STOP_SIGNALS))
+    folder: HeldFolder | None = None
     arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
     if ephemeral:
-        # The parent must know where the child is, so the parent makes the directory; the child removes it.
-        data_dir = Path(tempfile.mkdtemp(prefix="headrace-"))
+        # The parent must know where the child is, so the parent makes the directory; the child holds and removes it.
+        folder = HeldFolder.make(EPHEMERAL_PREFIX)
+        data_dir = folder.path
         arguments += ["--ephemeral-dir", str(data_dir)]
     data_dir.mkdir(parents=True, exist_ok=True)
     running = health(data_dir)
@@ -212,17 +230,22 @@ def _detach(data_dir: Path, *, ephemeral: bool) -> None:
         return
     (data_dir / RUN_FILE).unlink(missing_ok=True)
     log_path = data_dir / LOG_FILE
-    with log_path.open("ab") as log:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "headrace.cli.main", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    # Read by this descriptor too: an ephemeral cloud that cannot start takes its folder with it.
+    log = context.with_resource(log_path.open("a+b"))
+    child = subprocess.Popen(
+        [sys.executable, "-m", "headrace.cli.main", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        pass_fds=() if folder is None else (folder.descriptor,),
+    )
     clock, never = SystemClock(), threading.Event()
     deadline_s = clock.monotonic_s() + START_WITHIN_S
     while clock.monotonic_s() < deadline_s:
+        if asked:
+            _end(child, folder)
+            context.exit(asked.exit_code)
         found = health(data_dir)
         if found is not None and found["status"] == "ok":
             click.echo(f"headrace is listening on {found['endpoint_url']} (pid {found['pid']})")
@@ -230,16 +253,35 @@ def _detach(data_dir: Path, *, ephemeral: bool) -> None:
                 click.echo(f"stop it with: headrace down --data-dir {data_dir}")
             return
         if child.poll() is not None:
-            lines = log_path.read_text(errors="replace").strip().splitlines()
+            log.seek(0)
+            lines = log.read().decode(errors="replace").strip().splitlines()
+            _end(child, folder)
             raise fail((lines[-1] if lines else "it ended at once").removeprefix("Error: "))
         clock.wait(never, LOOK_EVERY_S)
-    raise fail(f"headrace is not healthy after {START_WITHIN_S:.0f} s; see {log_path}")
+    _end(child, folder)
+    raise fail(
+        f"headrace was not healthy after {START_WITHIN_S:.0f} s and is stopped; see {log_path}"
+    )
+
+
+def _end(child: subprocess.Popen[bytes], folder: HeldFolder | None) -> None:
+    """End a cloud that has been started in the background, and what it leaves of an ephemeral one."""
+    child.terminate()
+    try:
+        child.wait(STOP_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+    if folder is not None:
+        folder.close()
 
 
 def _run_record(data_dir: Path) -> dict[str, Any] | None:
     try:
-        return json.loads((data_dir / RUN_FILE).read_text())
-    except (OSError, ValueError):
+        record: Any = json.loads((data_dir / RUN_FILE).read_text())
+        return {"pid": int(record["pid"]), "endpoint_url": str(record["endpoint_url"])}
+    except (OSError, ValueError, TypeError, KeyError):
+        # Not there, or not what a cloud writes.
         return None
 
 
@@ -249,14 +291,12 @@ def health(data_dir: Path) -> dict[str, Any] | None:
     if record is None:
         return None
     try:
-        with urllib.request.urlopen(
-            f"{record['endpoint_url']}/_headrace/health", timeout=2
-        ) as response:
-            page = json.load(response)
-    except (OSError, ValueError, urllib.error.URLError):
+        with ask(f"{record['endpoint_url']}/_headrace/health", HEALTH_WITHIN_S) as response:
+            page: Any = json.load(response)
+        # Another cloud, or anything else, may have taken the port since.
+        return page if page["pid"] == record["pid"] else None
+    except (OSError, ValueError, TypeError, KeyError):
         return None
-    # Another cloud may have taken the port since.
-    return page if page.get("pid") == record["pid"] else None
 
 
 @click.command()

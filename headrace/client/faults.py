@@ -14,7 +14,9 @@ import os
 import urllib.error
 import urllib.request
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
+
+from headrace.client.http import ask
 
 _PATH = "/_headrace/faults"
 _TIMEOUT_S = 30.0
@@ -84,13 +86,14 @@ class Faults:
             # Not sent unless it is wanted: an older cloud does not know it.
             "even_if_missing": even_if_missing or None,
         }
-        added = self._ask("POST", "", {k: v for k, v in rule.items() if v is not None})
+        given = {name: member for name, member in rule.items() if member is not None}
+        added = self._ask("POST", "", given, expected="id")
         self._added.append(added["id"])
         return added
 
     def list(self) -> list[dict[str, Any]]:
         """Return every rule; `acted` is how often it has acted. Raises FaultError."""
-        return self._ask("GET")["faults"]
+        return self._ask("GET", expected="faults")["faults"]
 
     def remove(self, fault_id: str) -> None:
         """Remove one rule. Raises FaultError when there is none of that id."""
@@ -98,7 +101,7 @@ class Faults:
 
     def clear(self) -> int:
         """Remove every rule, whoever added it; return how many there were. Raises FaultError."""
-        return self._ask("DELETE")["removed"]
+        return self._ask("DELETE", expected="removed")["removed"]
 
     def __enter__(self) -> Self:
         return self
@@ -115,22 +118,29 @@ class Faults:
                 self.remove(fault_id)
         self._added.clear()
 
-    def _ask(self, method: str, path: str = "", value: Any = None) -> Any:
+    def _ask(
+        self, method: str, path: str = "", value: Any = None, *, expected: str | None = None
+    ) -> Any:
+        """Return the page's answer, which has the member `expected` if it is a headrace cloud's. Raises FaultError."""
         body = None if value is None else json.dumps(value).encode()
-        request = urllib.request.Request(self._url + path, data=body, method=method)
-        request.add_header("Content-Type", "application/json")
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
-                return json.load(response)
+            request = urllib.request.Request(self._url + path, data=body, method=method)
+            request.add_header("Content-Type", "application/json")
+            with ask(request, _TIMEOUT_S) as response:
+                answer: Any = json.load(response)
         except urllib.error.HTTPError as error:
             with error:
-                raise FaultError(_sentence(error.read())) from None
+                raise FaultError(self._sentence(error.read())) from None
         except OSError as error:
             raise FaultError(f"No cloud answers at {self._url}; start one: headrace up") from error
+        except ValueError as error:
+            raise FaultError(f"{self._url} is no headrace cloud's page.") from error
+        if expected is not None and not (isinstance(answer, dict) and expected in answer):
+            raise FaultError(f"{self._url} is no headrace cloud's page.")
+        return cast("Any", answer)
 
-
-def _sentence(body: bytes) -> str:
-    try:
-        return str(json.loads(body)["message"])
-    except (ValueError, KeyError, TypeError):
-        return "This is no headrace cloud."
+    def _sentence(self, body: bytes) -> str:
+        try:
+            return str(json.loads(body)["message"])
+        except (ValueError, KeyError, TypeError):
+            return f"{self._url} is no headrace cloud's page."

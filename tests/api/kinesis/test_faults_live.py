@@ -13,7 +13,7 @@ import pytest
 from botocore.exceptions import ConnectionClosedError
 from click.testing import CliRunner
 
-from headrace.cli.main import main
+from headrace.cli.commands import headrace
 from headrace.client.faults import FaultError, Faults
 from headrace.core.clock import SystemClock
 from tests.api.kinesis.live import LiveCloud
@@ -114,7 +114,7 @@ def test_latency_of_one_request_does_not_hold_another(data_dir: Path) -> None:
 
 def test_the_command_adds_lists_and_clears(live: LiveCloud, url: str) -> None:
     def run(*arguments: str) -> tuple[int, str]:
-        result = CliRunner().invoke(main, ["faults", *arguments, "--endpoint-url", url])
+        result = CliRunner().invoke(headrace, ["faults", *arguments, "--endpoint-url", url])
         return result.exit_code, result.output
 
     assert run("list") == (0, "There are no faults.\n")
