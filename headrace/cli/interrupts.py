@@ -6,6 +6,7 @@ at once. A command that runs gets KeyboardInterrupt, or, where it must not be cu
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import signal
@@ -14,6 +15,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 # 128 and the number of the signal, as a shell counts.
 INTERRUPTED = 130
@@ -153,3 +155,10 @@ def reader_is_gone() -> bool:
     # Asked for nothing, it tells of errors and hang-ups.
     poll.register(descriptor, 0)
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
+
+
+def print_whatever_comes() -> None:
+    """Have what the locale cannot show printed as its escape: a name of a file may be any bytes."""
+    stdout: Any = sys.stdout
+    if isinstance(stdout, io.TextIOWrapper):
+        stdout.reconfigure(errors="backslashreplace")

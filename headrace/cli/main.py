@@ -15,7 +15,9 @@ def main() -> None:
         # Between Python's own start and the line above.
         os._exit(130)
     from headrace.cli.commands import headrace
+    from headrace.cli.interrupts import print_whatever_comes
 
+    print_whatever_comes()
     headrace(prog_name="headrace")
 
 

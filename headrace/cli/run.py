@@ -106,6 +106,7 @@ def up(
     verbose: bool,
 ) -> None:
     """Start the local cloud."""
+    _speak_utf8()
     if len(account) != 12 or not account.isdigit():
         raise fail(f"An account is 12 digits, not {account!r}.")
     if detach:
@@ -146,6 +147,13 @@ def up(
     logging.shutdown()
     sys.stdout.flush()
     os._exit(INTERRUPTED if asked.number == signal.SIGINT else 0)
+
+
+def _speak_utf8() -> None:
+    """Start over in UTF-8 where the locale has Python name files otherwise: a key of S3 may be any text."""
+    if sys.getfilesystemencoding() != "utf-8":
+        command = [sys.executable, "-X", "utf8", "-m", "headrace.cli.main", *sys.argv[1:]]
+        os.execv(sys.executable, command)
 
 
 def _allow_many_files() -> None:
@@ -337,4 +345,5 @@ def status(data_dir: Path, *, as_json: bool) -> None:
     for name in ("endpoint_url", "status", "pid", "data_dir", "version", "moto"):
         table.add_row(name.replace("_", " "), str(running[name]))
     table.add_row("services", ", ".join(running["services"]) + " (others: moto)")
-    Console().print(table)
+    # As wide as it gets: a path that is broken into lines cannot be copied.
+    Console(width=1000, soft_wrap=True).print(table)

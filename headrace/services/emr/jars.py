@@ -32,7 +32,7 @@ def jar_command(workshop: Workshop, step: Step, folder: Path) -> list[str]:
     conf = folder / "conf"
     conf.mkdir(exist_ok=True)
     properties = spark_properties(buckets=workshop.objects.buckets(), cores=workshop.cores)
-    (conf / "core-site.xml").write_text(_site(properties))
+    (conf / "core-site.xml").write_text(_site(properties), encoding="utf-8")
     return [
         "java" if java_home is None else str(java_home / "bin" / "java"),
         f"-Djava.io.tmpdir={folder / 'tmp'}",
