@@ -11,6 +11,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -24,7 +25,9 @@ from typing import Any
 import boto3
 import pandas as pd
 import pyarrow.parquet as pq
+from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -36,10 +39,13 @@ from rich.progress import (
 from rich.table import Table
 
 from headrace.cli import flights
+from headrace.cli.interrupts import INTERRUPTED
+from headrace.cli.options import words_of
 from headrace.cli.pacing import parse_speed
-from headrace.cli.putting import Putter
+from headrace.cli.putting import PutFailed, Putter
 from headrace.cli.replay import replay_events
-from headrace.cli.run import health
+from headrace.cli.run import LOG_FILE, health
+from headrace.cloud import LOCK_FILE
 from scripts import reference
 
 ROOT = Path(__file__).parent.parent
@@ -134,19 +140,39 @@ def command(arguments: list[str], run: Run, *, cwd: Path = ROOT) -> str:
 
 
 def start(data_dir: Path, port: int) -> Run:
-    """Start an empty cloud."""
+    """Start an empty cloud. Raises StageError."""
     headrace = [sys.executable, "-m", "headrace.cli.main"]
+    if not is_expendable(data_dir):
+        raise StageError(
+            f"{data_dir} is no data directory of headrace's and is not empty: "
+            "what is in it would be lost, so name another."
+        )
     if health(data_dir) is not None:
         subprocess.run([*headrace, "down", "--data-dir", str(data_dir)], check=True, cwd=ROOT)
     shutil.rmtree(data_dir, ignore_errors=True)
-    done = subprocess.run(
+    # In a session of its own: Ctrl-C is passed on once, and what it has begun is undone before this goes on.
+    with subprocess.Popen(
         [*headrace, "up", "--detach", "--data-dir", str(data_dir), "--port", str(port)],
-        capture_output=True, text=True, check=False, cwd=ROOT,
-    )  # fmt: skip
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True,
+    ) as up:  # fmt: skip
+        try:
+            said, complained = up.communicate()
+        except KeyboardInterrupt:
+            up.send_signal(signal.SIGINT)
+            up.communicate()
+            raise
     running = health(data_dir)
-    if done.returncode != 0 or running is None:
-        raise StageError((done.stderr or done.stdout).strip())
+    if up.returncode != 0 or running is None:
+        raise StageError((complained or said).strip())
     return Run(str(running["endpoint_url"]), data_dir)
+
+
+def is_expendable(data_dir: Path) -> bool:
+    """Whether a folder may be emptied: it is missing, empty, or a cloud's own."""
+    if not data_dir.is_dir():
+        return not data_dir.exists()
+    names = {path.name for path in data_dir.iterdir()}
+    return not names or not names.isdisjoint((LOCK_FILE, LOG_FILE))
 
 
 def deploy(run: Run, progress: Progress) -> None:
@@ -166,7 +192,7 @@ def deploy(run: Run, progress: Progress) -> None:
         except StageError as error:
             failures.append(error)
 
-    synthesis = threading.Thread(target=synthesise)
+    synthesis = threading.Thread(target=synthesise, daemon=True)
     synthesis.start()
     command([cdk, "bootstrap", f"aws://{ACCOUNT}/{REGION}"], run, cwd=run.data_dir)
     progress.advance(task)
@@ -480,6 +506,7 @@ def main() -> int:
     options = parse(sys.argv[1:])
     began = time.monotonic()
     run: Run | None = None
+    interrupted = False
     try:
         with Progress(
             SpinnerColumn(finished_text="[green]✓[/]"), TextColumn("{task.description}"), BarColumn(),
@@ -497,11 +524,18 @@ def main() -> int:
             windows = spark(run, step_id, events, progress)
         run.checks.insert(2, Check("Lambda", "failure reports", 0, malformed(run)))
         return 0 if summary(run, windows, time.monotonic() - began) else 1
-    except StageError as error:
-        console.print(f"[red]headrace:[/] {error}", markup=True)
+    except (StageError, PutFailed, BotoCoreError, ClientError) as error:
+        console.print(
+            f"[red]headrace:[/] {escape(str(error) if isinstance(error, StageError) else words_of(error))}",
+            soft_wrap=True,
+        )
         return 1
+    except KeyboardInterrupt:
+        # What is half done is of no use; after a failure the cloud stays, to be looked at.
+        interrupted = True
+        return INTERRUPTED
     finally:
-        if run is not None and options.once:
+        if run is not None and (options.once or interrupted):
             subprocess.run(
                 [sys.executable, "-m", "headrace.cli.main", "down", "--data-dir", str(options.data_dir)],
                 check=False, cwd=ROOT,
