@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import shutil
 import socket
 import threading
 from collections.abc import Callable
@@ -53,6 +54,7 @@ from headrace.store.database import Database
 log = logging.getLogger(__name__)
 
 LOCK_FILE = "lock"
+TEMP_FOLDER = "tmp"
 
 
 class DataDirInUse(RuntimeError):
@@ -224,6 +226,8 @@ class Cloud:
         if port is not None:
             self.config = replace(self.config, port=port)
         self.moto.endpoint_host = self.config.endpoint_url.removeprefix("http://")
+        # Bodies that were on their way when an earlier cloud was killed.
+        shutil.rmtree(self.config.data_dir / TEMP_FOLDER, ignore_errors=True)
         for service in self._services:
             service.start()
         self.s3.notifications.wake = self.supervisor.start(self.s3.notifications).wake
@@ -341,7 +345,7 @@ def server_for(cloud: Cloud) -> Server:
     return Server(
         cloud.handle,
         is_inline=cloud.gateway.is_inline,
-        temp_dir=cloud.config.data_dir / "tmp",
+        temp_dir=cloud.config.data_dir / TEMP_FOLDER,
     )
 
 

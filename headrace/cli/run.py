@@ -117,7 +117,7 @@ def up(
     importlib.import_module("headrace.cloud")
     asked = click.get_current_context().with_resource(StopAsked(*STOP_SIGNALS))
     if ephemeral:
-        data_dir = ephemeral_dir or HeldFolder.make(EPHEMERAL_PREFIX).path
+        data_dir = ephemeral_dir or _ephemeral_folder().path
     config = Config(
         data_dir=data_dir.absolute(),
         host=host,
@@ -147,6 +147,13 @@ def up(
     logging.shutdown()
     sys.stdout.flush()
     os._exit(INTERRUPTED if asked.number == signal.SIGINT else 0)
+
+
+def _ephemeral_folder() -> HeldFolder:
+    """Make the folder of an ephemeral cloud; end what is left of those that were killed."""
+    from headrace.spark_submit.process import end_jobs_below
+
+    return HeldFolder.make(EPHEMERAL_PREFIX, before_removal=end_jobs_below)
 
 
 def _speak_utf8() -> None:
@@ -228,7 +235,7 @@ def _detach(data_dir: Path, *, ephemeral: bool) -> None:
     arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
     if ephemeral:
         # The parent must know where the child is, so the parent makes the directory; the child holds and removes it.
-        folder = HeldFolder.make(EPHEMERAL_PREFIX)
+        folder = _ephemeral_folder()
         data_dir = folder.path
         arguments += ["--ephemeral-dir", str(data_dir)]
     data_dir.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ import shutil
 import signal
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Self
@@ -36,13 +37,19 @@ class HeldFolder:
         self.descriptor = descriptor
 
     @classmethod
-    def make(cls, prefix: str, parent: Path | None = None) -> Self:
+    def make(
+        cls,
+        prefix: str,
+        parent: Path | None = None,
+        *,
+        before_removal: Callable[[Path], object] = lambda _: None,
+    ) -> Self:
         """Make a folder whose name begins with `prefix`, by default where temporary files go. Raises OSError.
 
-        Removes the folders of that prefix that nobody holds.
+        Removes the folders of that prefix that nobody holds; `before_removal` is called with each of them.
         """
         parent = parent or Path(tempfile.gettempdir())
-        sweep(prefix, parent)
+        sweep(prefix, parent, before_removal)
         for _ in range(_TRIES):
             path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
             descriptor = _hold(path, even_without_locks=True)
@@ -87,12 +94,15 @@ def _close_all_and_end(number: int, _: FrameType | None) -> None:
     os.kill(os.getpid(), number)
 
 
-def sweep(prefix: str, parent: Path) -> list[Path]:
+def sweep(
+    prefix: str, parent: Path, before_removal: Callable[[Path], object] = lambda _: None
+) -> list[Path]:
     """Remove this user's folders in `parent` whose names begin with `prefix` and that nobody holds; return them."""
     swept: list[Path] = []
     for path in sorted(parent.glob(f"{prefix}*")):
         descriptor = _hold(path)
         if descriptor is not None:
+            before_removal(path)
             _remove(path)
             os.close(descriptor)
             swept.append(path)

@@ -126,6 +126,20 @@ def test_a_large_body_does_not_stay_in_the_temporary_folder(server: ServerProces
     wait_until(lambda: not list((server.data_dir / "tmp").glob("*")), what="the clean-up")
 
 
+def test_a_body_that_a_killed_cloud_was_receiving_goes_with_the_next_start(tmp_path: Path):
+    with ServerProcess(tmp_path / "data") as server:
+        server.client("s3").create_bucket(Bucket="large")
+        head = b"PUT /large/k HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n"
+        temporary = server.data_dir / "tmp"
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            connection.sendall(head + b"x" * (17 * 1024 * 1024))
+            wait_until(lambda: list(temporary.iterdir()), what="the body's file")
+            server.kill9()
+        assert list(temporary.iterdir())
+        server.start()
+        assert list(temporary.iterdir()) == []
+
+
 def test_only_the_loopback_address_is_bound(server: ServerProcess):
     inodes = Path("/proc/net/tcp").read_text().splitlines()[1:]
     local = [line.split()[1] for line in inodes if line.split()[3] == "0A"]

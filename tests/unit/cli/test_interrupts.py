@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.interrupts import StopAsked, interruptible
+from headrace.spark_submit.process import JobProcess
 from tests.support.command import BROKEN_PIPE, INTERRUPTED, begin, begin_python
 from tests.support.server import wait_until
 
@@ -135,18 +137,25 @@ def _read(path: Path) -> bytes:
 
 
 def test_an_ephemeral_cloud_that_was_killed_goes_with_the_next_one(tmp_path: Path) -> None:
-    folders: list[Path] = []
-    for _ in range(2):
-        process = begin(
-            "up", "--ephemeral", "--port", "0", environment={"TMPDIR": str(tmp_path)}
-        )  # fmt: skip
-        with process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            folders += [path for path in tmp_path.iterdir() if path not in folders]
-            if len(folders) == 2:
-                assert not folders[0].exists()
-            process.send_signal(signal.SIGTERM if len(folders) == 2 else signal.SIGKILL)
+    def cloud() -> subprocess.Popen[str]:
+        return begin("up", "--ephemeral", "--port", "0", environment={"TMPDIR": str(tmp_path)})
+
+    with cloud() as killed:
+        assert killed.stdout is not None
+        killed.stdout.readline()
+        (left,) = tmp_path.iterdir()
+        # As a step that outlives its cloud: nobody will ever take it over.
+        step = left / "emr" / "j-1" / "s-1"
+        step.mkdir(parents=True)
+        job = JobProcess.start(step, ["sleep", "300"], environment=os.environ, cwd=step)
+        wait_until(lambda: (step / "pid").exists())
+        killed.kill()
+    with cloud() as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert not left.exists()
+        wait_until(lambda: not job.members())
+        process.terminate()
     assert process.returncode == 0
     assert list(tmp_path.iterdir()) == []
 
