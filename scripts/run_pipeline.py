@@ -51,6 +51,8 @@ from scripts import reference
 ROOT = Path(__file__).parent.parent
 ACCOUNT, REGION = "000000000000", "us-east-1"
 JANUARY = 1
+# Not the script: the first line of a script cannot name an interpreter in a folder with a space.
+AWS = [sys.executable, "-m", "awscli"]
 LOOK_EVERY_S = 0.2
 STAGE_WITHIN_S = 600.0
 STEP_STATES_ENDED = {"COMPLETED", "FAILED", "CANCELLED", "INTERRUPTED"}
@@ -289,7 +291,7 @@ def submit(run: Run) -> str:
         }
     ]  # fmt: skip
     printed = command(
-        ["aws", "emr", "add-steps", "--cluster-id", run.output("analytics", "ClusterId"),
+        [*AWS, "emr", "add-steps", "--cluster-id", run.output("analytics", "ClusterId"),
          "--steps", json.dumps(steps), "--output", "json"],
         run,
     )  # fmt: skip
@@ -407,7 +409,7 @@ def malformed(run: Run) -> int:
 # --- the summary ------------------------------------------------------------------------------
 
 
-def summary(run: Run, windows: pd.DataFrame, seconds: float) -> bool:
+def summary(run: Run, windows: pd.DataFrame, seconds: float, *, stays: bool) -> bool:
     """Print the results; return whether every check holds."""
     console.print(checks_table(run.checks))
     console.print(preview(windows))
@@ -415,9 +417,11 @@ def summary(run: Run, windows: pd.DataFrame, seconds: float) -> bool:
     verdict = "[green]everything holds[/]" if holds else "[red]something is wrong[/]"
     console.print(f"{verdict} after {seconds:.0f} s; the endpoint is [bold]{run.endpoint_url}[/]")
     console.print(fidelity(run))
-    console.print("\ntry it:")
-    for line in invitations(run):
-        console.print(f"  {line}", soft_wrap=True, markup=False)
+    # Nobody can try what is about to be stopped.
+    if stays:
+        console.print("\ntry it:")
+        for line in invitations(run):
+            console.print(f"  {line}", soft_wrap=True, markup=False)
     return holds
 
 
@@ -477,9 +481,10 @@ def invitations(run: Run) -> list[str]:
     bucket = run.output("delivery", "LakeBucketName")
     stream = run.output("ingest", "EnrichedStreamName")
     code = "import boto3; print(boto3.client('kinesis').list_streams()['StreamNames'])"
+    aws = ".venv/bin/aws" if " " not in str(ROOT) else ".venv/bin/python -m awscli"
     return [
         f'{there} .venv/bin/python -c "{code}"',
-        f"{there} .venv/bin/aws s3 ls s3://{bucket} --recursive",
+        f"{there} {aws} s3 ls s3://{bucket} --recursive",
         f"AWS_ENDPOINT_URL={run.endpoint_url} .venv/bin/headrace tail {stream} --from TRIM_HORIZON --limit 3",
     ]
 
@@ -523,7 +528,8 @@ def main() -> int:
             delivered(run, events, progress)
             windows = spark(run, step_id, events, progress)
         run.checks.insert(2, Check("Lambda", "failure reports", 0, malformed(run)))
-        return 0 if summary(run, windows, time.monotonic() - began) else 1
+        seconds = time.monotonic() - began
+        return 0 if summary(run, windows, seconds, stays=not options.once) else 1
     except (StageError, PutFailed, BotoCoreError, ClientError) as error:
         console.print(
             f"[red]headrace:[/] {escape(str(error) if isinstance(error, StageError) else words_of(error))}",

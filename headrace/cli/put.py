@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import signal
@@ -14,8 +13,8 @@ import click
 
 from headrace.cli.interrupts import INTERRUPTED, StopAsked
 from headrace.cli.lines import LineTooLong, lines_as_they_come
-from headrace.cli.options import client, endpoint_option, explain, fail, sentence
-from headrace.cli.putting import PutFailed, Putter, batches
+from headrace.cli.options import client, endpoint_option, fail, sentence
+from headrace.cli.putting import PutFailed, Putter, batches, check_stream
 
 # Of a record, in any stream (API_PutRecordsRequestEntry).
 LONGEST_DATA_BYTES = 10 * 1024 * 1024
@@ -32,7 +31,7 @@ def put(
     """Put DATA, or each line of standard input as it comes, into STREAM."""
     kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
     if data is None:
-        _check_stream(kinesis, stream)
+        check_stream(kinesis, stream)
     putter = Putter(kinesis, stream)
     # As it was typed, whatever the locale takes it for.
     records = _records([os.fsencode(data)] if data is not None else _lines(), key)
@@ -73,20 +72,6 @@ def _put_all(putter: Putter, groups: Iterator[list[dict[str, Any]]]) -> None:
 
 def _say_interrupted(putter: Putter) -> None:
     click.echo(f"interrupted: {putter.told()}", err=True)
-
-
-def _check_stream(kinesis: Any, stream: str) -> None:
-    """Say that there is no such stream, or no cloud, before anybody types a line."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        kinesis.describe_stream_summary(StreamName=stream)
-    except ClientError as error:
-        # Who may put need not be allowed to look.
-        with contextlib.suppress(kinesis.exceptions.AccessDeniedException):
-            raise explain(error) from error
-    except BotoCoreError as error:
-        raise explain(error) from error
 
 
 def _lines() -> Iterator[bytes | None]:

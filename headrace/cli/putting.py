@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from headrace.cli.options import words_of
+from headrace.cli.options import explain, words_of
 from headrace.core.clock import Clock, SystemClock
 
 RECORDS_PER_PUT = 500
@@ -96,7 +97,7 @@ class Putter:
         )
 
     def _ask(self, batch: list[dict[str, Any]], waiting: list[int], first: int) -> Any:
-        from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError
+        from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 
         self.unknown = len(waiting)
         records = [batch[i] for i in waiting]
@@ -110,7 +111,8 @@ class Putter:
                 f"{_which(error, waiting, first)}: {words_of(error).removesuffix('.')}"
             ) from error
         except BotoCoreError as error:
-            if isinstance(error, EndpointConnectionError):
+            # Botocore's word for what happens once a connection is there.
+            if not isinstance(error, HTTPClientError):
                 self.unknown = 0
             self._stopped.set()
             raise PutFailed(words_of(error).removesuffix(".")) from error
@@ -126,6 +128,20 @@ class Putter:
             else:
                 self.shards[result["ShardId"]] += 1
         return refusals
+
+
+def check_stream(kinesis: Any, stream: str) -> None:
+    """Say that there is no such stream, or no cloud, before anything is put. Raises ClickException."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        kinesis.describe_stream_summary(StreamName=stream)
+    except ClientError as error:
+        # Who may put need not be allowed to look.
+        with contextlib.suppress(kinesis.exceptions.AccessDeniedException):
+            raise explain(error) from error
+    except BotoCoreError as error:
+        raise explain(error) from error
 
 
 def _status(error: Exception) -> int:

@@ -27,7 +27,7 @@ from headrace.cli.interrupts import INTERRUPTED
 from headrace.cli.lateness import Lateness, arrivals, event_time, parse_lateness
 from headrace.cli.options import client, endpoint_option, explain, fail
 from headrace.cli.pacing import due_s, parse_speed
-from headrace.cli.putting import PutFailed, Putter, batches
+from headrace.cli.putting import PutFailed, Putter, batches, check_stream
 from headrace.core.clock import SystemClock
 
 IN_FLIGHT = 4
@@ -76,6 +76,7 @@ def replay(
         events, source, [key] if times is None and lateness is None else [key, time_field]
     )
     kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
+    check_stream(kinesis, stream)
     putter = Putter(kinesis, stream)
     try:
         with Progress(

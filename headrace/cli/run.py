@@ -8,6 +8,7 @@ import importlib
 import json
 import logging
 import os
+import re
 import resource
 import shutil
 import signal
@@ -109,6 +110,8 @@ def up(
     _speak_utf8()
     if len(account) != 12 or not account.isdigit():
         raise fail(f"An account is 12 digits, not {account!r}.")
+    if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", region) is None:
+        raise fail(f"A region is a name such as {DEFAULT_REGION}, not {region!r}.")
     if detach:
         _detach(data_dir, ephemeral=ephemeral)
         return

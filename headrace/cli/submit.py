@@ -31,6 +31,13 @@ _POLL_S = 0.25
 _LOOK_WITHIN_S = 60.0
 
 
+def _conf(_: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    for setting in given:
+        if not setting.partition("=")[0] or "=" not in setting:
+            raise click.BadParameter(f"{setting!r} is not NAME=VALUE")
+    return given
+
+
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("job", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -43,7 +50,13 @@ _LOOK_WITHIN_S = 60.0
     "application_id",
     help="With --serverless: the application; else headrace-submit.",
 )
-@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A Spark property; repeatable.")
+@click.option(
+    "--conf",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_conf,
+    help="A Spark property; repeatable.",
+)
 @click.option(
     "--py-files",
     multiple=True,

@@ -22,7 +22,7 @@ from headrace.core.clock import Clock
 from headrace.spark_submit.arguments import LOGGING, properties_file
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.limits import STOP_GRACE_S
-from headrace.spark_submit.logs import tail
+from headrace.spark_submit.logs import failure_cause, tail
 from headrace.spark_submit.spark_home import find_java, find_spark_home
 from headrace.spark_submit.ui import EventLog, event_logs_in
 from headrace.spark_submit.utf8 import require_utf8, utf8_environment
@@ -182,10 +182,9 @@ class HistoryServer:
             if url is not None:
                 return url
             if not self.alive:
-                said = [line for line in tail(self.output).splitlines() if line.strip()]
-                raise JobRefused(
-                    f"Spark's history server ended: {said[-1].strip() if said else 'it said nothing'}"
-                )
+                printed = tail(self.output)
+                cause = failure_cause(printed, "", None)[1] if printed else "it said nothing"
+                raise JobRefused(f"Spark's history server ended: {cause}")
             if self._clock.wait(stop, _LOOK_EVERY_S):
                 raise JobRefused("Spark's history server is not waited for any more.")
         raise JobRefused(

@@ -120,3 +120,40 @@ def test_what_is_configured_for_aws_does_not_reach_a_cloud_on_this_machine(
         (tmp_path / RUN_FILE).write_text(json.dumps({"pid": 1, "endpoint_url": url}))
         _, said = run("faults", "list", "--endpoint-url", url)
     assert "is no headrace cloud" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nonsense"], "No such command 'nonsense'; see: headrace --help"),
+        (["--nonsense"], "No such option"),
+        (["up", "--port", "99999"], "Invalid value for '--port': 99999 is not in the range"),
+        (["up", "--region", ""], "A region is a name such as us-east-1, not ''."),
+        (["faults", "add", "nope"], "'nope' is not one of 'throttle', 'error', 'partial',"),
+        (["faults", "add"], "see: headrace faults add --help"),
+        (["status", "extra"], "Got unexpected extra argument (extra); see: headrace status --help"),
+        (["submit", "/no/job.py"], "File '/no/job.py' does not exist; see: headrace submit --help"),
+        (["submit", "--conf", "a", __file__], "'a' is not NAME=VALUE; see: headrace submit --help"),
+    ],
+)
+def test_what_makes_no_sense_is_said_in_one_sentence(arguments: list[str], sentence: str) -> None:
+    code, said = run(*arguments)
+    assert code == (1 if "--region" in arguments else 2)
+    assert said.startswith("Error: ")
+    assert sentence in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["faults"]])
+def test_a_group_alone_shows_its_help(arguments: list[str]) -> None:
+    code, said = run(*arguments)
+    assert code == 2
+    assert "Commands:" in said
+
+
+def test_a_request_that_was_never_sent_leaves_nothing_unknown() -> None:
+    with answering(200, b"{}") as url:
+        code, said = run("put", "s", "x", "--key", "", "--endpoint-url", url)
+    assert code == 1
+    assert said.startswith("Error: Parameter validation failed: Invalid length for parameter")
+    assert said.endswith("; 0 records put into s.\n")
