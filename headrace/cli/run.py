@@ -31,6 +31,8 @@ from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION, Config, Durabilit
 from headrace.spark.held_folder import HeldFolder
 
 RUN_FILE = "headrace.json"
+# The cloud's; imported from there it would bring the whole cloud along.
+LOCK_FILE = "lock"
 LOG_FILE = "headrace.log"
 # Long for a machine that has nothing else to do.
 START_WITHIN_S = 60.0
@@ -246,6 +248,8 @@ def _detach(data_dir: Path, *, ephemeral: bool) -> None:
     if running is not None:
         click.echo(f"headrace is already running on {running['endpoint_url']}")
         return
+    if (unheard := _unheard(data_dir)) is not None:
+        raise fail(unheard)
     (data_dir / RUN_FILE).unlink(missing_ok=True)
     log_path = data_dir / LOG_FILE
     # Read by this descriptor too: an ephemeral cloud that cannot start takes its folder with it.
@@ -317,13 +321,32 @@ def health(data_dir: Path) -> dict[str, Any] | None:
         return None
 
 
+def _unheard(data_dir: Path) -> str | None:
+    """Say that a cloud has the data directory, though it does not answer; None when none is known to have it."""
+    # Looked up, not tried: who tries a lock has it for a moment, in which a cloud could not start.
+    try:
+        inode = f":{(data_dir / LOCK_FILE).stat().st_ino} "
+        is_held = any(" FLOCK " in line and inode in line for line in _kernel_locks())
+    except OSError:
+        return None
+    if not is_held:
+        return None
+    log_path = data_dir / LOG_FILE
+    return f"The headrace on {data_dir} does not answer: it is starting or stopping, or hangs; see {log_path}"
+
+
+def _kernel_locks() -> list[str]:
+    """Return every lock of a file on this machine, where the system tells."""
+    return Path("/proc/locks").read_text().splitlines()
+
+
 @click.command()
 @data_dir_option
 def down(data_dir: Path) -> None:
     """Stop the cloud that runs on the data directory."""
     running = health(data_dir)
     if running is None:
-        raise fail(f"No headrace runs on {data_dir}.")
+        raise fail(_unheard(data_dir) or f"No headrace runs on {data_dir}.")
     pid = int(running["pid"])
     os.kill(pid, signal.SIGTERM)
     clock, never = SystemClock(), threading.Event()
@@ -347,7 +370,8 @@ def status(data_dir: Path, *, as_json: bool) -> None:
     """Say what runs on the data directory; exit 1 when nothing does."""
     running = health(data_dir)
     if running is None:
-        raise fail(f"No headrace runs on {data_dir}; start one: headrace up")
+        none = f"No headrace runs on {data_dir}; start one: headrace up"
+        raise fail(_unheard(data_dir) or none)
     if as_json:
         click.echo(json.dumps(running))
         return

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from headrace import cloud
+from headrace.cli import run
 from tests.support.server import ServerProcess, wait_until
 
 TARGET = "Kinesis_20131202"
@@ -251,6 +255,26 @@ def test_up_down_and_status(tmp_path: Path):
         down = headrace("down", "--data-dir", data_dir)
     assert (down.returncode, down.stdout) == (0, "headrace is stopped\n")
     assert "is sound" in headrace("check", "--data-dir", data_dir).stdout
+
+
+def test_a_cloud_that_does_not_answer_is_not_said_to_be_none(tmp_path: Path):
+    with ServerProcess(tmp_path / "data") as server:
+        where = ["--data-dir", str(server.data_dir)]
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            for command in (["status"], ["down"], ["up", "--detach", "--port", "0"]):
+                done = headrace(*command, *where)
+                assert done.returncode == 1
+                assert done.stderr.startswith(f"Error: The headrace on {server.data_dir} does not")
+                assert done.stderr.count("\n") == 1
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        # Its place is still known.
+        assert json.loads(headrace("status", "--json", *where).stdout)["pid"] == server.pid
+
+
+def test_the_lock_that_the_command_looks_at_is_the_clouds():
+    assert run.LOCK_FILE == cloud.LOCK_FILE
 
 
 def test_an_ephemeral_cloud_leaves_nothing():
