@@ -138,18 +138,26 @@ class StopAsked:
 
 def silence_output() -> None:
     """Send what is still to be written to standard output nowhere: it cannot be written."""
-    if sys.stdout is None:
+    descriptor = _output_descriptor()
+    if descriptor is None:
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    os.dup2(nowhere, descriptor)
     os.close(nowhere)
+
+
+def _output_descriptor() -> int | None:
+    """Return standard output's descriptor; None where it is closed, or no file of the system's."""
+    try:
+        return sys.stdout.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None
 
 
 def reader_is_gone() -> bool:
     """Whether standard output is a pipe that nobody reads any more, which else only the next write would find out."""
-    try:
-        descriptor = sys.stdout.fileno()
-    except (AttributeError, OSError, ValueError):
+    descriptor = _output_descriptor()
+    if descriptor is None:
         return False
     poll = select.poll()
     # Asked for nothing, it tells of errors and hang-ups.
