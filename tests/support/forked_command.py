@@ -39,7 +39,8 @@ def run(*arguments: str, prepare: Callable[[], None] = obey_modes) -> tuple[int,
                 os.dup2(err.fileno(), 2)
                 sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
                 prepare()
-                main(list(arguments))
+                sys.argv = ["headrace", *arguments]
+                main()
             except SystemExit as ended:
                 code = int(ended.code or 0)
             except BaseException:  # noqa: BLE001 - what the test looks for
