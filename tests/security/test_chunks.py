@@ -12,7 +12,7 @@ import pytest
 
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest
-from headrace.aws.sigv4 import SigV4Chunks, Claim, signatures
+from headrace.aws.sigv4 import Claim, SigV4Chunks, signatures
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.chunked import unwrap
 
