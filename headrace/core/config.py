@@ -35,6 +35,10 @@ class Config:
         strict: refuse properties that would be ignored.
         log_group_events: events of a CloudWatch log group that are kept in memory; the oldest go.
         log_group_mib: the same in MiB of messages.
+        allow_origins: web pages of these origins may use the cloud; `*` is every page.
+        allow_hosts: Host headers that are this cloud's beside the machine's own.
+        auth: verify who signed each request.
+        auth_keys: the file that lists the keys, in the form of ~/.aws/credentials; None makes one key.
     """
 
     data_dir: Path
@@ -50,9 +54,13 @@ class Config:
     run_bootstrap_actions: bool = False
     log_group_events: int = DEFAULT_LOG_GROUP_EVENTS
     log_group_mib: int = DEFAULT_LOG_GROUP_MIB
+    allow_origins: tuple[str, ...] = ()
+    allow_hosts: tuple[str, ...] = ()
+    auth: bool = False
+    auth_keys: Path | None = None
 
     @property
     def endpoint_url(self) -> str:
         """The URL that clients are given as AWS_ENDPOINT_URL."""
         host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
-        return f"http://{host}:{self.port}"
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"

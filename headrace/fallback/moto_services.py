@@ -24,12 +24,14 @@ from botocore.awsrequest import AWSResponse
 from botocore.config import Config as BotocoreConfig
 from botocore.exceptions import ClientError
 
+from headrace.aws.access_keys import AccessKey
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.moto_imports import IMPORTING, load_moto
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane
+from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.current import CURRENT, FunctionTarget
 from headrace.fallback.journal import Entry
 from headrace.fallback.kept.state import KeptState
@@ -50,7 +52,7 @@ from headrace.fallback.post import post
 from headrace.fallback.queue_peek import queue_is_empty
 from headrace.fallback.refusals import error_response, refusal
 from headrace.fallback.services import mend_all
-from headrace.fallback.which import QUIET, WAITS, changes_rows_only, only_reads
+from headrace.fallback.which import FREES, QUIET, WAITS, changes_rows_only, only_reads
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -92,7 +94,8 @@ class MotoServices:
         self.wake_outbox: Callable[[], None] = lambda: None
         self.outbox = OutboxWorker(
             is_ready=lambda: self._ready.is_set() and _Owner.services is self,
-            save=lambda: self._save(None, with_services=False),
+            # What was delivered, or is given up, gives its room back.
+            save=lambda: self._save(None, with_services=False, frees=True),
             post=post,
         )
         self.retention = _Retention(self)
@@ -241,11 +244,10 @@ class MotoServices:
                 return self._run_entry(entry)
             finally:
                 TOUCHED.is_watching = False
-                if changes_rows_only(package, operation):
-                    self._save(entry, with_services=False)
-                else:
+                rows_only = changes_rows_only(package, operation)
+                if not rows_only:
                     TOUCHED.service(package)
-                    self._save(entry)
+                self._save(entry, with_services=not rows_only, frees=bool(FREES.match(operation)))
 
     def _read(self, entry: Entry) -> HttpResponse:
         """Run a read beside writes; what it may have seen is stored when it is answered."""
@@ -265,10 +267,12 @@ class MotoServices:
                 self._save(None, with_services=False)
         return response
 
-    def _save(self, entry: Entry | None, *, with_services: bool = True) -> None:
+    def _save(
+        self, entry: Entry | None, *, with_services: bool = True, frees: bool = False
+    ) -> None:
         """Store what was touched. Raises AwsError when the disk does not take it; then it has not happened."""
         try:
-            self._kept.save(entry, with_services=with_services)
+            self._kept.save(entry, with_services=with_services, frees=frees)
         except (sqlite3.Error, OSError) as error:
             raise AwsError(
                 "InternalFailure", f"The change is undone, for it could not be stored: {error}", 500
@@ -320,6 +324,11 @@ class MotoServices:
     def queue_is_empty(self, account: str, region: str, name: str) -> bool:
         """Whether a queue has nothing to receive now, or moto is not loaded yet. Raises LookupError."""
         return not self._ready.is_set() or queue_is_empty(account, region, name)
+
+    def access_key(self, key_id: str) -> AccessKey | None:
+        """Return a key that IAM or STS has made; None when there is none. Waits until moto is loaded."""
+        self.warm_up()
+        return find_access_key(key_id)
 
     # --- calls in process ---------------------------------------------------------------------
 

@@ -18,6 +18,8 @@ QUIET = frozenset(
 )  # fmt: skip
 # Requests that wait in moto for something to happen: others must not wait for them.
 WAITS = re.compile(r"^Poll")
+# Requests that give room back, and are served when the disk is full.
+FREES = re.compile(r"^(Delete|BatchDelete|Purge)")
 
 # By moto's package: what is asked often, and leaves all but rows as it was.
 ROWS_ONLY: dict[str, frozenset[str]] = {

@@ -167,11 +167,12 @@ class KeptState:
 
     # --- saving -----------------------------------------------------------------------------------
 
-    def save(self, entry: Entry | None, *, with_services: bool = True) -> None:
+    def save(self, entry: Entry | None, *, with_services: bool = True, frees: bool = False) -> None:
         """Write what has been touched since the last save; durable when this returns.
 
         `entry` is the request that did it, for services that have to be journalled. Without `with_services` the
-        caller knows that it changed nothing but rows. When this raises, what was touched has not happened: it is what
+        caller knows that it changed nothing but rows; `frees` is a change that gives room back, and is written on a
+        full disk too. When this raises, what was touched has not happened: it is what
         the database says, or `must_load_again` says that everything has to be read anew.
         """
         services, rows = TOUCHED.take(with_services=with_services)
@@ -183,7 +184,7 @@ class KeptState:
         before, self._stored = self._stored, dict(self._stored)
         journalled = set(self._journalled)
         try:
-            with self._database.transaction():
+            with self._database.transaction(frees=frees):
                 unable = [name for name in sorted(services) if not self._save_service(name, rows)]
                 if unable and entry is not None:
                     self.journal.append(entry, unable)

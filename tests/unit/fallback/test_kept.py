@@ -18,6 +18,7 @@ from botocore.exceptions import ClientError
 from headrace.fallback.kept import pickles
 from headrace.fallback.kept.touched import TOUCHED
 from headrace.store.database import Database
+from headrace.store.room import Room
 from tests.support.clock import FakeClock
 from tests.support.moto_lab import ACCOUNT, MotoLab
 
@@ -379,20 +380,10 @@ def test_a_name_cannot_lead_through_a_module_of_ours(module: str, name: str):
 
 
 @contextlib.contextmanager
-def full_disk(lab: MotoLab) -> Generator[None]:
-    """Have the database take no row."""
-
-    def full(*_: Any) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
-
+def full_disk() -> Generator[None]:
+    """Have the database take nothing but what gives room back."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(lab.database, "execute_many", full)
-        execute = lab.database.execute
-
-        def no_insert(sql: str, *args: Any) -> int:
-            return full() if sql.startswith("INSERT") else execute(sql, *args)
-
-        patched.setattr(lab.database, "execute", no_insert)
+        patched.setattr(Room, "is_low", property(lambda _: True))
         yield
 
 
@@ -429,7 +420,10 @@ def test_what_could_not_be_written_has_not_happened(lab: MotoLab):
     item = {"k": {"S": "not stored"}}
     attempts: list[Callable[[], Any]] = [
         lambda: lab.client("dynamodb").put_item(TableName="t", Item=item),
-        lambda: lab.client("dynamodb").delete_table(TableName="t"),
+        lambda: lab.client("dynamodb").update_table(
+            TableName="t",
+            StreamSpecification={"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"},
+        ),
         lambda: lab.client("sqs").send_message(QueueUrl="q", MessageBody="not stored"),
         lambda: lab.client("sqs").create_queue(QueueName="not-stored"),
         lambda: lab.client("sns").create_topic(Name="not-stored"),
@@ -440,9 +434,9 @@ def test_what_could_not_be_written_has_not_happened(lab: MotoLab):
         lambda: lab.client("ecr").create_repository(repositoryName="not"),
         lambda: sts.assume_role(**role),
     ]
-    with full_disk(lab):
+    with full_disk():
         for attempt in attempts:
-            with pytest.raises(ClientError, match="database or disk is full") as caught:
+            with pytest.raises(ClientError, match="No space left") as caught:
                 attempt()
             assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 500
             assert "undone" in str(caught.value)
@@ -459,9 +453,43 @@ def test_what_could_not_be_written_has_not_happened(lab: MotoLab):
     assert lab.moto.account_of(key) == ACCOUNT
 
 
+def test_a_full_disk_takes_what_gives_room_back(lab: MotoLab):
+    make(lab)
+    dynamodb, sqs = lab.client("dynamodb"), lab.client("sqs")
+    for key in ("a", "b"):
+        dynamodb.put_item(TableName="t", Item={"k": {"S": key}})
+    sqs.send_message(QueueUrl="q", MessageBody="x")
+    (message,) = sqs.receive_message(QueueUrl="q")["Messages"]
+    with full_disk():
+        dynamodb.delete_item(TableName="t", Key={"k": {"S": "a"}})
+        sqs.delete_message(QueueUrl="q", ReceiptHandle=message["ReceiptHandle"])
+        sqs.delete_queue(QueueUrl="q")
+    lab.restart()
+    assert [item["k"]["S"] for item in dynamodb.scan(TableName="t")["Items"]] == ["b"]
+    assert sqs.list_queues().get("QueueUrls", []) == []
+
+
+def test_a_write_that_fails_half_way_has_not_happened(
+    lab: MotoLab, monkeypatch: pytest.MonkeyPatch
+):
+    lab.client("sqs").create_queue(QueueName="q")
+
+    def full(*_: Any) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lab.database, "execute_many", full)
+        with pytest.raises(ClientError, match="database or disk is full"):
+            lab.client("sqs").create_queue(QueueName="other")
+    for _ in range(2):
+        (url,) = lab.client("sqs").list_queues()["QueueUrls"]
+        assert url.endswith("/q")
+        lab.restart()
+
+
 def test_a_backend_that_could_not_be_written_is_written_when_it_can_be(lab: MotoLab):
     lab.client("sqs").create_queue(QueueName="q")
-    with full_disk(lab), pytest.raises(ClientError, match="disk is full"):
+    with full_disk(), pytest.raises(ClientError, match="No space left"):
         lab.client("kms").describe_key(KeyId="alias/aws/s3")
     key = lab.client("kms").describe_key(KeyId="alias/aws/s3")["KeyMetadata"]["KeyId"]
     lab.restart()
@@ -477,7 +505,7 @@ def test_a_journalled_request_that_could_not_be_written_has_not_happened(lab: Mo
     backend.oops = (n for n in range(3))  # a generator
     sns.create_topic(Name="journalled")
     assert stored(lab, "fallback_journal") == 1
-    with full_disk(lab), pytest.raises(ClientError, match="disk is full"):
+    with full_disk(), pytest.raises(ClientError, match="No space left"):
         sns.create_topic(Name="not-stored")
     topics = [topic["TopicArn"].rpartition(":")[2] for topic in sns.list_topics()["Topics"]]
     assert topics == ["before", "journalled"]
@@ -526,9 +554,9 @@ def test_a_read_beside_a_write_that_is_undone_does_not_tell_of_it(
             assert seen.wait(30)
         save(*args, **named)
 
-    with full_disk(lab), monkeypatch.context() as patched:
+    with full_disk(), monkeypatch.context() as patched:
         patched.setattr(lab.moto._kept, "save", saved_while_read)
-        with pytest.raises(ClientError, match="disk is full"):
+        with pytest.raises(ClientError, match="No space left"):
             lab.client("dynamodb").put_item(TableName="t", Item={"k": {"S": "a"}})
         reader.join(30)
     assert answers == [0]
