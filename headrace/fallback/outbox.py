@@ -152,10 +152,10 @@ class OutboxWorker:
 
     def step(self) -> float:
         """Try what is due."""
-        if not self._is_ready():
-            return math.inf
         while True:
             with MOTO_LOCK:
+                if not self._is_ready():
+                    return math.inf
                 number = OUTBOX.due(CURRENT.clock.now_ms())
                 if number is None:
                     return OUTBOX.next_s(CURRENT.clock.now_ms())
@@ -175,8 +175,10 @@ class OutboxWorker:
         try:
             if delivery.url:
                 self._post(delivery.url, delivery.body, delivery.headers)
-            elif CURRENT.control is not None:
-                CURRENT.control.call(
+            elif (control := CURRENT.control) is None:
+                return AwsError("ServiceUnavailable", "moto's services are loaded anew", 503)
+            else:
+                control.call(
                     delivery.service,
                     delivery.operation,
                     delivery.params,

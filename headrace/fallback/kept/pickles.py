@@ -14,12 +14,11 @@ import io
 import pickle
 import threading
 import types
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.aws.moto_imports import IMPORTING
-from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
+from headrace.fallback.kept.touched import Rows
 
 # A reducer says how an object is pickled, as `__reduce__` does; NotImplemented leaves it to the object.
 Reducer = Callable[[Any], Any]
@@ -29,6 +28,7 @@ _REDUCERS: dict[type, Reducer] = {}
 _FILTERS: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {}
 # By moto's package: gives a backend that was read again what is in memory only, out of its attributes before.
 _CARRIERS: dict[str, Callable[[dict[str, Any], Any], None]] = {}
+_AFTER_IMPORTS: list[Callable[[], None]] = []
 # By module and qualified name: functions without a name of their own that state refers to.
 _FACTORIES: dict[tuple[str, str], Callable[[], Any]] = {}
 
@@ -81,6 +81,12 @@ def filters(package: str, change: Callable[[Any, dict[str, Any]], dict[str, Any]
 def carries(package: str, carry: Callable[[dict[str, Any], Any], None]) -> None:
     """Have `carry` give a service's backends what is in memory only, when what is stored of them is read again."""
     _CARRIERS[package] = carry
+
+
+def after_imports(mend: Callable[[], None]) -> None:
+    """Have `mend` called when a module of moto may have been imported."""
+    if mend not in _AFTER_IMPORTS:
+        _AFTER_IMPORTS.append(mend)
 
 
 def knows_factory(module: str, qualified_name: str, make: Callable[[], Any]) -> None:
@@ -136,11 +142,10 @@ def backend_dict(module: str, qualified_name: str) -> Any:
     """Return moto's dictionary of a service's backends."""
     from moto.core.base_backend import BackendDict
 
-    from headrace.fallback.services import mend_imported
-
     with IMPORTING:
         found = importlib.import_module(module)
-        mend_imported()
+        for mend in _AFTER_IMPORTS:
+            mend()
     for value in vars(found).values():
         if isinstance(value, BackendDict) and value.backend.__qualname__ == qualified_name:
             return value
@@ -409,63 +414,3 @@ def take_back(package: str, load: Callable[[], None] | None) -> None:
     for backend, state in before:
         if carry is not None:
             carry(state, backend)
-
-
-# --- dictionaries that pile up ------------------------------------------------------------------
-
-
-class KeptDict(OrderedDict[Any, Any]):
-    """A dictionary of a model of moto's that is kept row by row: a row is a pickled value.
-
-    Values must be replaced, not changed in place, and must not refer to what holds the dictionary.
-    """
-
-    def __init__(self, rows: DictRows) -> None:
-        super().__init__()
-        self.rows = rows
-        rows.values = self
-
-    def __reduce__(self) -> Any:
-        return KeptDict, (self.rows,)
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        import copy
-
-        return OrderedDict((key, copy.deepcopy(value, memo)) for key, value in self.items())
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        super().__setitem__(key, value)
-        TOUCHED.row(self.rows, key)
-
-    def __delitem__(self, key: Any) -> None:
-        super().__delitem__(key)
-        TOUCHED.row(self.rows, key)
-
-    def pop(self, key: Any, *default: Any, **named: Any) -> Any:
-        """See `OrderedDict.pop`."""
-        TOUCHED.row(self.rows, key)
-        return super().pop(key, *default, **named)
-
-    def clear(self) -> None:
-        """See `dict.clear`."""
-        TOUCHED.all_rows(self.rows)
-        super().clear()
-
-
-class DictRows(Rows):
-    """The rows of a `KeptDict`; a subclass names the service."""
-
-    values: KeptDict
-
-    def encoded(self, key: Any) -> bytes | None:
-        """See `Rows.encoded`."""
-        return dump(self.values[key]) if key in self.values else None
-
-    def keys(self) -> Iterable[Any]:
-        """See `Rows.keys`."""
-        return list(self.values)
-
-    def load(self, rows: Iterable[tuple[RowKey, bytes]]) -> None:
-        """See `Rows.load`."""
-        for key, value in rows:
-            OrderedDict.__setitem__(self.values, key, load(value))

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import importlib.metadata
 import logging
+import sqlite3
 import sys
 import zlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -163,7 +164,11 @@ class KeptState:
         (free,) = self._database.query("PRAGMA freelist_count")[0]
         (page_bytes,) = self._database.query("PRAGMA page_size")[0]
         if int(free) * int(page_bytes) > MOST_FREE_BYTES:
-            self._database.execute("VACUUM")
+            try:
+                self._database.execute("VACUUM")
+            except (sqlite3.Error, OSError) as error:
+                # It needs as much room again; the free pages are used for what is stored from now on.
+                log.warning("the state database stays as large as it was: %s", error)
 
     # --- saving -----------------------------------------------------------------------------------
 

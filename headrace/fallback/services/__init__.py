@@ -13,6 +13,7 @@ _LATER = {"moto.glue.models": "glue"}
 @functools.cache
 def mend_all() -> None:
     """Replace what is to be replaced. Imports most of the services; the caller holds `IMPORTING`."""
+    from headrace.fallback.kept import pickles
     from headrace.fallback.services import (
         cloudwatch,
         core,
@@ -30,6 +31,7 @@ def mend_all() -> None:
         core, iam, dynamodb, dynamodb_streams, sqs, sns, events, logs, cloudwatch, ssm,
     ):  # fmt: skip
         service.mend()
+    pickles.after_imports(mend_imported)
 
 
 def mend_imported() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from headrace.fallback.kept.pickles import DictRows, KeptDict
+from headrace.fallback.kept.dictionaries import DictRows, KeptDict
 
 
 class PartitionRows(DictRows):

@@ -29,7 +29,7 @@ def ask(
     ("service", "target", "body", "code"),
     [
         ("dynamodb", "DynamoDB_20120810.PutItem", b"{", "SerializationException"),
-        ("dynamodb", "DynamoDB_20120810.PutItem", b"", "ValidationException"),
+        ("dynamodb", "DynamoDB_20120810.PutItem", b"", "SerializationException"),
         ("dynamodb", "DynamoDB_20120810.PutItem", b"{}", "ValidationException"),
         (
             "dynamodb",
