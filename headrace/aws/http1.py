@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 MAX_HEADER_BYTES = 64 * 1024
 MOST_PIPELINED = 16
+# Of a request that is refused by its headers, a body up to this size is read and dropped, so that the connection can
+# be used again; before a larger one it is closed.
+MAX_UNWANTED_BODY_BYTES = 64 * 1024
 
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
@@ -84,7 +87,7 @@ class Http1Connection(asyncio.Protocol):
         self._server = server
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
-        self._waiting: deque[tuple[HttpRequest, bool]] = deque()
+        self._waiting: deque[tuple[HttpRequest, bool, HttpResponse | None]] = deque()
         self._busy = False
         self._half_closed = False
         self._writable = asyncio.Event()
@@ -101,6 +104,8 @@ class Http1Connection(asyncio.Protocol):
         self._headers: dict[str, str] = {}
         self._header_bytes = 0
         self._body = RequestBody(self._server.temp_dir)
+        # The answer to a request whose headers were enough to refuse it.
+        self._refusal: HttpResponse | None = None
 
     # --- asyncio.Protocol ---------------------------------------------------------------------
 
@@ -129,7 +134,8 @@ class Http1Connection(asyncio.Protocol):
         if not self._parsing:
             request = _usual_request(data)
             if request is not None:
-                self._take(request, keep_alive=True)
+                refusal = self._server.refusal(request.method, request.path, request.headers)
+                self._take(request, keep_alive=True, started=refusal)
                 return
         try:
             self._parser.feed_data(data)
@@ -196,21 +202,48 @@ class Http1Connection(asyncio.Protocol):
         if length.isdigit() and int(length) > MAX_BODY_BYTES:
             self._refuse(413, b"body too large\n")
             raise httptools.HttpParserError("body too large")
-        if self._headers.get("expect", "").lower() == "100-continue" and self._transport:
+        expects = self._headers.get("expect", "").lower() == "100-continue"
+        self._refusal = self._server.refusal(*self._method_and_path(), self._headers)
+        if self._refusal is not None and (
+            expects
+            or "transfer-encoding" in self._headers
+            or (length.isdigit() and int(length) > MAX_UNWANTED_BODY_BYTES)
+        ):
+            # The body is not waited for: the answer is the connection's last.
+            self._failed = True
+            self._take(self._request(), keep_alive=False, started=self._refusal)
+            raise httptools.HttpParserError("refused")
+        if expects and self._transport:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
+        if self._refusal is not None:
+            return
         if not self._body.add(body):
             self._refuse(413, b"body too large\n")
             raise httptools.HttpParserError("body too large")
 
     def on_message_complete(self) -> None:
         self._parsing = False
+        request, refusal = self._request(), self._refusal
+        keep_alive = self._parser.should_keep_alive()
+        self._reset()
+        self._take(request, keep_alive=keep_alive, started=refusal)
+
+    def _method_and_path(self) -> tuple[str, str]:
+        return self._parser.get_method().decode("ascii"), self._path_and_query()[0]
+
+    def _path_and_query(self) -> tuple[str, str]:
         path, _, query = self._url.decode("latin-1").partition("?")
         if "://" in path.partition("?")[0][:8]:  # absolute form, as proxies send it
             path = "/" + path.split("://", 1)[1].partition("/")[2]
+        return path, query
+
+    def _request(self) -> HttpRequest:
+        """Return the request that has come, whole unless it is refused."""
+        path, query = self._path_and_query()
         body, body_file = self._body.finish()
-        request = HttpRequest(
+        return HttpRequest(
             method=self._parser.get_method().decode("ascii"),
             path=path,
             query=query,
@@ -218,15 +251,15 @@ class Http1Connection(asyncio.Protocol):
             body=body,
             body_file=body_file,
         )
-        keep_alive = self._parser.should_keep_alive()
-        self._reset()
-        self._take(request, keep_alive=keep_alive)
 
     # --- answering ----------------------------------------------------------------------------
 
-    def _take(self, request: HttpRequest, *, keep_alive: bool) -> None:
+    def _take(
+        self, request: HttpRequest, *, keep_alive: bool, started: HttpResponse | None = None
+    ) -> None:
+        """Answer a request, with `started` when its answer is known already."""
         if not self._busy:
-            answer = self._server.answer_inline(request)
+            answer = started or self._server.answer_inline(request)
             if isinstance(answer, HttpResponse) and isinstance(answer.body, bytes):
                 if answer.waits:
                     self._busy = True
@@ -239,7 +272,7 @@ class Http1Connection(asyncio.Protocol):
             self._busy = True
             self._begin_task(request, answer, keep_alive=keep_alive)
             return
-        self._waiting.append((request, keep_alive))
+        self._waiting.append((request, keep_alive, started))
         if len(self._waiting) >= MOST_PIPELINED and self._transport is not None:
             self._transport.pause_reading()
 
@@ -263,8 +296,8 @@ class Http1Connection(asyncio.Protocol):
         if request.body_file is not None:
             request.body_file.unlink(missing_ok=True)
         while self._waiting and keep_alive and not self._busy:
-            request, keep_alive = self._waiting.popleft()
-            self._take(request, keep_alive=keep_alive)
+            request, keep_alive, started = self._waiting.popleft()
+            self._take(request, keep_alive=keep_alive, started=started)
         if self._busy:
             return
         if self._half_closed:
@@ -286,8 +319,7 @@ class Http1Connection(asyncio.Protocol):
                 request.body_file.unlink(missing_ok=True)
             if not self._waiting or not keep_alive:
                 break
-            started = None
-            request, keep_alive = self._waiting.popleft()
+            request, keep_alive, started = self._waiting.popleft()
         self._busy = False
         if self._half_closed:
             self.close()
@@ -378,6 +410,8 @@ class Http1Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def _refuse(self, status: int, message: bytes) -> None:
+        if self._failed:
+            return  # by a call from the parser, which fails then too
         self._failed = True
         if self._transport is not None:
             answer = HttpResponse(status, [("Content-Type", "text/plain")], message)

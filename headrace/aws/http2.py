@@ -45,6 +45,9 @@ MAX_HEADER_LIST_BYTES = 64 * 1024
 STREAM_WINDOW_BYTES = 1024 * 1024
 CONNECTION_WINDOW_BYTES = 16 * 1024 * 1024
 FILE_READ_BYTES = 256 * 1024
+# Of a request that is refused by its headers, a body up to this size is read and dropped; of a longer one the stream
+# is reset.
+MAX_UNWANTED_BODY_BYTES = 64 * 1024
 # They mean the connection in HTTP/1.1 and are not allowed here (RFC 9113, 8.2.2).
 _OF_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding", "upgrade"})
 _SETTINGS = {
@@ -62,6 +65,8 @@ class _Receiving:
     """A request that is arriving on a stream."""
 
     def __init__(self, headers: list[tuple[str, str]], body: RequestBody) -> None:
+        # When the headers were enough to refuse the request: how much of its body came all the same.
+        self.unwanted_bytes: int | None = None
         self.pseudo = {name: value for name, value in headers if name.startswith(":")}
         self.headers: dict[str, str] = {}
         for name, value in headers:
@@ -73,14 +78,16 @@ class _Receiving:
         self.headers.setdefault("host", self.pseudo.get(":authority", ""))
         self.body = body
 
+        self.method = self.pseudo.get(":method", "GET")
+        self.path, _, self.query = self.pseudo.get(":path", "/").partition("?")
+
     def request(self) -> HttpRequest:
         """Return the whole request."""
-        path, _, query = self.pseudo.get(":path", "/").partition("?")
         body, body_file = self.body.finish()
         return HttpRequest(
-            method=self.pseudo.get(":method", "GET"),
-            path=path,
-            query=query,
+            method=self.method,
+            path=self.path,
+            query=self.query,
             headers=self.headers,
             body=body,
             body_file=body_file,
@@ -166,15 +173,12 @@ class Http2Connection(asyncio.Protocol):
     def _take(self, event: Event) -> None:
         match event:
             case RequestReceived():
-                # Text, by our configuration's header_encoding.
-                headers = [(_text(name), _text(value)) for name, value in event.headers or []]
-                body = RequestBody(self._server.temp_dir)
-                self._receiving[event.stream_id or 0] = _Receiving(headers, body)
+                self._begin(event)
             case DataReceived():
                 self._take_data(event)
             case StreamEnded():
                 receiving = self._receiving.pop(event.stream_id or 0, None)
-                if receiving is not None:
+                if receiving is not None and receiving.unwanted_bytes is None:
                     self._answer(event.stream_id or 0, receiving.request())
             case StreamReset():
                 self._forget(event.stream_id or 0)
@@ -186,11 +190,28 @@ class Http2Connection(asyncio.Protocol):
             case _:
                 pass  # acknowledgements, pings (answered by h2), trailers, priorities
 
+    def _begin(self, event: RequestReceived) -> None:
+        stream_id = event.stream_id or 0
+        # Text, by our configuration's header_encoding.
+        headers = [(_text(name), _text(value)) for name, value in event.headers or []]
+        receiving = _Receiving(headers, RequestBody(self._server.temp_dir))
+        self._receiving[stream_id] = receiving
+        refusal = self._server.refusal(receiving.method, receiving.path, receiving.headers)
+        if refusal is not None:
+            receiving.unwanted_bytes = 0
+            self._answer(stream_id, receiving.request(), refusal)
+
     def _take_data(self, event: DataReceived) -> None:
         stream_id = event.stream_id or 0
         self._h2.acknowledge_received_data(event.flow_controlled_length or 0, stream_id)
         receiving = self._receiving.get(stream_id)
-        if receiving is not None and not receiving.body.add(event.data or b""):
+        if receiving is not None and receiving.unwanted_bytes is not None:
+            receiving.unwanted_bytes += len(event.data or b"")
+            if receiving.unwanted_bytes > MAX_UNWANTED_BODY_BYTES:
+                # The answer is whole; this asks the client to stop (RFC 9113, 8.1).
+                del self._receiving[stream_id]
+                self._reset(stream_id, ErrorCodes.NO_ERROR)
+        elif receiving is not None and not receiving.body.add(event.data or b""):
             self._receiving.pop(stream_id).body.discard()
             self._reset(stream_id, ErrorCodes.CANCEL)
 
@@ -202,8 +223,10 @@ class Http2Connection(asyncio.Protocol):
         if task is not None:
             task.cancel()
 
-    def _answer(self, stream_id: int, request: HttpRequest) -> None:
-        started = self._server.answer_inline(request)
+    def _answer(
+        self, stream_id: int, request: HttpRequest, refusal: HttpResponse | None = None
+    ) -> None:
+        started = refusal or self._server.answer_inline(request)
         if isinstance(started, HttpResponse) and self._write_at_once(stream_id, request, started):
             return
         task = asyncio.get_running_loop().create_task(self._serve(stream_id, request, started))

@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +22,8 @@ from headrace.aws.waiting import call_when_done, when_done
 log = logging.getLogger(__name__)
 
 Handler = Callable[[HttpRequest], HttpResponse | Future[HttpResponse]]
+# Takes a request's method, its path (as `HttpRequest.path`) and its headers (as `HttpRequest.headers`).
+Refuse = Callable[[str, str, Mapping[str, str]], HttpResponse | None]
 
 READ_WHOLE_BELOW_BYTES = 1024 * 1024
 # Threads are made as needed. Many, because a synchronous Lambda invocation holds one while the
@@ -34,7 +36,12 @@ class _Closable(Protocol):
 
 
 class Server:
-    """Listens on one address. `start` and `stop` run on the event loop's thread."""
+    """Listens on one address. `start` and `stop` run on the event loop's thread.
+
+    `refuse` is asked on the event loop's thread once a request's headers are in, so it must not block. What it
+    returns is the answer (its body bytes, nothing to wait for), and the request's body is not read; None lets the
+    request go on.
+    """
 
     def __init__(
         self,
@@ -42,9 +49,11 @@ class Server:
         *,
         is_inline: Callable[[HttpRequest], bool],
         temp_dir: Path,
+        refuse: Refuse | None = None,
     ) -> None:
         self._handle = handle
         self._is_inline = is_inline
+        self._refuse = refuse
         self.temp_dir = temp_dir
         self._pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="request")
         self._server: asyncio.Server | None = None
@@ -77,6 +86,16 @@ class Server:
     def closed(self, connection: _Closable) -> None:
         """Forget a connection."""
         self._connections.discard(connection)
+
+    def refusal(self, method: str, path: str, headers: Mapping[str, str]) -> HttpResponse | None:
+        """Return the answer to a request that goes no further than its headers; None when it goes on."""
+        if self._refuse is None:
+            return None
+        try:
+            return self._refuse(method, path, headers)
+        except Exception:
+            log.exception("whether to refuse %s %s could not be told", method, path)
+            return HttpResponse(500, [("Content-Type", "text/plain")], b"internal failure\n")
 
     async def answer(
         self, request: HttpRequest, started: HttpResponse | Future[HttpResponse] | None = None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.aws.http import HttpRequest
+from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.http1 import Http1Connection
 
 
@@ -17,6 +17,9 @@ class Nowhere:
     """A server without a socket."""
 
     temp_dir = Path("/nowhere")
+
+    def refusal(self, *_: object) -> None:
+        return None
 
 
 class Taking(Http1Connection):
@@ -26,7 +29,9 @@ class Taking(Http1Connection):
         super().__init__(cast("Any", Nowhere()))
         self.taken: list[tuple[HttpRequest, bool]] = []
 
-    def _take(self, request: HttpRequest, *, keep_alive: bool) -> None:
+    def _take(
+        self, request: HttpRequest, *, keep_alive: bool, started: HttpResponse | None = None
+    ) -> None:
         self.taken.append((request, keep_alive))
 
 
