@@ -22,7 +22,7 @@ import msgspec
 from headrace import __version__
 from headrace.adapters import EventBuses, LogQueue, MetricQueue, Queues, Schemas, Topics
 from headrace.aws import fault_pages
-from headrace.aws.gateway import Gateway
+from headrace.aws.gateway import Gateway, scope_of
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.server import Server
 from headrace.aws.service import ServiceApi
@@ -339,6 +339,7 @@ def server_for(cloud: Cloud) -> Server:
         cloud.handle,
         is_inline=cloud.gateway.is_inline,
         temp_dir=cloud.config.data_dir / "tmp",
+        service_of=lambda request: cloud.gateway.service_of(request, scope_of(request)),
     )
 
 

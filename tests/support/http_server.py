@@ -59,7 +59,7 @@ class Client:
             self.h2.local_settings = h2.settings.Settings(client=True, initial_values=values)
         self.h2.initiate_connection()
         self.heads: dict[int, dict[str, str]] = {}
-        self.bodies: dict[int, bytes] = {}
+        self.bodies: dict[int, bytearray] = {}
         self.ended: list[int] = []
         self.reset: list[int] = []
         hello = self.h2.data_to_send()
@@ -120,8 +120,7 @@ class Client:
                 case h2.events.ResponseReceived():
                     self.heads[event.stream_id] = {k.decode(): v.decode() for k, v in event.headers}
                 case h2.events.DataReceived():
-                    known = self.bodies.get(event.stream_id, b"")
-                    self.bodies[event.stream_id] = known + event.data
+                    self.bodies.setdefault(event.stream_id, bytearray()).extend(event.data)
                     length = event.flow_controlled_length
                     self.h2.acknowledge_received_data(length, event.stream_id)
                 case h2.events.StreamEnded():
@@ -136,4 +135,4 @@ class Client:
         """Wait for a stream's whole answer."""
         while stream not in self.ended:
             self.hear()
-        return self.heads[stream], self.bodies.get(stream, b"")
+        return self.heads[stream], bytes(self.bodies.get(stream, b""))
