@@ -72,6 +72,8 @@ class RequestReader:
         self._since_s = server.now_s
         self._head_fed_bytes = 0
         self._framing_bytes = 0
+        # Whether the parser is shown a head that it has seen.
+        self._is_repeated = False
 
     @property
     def is_arriving(self) -> bool:
@@ -81,7 +83,7 @@ class RequestReader:
     @property
     def method(self) -> str:
         """The method of the request that is arriving; GET while there is none."""
-        return "GET" if self._head is None else self._parser.get_method().decode("ascii")
+        return "GET" if self._head is None else self._head.method
 
     def await_head(self) -> None:
         """Expect header fields from now on; something that may be their beginning has come."""
@@ -97,14 +99,26 @@ class RequestReader:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            # Nothing else is spoken here, and a client that only offers it goes on as it was (RFC 9110, 7.8).
-            self.rest = data[cast("int", upgrade.args[0]) :]
+            self._decline_offer(data[cast("int", upgrade.args[0]) :])
             return None
         except httptools.HttpParserCallbackError as error:
             return self._refusal or _answer_to(error.__context__, self._head)
         except httptools.HttpParserError:
             return plain(400, "bad request")
         return self._count_fed(len(data), arriving, had_bytes)
+
+    def _decline_offer(self, rest: bytes) -> None:
+        """Go on in HTTP/1.1: nothing else is spoken here, and a client that offers it has to expect that.
+
+        Java's own client offers HTTP/2 in its first request (RFC 9110, 7.8). The parser takes such a request for the
+        connection's last; what follows, and would be read as a request, may be its body.
+        """
+        self.rest = rest
+        self._parser = httptools.HttpRequestParser(self)
+        if self._head is not None:
+            self._is_repeated = True
+            self._parser.feed_data(self._head.without_offer())
+            self._is_repeated = False
 
     def _count_fed(
         self, fed_bytes: int, arriving: RequestBody | None, had_bytes: int
@@ -149,12 +163,14 @@ class RequestReader:
     # --- httptools ----------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
+        if self._is_repeated:
+            return
         self._head = RequestHead(self._bounds)
         if self._head_since_s is None:
             self._head_since_s = self._since_s
 
     def on_url(self, url: bytes) -> None:
-        if self._head is not None:
+        if self._head is not None and not self._is_repeated:
             self._head.add_target(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -164,22 +180,24 @@ class RequestReader:
 
     def on_headers_complete(self) -> None:
         arrived = self._head
-        assert arrived is not None
+        if self._is_repeated or arrived is None:
+            return
         self._head_since_s, self._head_fed_bytes = None, 0
-        method = self.method
+        method = self._parser.get_method().decode("ascii")
         arrived.complete(method, self._parser.get_http_version())
         length = arrived.length or 0
         expects = arrived.headers.get("expect", "").lower() == "100-continue"
-        chunked = "transfer-encoding" in arrived.headers
         self._refusal = self._server.refusal(method, arrived.path, arrived.headers)
-        if self._refusal is not None and (expects or chunked or length > MAX_UNWANTED_BODY_BYTES):
+        if self._refusal is not None and (
+            expects or arrived.chunked or length > MAX_UNWANTED_BODY_BYTES
+        ):
             raise _BodyUnwanted
         if length > MAX_BODY_BYTES:
             raise BodyTooLarge
         self._body = RequestBody(self._server.bodies)
         self.body_left_bytes = length
         self._framing_bytes = 0
-        if expects and (chunked or length):
+        if expects and (arrived.chunked or length):
             self._say_continue()
 
     def on_chunk_header(self) -> None:
@@ -191,21 +209,23 @@ class RequestReader:
             self._body.add(body)
 
     def on_message_complete(self) -> None:
-        arrived, body, version = self._head, self._body, self._parser.get_http_version()
+        arrived, body = self._head, self._body
         assert arrived is not None
         assert body is not None
+        if self._parser.should_upgrade() and (arrived.length or arrived.chunked):
+            return  # the body is yet to come: see _decline_offer
         body.finish()
         request = HttpRequest(
-            method=self.method,
+            method=arrived.method,
             path=arrived.path,
             query=arrived.query,
             headers=arrived.headers,
             body=body.data,
             body_file=body.file,
         )
-        keep_alive = version == "1.1" and self._parser.should_keep_alive()
+        keep_alive = arrived.version == "1.1" and self._parser.should_keep_alive()
         exchange = Exchange(request, body, keep_alive=keep_alive, answer=self._refusal)
-        exchange.is_http10 = version == "1.0"
+        exchange.is_http10 = arrived.version == "1.0"
         self._head = self._body = self._refusal = None
         self.ready.append(exchange)
 

@@ -96,12 +96,15 @@ class RequestHead:
 
     Attributes:
         headers: by lower-case name; a repeated header's values are joined with commas.
-        path, query: as in `HttpRequest`, once it is complete.
+        method, path, query: as in `HttpRequest`, once it is complete.
+        version: `1.0` or `1.1`, once it is complete.
         length: what Content-Length says, once it is complete; None without one.
     """
 
     def __init__(self, bounds: Bounds) -> None:
         self.headers: dict[str, str] = {}
+        self.method = "GET"
+        self.version = "1.1"
         self.path = ""
         self.query = ""
         self.length: int | None = None
@@ -134,6 +137,7 @@ class RequestHead:
 
     def complete(self, method: str, version: str) -> None:
         """Check the whole of it. Raises BadRequest."""
+        self.method, self.version = method, version
         if version not in ("1.0", "1.1"):
             raise BadRequest(505, "HTTP/1.1, HTTP/1.0 and HTTP/2 are spoken here")
         if method == "CONNECT":
@@ -150,6 +154,22 @@ class RequestHead:
             raise BadRequest(501, "the only Transfer-Encoding known is chunked")
         length = self.headers.get("content-length")
         self.length = None if length is None else int(length)  # digits: the parser saw to it
+
+    @property
+    def chunked(self) -> bool:
+        """Whether the body comes in chunks."""
+        return "transfer-encoding" in self.headers
+
+    def without_offer(self) -> bytes:
+        """Return a head that says of the body and the connection what this one does, and offers no other protocol."""
+        lines = ["POST / HTTP/1.1"]
+        if self.chunked:
+            lines.append("Transfer-Encoding: chunked")
+        else:
+            lines.append(f"Content-Length: {self.length or 0}")
+        if "close" in self.headers.get("connection", "").lower():
+            lines.append("Connection: close")
+        return "\r\n".join([*lines, "", ""]).encode()
 
     def _take_target(self, method: str) -> None:
         self.path, _, self.query = self._url.decode("latin-1").partition("?")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 
@@ -17,7 +18,8 @@ from headrace.aws.http2_frames import FrameGuard
 # They mean the connection in HTTP/1.1 and are not allowed here (RFC 9113, 8.2.2).
 _OF_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding", "upgrade"})
 MOST_FRAME_BYTES = 64 * 1024
-# What one stream may send before the other streams, and connections, have their turn.
+# So many streams of a connection send so many frames each, before other streams and other connections have their turn.
+STREAMS_A_TURN = 4
 FRAMES_A_TURN = 8
 
 
@@ -59,6 +61,9 @@ class AnswerSender:
         self._fell_behind = fell_behind
         self._is_closed = False
         self._waiting: dict[int, _Waiting] = {}
+        self._turns = STREAMS_A_TURN
+        self._line: deque[asyncio.Future[None]] = deque()
+        self._is_turning = False
         # Set whenever something that a writer waits for may have changed: windows, the socket, the end.
         self._news = asyncio.Event()
 
@@ -162,7 +167,7 @@ class AnswerSender:
     async def _send(self, stream_id: int, data: bytes, *, end: bool = False) -> None:
         """Send data as the client's windows and the socket allow. Raises Gone."""
         view = memoryview(data)
-        turns = FRAMES_A_TURN
+        frames = 0
         try:
             while view:
                 self._guard(stream_id)
@@ -173,18 +178,41 @@ class AnswerSender:
                 )
                 if room_bytes <= 0 or not self.can_write:
                     await self._wait(stream_id, len(view))
-                    continue
-                piece, view = bytes(view[:room_bytes]), view[room_bytes:]
-                self._h2.send_data(stream_id, piece, end_stream=end and not view)
-                self._frames.sent(len(piece))
-                turns -= 1
-                if not turns:
-                    turns = FRAMES_A_TURN
-                    self.flush()
-                    await asyncio.sleep(0)
+                elif not frames:
+                    await self._take_turn()
+                    frames = FRAMES_A_TURN
+                else:
+                    frames -= 1
+                    piece, view = bytes(view[:room_bytes]), view[room_bytes:]
+                    self._h2.send_data(stream_id, piece, end_stream=end and not view)
+                    self._frames.sent(len(piece))
             self.flush()
         finally:
             self._note(stream_id, 0)
+
+    async def _take_turn(self) -> None:
+        """Wait until it is one's turn to send, in line."""
+        if self._turns and not self._line:
+            self._turns -= 1
+        else:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._line.append(turn)
+            await turn
+        if not self._is_turning:
+            self._is_turning = True
+            asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self.flush()
+        self._turns = STREAMS_A_TURN
+        while self._line and self._turns:
+            turn = self._line.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                self._turns -= 1
+        self._is_turning = bool(self._line)
+        if self._is_turning:
+            asyncio.get_running_loop().call_soon(self._next_turn)
 
     async def _wait(self, stream_id: int, left_bytes: int) -> None:
         self.flush()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import heapq
 import logging
 import os
 import resource
@@ -145,7 +146,7 @@ class Server:
 
     def opened(self, connection: Connection) -> bool:
         """Note a connection; False when there are too many, and none of them is idle."""
-        has_room = len(self._connections) < self.bounds.connections or self._make_room()
+        has_room = self._make_room()
         self._connections.add(connection)
         if self._looking is None and self._loop is not None:
             self._looked_s = self._loop.time()
@@ -153,11 +154,14 @@ class Server:
         return has_room
 
     def _make_room(self) -> bool:
+        """Have room for one more connection; False when too few of the others are idle."""
+        excess = len(self._connections) + 1 - self.bounds.connections
+        if excess <= 0:
+            return True
         idle = [connection for connection in self._connections if connection.is_idle]
-        if not idle:
-            return False
-        min(idle, key=lambda connection: connection.idle_since_s).close()
-        return True
+        for connection in heapq.nsmallest(excess, idle, key=lambda each: each.idle_since_s):
+            connection.close()
+        return len(idle) >= excess
 
     def closed(self, connection: Connection) -> None:
         """Forget a connection."""

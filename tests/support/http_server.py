@@ -25,14 +25,21 @@ def serving(
     handle: Handler, tmp_path: Path, *, inline: bool = False, refuse: Refuse | None = None
 ) -> Iterator[int]:
     """Run a server on a thread of its own; yield its port."""
+    server = Server(handle, is_inline=lambda _: inline, temp_dir=tmp_path / "tmp", refuse=refuse)
+    with on_a_socket(server) as (port, _):
+        yield port
+
+
+@contextmanager
+def on_a_socket(server: Server) -> Iterator[tuple[int, asyncio.AbstractEventLoop]]:
+    """Run a server on a thread of its own; yield its port and its event loop."""
     bound = socket.create_server(("127.0.0.1", 0))
     loop = asyncio.new_event_loop()
-    server = Server(handle, is_inline=lambda _: inline, temp_dir=tmp_path / "tmp", refuse=refuse)
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     asyncio.run_coroutine_threadsafe(server.start(bound), loop).result(10)
     try:
-        yield bound.getsockname()[1]
+        yield bound.getsockname()[1], loop
     finally:
         asyncio.run_coroutine_threadsafe(server.stop(), loop).result(10)
         asyncio.run_coroutine_threadsafe(_end_tasks(), loop).result(10)
