@@ -19,7 +19,12 @@ from urllib.parse import unquote
 from botocore.model import OperationNotFoundError
 
 from headrace.aws import codec_json, codec_moto
-from headrace.aws.errors import AwsError, internal_failure, unknown_operation
+from headrace.aws.errors import (
+    AwsError,
+    internal_failure,
+    serialization_error,
+    unknown_operation,
+)
 from headrace.aws.fault_injection import answer_with_faults
 from headrace.aws.faults import Faults
 from headrace.aws.http import HttpRequest, HttpResponse
@@ -363,6 +368,8 @@ class _Owned:
     def _aws_error(self, error: Exception, operation: str) -> AwsError:
         if isinstance(error, AwsError):
             return error
+        if isinstance(error, RecursionError):  # a document inside the request, such as a policy
+            return serialization_error("The request is nested too deeply")
         translated = self.api.translate(error)
         if translated is not None:
             return translated

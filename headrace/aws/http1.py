@@ -85,7 +85,9 @@ class Http1Connection(asyncio.Protocol):
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def look(self, now_s: float) -> None:
-        if not self._writable.is_set():
+        if self._transport is None:
+            return
+        if self._transport.is_closing() or not self._writable.is_set():
             self._look_at_answer(now_s)
         elif self._sending is not None:
             if now_s - self._since_s > self._bounds.answer_idle_s:
@@ -114,6 +116,7 @@ class Http1Connection(asyncio.Protocol):
         self.abort()
 
     def close(self) -> None:
+        self._since_s = self._server.now_s
         self._stop_sending()
         if self._transport is not None:
             self._transport.close()
@@ -297,7 +300,7 @@ class Http1Connection(asyncio.Protocol):
     def _take_usual(self, request: HttpRequest) -> None:
         server, answer = self._server, None
         if server.refuse is not None:
-            answer = server.refusal(request.method, request.path, request.headers)
+            answer = server.refusal(request.method, request.path, "", request.headers)
         if answer is None:
             answer = server.answer_inline(request)
         if (

@@ -187,7 +187,7 @@ class RequestReader:
         arrived.complete(method, self._parser.get_http_version())
         length = arrived.length or 0
         expects = arrived.headers.get("expect", "").lower() == "100-continue"
-        self._refusal = self._server.refusal(method, arrived.path, arrived.headers)
+        self._refusal = self._server.refusal(method, arrived.path, arrived.query, arrived.headers)
         if self._refusal is not None and (
             expects or arrived.chunked or length > MAX_UNWANTED_BODY_BYTES
         ):

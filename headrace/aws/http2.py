@@ -137,8 +137,15 @@ class Http2Connection(asyncio.Protocol):
 
     def look(self, now_s: float) -> None:
         """See `headrace.aws.server.Connection`."""
+        if self._transport is None:
+            return
         bounds = self._bounds
         self._server.is_behind(self, self.unsent_bytes)
+        if self._transport.is_closing():
+            # The client does not take what was written last.
+            if now_s - self._since_s > bounds.answer_idle_s:
+                self.abort()
+            return
         for stream_id in self._sender.late(now_s, bounds.answer_idle_s):
             log.info("an answer is dropped that its client does not take")
             self._drop(stream_id, ErrorCodes.CANCEL)
@@ -152,9 +159,11 @@ class Http2Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Say goodbye and close."""
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._since_s = self._server.now_s
             self._h2.close_connection(ErrorCodes.NO_ERROR)
             self._sender.flush()
+            self._sender.close()
             self._transport.close()
 
     def abort(self) -> None:
@@ -312,6 +321,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _close_when_done(self) -> None:
         if self._is_left and self._transport is not None and self.is_idle:
+            self._since_s = self._server.now_s
             self._transport.close()
 
     # --- requests -----------------------------------------------------------------------------
@@ -325,7 +335,7 @@ class Http2Connection(asyncio.Protocol):
         receiving = Receiving(event.headers or [], self._server.bodies, self._server.now_s)
         self._receiving[stream_id] = receiving
         refusal = receiving.problem() or self._server.refusal(
-            receiving.method, receiving.path, receiving.headers
+            receiving.method, receiving.path, receiving.query, receiving.headers
         )
         if refusal is not None:
             self._refuse(stream_id, receiving, refusal)

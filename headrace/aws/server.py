@@ -33,7 +33,7 @@ from headrace.aws.waiting import call_when_done, when_done
 log = logging.getLogger(__name__)
 
 Handler = Callable[[HttpRequest], HttpResponse | Future[HttpResponse]]
-# Takes a request's method, its path (as `HttpRequest.path`) and its headers (as `HttpRequest.headers`).
+# Takes a request's method, its path with a question mark and its query, and its headers (as `HttpRequest.headers`).
 Refuse = Callable[[str, str, Mapping[str, str]], HttpResponse | None]
 
 READ_WHOLE_BELOW_BYTES = 1024 * 1024
@@ -201,12 +201,14 @@ class Server:
 
     # --- requests -----------------------------------------------------------------------------
 
-    def refusal(self, method: str, path: str, headers: Mapping[str, str]) -> HttpResponse | None:
+    def refusal(
+        self, method: str, path: str, query: str, headers: Mapping[str, str]
+    ) -> HttpResponse | None:
         """Return the answer to a request that goes no further than its headers; None when it goes on."""
         if self.refuse is None:
             return None
         try:
-            return self.refuse(method, path, headers)
+            return self.refuse(method, f"{path}?{query}", headers)
         except Exception:
             log.exception("whether to refuse %s %s could not be told", method, path)
             return internal_failure()

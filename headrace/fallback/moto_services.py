@@ -22,6 +22,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.config import Config as BotocoreConfig
 from botocore.exceptions import ClientError
 
+from headrace.aws.body_bounds import check_body
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.moto_imports import IMPORTING, load_moto
@@ -111,6 +112,7 @@ class MotoServices:
     def handle(self, request: HttpRequest, service: str) -> HttpResponse:
         """See `headrace.aws.gateway.Fallback.handle`."""
         self.warm_up()
+        check_body(request)
         assert request.call is not None
         host = _host(request, service, request.call.region)
         entry = Entry(

@@ -312,6 +312,24 @@ def test_over_http2_a_client_that_reads_nothing():
     run(story, lambda _: HttpResponse(200, body=endless()))
 
 
+@pytest.mark.parametrize("hello", [b"", HELLO])
+def test_a_close_that_waits_for_a_client_who_reads_nothing(hello: bytes):
+    """What was written last is too little to fill the socket, and still nobody takes it."""
+
+    async def story(server: Server) -> None:
+        wire = Wire(server, reads=False)
+        wire.send(hello or GET[:-2] + b"Connection: close\r\n\r\n")
+        await let_pass(server, 905)
+        if hello:
+            assert wire.closed
+            assert not wire.lost
+        await let_pass(server, 302)
+        assert wire.lost
+        assert not server._connections
+
+    run(story)
+
+
 # --- the server's own time --------------------------------------------------------------------
 
 
