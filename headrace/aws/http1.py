@@ -112,7 +112,7 @@ class Http1Connection(asyncio.Protocol):
             self._abort_unread()
 
     def _abort_unread(self) -> None:
-        log.info("a connection is closed whose client does not take its answer")
+        self._server.complain("a connection is closed whose client does not take its answer")
         self.abort()
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class Http1Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         if not self._server.opened(self):
-            log.warning("a connection is refused: %d are open", self._bounds.connections)
+            self._server.complain("connections are refused: %d are open", self._bounds.connections)
             self._end_with(plain(503, "too many connections"))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -354,7 +354,7 @@ class Http1Connection(asyncio.Protocol):
         except ConnectionError:
             self.abort()
         except OSError as error:  # of the body's file
-            log.warning("the answer to %s broke off: %s", exchange.request.path, error)
+            self._server.complain("the answer to %s broke off: %s", exchange.request.path, error)
             self.abort()
         except Exception:
             log.exception("the answer to %s broke off", exchange.request.path)

@@ -102,10 +102,25 @@ class RequestReader:
             self._decline_offer(data[cast("int", upgrade.args[0]) :])
             return None
         except httptools.HttpParserCallbackError as error:
-            return self._refusal or _answer_to(error.__context__, self._head)
+            return self._refusal or self._answer_to(error.__context__)
         except httptools.HttpParserError:
             return plain(400, "bad request")
         return self._count_fed(len(data), arriving, had_bytes)
+
+    def _answer_to(self, error: BaseException | None) -> HttpResponse:
+        """Return the answer to a request that a callback did not take."""
+        headers = {} if self._head is None else self._head.headers
+        match error:
+            case BadRequest():
+                return plain(error.status, error.message)
+            case BodyTooLarge():
+                return body_too_large(headers)
+            case OSError():
+                self._server.complain("a request's body cannot be stored: %s", error)
+                return body_not_stored(headers)
+            case _:
+                log.error("a request cannot be taken", exc_info=error)
+                return internal_failure()
 
     def _decline_offer(self, rest: bytes) -> None:
         """Go on in HTTP/1.1: nothing else is spoken here, and a client that offers it has to expect that.
@@ -228,19 +243,3 @@ class RequestReader:
         exchange.is_http10 = arrived.version == "1.0"
         self._head = self._body = self._refusal = None
         self.ready.append(exchange)
-
-
-def _answer_to(error: BaseException | None, arrived: RequestHead | None) -> HttpResponse:
-    """Return the answer to a request that a callback did not take."""
-    headers = {} if arrived is None else arrived.headers
-    match error:
-        case BadRequest():
-            return plain(error.status, error.message)
-        case BodyTooLarge():
-            return body_too_large(headers)
-        case OSError():
-            log.error("a request's body cannot be stored: %s", error)
-            return body_not_stored(headers)
-        case _:
-            log.error("a request cannot be taken", exc_info=error)
-            return internal_failure()

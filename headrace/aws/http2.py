@@ -147,7 +147,7 @@ class Http2Connection(asyncio.Protocol):
                 self.abort()
             return
         for stream_id in self._sender.late(now_s, bounds.answer_idle_s):
-            log.info("an answer is dropped that its client does not take")
+            self._server.complain("an answer is dropped that its client does not take")
             self._drop(stream_id, ErrorCodes.CANCEL)
         for stream_id, receiving in list(self._receiving.items()):
             if now_s - receiving.since_s > bounds.body_idle_s:
@@ -233,7 +233,7 @@ class Http2Connection(asyncio.Protocol):
                     turns -= frame.payload_bytes // HEADER_BYTES_A_TURN
                 self._receive(frame)
         except TooMuch as error:
-            log.warning("an HTTP/2 client is cut off: %s", error)
+            self._server.complain("an HTTP/2 client is cut off: %s", error)
             self._end(ErrorCodes.ENHANCE_YOUR_CALM, str(error))
         except FrameTooLarge:
             self._end(ErrorCodes.FRAME_SIZE_ERROR)
@@ -364,7 +364,7 @@ class Http2Connection(asyncio.Protocol):
             self._refuse(stream_id, receiving, body_too_large(receiving.headers))
             return
         except OSError as error:
-            log.error("a request's body cannot be stored: %s", error)  # noqa: TRY400 - a full disk needs no traceback
+            self._server.complain("a request's body cannot be stored: %s", error)
             self._refuse(stream_id, receiving, body_not_stored(receiving.headers))
             return
         # The answer is whole; this asks the client to stop (RFC 9113, 8.1).
@@ -378,7 +378,7 @@ class Http2Connection(asyncio.Protocol):
         try:
             receiving.body.finish()
         except OSError as error:
-            log.error("a request's body cannot be stored: %s", error)  # noqa: TRY400 - a full disk needs no traceback
+            self._server.complain("a request's body cannot be stored: %s", error)
             self._refuse(stream_id, receiving, body_not_stored(receiving.headers))
             return
         self._answer(stream_id, Exchange(receiving.request(), receiving.body))
@@ -426,7 +426,7 @@ class Http2Connection(asyncio.Protocol):
         except Gone:
             log.debug("HTTP/2: stream %d went away before its answer", stream_id)
         except OSError as error:
-            log.warning("the answer to %s broke off: %s", exchange.request.path, error)
+            self._server.complain("the answer to %s broke off: %s", exchange.request.path, error)
             self._sender.reset(stream_id, ErrorCodes.INTERNAL_ERROR)
         except Exception:
             log.exception("the answer to %s broke off", exchange.request.path)

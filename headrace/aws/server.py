@@ -38,6 +38,7 @@ Refuse = Callable[[str, str, Mapping[str, str]], HttpResponse | None]
 
 READ_WHOLE_BELOW_BYTES = 1024 * 1024
 LOOK_EVERY_S = 1.0
+COMPLAIN_EVERY_S = 30.0
 
 
 class Connection(Protocol):
@@ -112,6 +113,7 @@ class Server:
         self._behind: dict[Connection, int] = {}
         self._unsent_bytes = 0
         self._answering = 0
+        self._complained_s: dict[str, float] = {}
         self._looking: asyncio.TimerHandle | None = None
         self._looked_s = 0.0
 
@@ -180,8 +182,17 @@ class Server:
             worst = max(self._behind, key=self._behind.__getitem__)
             size_bytes = self._behind.pop(worst)
             self._unsent_bytes -= size_bytes
-            log.warning("a client is cut off that left %d bytes of its answers unread", size_bytes)
+            self.complain(
+                "a client is cut off that left %d bytes of its answers unread", size_bytes
+            )
             worst.abort()
+
+    def complain(self, sentence: str, *arguments: object) -> None:
+        """Warn of what a client does, once in a while: one that does it all the time must not fill the log."""
+        before_s = self._complained_s.get(sentence)
+        if before_s is None or self.now_s - before_s >= COMPLAIN_EVERY_S:
+            self._complained_s[sentence] = self.now_s
+            log.warning(sentence, *arguments)
 
     def _look_regularly(self) -> None:
         assert self._loop is not None

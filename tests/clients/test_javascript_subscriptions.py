@@ -54,9 +54,9 @@ def test_a_backlog_comes_whole_in_order_and_once(server: ServerProcess, node: st
 
 
 def test_consumers_side_by_side(server: ServerProcess, node: str):
-    arns = fill(server.client("kinesis"), "side-by-side", 10_000, consumers=3)
-    for seen in read(node, server.endpoint_url, arns, 10_000):
-        assert (seen["records"], seen["firstWrong"]) == (10_000, None)
+    arns = fill(server.client("kinesis"), "side-by-side", 5_000, consumers=3)
+    for seen in read(node, server.endpoint_url, arns, 5_000):
+        assert (seen["records"], seen["firstWrong"]) == (5_000, None)
 
 
 @pytest.mark.parametrize("ending", ["abort", "destroy"])
@@ -64,9 +64,9 @@ def test_a_subscription_that_is_cut_off_can_be_gone_on_with(
     server: ServerProcess, node: str, ending: str
 ):
     """By its stream's reset, and by its session's end, while records are pushed."""
-    arns = fill(server.client("kinesis"), f"cut-off-{ending}", 30_000)
-    (seen,) = read(node, server.endpoint_url, arns, 30_000, ending)
-    assert (seen["records"], seen["firstWrong"], seen["subscriptions"]) == (30_000, None, 2)
+    arns = fill(server.client("kinesis"), f"cut-off-{ending}", 25_000)
+    (seen,) = read(node, server.endpoint_url, arns, 25_000, ending)
+    assert (seen["records"], seen["firstWrong"], seen["subscriptions"]) == (25_000, None, 2)
 
 
 class StillClock(FakeClock):

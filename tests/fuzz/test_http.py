@@ -1,6 +1,6 @@
 """The HTTP/1.1 and HTTP/2 front ends under mutated bytes: always an answer or a close, never an exception or a rest.
 
-A thousand sessions of each here, 100,000 with `--nightly`; a failure names the session's seed.
+Six hundred sessions of each here, 100,000 with `--nightly`; a failure names the session's seed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests.support.frames import (
 )
 from tests.support.wire import Wire, server_at, settle
 
-SESSIONS = 1_000
+SESSIONS = 600
 NIGHTLY_SESSIONS = 100_000
 BATCH = 50
 BOUNDS = Bounds(

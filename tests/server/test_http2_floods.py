@@ -123,6 +123,19 @@ def test_a_flood_is_cut_off_and_nobody_else_is(name: str, caplog: pytest.LogCapt
     assert record.exc_info is None
 
 
+def test_who_comes_back_again_and_again_does_not_fill_the_log(caplog: pytest.LogCaptureFixture):
+    async def story() -> None:
+        server = server_at(echo, Path("/tmp"))
+        for _ in range(100):
+            bad = Wire(server)
+            bad.send(HELLO)
+            assert await flood(bad, lambda _: frame(PING, bytes(8)), 1000) < 1000
+            server.look(1.0)
+
+    asyncio.run(story())
+    assert 2 <= len(caplog.records) <= 5
+
+
 def test_the_same_frames_at_a_decent_pace_are_taken():
     """Java's SDK pings every five seconds; browsers prioritise; a test aborts a request now and then."""
 

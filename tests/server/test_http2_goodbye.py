@@ -54,42 +54,49 @@ def handle(request: HttpRequest) -> HttpResponse:
     return HttpResponse(200, body=pushed())
 
 
-def answer_to(*pieces: bytes) -> tuple[bytes, bool]:
+async def talk(*pieces: bytes) -> tuple[bytes, bool]:
     """Return (the bytes that came, whether the connection was closed) when `pieces` are read one by one."""
+    wire = Wire(server_at(handle, Path("/tmp")))
+    for piece in pieces:
+        wire.send(piece)
+        await settle(3)
+    for _ in range(10):
+        await settle(6)
+        if wire.closed:
+            break
+    return wire.took, wire.closed
 
-    async def talk() -> tuple[bytes, bool]:
-        wire = Wire(server_at(handle, Path("/tmp")))
-        for piece in pieces:
-            wire.send(piece)
-            await settle(3)
-        await settle(40)
-        return wire.took, wire.closed
 
-    return asyncio.run(talk())
+def answer_to(*pieces: bytes) -> tuple[bytes, bool]:
+    """See `talk`."""
+    return asyncio.run(talk(*pieces))
 
 
-def assert_whole(*pieces: bytes) -> None:
-    came, closed = answer_to(*pieces)
+async def assert_whole(*pieces: bytes) -> None:
+    came, closed = await talk(*pieces)
     assert body_of(came) == (BODY, True)
     assert goaway_of(came) is None
     assert closed, "the last answer was given, and the client had said goodbye"
 
 
 def test_what_node_sends_in_every_split_of_two_reads():
-    for cut in range(1, len(NODE)):
-        assert_whole(NODE[:cut], NODE[cut:])
+    async def every_split() -> None:
+        for cut in range(1, len(NODE)):
+            await assert_whole(NODE[:cut], NODE[cut:])
+
+    asyncio.run(every_split())
 
 
 def test_what_node_sends_in_one_read_and_byte_by_byte():
-    assert_whole(NODE)
-    assert_whole(*(NODE[at : at + 1] for at in range(len(NODE))))
+    asyncio.run(assert_whole(NODE))
+    asyncio.run(assert_whole(*(NODE[at : at + 1] for at in range(len(NODE)))))
 
 
 @settings(max_examples=50)
 @given(st.lists(st.integers(1, len(NODE) - 1), max_size=12))
 def test_what_node_sends_in_any_reads(cuts: list[int]):
     edges = [0, *sorted(set(cuts)), len(NODE)]
-    assert_whole(*(NODE[a:b] for a, b in itertools.pairwise(edges)))
+    asyncio.run(assert_whole(*(NODE[a:b] for a, b in itertools.pairwise(edges))))
 
 
 @pytest.mark.parametrize(

@@ -90,11 +90,12 @@ class Client:
         authority: str = "t",
         *,
         end: bool = True,
+        fields: tuple[tuple[str, str], ...] = (),
     ) -> int:
         """Send a request, with more of its body to come unless it is to `end`; return its stream."""
         stream = self.h2.get_next_available_stream_id()
         headers = [(":method", method), (":path", path), (":scheme", "http")]
-        headers.append((":authority", authority))
+        headers += [(":authority", authority), *fields]
         self.h2.send_headers(stream, headers, end_stream=end and not body)
         sent = 0
         while sent < len(body):
