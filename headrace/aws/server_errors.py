@@ -33,7 +33,11 @@ def busy(headers: Mapping[str, str]) -> HttpResponse:
 
 
 def body_late(headers: Mapping[str, str]) -> HttpResponse:
-    """Return the answer to a body that stopped coming. Source: S3's ErrorResponses (RequestTimeout); documented."""
+    """Return the answer to a body that stopped coming.
+
+    Source: S3's ErrorResponses (RequestTimeout), documented; 408 and the connection closed of CloudWatch, observed
+    (Stack Overflow 78983877, 2024-09-09).
+    """
     if not _is_s3(headers):
         return plain(408, "the request's body stopped coming")
     message = (
