@@ -38,7 +38,7 @@ def ask(
     **more: str,
 ) -> HttpResponse:
     scope = f"AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/{service}/aws4_request"
-    headers = {"host": "t", "authorization": f"{scope}, SignedHeaders=host, Signature=x"}
+    headers = {"host": "localhost", "authorization": f"{scope}, SignedHeaders=host, Signature=x"}
     headers |= {name.replace("_", "-"): value for name, value in more.items()}
     path, _, query = path.partition("?")
     return cloud.handle(HttpRequest(method, path, query, headers, body))

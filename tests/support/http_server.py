@@ -87,7 +87,7 @@ class Client:
         path: str,
         body: bytes = b"",
         method: str = "POST",
-        authority: str = "t",
+        authority: str = "localhost",
         *,
         end: bool = True,
         fields: tuple[tuple[str, str], ...] = (),
