@@ -23,7 +23,12 @@ MOST_UNPACKED_BYTES = 16 * 1024 * 1024
 MOST_JSON_LEVELS = 100
 MOST_XML_LEVELS = 100
 MOST_FORM_FIELDS = 10_000
+MOST_GZIP_MEMBERS = 1000
 _GZIP = 16 + zlib.MAX_WBITS
+# Unpacked piece by piece, since what follows a member is copied: of the whole body, a thousand times over, otherwise.
+_PIECE_BYTES = 64 * 1024
+# What decoders read past: the marks of UTF-8, UTF-16 and UTF-32, white space, and what these two put beside it.
+_BEFORE_TEXT = b"\xef\xbb\xbf\xfe\xff \t\r\n\0"
 # A string that does not end goes to the end: tried again from each of its quotes, it would take quadratic time.
 _JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 
@@ -39,7 +44,7 @@ def check_body(request: HttpRequest) -> None:
         request.body = unpack(request.body)
         request.headers = {**request.headers, "content-length": str(len(request.body))}
         del request.headers["content-encoding"]
-    first = request.body[:64].lstrip()[:1]
+    first = request.body.lstrip(_BEFORE_TEXT)[:1]
     if first in (b"{", b"["):
         check_json(request.body)
     elif first == b"<":
@@ -51,20 +56,27 @@ def check_body(request: HttpRequest) -> None:
 def unpack(packed: bytes) -> bytes:
     """Return what gzip has packed, one member or many. Raises AwsError."""
     parts: list[bytes] = []
-    room_bytes = MOST_UNPACKED_BYTES
+    room_bytes, members = MOST_UNPACKED_BYTES, 0
+    unpacker = None
     try:
-        while packed:
-            unpacker = zlib.decompressobj(_GZIP)
-            part = unpacker.decompress(packed, room_bytes + 1)
-            room_bytes -= len(part)
-            if room_bytes < 0:
-                raise _too_large()
-            parts.append(part)
-            if not unpacker.eof:
-                raise serialization_error("The body ends in the middle of its gzip stream")
-            packed = unpacker.unused_data
+        for at in range(0, len(packed), _PIECE_BYTES):
+            piece = packed[at : at + _PIECE_BYTES]
+            while piece:
+                if unpacker is None:
+                    unpacker = zlib.decompressobj(_GZIP)
+                    members += 1
+                part = unpacker.decompress(piece, room_bytes + 1)
+                room_bytes -= len(part)
+                if room_bytes < 0 or members > MOST_GZIP_MEMBERS:
+                    raise _too_large()
+                parts.append(part)
+                piece = unpacker.unused_data
+                if unpacker.eof:
+                    unpacker = None
     except zlib.error as error:
         raise serialization_error("The body is not in the GZIP format") from error
+    if unpacker is not None:
+        raise serialization_error("The body ends in the middle of its gzip stream")
     return b"".join(parts)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
 
 from headrace.aws.http import HttpRequest, HttpResponse
 from tests.support.cloud import InProcessCloud
@@ -148,6 +151,23 @@ def test_metrics_that_an_sdk_has_packed_arrive(cloud: InProcessCloud):
     assert answer.status == 200
     metrics = cloud.client("cloudwatch").list_metrics(Namespace="packed")["Metrics"]
     assert metrics[0]["MetricName"] == "m" * 200
+
+
+@pytest.mark.parametrize("kind", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_code_of_functions(cloud: InProcessCloud, kind: int, caplog: pytest.LogCaptureFixture):
+    """Zip's other kinds of compression, which zipfile unpacks whatever size comes of it."""
+    package = io.BytesIO()
+    with zipfile.ZipFile(package, "w", kind) as archive:
+        archive.writestr("app.py", bytes(8 << 20))
+    client = cloud.client("lambda")
+    with pytest.raises(ClientError) as refused:
+        client.create_function(
+            FunctionName="bomb", Role="arn:aws:iam::000000000000:role/r", Runtime="python3.13",
+            Handler="app.handler", Code={"ZipFile": package.getvalue()},
+        )  # fmt: skip
+    assert refused.value.response["Error"]["Code"] == "InvalidParameterValueException"
+    assert "Could not unzip uploaded file" in refused.value.response["Error"]["Message"]
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize("service", ["cloudformation", "iam", "sns", "sts"])

@@ -9,6 +9,8 @@ from typing import Any
 
 import cbor2
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.aws.body_bounds import (
     MOST_FORM_FIELDS,
@@ -20,7 +22,13 @@ from headrace.aws.body_bounds import (
     check_xml,
     unpack,
 )
-from headrace.aws.codec_json import CBOR_1_1, JSON_1_1, decode_body, decode_input
+from headrace.aws.codec_json import (
+    CBOR_1_1,
+    JSON_1_1,
+    decode_body,
+    decode_input,
+    decode_rest_json,
+)
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest
 
@@ -68,6 +76,21 @@ def test_megabytes_in_kilobytes_are_not_unpacked(members: int):
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak_bytes < 3 * MOST_UNPACKED_BYTES
+
+
+def test_many_small_members_do_not_take_quadratic_time():
+    """What follows a member used to be copied for each: 16 MB of them took an hour."""
+    member = gzip.compress(b"")
+    assert unpack(member * 1000) == b""
+    assert failure(unpack, member * 500_000) == ("RequestEntityTooLargeException", 413)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.binary(max_size=200), min_size=1, max_size=5), st.integers(0, 3))
+def test_members_come_apart_at_any_byte(members: list[bytes], level: int):
+    body = b"".join(member * 900 for member in members)
+    packed = b"".join(gzip.compress(member * 900, level) for member in members)
+    assert unpack(packed) == body
 
 
 def test_the_largest_body_is_unpacked():
@@ -119,6 +142,29 @@ def test_our_own_decoders_refuse_depth_too(body: bytes):
     assert failure(decode_body, b"\x9f" * 100_000, CBOR_1_1) == ("SerializationException", 400)
 
 
+@pytest.mark.parametrize(
+    "before", [b" " * 65, b"\xef\xbb\xbf", b"\n\t\r "], ids=["spaces", "mark", "lines"]
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-be", "utf-32"])
+def test_depth_is_found_behind_whatever_decoders_read_past(before: bytes, encoding: str):
+    """`json.loads` takes bytes in each of these encodings."""
+    deep = ("[" * 1000).encode(encoding)
+    assert failure(check_body, HttpRequest("POST", "/", body=before + deep)) == (
+        "SerializationException",
+        400,
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"a":' * 20_000, b'{"a":' * 20_000 + b"1" + b"}" * 20_000, b"[" + b"9" * 5000 + b"]"],
+    ids=["depth", "whole", "digits"],
+)
+def test_a_rest_services_sentence_about_json_bears_depth_too(body: bytes):
+    code = failure(decode_rest_json, "lambda", "CreateFunction", body)
+    assert code == ("InvalidRequestContentException", 400)
+
+
 # --- CBOR -------------------------------------------------------------------------------------
 
 
@@ -168,6 +214,7 @@ LAUGHS = (
         LAUGHS,
         LAUGHS.replace(b"<!DOCTYPE", b"<!-- --><!DOCTYPE"),
         LAUGHS.decode().encode("utf-16"),
+        b" " * 65 + LAUGHS.partition(b"?>")[2],
         b'<!DOCTYPE a SYSTEM "file:///etc/passwd"><a/>',
         b"<a>" * 100_000,
         b"<a><b>" * (MOST_XML_LEVELS // 2) + b"<c>",
