@@ -45,7 +45,7 @@ class Bounds:
     connections: int = 1024
     requests: int = 4096
     turn_requests: int = 8
-    turn_frames: int = 16
+    turn_frames: int = 8
     turn_bytes: int = 64 * KIB
     threads: int = 512
     service_threads: int = 256

@@ -55,6 +55,8 @@ CONNECTION_WINDOW_BYTES = 16 * 1024 * 1024
 MOST_TABLE_BYTES = 4096
 # A header block takes the time of one more frame for each so many bytes.
 HEADER_BYTES_A_TURN = 512
+# A request takes the time of so many frames more: it is decoded, routed, and perhaps answered.
+HEADERS_TURNS = 2
 
 
 class _H2Connection(H2Connection):
@@ -230,7 +232,7 @@ class Http2Connection(asyncio.Protocol):
                     break
                 turns -= 1
                 if frame.kind in (Kind.HEADERS, Kind.CONTINUATION):
-                    turns -= frame.payload_bytes // HEADER_BYTES_A_TURN
+                    turns -= HEADERS_TURNS + frame.payload_bytes // HEADER_BYTES_A_TURN
                 self._receive(frame)
         except TooMuch as error:
             self._server.complain("an HTTP/2 client is cut off: %s", error)

@@ -10,6 +10,7 @@ import pytest
 
 from headrace.aws.bounds import Bounds
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.http2 import HEADERS_TURNS
 from tests.support.frames import (
     HEADERS,
     HELLO,
@@ -104,6 +105,26 @@ def test_a_large_header_block_takes_several_turns(tmp_path: Path):
         work.stop()
         assert len(done) == 20
         assert max(work.turns) <= 1
+
+    asyncio.run(story())
+
+
+def test_a_small_request_over_http2_counts_as_several_frames(tmp_path: Path):
+    """With its reset, of a rapid reset: HPACK, routing and an answer cost more than any other frame."""
+    done: list[str] = []
+
+    def handle(request: HttpRequest) -> HttpResponse:
+        done.append(request.path)
+        return HttpResponse(200)
+
+    async def story() -> None:
+        server = server_at(handle, tmp_path)
+        work = Work(lambda: len(done))
+        Wire(server).send(HELLO + b"".join(headers(n) for n in range(1, 401, 2)))
+        await settle(400)
+        work.stop()
+        assert len(done) == 200
+        assert max(work.turns) <= 1 + BOUNDS.turn_frames // (1 + HEADERS_TURNS)
 
     asyncio.run(story())
 
