@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
 from headrace.services.cloudformation.errors import TemplateError
 
 HIDDEN = "****"
@@ -80,7 +81,9 @@ def _checked(
         shown = ", ".join(_text(item) for item in allowed)
         raise _refused(name, declaration, f"must be one of AllowedValues [{shown}]")
     pattern = declaration.get("AllowedPattern")
-    if pattern is not None and re.fullmatch(str(pattern), value) is None:
+    # A list's pattern is held against each of its items (documented: parameters-section-structure).
+    items = [item.strip() for item in value.split(",")] if kind == "CommaDelimitedList" else [value]
+    if pattern is not None and not all(_matches(name, str(pattern), item) for item in items):
         raise _refused(name, declaration, f"must match pattern {pattern}")
     if kind == "Number":
         _check_number(name, declaration, value)
@@ -99,6 +102,19 @@ def _checked(
         no_echo=declaration.get("NoEcho") in (True, "true"),
         is_list=kind == "CommaDelimitedList" or kind.startswith("List<"),
     )
+
+
+def _matches(name: str, pattern: str, value: str) -> bool:
+    try:
+        return java_pattern(pattern).matches(value)
+    except PatternRefused as error:
+        raise TemplateError(
+            f"Template format error: AllowedPattern of parameter '{name}' is not a pattern that can be used: {error}"
+        ) from error
+    except MatchTooLong as error:
+        raise TemplateError(
+            f"Parameter '{name}' cannot be held against its AllowedPattern in time: the pattern is too complex"
+        ) from error
 
 
 def _check_number(name: str, declaration: Mapping[str, Any], value: str) -> None:
