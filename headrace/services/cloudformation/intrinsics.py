@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import ipaddress
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -23,7 +22,10 @@ from headrace.services.cloudformation.template import (
 )
 
 UNKNOWN = "{{changeSet:KNOWN_AFTER_APPLY}}"
-_DYNAMIC = re.compile(r"\{\{resolve:(ssm|ssm-secure|secretsmanager):([^}]+)\}\}")
+_DYNAMIC_START, _DYNAMIC_END = "{{resolve:", "}}"
+# The name of a parameter or the ARN of a secret with its field and version; what is longer is no reference.
+_DYNAMIC_CHARACTERS = 4096
+_DYNAMIC_SERVICES = ("ssm", "ssm-secure", "secretsmanager")
 
 
 class NoValue:
@@ -96,7 +98,22 @@ def is_unknown(value: Any) -> bool:
 
 
 def _dynamic(text: str, scope: Scope) -> str:
-    return _DYNAMIC.sub(lambda match: scope.dynamic(match.group(1), match.group(2)), text)
+    """Replace each `{{resolve:<service>:<key>}}`, from left to right; a value is not looked into again."""
+    pieces: list[str] = []
+    place = 0
+    while (start := text.find(_DYNAMIC_START, place)) >= 0:
+        key_start = start + len(_DYNAMIC_START)
+        end = text.find(_DYNAMIC_END, key_start, key_start + _DYNAMIC_CHARACTERS)
+        if end < 0:
+            pieces.append(text[place:key_start])
+            place = key_start
+            continue
+        service, _, key = text[key_start:end].partition(":")
+        known = service in _DYNAMIC_SERVICES and key and "}" not in key
+        stop = end + len(_DYNAMIC_END) if known else key_start
+        pieces += [text[place:start], scope.dynamic(service, key) if known else text[start:stop]]
+        place = stop
+    return "".join([*pieces, text[place:]])
 
 
 def _ref(argument: Any, scope: Scope) -> Any:
