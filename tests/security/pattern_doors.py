@@ -50,7 +50,7 @@ def door(function: Door) -> Door:
     return function
 
 
-def fuzzed(count: int = 40) -> Iterator[str]:
+def fuzzed(count: int = 15) -> Iterator[str]:
     """Yield random patterns of nested repeats."""
     chance = random.Random(11)
 

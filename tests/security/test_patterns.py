@@ -1,6 +1,6 @@
 """No client's pattern, and no text, holds the cloud up.
 
-The evil patterns are those of pattern_doors.py, and forty random ones with nested repeats (seed 11).
+The evil patterns are those of pattern_doors.py, and fifteen random ones with nested repeats (seed 11).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pytest
 
 import headrace
 from headrace.fallback.event_patterns import TOO_COMPLEX, InputTooLarge, fill
+from tests.security.child import rows_of
 from tests.security.moto_patterns import REVIEWED
 from tests.security.pattern_doors import DOORS
 
@@ -30,20 +31,8 @@ MOST_SECONDS_A_DOOR = 20
 @pytest.fixture(scope="module")
 def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """Open every door in another process, which is killed when none answers for a minute."""
-    data_dir = tmp_path_factory.mktemp("doors")
-    command = [sys.executable, "-m", "tests.security.pattern_doors", str(data_dir)]
-    errors = (data_dir.parent / "errors.txt").open("w+")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as child:
-        rows: list[dict[str, Any]] = []
-        assert child.stdout is not None
-        while True:
-            watch = threading.Timer(DEADLINE_S, child.kill)
-            watch.start()
-            line = child.stdout.readline()
-            watch.cancel()
-            if not line:
-                break
-            rows.append(json.loads(line))
+    folder = tmp_path_factory.mktemp("doors")
+    rows = rows_of("tests.security.pattern_doors", folder, silent_s=DEADLINE_S)
     return {row["door"]: row for row in rows if "door" in row}
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
-from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation import limits
+from headrace.services.cloudformation.errors import TemplateError, too_long
 
 HIDDEN = "****"
 _SSM_VALUE = re.compile(r"AWS::SSM::Parameter::Value<(.+)>")
@@ -38,6 +39,10 @@ def resolve(
     read_ssm: Callable[[str], str],
 ) -> dict[str, Parameter]:
     """Return every declared parameter's value."""
+    for place, value in enumerate(given.values(), 1):
+        member = f"parameters.{place}.member.parameterValue"
+        if refusal := too_long(value, member, limits.PARAMETER_VALUE_BYTES):
+            raise refusal
     unknown = sorted(set(given) - set(declared))
     if unknown:
         raise TemplateError(f"Parameters: [{', '.join(unknown)}] do not exist in the template")
@@ -70,6 +75,11 @@ def _text(value: Any) -> str:
 def _checked(
     name: str, declaration: Mapping[str, Any], value: str, read_ssm: Callable[[str], str]
 ) -> Parameter:
+    if too_long(value, name, limits.PARAMETER_VALUE_BYTES):
+        raise TemplateError(
+            f"Template format error: The default of parameter '{name}' is longer than"
+            f" {limits.PARAMETER_VALUE_BYTES} bytes."
+        )
     kind = str(declaration.get("Type", "String"))
     ssm = _SSM_VALUE.fullmatch(kind)
     resolved = None
@@ -88,11 +98,11 @@ def _checked(
     if kind == "Number":
         _check_number(name, declaration, value)
     else:
-        if "MinLength" in declaration and len(value) < int(declaration["MinLength"]):
+        if "MinLength" in declaration and len(value) < _bound(name, declaration, "MinLength"):
             raise _refused(
                 name, declaration, f"must contain at least {declaration['MinLength']} characters"
             )
-        if "MaxLength" in declaration and len(value) > int(declaration["MaxLength"]):
+        if "MaxLength" in declaration and len(value) > _bound(name, declaration, "MaxLength"):
             raise _refused(
                 name, declaration, f"must contain at most {declaration['MaxLength']} characters"
             )
@@ -122,14 +132,23 @@ def _check_number(name: str, declaration: Mapping[str, Any], value: str) -> None
         number = float(value)
     except ValueError as error:
         raise TemplateError(f"Parameter '{name}' must be a number.") from error
-    if "MinValue" in declaration and number < float(declaration["MinValue"]):
+    if "MinValue" in declaration and number < _bound(name, declaration, "MinValue"):
         raise _refused(
             name, declaration, f"must be a number not less than {declaration['MinValue']}"
         )
-    if "MaxValue" in declaration and number > float(declaration["MaxValue"]):
+    if "MaxValue" in declaration and number > _bound(name, declaration, "MaxValue"):
         raise _refused(
             name, declaration, f"must be a number not greater than {declaration['MaxValue']}"
         )
+
+
+def _bound(name: str, declaration: Mapping[str, Any], key: str) -> float:
+    try:
+        return float(declaration[key])
+    except (TypeError, ValueError) as error:
+        raise TemplateError(
+            f"Template format error: {key} of parameter '{name}' must be a number."
+        ) from error
 
 
 def _refused(name: str, declaration: Mapping[str, Any], why: str) -> TemplateError:

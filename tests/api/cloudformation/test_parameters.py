@@ -37,6 +37,23 @@ def test_allowed_pattern_of_a_list_is_held_against_each_item(cfn: Any):
     assert answer(cfn, "a, b", **kind) == "CREATE_COMPLETE"
 
 
+def test_a_value_may_have_4096_bytes(cfn: Any):
+    refused = answer(cfn, "é" * 2049)
+    assert refused.startswith("1 validation error detected: Value 'ééé")
+    assert refused.endswith(
+        "' at 'parameters.1.member.parameterValue' failed to satisfy constraint: Member must have length less than or"
+        " equal to 4096"
+    )
+    assert answer(cfn, "x" * 4096) == "CREATE_COMPLETE"
+
+
+@pytest.mark.parametrize("key", ["MinLength", "MaxLength"])
+def test_a_bound_that_is_no_number_is_refused(cfn: Any, key: str):
+    assert answer(cfn, "x", **{key: "many"}) == (
+        f"Template format error: {key} of parameter 'P' must be a number."
+    )
+
+
 @pytest.mark.parametrize(
     ("pattern", "value", "expected"),
     [
