@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
 from headrace.core.wildcards import glob_matches
@@ -205,9 +205,33 @@ def _ecs(models: ModuleType) -> None:
     models.EC2ContainerServiceBackend._parse_resource_arn = staticmethod(parse_resource_arn)  # noqa: SLF001
 
 
+def _api_gateway(models: ModuleType) -> None:
+    validate: Any = models.validate
+
+    @functools.wraps(validate)
+    def validate_without_patterns(document: Any, *args: Any, **named: Any) -> Any:
+        # A default is held against its schema's pattern by a backtracking engine.
+        return validate(_without_patterns(document), *args, **named)
+
+    vars(models)["validate"] = validate_without_patterns
+
+
+def _without_patterns(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_patterns(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {
+            key: _without_patterns(item)
+            for key, item in cast("dict[str, Any]", value).items()
+            if not (key == "pattern" and isinstance(item, str)) and key != "patternProperties"
+        }
+    return value
+
+
 # --- changing modules as they are imported ----------------------------------------------------
 
 _GUARDS: dict[str, Callable[[ModuleType], None]] = {
+    "moto.apigateway.models": _api_gateway,
     "moto.ec2.models.security_groups": _ec2,
     "moto.ecr.models": _ecr,
     "moto.ecs.models": _ecs,

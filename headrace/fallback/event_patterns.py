@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from headrace.core.wildcards import BadWildcard, is_too_complex, parse_wildcard
+from headrace.fallback.json_path import NoValue, first_value
 
 # Quota: the size of an event pattern (the model's own maximum).
 MOST_PATTERN_CHARACTERS = 4096
@@ -66,23 +67,28 @@ def guard_event_templates(utils: ModuleType) -> None:
     def parse(
         input_template: str, input_paths_map: Mapping[str, Any], event: Mapping[str, Any]
     ) -> Any:
-        from jsonpath_ng.ext.parser import parse as parse_path
-
         template = input_template or parser.DEFAULT_EVENT_INPUT_TEMPLATE
         paths = input_paths_map or parser.DEFAULT_EVENT_INPUT_PATHS_MAP
         values: dict[str, str] = {}
         for name, path in paths.items():
-            found: Any = parse_path(path).find(event)
-            value = parser._stringify(found[0].value) if found else None  # noqa: SLF001
+            try:
+                found = first_value(str(path), event)
+            except NoValue:
+                continue
+            value = parser._stringify(found)  # noqa: SLF001
             if value:
                 values[name] = value
         values["aws.events.event.json"] = parser._stringify(event)  # noqa: SLF001
         time = event.get("ingestion-time")
         values["aws.events.event.ingestion-time"] = parser._stringify(time)  # noqa: SLF001
         try:
-            return json.loads(fill(template, values))
+            text = fill(template, values)
         except InputTooLarge as error:
             raise ValidationException(str(error)) from error
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text  # a value with quotes in a template's quotes: told as it is
 
     parser.parse = staticmethod(parse)
 

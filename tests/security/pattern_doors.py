@@ -242,6 +242,50 @@ def eventbridge_input_templates(cloud: InProcessCloud) -> Any:
 
 
 @door
+def eventbridge_json_paths(cloud: InProcessCloud) -> Any:
+    events = cloud.client("events")
+    url = cloud.client("sqs").create_queue(QueueName="paths")["QueueUrl"]
+    events.put_rule(Name="paths", EventPattern='{"source":["paths"]}')
+    detail: dict[str, Any] = {"l": [{"v": TEXT}], "deep": {}}
+    node = detail["deep"]
+    for _ in range(30):
+        node |= {"n": {}, "x": {"y": 1}}
+        node = node["n"]
+    entry = {"Source": "paths", "DetailType": "d", "Detail": json.dumps(detail)}
+    paths = [f'$.detail.l[?(@.v =~ "{pattern}")].v' for pattern in EVIL]
+    paths += [f"$.detail.l[0].v.`sub(/{pattern}/, x)`" for pattern in EVIL]
+    paths += ["$" + "..*" * 8, "$" + "[*]" * 30, "$.*" + ".*" * 30]
+    target = {"Id": "1", "Arn": f"arn:aws:sqs:us-east-1:{ACCOUNT}:paths"}
+    for path in ["$.detail.l[0]['v']", *paths]:
+        transformer = {"InputPathsMap": {"a": path}, "InputTemplate": '"<a>"'}
+        events.put_targets(Rule="paths", Targets=[{**target, "InputTransformer": transformer}])
+        events.put_events(Entries=[entry])
+    return cloud.client("sqs").receive_message(QueueUrl=url)["Messages"][0]["Body"]
+
+
+@door
+def api_gateway_documents(cloud: InProcessCloud) -> Any:
+    def document(pattern: str) -> bytes:
+        schema = {"type": "string", "pattern": pattern, "default": TEXT}
+        parameter = {"name": "q", "in": "query", "schema": schema}
+        get = {"parameters": [parameter], "responses": {"200": {"description": "ok"}}}
+        whole = {
+            "openapi": "3.0.1",
+            "info": {"title": "t", "version": "1", "description": "d"},
+            "paths": {"/a": {"get": get}},
+        }
+        return json.dumps(whole).encode()
+
+    gateway = cloud.client("apigateway")
+    return answers(
+        lambda pattern: gateway.import_rest_api(failOnWarnings=True, body=document(pattern))[
+            "name"
+        ],
+        EVIL,
+    )
+
+
+@door
 def sns_filter_policies(cloud: InProcessCloud) -> Any:
     sns = cloud.client("sns")
     topic = sns.create_topic(Name="t")["TopicArn"]

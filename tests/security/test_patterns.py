@@ -21,7 +21,7 @@ import headrace
 from headrace.fallback.event_patterns import TOO_COMPLEX, InputTooLarge, fill
 from tests.security.child import rows_of
 from tests.security.moto_patterns import REVIEWED
-from tests.security.pattern_doors import DOORS
+from tests.security.pattern_doors import DOORS, TEXT
 
 # A door answers in fractions of a second; an evil pattern takes a backtracking engine longer than the sun has.
 DEADLINE_S = 60
@@ -47,6 +47,7 @@ def test_a_door_answers_whatever_the_pattern(answered: dict[str, dict[str, Any]]
     [
         ("cloudformation_allowed_pattern", "must match pattern (a+)+$"),
         ("eventbridge_wildcards", f"Event pattern is not valid. Reason: {TOO_COMPLEX}"),
+        ("eventbridge_json_paths", TEXT),
         ("eventbridge_patterns_that_nest", "Event pattern is not valid. Reason: Filter is nested"),
         ("ssm_allowed_pattern", "cannot be validated against allowedPattern: (a+)+$"),
         ("lambda_event_filters", "Rule is too complex"),
