@@ -49,8 +49,9 @@ def nested(times: int, seed: Any, wrap: Callable[[Any], Any]) -> Any:
 
 @bomb
 def yaml_aliases() -> Any:
-    lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x]"]
-    lines += [f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)]
+    lines = ["Resources:", " R:", f"  Type: {DATA}", "  Properties:", "   Analytics:"]
+    lines += ["    a0: &a0 [x,x,x,x,x,x,x,x,x]"]
+    lines += [f"    a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
     return "\n".join(lines)
 
 
