@@ -2,8 +2,9 @@
 
 Java's regular expressions run on RE2, which takes time in proportion to the text. What RE2 cannot express (looking
 around, back references, possessive repeats) runs on the `regex` module under a deadline of CPU time. Both let other
-threads run meanwhile. Wildcards need neither: see `headrace.core.wildcards`. Nothing else in headrace may make a
-regular expression of a client's text, which tests/security/test_patterns.py holds.
+threads run meanwhile. What a request may spend on all its patterns together is an `Effort`. Wildcards need neither
+engine: see `headrace.core.wildcards`. Nothing else in headrace may make a regular expression of a client's text,
+which tests/security/test_patterns.py holds.
 """
 
 # RE2's bindings have no types.
@@ -14,7 +15,8 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import re2
@@ -33,10 +35,9 @@ MEMORY_BYTES = 2 << 20
 # A program of n instructions takes n steps a byte at worst: two hundred millions are about half a second.
 MOST_STEPS = 200_000_000
 DEADLINE_S = 0.25
-# Two repeats that leave open how often are 16,641 ways through 128 characters: the worst found takes
-# `re` 8 ms, RE2 less, which is five times as long about a usual one.
-SHORT_CHARACTERS = 128
-MOST_WAYS = 17_000
+# What one request may have of all that: the steps of one match, four deadlines, and compilations of under a second.
+MOST_BACKTRACKING_S = 1.0
+MOST_CHARACTERS_A_REQUEST = 8 * MOST_CHARACTERS
 _ASCII = 0x7F
 
 
@@ -51,9 +52,33 @@ class MatchTooLong(Exception):
 class Pattern(Protocol):
     """A compiled pattern. Thread-safe."""
 
-    def matches(self, text: str) -> bool:
-        """Whether the whole text matches. Raises MatchTooLong."""
+    def matches(self, text: str, effort: Effort | None = None) -> bool:
+        """Whether the whole text matches, on its own or as part of an effort. Raises MatchTooLong."""
         ...
+
+
+@dataclass(slots=True)
+class Effort:
+    """What is left for matching clients' patterns in one request. Not thread-safe.
+
+    One match is bounded; a template with 200 patterns and thousands of items to hold against them is many matches.
+    """
+
+    steps: int = MOST_STEPS
+    backtracking_s: float = MOST_BACKTRACKING_S
+    characters: int = MOST_CHARACTERS_A_REQUEST
+    seen: set[str] = field(default_factory=set[str])
+
+    def matches(self, pattern: str, text: str) -> bool:
+        """Whether the whole text matches a pattern in Java's syntax. Raises PatternRefused, MatchTooLong."""
+        if pattern not in self.seen:
+            self.seen.add(pattern)
+            self.characters -= len(pattern)
+            if self.characters < 0:
+                raise PatternRefused(
+                    f"The patterns have more than {MOST_CHARACTERS_A_REQUEST} characters together"
+                )
+        return java_pattern(pattern).matches(text, self)
 
 
 @functools.lru_cache(maxsize=256)
@@ -99,12 +124,9 @@ def _compiled(pattern: str, bounds: _Bounds) -> Pattern:
         if run is not None:
             return _Run(re.compile(run))
         try:
-            linear = _Linear(node, bounds)
+            return _Linear(node, bounds)
         except (NotLinear, _NotTaken):
             return _timed(pattern, node)
-        if java_regex.ways(node, SHORT_CHARACTERS) > MOST_WAYS:
-            return linear
-        return _Short(re.compile(java_regex.for_backtracking(node)), linear)
     except BadPattern as error:
         raise PatternRefused(str(error)) from error
 
@@ -115,21 +137,8 @@ class _Run:
 
     compiled: re.Pattern[str]
 
-    def matches(self, text: str) -> bool:
+    def matches(self, text: str, effort: Effort | None = None) -> bool:
         return self.compiled.fullmatch(text) is not None
-
-
-@dataclass(frozen=True, slots=True)
-class _Short:
-    """A pattern that takes `re` a bounded number of steps for a short text, a fifth of the time of RE2."""
-
-    compiled: re.Pattern[str]
-    linear: Pattern
-
-    def matches(self, text: str) -> bool:
-        if len(text) <= SHORT_CHARACTERS:
-            return self.compiled.fullmatch(text) is not None
-        return self.linear.matches(text)
 
 
 class _NotTaken(Exception):
@@ -145,25 +154,29 @@ class _Linear:
         self._ascii = _program(node, _ASCII, bounds)
         self._all: _Program | None = None
 
-    def matches(self, text: str) -> bool:
+    def matches(self, text: str, effort: Effort | None = None) -> bool:
         if text.isascii():
-            return self._ascii.matches(text.encode())
+            return self._ascii.matches(text.encode(), effort)
         if self._all is None:
             try:
                 self._all = _program(self._node, MAX_CODE_POINT, self._bounds)
             except (BadPattern, _NotTaken) as error:
                 raise MatchTooLong from error
         # Lone surrogates, which JSON can carry, are in no text and match nothing but themselves.
-        return self._all.matches(text.encode("utf-8", "surrogatepass"))
+        return self._all.matches(text.encode("utf-8", "surrogatepass"), effort)
 
 
 @dataclass(frozen=True, slots=True)
 class _Program:
     compiled: Any
-    most_bytes: float
+    steps_a_byte: int
+    most_steps: float
 
-    def matches(self, data: bytes) -> bool:
-        if len(data) > self.most_bytes:
+    def matches(self, data: bytes, effort: Effort | None) -> bool:
+        steps = len(data) * self.steps_a_byte
+        if effort is not None:
+            effort.steps -= steps
+        if steps > self.most_steps or (effort is not None and effort.steps < 0):
             raise MatchTooLong
         return self.compiled.fullmatch(data) is not None
 
@@ -181,8 +194,8 @@ def _program(node: Node, highest_point: int, bounds: _Bounds) -> _Program:
         if "too large" in str(error):
             raise BadPattern("The pattern is too large") from error
         raise _NotTaken from error
-    most = bounds.most_steps
-    return _Program(compiled, float("inf") if most is None else most / int(compiled.programsize))
+    most = float("inf") if bounds.most_steps is None else bounds.most_steps
+    return _Program(compiled, int(compiled.programsize), most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +204,18 @@ class _Timed:
 
     compiled: regex.Pattern[str]
 
-    def matches(self, text: str) -> bool:
+    def matches(self, text: str, effort: Effort | None = None) -> bool:
+        left_s = DEADLINE_S if effort is None else min(DEADLINE_S, effort.backtracking_s)
+        if left_s <= 0:
+            raise MatchTooLong
+        began_s = time.thread_time()
         try:
-            return self.compiled.fullmatch(text, timeout=DEADLINE_S) is not None
+            return self.compiled.fullmatch(text, timeout=left_s) is not None
         except TimeoutError as error:
             raise MatchTooLong from error
+        finally:
+            if effort is not None:
+                effort.backtracking_s -= time.thread_time() - began_s
 
 
 def _timed(pattern: str, node: Node) -> _Timed:

@@ -90,7 +90,7 @@ def glob_matches(
 
 
 @functools.lru_cache(maxsize=256)
-def _glob(pattern: str, any_run: str, any_one: str, escape: str) -> Pattern:
+def _glob(pattern: str, any_run: str, any_one: str, escape: str) -> Pattern | Wildcard:
     if any_one not in pattern and not (escape and escape in pattern):
         return Wildcard(tuple(pattern.split(any_run)))
     row: list[Node] = []

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, cast
 
-from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
+from headrace.core.patterns import Effort, MatchTooLong, PatternRefused, java_pattern
 from headrace.core.wildcards import glob_matches
 from headrace.fallback.event_patterns import (
     guard_event_templates,
@@ -171,7 +171,8 @@ def _glue(models: ModuleType) -> None:
         try:
             java_pattern(text)  # so that a reason speaks of what was sent
             pattern = java_pattern(f"(?:{text}).*")
-            return [table for table in tables if pattern.matches(table.name)]
+            effort = Effort()
+            return [table for table in tables if pattern.matches(table.name, effort)]
         except (PatternRefused, MatchTooLong) as error:
             raise _glue_refusal(f"Expression cannot be used: {error or 'too complex'}") from error
 

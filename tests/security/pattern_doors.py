@@ -19,6 +19,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from headrace.aws.http import HttpRequest
+from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
 from headrace.core.ports import StreamRecord
 from headrace.services.lambda_.event_source.filters import Filter, InvalidPattern
 from tests.support.cloud import ACCOUNT, InProcessCloud
@@ -39,6 +40,33 @@ EVIL = [
     "(?:a*)*(?:a*)*(?:a*)*b",
     "^(([a-z])+.)+[A-Z]([a-z])+$",
 ]
+# Families of evil patterns by size: (pattern, text).
+FAMILIES: dict[str, Callable[[int], tuple[str, str]]] = {
+    "nested repeats": lambda n: ("(" * n + "a" + "+)" * n + "b", "a" * n * 40),
+    "rows of choices": lambda n: ("(a|aa)" * n + "b", "a" * n * 2),
+    "rows of options": lambda n: ("a?" * n + "a" * n, "a" * n),
+    "rows of optional groups": lambda n: ("(?:a?b?)?" * n + "c", "a" * n),
+    "rows of stars": lambda n: (".*" * n + "b", "a" * n * 40),
+    "stars of every character": lambda n: (r"(?:.*\n?)*" * n + "b", "\u00e9" * n * 40),
+    "repeats in look-ahead": lambda n: ("(?=(a+)+b)" * n + "a*", "a" * n * 40),
+    "choices after look-ahead": lambda n: ("(?!x)" + "(a|aa)" * n + "b", "a" * (n * 3 // 2)),
+    "choices in look-ahead": lambda n: (f"(?=(?:a|aa){{{n}}}$)b|c", "a" * (n * 3 // 2)),
+    "repeats in look-behind": lambda n: ("(?:(?<=(?:a|aa)*)a)*" * n + "b", "a" * n * 40),
+    "back references": lambda n: ("(a*)" * n + r"\1\2" * n + "b", "a" * n * 20),
+    "optional back references": lambda n: (r"(a+)(?:\1?b?)?" + r"(?:\1|a)" * n + "c", "a" * n * 2),
+    "possessive repeats": lambda n: ("(?:(?:a|aa)++b?)*" * n + "c", "a" * n * 40),
+    "atomic groups": lambda n: ("(?>(a|aa)+)*" * n + "b", "a" * n * 40),
+    "counts of counts": lambda n: (f"((a{{{n * 20}}}){{{n * 20}}})b", "a" * n * 40),
+    "counts of open counts": lambda n: (f"(a{{0,{n}}}){{0,{n}}}b", "a" * n * 40),
+    "counts after look-ahead": lambda n: (f"(?!x)(?:(?:a?){{{n}}}){{{n}}}b", "a" * n * 2),
+    "many classes": lambda n: (r"[^\u0101-\u2000]" * n * 4 + "x", "\u00e9" * n * 4),
+    "many classes of any case": lambda n: ("(?i)" + r"[^\u0101-\u2000]" * n * 4, "\u00e9" * n),
+    "many properties": lambda n: (r"\p{L}" * n * 4 + "x", "\u00e9" * n * 4),
+    "properties after look-ahead": lambda n: (r"(?!b)(?:\p{L}|\w\w)" * n + "-", "\u00e9a" * n),
+    "many empty groups": lambda n: ("[ab]*a[ab]*" + "()" * n * 20 + "c", "a" * 128),
+    "choices of nothing": lambda n: ("(?!x)(?:" + "(?:|(?=))" * n + "b|)", ""),
+}
+SIZES = (10, 20, 40)
 WILDCARDS = ["*a" * 20 + "b", "a*" * 30 + "b", "*a*" + "a" * 50 + "*b", "*" * 40 + "b"]
 RESOURCE = {"Q": {"Type": "AWS::CloudFormation::WaitConditionHandle"}}
 Door = Callable[[InProcessCloud], Any]
@@ -85,6 +113,20 @@ def answers(call: Callable[[str], Any], patterns: list[str]) -> str:
 
 
 @door
+def java_patterns(_: InProcessCloud) -> Any:
+    found: dict[str, str] = {}
+    for family, of_size in FAMILIES.items():
+        for size in SIZES:
+            pattern, text = of_size(size)
+            try:
+                answer = str(java_pattern(pattern).matches(text))
+            except (PatternRefused, MatchTooLong) as error:
+                answer = type(error).__name__
+            found[f"{family} {size}"] = answer
+    return json.dumps(found)
+
+
+@door
 def cloudformation_allowed_pattern(cloud: InProcessCloud) -> Any:
     cfn = cloud.client("cloudformation")
 
@@ -96,6 +138,29 @@ def cloudformation_allowed_pattern(cloud: InProcessCloud) -> Any:
         )
 
     return answers(create, [*EVIL, *fuzzed()])
+
+
+@door
+def cloudformation_many_slow_patterns(cloud: InProcessCloud) -> Any:
+    # Each match ends well within its deadline; together they would take an hour.
+    items = ",".join(["a" * 20] * 190)
+    declared = {
+        f"P{n}": {
+            "Type": "CommaDelimitedList",
+            "AllowedPattern": f"(?!x)(?:{'(?:a|aa)' * 13}b|a*|{n})",
+            "Default": items,
+        }
+        for n in range(200)
+    }
+    body = json.dumps({"Parameters": declared, "Resources": RESOURCE})
+    cloud.client("s3").create_bucket(Bucket="slow")
+    cloud.client("s3").put_object(Bucket="slow", Key="t", Body=body.encode())
+    return answers(
+        lambda url: cloud.client("cloudformation").create_change_set(
+            StackName="slow", ChangeSetName="c", ChangeSetType="CREATE", TemplateURL=url
+        ),
+        ["http://127.0.0.1:4566/slow/t"],
+    )
 
 
 @door

@@ -11,12 +11,7 @@ table in tests/unit/core/test_java_regex.py was observed with Java 17.
 
 from headrace.core.java_regex.nodes import BadPattern, Node, NotLinear
 from headrace.core.java_regex.reading import parse
-from headrace.core.java_regex.writing import (
-    as_one_run,
-    for_backtracking,
-    for_re2,
-    ways,
-)
+from headrace.core.java_regex.writing import as_one_run, for_backtracking, for_re2
 
 __all__ = [
     "BadPattern",
@@ -26,5 +21,4 @@ __all__ = [
     "for_backtracking",
     "for_re2",
     "parse",
-    "ways",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -53,32 +52,6 @@ def _is_framed(parts: Sequence[Node], inner: Node) -> bool:
     return all(isinstance(p, Place) and p.kind == "^" for p in before) and all(
         isinstance(p, Place) and p.kind == "$" for p in after
     )
-
-
-def ways(node: Node, longest: int) -> float:
-    """Return in how many ways Python's own `re` can try a pattern on a text of at most some characters.
-
-    Each way takes it no more steps than the text has characters. Infinite where a group repeats, and for what the two
-    languages have differently.
-    """
-    match node:
-        case OneOf(properties=properties):
-            return math.inf if properties else 1
-        case Place(kind, lines):
-            return 1 if kind in "^$" and not lines else math.inf
-        case Repeat(OneOf(properties=()), lowest, highest, mode) if mode != "+":
-            most = longest if highest is None else min(highest, longest)
-            return max(1, most - lowest + 1)
-        case Repeat(body, 0, 1, mode) if mode != "+":
-            return 1 + ways(body, longest)
-        case Group("(" | "(?:", body):
-            return ways(body, longest)
-        case Row(nodes):
-            return math.prod(ways(each, longest) for each in nodes)
-        case Choice(nodes):
-            return sum(ways(each, longest) for each in nodes)
-        case _:
-            return math.inf
 
 
 def for_re2(node: Node, *, highest_point: int = MAX_CODE_POINT) -> str:

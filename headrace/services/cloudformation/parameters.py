@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
+from headrace.core.patterns import Effort, MatchTooLong, PatternRefused
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError, too_long
 
@@ -48,6 +48,7 @@ def resolve(
         raise TemplateError(f"Parameters: [{', '.join(unknown)}] do not exist in the template")
     missing: list[str] = []
     found: dict[str, Parameter] = {}
+    effort = Effort()
     for name, declaration in declared.items():
         if name in use_previous and name in previous:
             value: str | None = previous[name]
@@ -58,7 +59,7 @@ def resolve(
         if value is None:
             missing.append(name)
             continue
-        found[name] = _checked(name, declaration, value, read_ssm)
+        found[name] = _checked(name, declaration, value, read_ssm, effort)
     if missing:
         raise TemplateError(f"Parameters: [{', '.join(sorted(missing))}] must have values")
     return found
@@ -73,7 +74,11 @@ def _text(value: Any) -> str:
 
 
 def _checked(
-    name: str, declaration: Mapping[str, Any], value: str, read_ssm: Callable[[str], str]
+    name: str,
+    declaration: Mapping[str, Any],
+    value: str,
+    read_ssm: Callable[[str], str],
+    effort: Effort,
 ) -> Parameter:
     if too_long(value, name, limits.PARAMETER_VALUE_BYTES):
         raise TemplateError(
@@ -93,7 +98,9 @@ def _checked(
     pattern = declaration.get("AllowedPattern")
     # A list's pattern is held against each of its items (documented: parameters-section-structure).
     items = [item.strip() for item in value.split(",")] if kind == "CommaDelimitedList" else [value]
-    if pattern is not None and not all(_matches(name, str(pattern), item) for item in items):
+    if pattern is not None and not all(
+        _matches(name, str(pattern), item, effort) for item in items
+    ):
         raise _refused(name, declaration, f"must match pattern {pattern}")
     if kind == "Number":
         _check_number(name, declaration, value)
@@ -114,9 +121,9 @@ def _checked(
     )
 
 
-def _matches(name: str, pattern: str, value: str) -> bool:
+def _matches(name: str, pattern: str, value: str, effort: Effort) -> bool:
     try:
-        return java_pattern(pattern).matches(value)
+        return effort.matches(pattern, value)
     except PatternRefused as error:
         raise TemplateError(
             f"Template format error: AllowedPattern of parameter '{name}' is not a pattern that can be used: {error}"
