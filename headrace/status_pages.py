@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.origins import foreign_origin
 from headrace.aws.pages import json_response, page, refusal, wants_json
 from headrace.core.html import element, link, table
 from headrace.services.emr.pages import EmrPages
@@ -22,12 +23,15 @@ from headrace.spark_submit.job_pages import (
     REFRESH_S,
     STATUS_PATH,
 )
+from headrace.spark_submit.spark_home import why_no_spark
 
+SPARK_PATH = "/_headrace/spark"
 # Of clusters, and of applications, on the status page.
 SHOWN = 20
 _PAGES = (
     (STATUS_PATH, "EMR: clusters, steps, EMR Serverless; their Spark UIs and logs"),
     (HISTORY_PATH, "Spark's history server, started by the visit"),
+    (SPARK_PATH, "Whether Spark jobs can be run on this machine (JSON)"),
     ("/_headrace/firehose", "Firehose: each delivery stream's buffers and deliveries (JSON)"),
     ("/_headrace/faults", "Faults on demand (JSON)"),
     ("/_headrace/fidelity", "Fidelity: what of the stacks is only stored or ignored (JSON)"),
@@ -63,6 +67,8 @@ class StatusPages:
             answer = self._home
         elif path in (STATUS_PATH, SERVERLESS_PATH):
             answer = self._status
+        elif path == SPARK_PATH:
+            answer = self._spark
         elif path == HISTORY_PATH or path.startswith(f"{HISTORY_PATH}/"):
             answer = self._history
         elif path.startswith((f"{STATUS_PATH}/", f"{SERVERLESS_PATH}/")):
@@ -105,12 +111,19 @@ class StatusPages:
             refresh_s=REFRESH_S if self.emr.busy or self.serverless.busy else IDLE_REFRESH_S,
         )
 
+    def _spark(self, request: HttpRequest, _: list[str]) -> HttpResponse:
+        return json_response({"problem": why_no_spark()})
+
     def _part(self, request: HttpRequest, parts: list[str]) -> HttpResponse:
         pages = self.serverless if request.path.startswith(f"{SERVERLESS_PATH}/") else self.emr
         return pages.answer(request, parts, self.endpoint_url())
 
     def _history(self, request: HttpRequest, parts: list[str]) -> HttpResponse:
         """Start the history server if need be, and lead there: to an application's page if one is named."""
+        if foreign_origin(request.headers) is not None:
+            # A link of another site may show a page; a process is started by somebody who is here.
+            here = link(request.path, "Start the history server, or go on to it")
+            return page("Spark history", element("p", here), trail=[(HOME_PATH, "headrace")])
         application_id = "/".join(parts[1:])
         known = link_event_logs(self.data_dir)
         if application_id and application_id not in known:

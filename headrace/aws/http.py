@@ -6,10 +6,22 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 from urllib.parse import parse_qsl, unquote
 
 from headrace.aws.operation import Call
+
+
+class ChunkSignatures(Protocol):
+    """Checks the signatures of an upload's chunks, each of which vouches for the one before. For one body."""
+
+    def is_right(self, sha256: str, signature: str) -> bool:
+        """Whether the next chunk, whose SHA-256 is given in hexadecimal, has this signature."""
+        ...
+
+    def is_right_trailer(self, trailers: bytes, signature: str) -> bool:
+        """Whether the trailers, `name:value` and a line feed each, have this signature."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +57,7 @@ class HttpRequest:
         body_file: a body over 16 MiB, as a temporary file under the data directory; the receiver may
             move it away, and what is left is removed after the answer.
         call: set by the gateway.
+        chunk_signatures: with `--auth`, what checks the chunks of a body that is signed chunk by chunk.
     """
 
     method: str
@@ -54,6 +67,7 @@ class HttpRequest:
     body: bytes = b""
     body_file: Path | None = None
     call: Call | None = None
+    chunk_signatures: ChunkSignatures | None = None
 
     @property
     def decoded_path(self) -> str:

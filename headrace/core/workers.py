@@ -30,7 +30,7 @@ class Worker(Protocol):
     def step(self) -> float:
         """Do one unit of work and return the seconds until the next (`math.inf`: until woken).
 
-        Raising means back off and try again; raising `WorkerDone` ends the worker.
+        Raising means back off, which no wake cuts short, and try again; raising `WorkerDone` ends the worker.
         """
         ...
 
@@ -42,6 +42,7 @@ class WorkerHandle:
         self._worker = worker
         self._clock = clock
         self._wake = threading.Event()
+        self._stop = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=worker.name, daemon=True)
         self._thread.start()
@@ -63,6 +64,7 @@ class WorkerHandle:
     def stop(self) -> None:
         """Ask the worker to end after the step it is in. Does not wait."""
         self._stopping = True
+        self._stop.set()
         self._wake.set()
 
     def join(self, timeout_s: float | None = None) -> bool:
@@ -71,19 +73,30 @@ class WorkerHandle:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        backoff_s = FIRST_BACKOFF_S
+        backoff_s, last_failure = FIRST_BACKOFF_S, ""
         while not self._stopping:
             # Cleared before the step, so that a wake that arrives while it runs leads to another.
             self._wake.clear()
             try:
                 delay_s = self._worker.step()
-                backoff_s = FIRST_BACKOFF_S
+                backoff_s, last_failure = FIRST_BACKOFF_S, ""
             except WorkerDone:
                 return
-            except Exception:
-                log.exception("worker %s failed; next try in %.1f s", self.name, backoff_s)
-                delay_s = backoff_s
+            except Exception as error:
+                # The traceback once, and not again for the same failure.
+                failure = f"{type(error).__name__}: {error}"
+                log.error(  # noqa: TRY400 - with a traceback, or without
+                    "worker %s failed; next try in %.1f s: %s",
+                    self.name,
+                    backoff_s,
+                    failure,
+                    exc_info=None if failure == last_failure else error,
+                )
+                last_failure = failure
+                # Not to be woken from: what wakes it would fail as well, again and again.
+                self._clock.wait(self._stop, backoff_s)
                 backoff_s = min(backoff_s * 2, LONGEST_BACKOFF_S)
+                continue
             if self._stopping:
                 return
             if delay_s > 0:

@@ -22,11 +22,13 @@ from botocore.awsrequest import AWSResponse
 from botocore.config import Config as BotocoreConfig
 from botocore.exceptions import ClientError
 
+from headrace.aws.access_keys import AccessKey
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.moto_imports import IMPORTING, load_moto
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
+from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import guard_patterns
 from headrace.fallback.function_targets import FunctionTarget, deliver_nowhere, deliver_to
 from headrace.fallback.journal import Entry, Journal
@@ -124,7 +126,8 @@ class MotoServices:
                 "x-moto-account-id": request.call.account,
             },
             body=request.body,
-            seed=int.from_bytes(self._ids.bytes(4), "big"),
+            # Of as many bits as SQLite keeps: the secrets of access keys come from it.
+            seed=int.from_bytes(self._ids.bytes(8), "big") >> 1,
         )
         operation = _operation(request)
         if is_long_poll(entry, operation):
@@ -195,6 +198,11 @@ class MotoServices:
 
         account = str(get_account_id_from(access_key))
         return None if account == DEFAULT_ACCOUNT_ID else account
+
+    def access_key(self, key_id: str) -> AccessKey | None:
+        """Return a key that IAM or STS has made; None when there is none. Waits until moto is loaded."""
+        self.warm_up()
+        return find_access_key(key_id)
 
     # --- calls in process ---------------------------------------------------------------------
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from headrace.core.clock import SystemClock
+
 
 class FakeClock:
     """A `Clock` for tests: `advance` moves it, and `wait` returns at once having moved it."""
@@ -30,3 +32,18 @@ class FakeClock:
         if not event.is_set() and timeout_s is not None:
             self.advance(timeout_s)
         return event.is_set()
+
+
+class ShiftedClock(SystemClock):
+    """The machine's clock, set forward or back: for clouds whose workers really wait."""
+
+    def __init__(self) -> None:
+        self._shift_ms = 0
+
+    def advance(self, seconds: float) -> None:
+        """Set it forward, or back."""
+        self._shift_ms += round(seconds * 1000)
+
+    def now_ms(self) -> int:
+        """See Clock."""
+        return super().now_ms() + self._shift_ms

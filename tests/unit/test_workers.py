@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import threading
+from typing import ClassVar
+
+import pytest
 
 from headrace.core.clock import SystemClock
-from headrace.core.workers import Supervisor, WorkerDone
+from headrace.core.workers import Supervisor, WorkerDone, WorkerHandle
 from tests.support.clock import FakeClock
 from tests.support.server import wait_until
 
@@ -76,3 +79,37 @@ def test_a_wake_during_a_step_is_not_lost():
     release.set()
     wait_until(lambda: worker.steps == 2)
     supervisor.stop_all()
+
+
+def test_a_failing_worker_is_not_woken_from_its_back_off(caplog: pytest.LogCaptureFixture):
+    """A full disk, say: each append wakes the worker, and each of its steps would fail again."""
+    clock = FakeClock()
+    began_s = clock.monotonic_s()
+    handles: list[WorkerHandle] = []
+
+    class Failing:
+        name = "failing"
+        steps_at_s: ClassVar[list[float]] = []
+
+        def step(self) -> float:
+            self.steps_at_s.append(round(clock.monotonic_s() - began_s, 1))
+            if handles:
+                handles[0].wake()
+            if len(self.steps_at_s) == 4:
+                raise WorkerDone
+            raise OSError("No space left")
+
+    handles.append(Supervisor(clock).start(Failing()))
+    assert handles[0].join(10)
+    assert Failing.steps_at_s == [0.0, 0.1, 0.3, 0.7]
+    failures = [record for record in caplog.records if "failing failed" in record.message]
+    assert [bool(record.exc_info) for record in failures] == [True, False, False]
+
+
+def test_a_failing_worker_that_is_stopped_does_not_wait_for_its_next_try():
+    worker = Recorder(*(ValueError("again") for _ in range(20)))
+    supervisor = Supervisor(SystemClock())
+    handle = supervisor.start(worker)
+    wait_until(lambda: worker.steps >= 3)
+    handle.stop()
+    assert handle.join(0.3)

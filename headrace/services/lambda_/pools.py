@@ -58,6 +58,7 @@ class Pools:
         functions: FunctionStore,
         code: CodeStore,
         endpoint_url: Callable[[], str],
+        secret_of: Callable[[str], str],
     ) -> None:
         self._root = data_dir / "lambda" / "tmp"
         self._clock = clock
@@ -65,6 +66,7 @@ class Pools:
         self._functions = functions
         self._code = code
         self._endpoint_url = endpoint_url
+        self._secret_of = secret_of
         self._guard = Guard()
         self._lock = threading.Lock()
         self._entries: dict[tuple[str, str], _Entry] = {}
@@ -128,6 +130,7 @@ class Pools:
             application_log_level=str(logging_config.get("ApplicationLogLevel", "INFO")),
             system_log_level=str(logging_config.get("SystemLogLevel", "INFO")),
             opt_dir=self._code.laid_over(version.layers),
+            secret=self._secret_of(function.account),
             storage_mib=int(config["EphemeralStorage"]["Size"]),
         )
 

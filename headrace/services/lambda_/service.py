@@ -24,6 +24,7 @@ from headrace.core.ports import (
     ObjectStore,
     StreamReader,
     TopicPublisher,
+    any_secret,
 )
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.lambda_.actions import ACTIONS
@@ -42,7 +43,8 @@ from headrace.services.lambda_.layers import LayerStore
 from headrace.services.lambda_.names import parse_function
 from headrace.services.lambda_.policy import INVOKE, Caller, allows
 from headrace.services.lambda_.pools import Pools
-from headrace.services.lambda_.url import answer_url, is_function_url
+from headrace.services.lambda_.url import answer_url, cors_of, has_own_host, is_function_url
+from headrace.services.lambda_.url_cors import FunctionUrlRules
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -72,6 +74,7 @@ class Lambda:
         metrics: MetricSink,
         buses: EventBusSender | None = None,
         endpoint_url: Callable[[], str] | None = None,
+        secret_of: Callable[[str], str] = any_secret,
     ) -> None:
         self.clock = clock
         self.ids = ids
@@ -89,6 +92,7 @@ class Lambda:
             functions=self.functions,
             code=self.code,
             endpoint_url=self.endpoint_url,
+            secret_of=secret_of,
         )
         self._pools_worker: WorkerHandle | None = None
         self.dispatcher = Dispatcher(
@@ -203,14 +207,16 @@ class Lambda:
         except LookupError:
             log.warning("%s has no function %s to invoke", source_arn, function_arn)
 
-    @staticmethod
-    def is_function_url(request: HttpRequest) -> bool:
-        """Whether a request is for some function's own address, not for Lambda's API."""
-        return is_function_url(request)
+    # Asked of every request.
+    is_function_url = staticmethod(is_function_url)
 
     def answer_url(self, request: HttpRequest) -> HttpResponse:
         """Answer a request to a function's own address."""
         return answer_url(self, request)
+
+    def url_rules(self) -> FunctionUrlRules:
+        """Return the cross-origin rules of functions' own addresses."""
+        return FunctionUrlRules(is_function_url, has_own_host, functools.partial(cors_of, self))
 
     def wake_pools(self) -> None:
         """Have provisioned concurrency looked after now."""

@@ -36,7 +36,7 @@ class Target:
 def target_of(request: HttpRequest) -> Target:
     """Return what `request` is about. Raises AwsError KeyTooLongError, InvalidURI."""
     path = unquote(request.path, errors="surrogateescape").removeprefix("/")
-    bucket = _bucket_of_host(request.headers.get("host", ""))
+    bucket = bucket_of_host(request.headers.get("host", ""))
     key = path
     if not bucket:
         bucket, _, key = path.partition("/")
@@ -54,7 +54,8 @@ def target_of(request: HttpRequest) -> Target:
     return Target(bucket, key, query, {**headers, **request.headers})
 
 
-def _bucket_of_host(host: str) -> str:
+def bucket_of_host(host: str) -> str:
+    """Return the bucket that a Host header names; "" when it names none."""
     if len(host) > _MOST_HOST_CHARACTERS:
         return ""
     name = host.partition(":")[0].lower()

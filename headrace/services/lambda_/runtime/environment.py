@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.services.lambda_.errors import invalid_parameter
@@ -64,6 +64,7 @@ class SandboxSpec:
         application_log_level, system_log_level: of JSON logs.
         initialization_type: `on-demand` or `provisioned-concurrency`.
         storage_mib: the size of the function's /tmp.
+        secret: with which it signs what it asks of this cloud, its account's number being the key.
     """
 
     account: str
@@ -85,6 +86,7 @@ class SandboxSpec:
     initialization_type: str = "on-demand"
     storage_mib: int = 512
     opt_dir: Path | None = None
+    secret: str = field(default="headrace", repr=False)
 
 
 def check_runtime(runtime: str) -> None:
@@ -203,7 +205,7 @@ def _of_the_function(spec: SandboxSpec) -> dict[str, str]:
         "AWS_DEFAULT_REGION": spec.region,
         # A 12-digit access key is its own account to this cloud.
         "AWS_ACCESS_KEY_ID": spec.account,
-        "AWS_SECRET_ACCESS_KEY": "headrace",
+        "AWS_SECRET_ACCESS_KEY": spec.secret,
         "AWS_SESSION_TOKEN": "headrace",
         "AWS_ENDPOINT_URL": spec.endpoint_url,
         "AWS_EXECUTION_ENV": f"AWS_Lambda_{spec.runtime}",
