@@ -1,4 +1,4 @@
-"""Where moto makes regular expressions of what clients send: replaced by what takes bounded time.
+"""Where moto reads what clients send without a bound, regular expressions above all: replaced by what has one.
 
 moto's modules are imported when they are first needed, so each is changed as it is imported. Which of moto's patterns
 were looked at stands in tests/security/test_patterns.py, which fails when another version of moto makes others.
@@ -19,12 +19,14 @@ from typing import Any, cast
 
 from headrace.core.patterns import Effort, MatchTooLong, PatternRefused, java_pattern
 from headrace.core.wildcards import glob_matches
+from headrace.fallback.dynamodb_expressions import guard_expressions
 from headrace.fallback.event_patterns import (
     guard_event_templates,
     guard_events,
     guard_filter_policies,
 )
 from headrace.fallback.ssm_values import guard_parameters
+from headrace.fallback.yaml_documents import guard_api_documents, guard_yaml
 
 # --- literal prefixes -------------------------------------------------------------------------
 
@@ -52,6 +54,11 @@ def _sqs(models: ModuleType) -> None:
         return list_queues(self, queue_name_prefix and re.escape(queue_name_prefix))
 
     backend.list_queues = list_queues_by_literal
+
+
+def _ssm(models: ModuleType) -> None:
+    guard_parameters(models)
+    guard_yaml(models)
 
 
 # --- wildcards --------------------------------------------------------------------------------
@@ -233,6 +240,9 @@ def _without_patterns(value: Any) -> Any:
 
 _GUARDS: dict[str, Callable[[ModuleType], None]] = {
     "moto.apigateway.models": _api_gateway,
+    "moto.apigateway.utils": guard_api_documents,
+    "moto.apigatewayv2.models": guard_yaml,
+    "moto.dynamodb.responses": guard_expressions,
     "moto.ec2.models.security_groups": _ec2,
     "moto.ecr.models": _ecr,
     "moto.ecs.models": _ecs,
@@ -242,9 +252,10 @@ _GUARDS: dict[str, Callable[[ModuleType], None]] = {
     "moto.glue.utils": _glue_expressions,
     "moto.iam.access_control": _iam,
     "moto.iot.models": _iot,
+    "moto.osis.models": guard_yaml,
     "moto.sns.utils": guard_filter_policies,
     "moto.sqs.models": _sqs,
-    "moto.ssm.models": guard_parameters,
+    "moto.ssm.models": _ssm,
     "moto.stepfunctions.parser.asl.utils.json_path": _step_functions,
 }
 

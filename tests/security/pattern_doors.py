@@ -350,6 +350,45 @@ def api_gateway_documents(cloud: InProcessCloud) -> Any:
     )
 
 
+# Nine aliases of nine aliases, eight times: 40 million values in 400 bytes.
+ALIASES = "x0: &a0 [a,a,a,a,a,a,a,a,a]\n" + "".join(
+    f"x{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)
+)
+MERGES = "y0: &b0 {a: 1}\n" + "".join(
+    f"y{n}: &b{n} {{<<: [{','.join([f'*b{n - 1}'] * 9)}]}}\n" for n in range(1, 9)
+)
+YAML = [
+    *(ALIASES, MERGES, "x: &a [*a]\n", "x: " + "[" * 20_000 + "]" * 20_000 + "\n"),
+    "x: " + "9" * 100_000 + "\n",
+]
+
+
+@door
+def api_gateway_yaml(cloud: InProcessCloud) -> Any:
+    gateway = cloud.client("apigateway")
+    head = "openapi: 3.0.1\ninfo: {title: t, version: '1', description: d}\npaths: {}\n"
+    return answers(
+        lambda text: gateway.import_rest_api(failOnWarnings=True, body=(head + text).encode()),
+        YAML,
+    )
+
+
+@door
+def ssm_documents(cloud: InProcessCloud) -> Any:
+    ssm = cloud.client("ssm")
+
+    def create(text: str) -> Any:
+        ssm.create_document(
+            Name="document",
+            DocumentFormat="YAML",
+            DocumentType="Command",
+            Content="schemaVersion: '2.2'\n" + text,
+        )
+        return ssm.get_document(Name="document", DocumentFormat="JSON")["Content"]
+
+    return answers(create, YAML)
+
+
 @door
 def sns_filter_policies(cloud: InProcessCloud) -> Any:
     sns = cloud.client("sns")
@@ -533,6 +572,7 @@ def dynamodb_expressions(cloud: InProcessCloud) -> Any:
             "attribute_exists(" + "a." * 2000 + "a)",
             " AND ".join(["attribute_not_exists(k)"] * 150),
             "NOT " * 1000 + "attribute_not_exists(k)",
+            " OR ".join(["attribute_not_exists(k)"] * 40_000),
         ],
     )
 

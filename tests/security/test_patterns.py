@@ -47,6 +47,8 @@ def test_a_door_answers_whatever_the_pattern(answered: dict[str, dict[str, Any]]
     [
         ("cloudformation_allowed_pattern", "must match pattern (a+)+$"),
         ("cloudformation_many_slow_patterns", "cannot be held against its AllowedPattern in time"),
+        ("api_gateway_yaml", "Unable to parse API definition: the document has more than 200000"),
+        ("ssm_documents", "The content for the document is not valid."),
         ("eventbridge_wildcards", f"Event pattern is not valid. Reason: {TOO_COMPLEX}"),
         ("eventbridge_json_paths", TEXT),
         ("eventbridge_patterns_that_nest", "Event pattern is not valid. Reason: Filter is nested"),

@@ -180,3 +180,34 @@ def test_a_security_group_is_found_by_wildcard(cloud: InProcessCloud):
     for value, found in (("for*web", 1), ("for ???? web", 0), ("for ??? web", 1), ("(f+)+", 0)):
         filters = [{"Name": "description", "Values": [value]}]
         assert len(ec2.describe_security_groups(Filters=filters)["SecurityGroups"]) == found
+
+
+def test_dynamodb_refuses_an_expression_of_4_097_bytes(cloud: InProcessCloud):
+    dynamodb = cloud.client("dynamodb")
+    dynamodb.create_table(
+        TableName="expressions",
+        KeySchema=[{"AttributeName": "k", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "k", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    expression = "attribute_exists(k)"
+    fits = expression + " " * (4096 - len(expression))
+    assert dynamodb.scan(TableName="expressions", FilterExpression=fits)["Count"] == 0
+    code, message = refused(dynamodb.scan, TableName="expressions", FilterExpression=fits + " ")
+    assert code == "ValidationException"
+    assert message == (
+        "Invalid FilterExpression: Expression size has exceeded the maximum allowed size;"
+        " expression size: 4097"
+    )
+    put = {"TableName": "expressions", "Item": {"k": {"S": "a"}}, "ConditionExpression": fits + " "}
+    code, message = refused(dynamodb.transact_write_items, TransactItems=[{"Put": put}])
+    assert (code, message.split(":")[0]) == ("ValidationException", "Invalid ConditionExpression")
+
+
+def test_api_gateway_reads_aliases_that_do_not_explode(cloud: InProcessCloud):
+    head = "openapi: 3.0.1\ninfo: {title: aliases, version: '1', description: d}\npaths: {}\n"
+    text = head + "x-a: &a [1]\nx-b: [*a, *a]\n"
+    gateway = cloud.client("apigateway")
+    assert gateway.import_rest_api(body=text.encode())["name"] == "aliases"
+    code, _ = refused(gateway.import_rest_api, body=b"openapi: [")
+    assert code == "BadRequestException"
