@@ -311,7 +311,11 @@ def _contains(argument: Any, scope: Scope) -> bool:
 
 def _import_value(argument: Any, scope: Scope) -> Any:
     name = _evaluate(argument, scope)
-    return UNKNOWN if is_unknown(name) else scope.imported(str(name))
+    if is_unknown(name):
+        return UNKNOWN
+    value = scope.imported(str(name))
+    scope.spend(size_of(value))
+    return value
 
 
 def _find_in_map(argument: Any, scope: Scope) -> Any:

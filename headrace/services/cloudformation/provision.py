@@ -108,6 +108,9 @@ class Provisioner:
         if present is None or not present.physical_id:
             self._create(logical_id, definition, kind, properties, needs)
             return
+        if present.status == "CREATE_FAILED":
+            self._make_again(present, definition, kind, properties, needs)
+            return
         if present.type != kind.name:
             self._replace(present, definition, kind, properties, needs)
             return
@@ -136,6 +139,22 @@ class Provisioner:
             self.fail(resource, "CREATE", error)
             raise
         self._made(resource, made, "CREATE_COMPLETE")
+
+    def _make_again(
+        self,
+        half_made: Resource,
+        definition: Mapping[str, Any],
+        kind: ResourceType,
+        properties: dict[str, Any],
+        needs: set[str],
+    ) -> None:
+        """Make anew what a creation that was not taken back left half made."""
+        try:
+            self.delete_one(half_made)
+        except Exception as error:
+            self.fail(half_made, "CREATE", error)
+            raise
+        self._create(half_made.logical_id, definition, kind, properties, needs)
 
     def _make(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -35,8 +36,6 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 
 def begin(cfn: Any, body: Any, lab: Lab, *, how: str = "create_stack") -> None:
     """Begin an operation, and return when one of its things waits."""
-    import json
-
     lab.waiting.clear()
     getattr(cfn, how)(StackName="s", TemplateBody=json.dumps(body))
     assert lab.waiting.wait(10)
@@ -338,10 +337,22 @@ def test_only_an_update_can_be_cancelled(cfn: Any, lab: Lab):
 def test_an_update_that_was_left_unfinished_is_deleted_whole(cfn: Any, lab: Lab):
     create(cfn, template(A=thing(Key="old")))
     new = template(A=thing(Key="new"), B=thing({"create": "x"}, needs="A"))
-    import json
-
     cfn.update_stack(StackName="s", TemplateBody=json.dumps(new), DisableRollback=True)
     assert settled(cfn, "s") == "UPDATE_FAILED"
     assert len(lab.made) == 2  # the new A, and the old one that was to be cleaned up
     assert deleted(cfn) == "DELETE_COMPLETE"
     assert lab.made == set()
+
+
+def test_what_was_made_by_half_and_left_is_made_again(cfn: Any, lab: Lab):
+    half = template(A=thing({"create": "no"}, Half=True))
+    cfn.create_stack(StackName="s", TemplateBody=json.dumps(half), OnFailure="DO_NOTHING")
+    assert settled(cfn, "s") == "CREATE_FAILED"
+    left = set(lab.made)
+    assert len(left) == 1
+    cfn.update_stack(StackName="s", TemplateBody=json.dumps(template(A=thing(Half=True))))
+    assert settled(cfn, "s") == "UPDATE_COMPLETE"
+    assert len(lab.made) == 1
+    assert not lab.made & left
+    resource = cfn.describe_stack_resource(StackName="s", LogicalResourceId="A")
+    assert resource["StackResourceDetail"]["ResourceStatus"] == "CREATE_COMPLETE"

@@ -85,11 +85,11 @@ def test_a_function_that_fails_fails_the_resource_with_its_error_and_log():
     error = json.dumps(
         {"errorType": "Runtime.ImportModuleError", "errorMessage": "No module named 'x'"}
     )
-    log = b"START RequestId: 1\n[ERROR] No module named 'x'\nEND RequestId: 1\n"
+    log = b"START RequestId: 1\nloading\n\n[ERROR] No module named 'x'\nEND RequestId: 1\n"
     lab = Lab(lambda _: ended(error.encode(), "Unhandled", log))
     assert lab.failure() == (
         f"The function {ARN} failed before it answered: Runtime.ImportModuleError: No module named 'x' Its log ends:"
-        " START RequestId: 1 | [ERROR] No module named 'x' | END RequestId: 1"
+        " loading | [ERROR] No module named 'x'"
     )
     assert lab.clock.monotonic_s() - 1_700_000_000 < 60
 

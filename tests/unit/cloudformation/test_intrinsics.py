@@ -52,6 +52,12 @@ def test_what_functions_produce_is_taken_from_an_allowance():
         evaluate({"Fn::Join": ["-", ["a", "b"]]}, there)
 
 
+def test_what_another_stack_exports_is_taken_from_the_allowance_too():
+    there = scope()
+    assert evaluate([{"Fn::ImportValue": "abc"}] * 5, there) == ["abc"] * 5
+    assert limits.PRODUCED_BYTES - there.allowance_bytes == 15
+
+
 def test_literal_values_are_not_counted():
     there = scope()
     assert evaluate({"a": ["x" * 5_000_000]}, there) == {"a": ["x" * 5_000_000]}

@@ -25,6 +25,14 @@ from headrace.services.cloudformation.resources.base import (
 )
 
 _THROTTLED_WAIT_S = 1.0
+# What Lambda writes around a function's own lines.
+_PLATFORM = (
+    "START RequestId:",
+    "END RequestId:",
+    "REPORT RequestId:",
+    "INIT_START ",
+    "INIT_REPORT ",
+)
 _LOG_LINES = 8
 _LOG_CHARACTERS = 2000
 
@@ -163,9 +171,10 @@ def _failure(function: str, result: InvokeResult) -> str:
     kind, message = said.get("errorType"), said.get("errorMessage")
     shown = ": ".join(str(part) for part in (kind, message) if part) or result.function_error
     reason = f"The function {function} failed before it answered: {shown}"
-    lines = result.log_tail.decode("utf-8", "replace").strip().splitlines()[-_LOG_LINES:]
+    log = result.log_tail.decode("utf-8", "replace").splitlines()
+    lines = [line.strip() for line in log if line.strip() and not line.startswith(_PLATFORM)]
     if lines:
-        reason += f" Its log ends: {' | '.join(line.strip() for line in lines)[-_LOG_CHARACTERS:]}"
+        reason += f" Its log ends: {' | '.join(lines[-_LOG_LINES:])[-_LOG_CHARACTERS:]}"
     return reason
 
 
