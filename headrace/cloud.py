@@ -220,6 +220,7 @@ class Cloud:
             supervisor=self.supervisor,
             control=self.gateway,
             objects=self.s3.objects,
+            functions=self.lambda_.invoker,
             endpoint_url=self.endpoint_url,
             strict=config.strict,
             **shared,

@@ -30,6 +30,7 @@ from headrace.aws.moto_imports import IMPORTING, load_moto
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.fallback.access_keys import find_access_key
+from headrace.fallback.client_patterns import guard_patterns
 from headrace.fallback.function_targets import FunctionTarget, deliver_nowhere, deliver_to
 from headrace.fallback.journal import Entry, Journal
 from headrace.fallback.long_poll import is_long_poll, wait_for_messages
@@ -82,6 +83,7 @@ class MotoServices:
         with self._lock:
             if self._ready.is_set():
                 return
+            guard_patterns()
             load_moto()
             from moto.core.config import default_user_config
 
