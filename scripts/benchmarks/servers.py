@@ -190,6 +190,12 @@ class Running:
         self._process.kill()
         self._process.wait()
 
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        assert self._process is not None
+        return self._process.pid
+
     def rss_mb(self) -> float:
         """Return the resident memory of the process and its children, in 10^6 bytes; 0 if not told."""
         assert self._process is not None
