@@ -136,7 +136,7 @@ class Cloud:
             config=config,
             objects=self.s3.objects,
             streams=self.kinesis.reader,
-            queues=Queues(self.gateway),
+            queues=Queues(self.gateway, self.moto.queue_is_empty),
             topics=Topics(self.gateway),
             buses=EventBuses(self.gateway),
             logs=self._logs,

@@ -30,7 +30,7 @@ class Stage(Enum):
 class Turn:
     """One worker's place in the schedule. Its fields are the schedule's alone to change."""
 
-    __slots__ = ("backoff_s", "due_s", "is_stopping", "is_woken", "stage")
+    __slots__ = ("backoff_s", "due_s", "is_stopping", "is_woken", "ready_s", "stage")
 
     def __init__(self) -> None:
         self.stage = Stage.READY
@@ -38,6 +38,8 @@ class Turn:
         self.is_woken = False
         self.is_stopping = False
         self.due_s = math.inf
+        # Since when it is ready by the course of time; always, when somebody woke it.
+        self.ready_s = -math.inf
         self.backoff_s = FIRST_BACKOFF_S
 
 
@@ -77,7 +79,7 @@ class Schedule(Generic[T]):
     def wake(self, turn: T) -> bool:
         """Make a worker's next step happen now; return whether it has become ready by that."""
         if turn.stage is Stage.WAITING:
-            self._make_ready(turn)
+            self._make_ready(turn, -math.inf)
             return True
         turn.is_woken = True
         return False
@@ -108,7 +110,7 @@ class Schedule(Generic[T]):
         while self._due and self._due[0][0] <= now_s:
             due_s, _, turn = heapq.heappop(self._due)
             if turn.stage is Stage.WAITING and turn.due_s == due_s:
-                self._make_ready(turn)
+                self._make_ready(turn, now_s)
 
     @property
     def next_due_s(self) -> float:
@@ -118,15 +120,20 @@ class Schedule(Generic[T]):
         return self._due[0][0] if self._due else math.inf
 
     @property
-    def has_ready(self) -> bool:
-        """Whether somebody may be ready to run."""
-        return bool(self._ready)
+    def ready_s(self) -> float:
+        """Since when the first of those that are ready is; infinite when nobody is."""
+        while self._ready:
+            if self._ready[0].stage is Stage.READY:
+                return self._ready[0].ready_s
+            self._ready.popleft()
+        return math.inf
 
     def _put_back(self, turn: T, delay_s: float, now_s: float) -> None:
         if turn.is_stopping:
             turn.stage = Stage.ENDED
         elif turn.is_woken or delay_s <= 0:
             turn.stage = Stage.READY
+            turn.ready_s = -math.inf if turn.is_woken else now_s
             self._ready.append(turn)
         else:
             turn.stage, turn.due_s = Stage.WAITING, now_s + delay_s
@@ -135,9 +142,9 @@ class Schedule(Generic[T]):
                 self._count += 1
                 heapq.heappush(self._due, (turn.due_s, self._count, turn))
 
-    def _make_ready(self, turn: T) -> None:
+    def _make_ready(self, turn: T, ready_s: float) -> None:
         self._leave_heap(turn)
-        turn.stage = Stage.READY
+        turn.stage, turn.ready_s = Stage.READY, ready_s
         self._ready.append(turn)
 
     def _leave_heap(self, turn: T) -> None:

@@ -25,6 +25,9 @@ KEPT_THREADS = 8
 _TRIM_EVERY_S = 10.0
 # When the machine refuses another thread.
 _THREAD_RETRY_S = 1.0
+# Workers whose time has come wait so long for a thread to be done with another step before a new one is started: many
+# poll every now and then and are quick. Who was woken does not wait.
+_PATIENCE_S = 0.002
 
 
 class WorkerDone(Exception):
@@ -122,8 +125,9 @@ class Supervisor:
         self._keeper: threading.Thread | None = None
         self._keeper_call = threading.Event()
         self._keeper_due_s = math.inf
-        # Until when not to ask the machine for another thread.
+        # Until when not to ask the machine for another thread, as it has refused one.
         self._refused_s = -math.inf
+        self._trim_s = math.inf
         self._is_closed = False
 
     @property
@@ -142,6 +146,7 @@ class Supervisor:
                 self._keeper = threading.Thread(target=self._keep, name="workers", daemon=True)
                 self._keeper.start()
             self._hand_out()
+            self._call_keeper()
         return handle
 
     def wake(self, handle: WorkerHandle) -> None:
@@ -149,6 +154,7 @@ class Supervisor:
         with self._lock:
             if self._schedule.wake(handle):
                 self._hand_out()
+                self._call_keeper()
 
     def stop(self, handle: WorkerHandle) -> None:
         """See `WorkerHandle.stop`."""
@@ -173,15 +179,18 @@ class Supervisor:
 
     # --- under the lock -----------------------------------------------------------------------
 
-    def _hand_out(self) -> None:
-        """Give those that are ready to threads that wait, and call the keeper when there are too few of these."""
-        while self._parked:
+    def _hand_out(self, most: int = MOST_THREADS) -> None:
+        """Give those that are ready to threads that wait."""
+        for _ in range(min(most, len(self._parked))):
             handle = self._schedule.next()
             if handle is None:
                 return
             self._parked.pop().give(handle)
             self._least_parked = min(self._least_parked, len(self._parked))
-        if self._schedule.has_ready and self._threads < self._most_threads:
+
+    def _call_keeper(self) -> None:
+        """Have threads started at once for those that are ready and found none."""
+        if self._schedule.ready_s < math.inf and self._threads < self._most_threads:
             self._keeper_call.set()
 
     def _forget_ended(self, handle: WorkerHandle) -> None:
@@ -255,22 +264,16 @@ class Supervisor:
                 # A clock that stands still must not hold up what was waited for.
                 now_s = max(reached_s, self._clock.monotonic_s())
                 self._schedule.release_due(now_s)
-                self._hand_out()
-                missing = self._schedule.next() if self._may_start_thread(now_s) else None
-                self._keeper_due_s = until_s = self._schedule.next_due_s
-                if missing is None and self._schedule.has_ready and self._refused_s > now_s:
-                    until_s = min(until_s, self._refused_s)
-                trim_s = math.inf
-                if len(self._parked) > self._kept_threads:
-                    trim_s = now_s + _TRIM_EVERY_S
+                # One thread goes through them; more only when it does not get on with them.
+                self._hand_out(1)
+                missing, until_s = self._missing(now_s)
+                self._keeper_due_s = until_s = min(until_s, self._schedule.next_due_s)
+                until_s = min(until_s, self._trim(now_s))
             if missing is not None:
                 # Outside the lock: starting a thread takes long beside a wake, and others wake meanwhile.
                 self._start_thread(missing, now_s)
-                continue
-            until_s = min(until_s, trim_s)
-            reached_s = until_s if self._wait(until_s - now_s) else -math.inf
-            if reached_s == trim_s:
-                self._trim()
+            else:
+                reached_s = until_s if self._wait(until_s - now_s) else -math.inf
 
     def _wait(self, wait_s: float) -> bool:
         """Wait until somebody calls or the time is over; return whether it is over."""
@@ -278,8 +281,17 @@ class Supervisor:
             return not self._keeper_call.wait()
         return wait_s > 0 and not self._clock.wait(self._keeper_call, wait_s)
 
-    def _may_start_thread(self, now_s: float) -> bool:
-        return self._threads < self._most_threads and now_s >= self._refused_s
+    def _missing(self, now_s: float) -> tuple[WorkerHandle | None, float]:
+        """Return a worker that needs a new thread now, else when to look again whether one does."""
+        while (patient_s := self._schedule.ready_s + _PATIENCE_S) <= now_s:
+            if not self._parked:
+                if self._threads >= self._most_threads:
+                    return None, math.inf
+                if now_s < self._refused_s:
+                    return None, self._refused_s
+                return self._schedule.next(), math.inf
+            self._hand_out(1)
+        return None, patient_s
 
     def _start_thread(self, handle: WorkerHandle, now_s: float) -> None:
         """Run a worker on a new thread; without one it waits for those that there are."""
@@ -296,7 +308,13 @@ class Supervisor:
                 self._schedule.give_back(handle)
                 self._forget_ended(handle)
 
-    def _trim(self) -> None:
-        """End those threads that were not needed since the last time."""
-        with self._lock:
+    def _trim(self, now_s: float) -> float:
+        """End threads that were not needed since the last time; return when to do so again."""
+        if len(self._parked) <= self._kept_threads:
+            self._trim_s = math.inf
+        elif self._trim_s == math.inf:
+            self._trim_s, self._least_parked = now_s + _TRIM_EVERY_S, len(self._parked)
+        elif now_s >= self._trim_s:
             self._retire(max(0, min(self._least_parked, len(self._parked)) - self._kept_threads))
+            self._trim_s, self._least_parked = now_s + _TRIM_EVERY_S, len(self._parked)
+        return self._trim_s

@@ -30,6 +30,7 @@ from headrace.core.ids import Ids
 from headrace.fallback.function_targets import FunctionTarget, deliver_nowhere, deliver_to
 from headrace.fallback.journal import Entry, Journal
 from headrace.fallback.long_poll import is_long_poll, wait_for_messages
+from headrace.fallback.queue_peek import queue_is_empty
 
 log = logging.getLogger(__name__)
 
@@ -193,6 +194,10 @@ class MotoServices:
 
         account = str(get_account_id_from(access_key))
         return None if account == DEFAULT_ACCOUNT_ID else account
+
+    def queue_is_empty(self, account: str, region: str, name: str) -> bool:
+        """Whether a queue has nothing to receive now, or moto is not loaded yet. Raises LookupError."""
+        return not self._ready.is_set() or queue_is_empty(account, region, name)
 
     # --- calls in process ---------------------------------------------------------------------
 

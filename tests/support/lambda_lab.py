@@ -82,6 +82,11 @@ class Box:
             raise LookupError(queue_arn)
         return 30
 
+    def is_empty(self, queue_arn: str) -> bool:
+        if queue_arn in self.missing:
+            raise LookupError(queue_arn)
+        return self._received[queue_arn] >= len(self.messages[queue_arn])
+
     def receive(self, queue_arn: str, *, most: int) -> list[QueueMessage]:
         """Hand out what `send` took, each message once; `deleted` says what came back."""
         with self._lock:

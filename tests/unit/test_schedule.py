@@ -135,7 +135,7 @@ class Scheduled(RuleBasedStateMachine):
             else:
                 assert turn.stage is Stage.ENDED
         assert self.schedule.next_due_s == min(self.due_s.values(), default=math.inf)
-        assert self.schedule.has_ready or not self.owed
+        assert (self.schedule.ready_s < math.inf) == bool(self.owed)
 
 
 TestScheduled = Scheduled.TestCase

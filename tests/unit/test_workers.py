@@ -126,6 +126,27 @@ def test_workers_that_wait_cost_no_threads(supervisor: Supervisor, hand_clock: H
     assert all(handle.alive for handle in handles)
 
 
+def test_workers_that_look_every_now_and_then_share_one_thread(
+    supervisor: Supervisor, hand_clock: HandClock
+):
+    used: set[int] = set()
+
+    class Looking(Recorder):
+        def step(self) -> float:
+            used.add(threading.get_ident())
+            return super().step()
+
+    workers = [Looking(*[0.25] * 9) for _ in range(200)]
+    for worker in workers:
+        supervisor.start(worker)
+    wait_until(lambda: all(worker.steps == 1 for worker in workers))
+    for turn in range(2, 6):
+        used.clear()
+        hand_clock.advance(0.25)
+        wait_until(lambda n=turn: all(worker.steps == n for worker in workers))
+        assert len(used) == 1
+
+
 def test_steps_that_last_hold_nobody_up(supervisor: Supervisor):
     """As invocations of fifteen minutes do: there are threads for the others, up to the limit."""
     slow = [Blocked() for _ in range(39)]
