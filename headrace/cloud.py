@@ -313,7 +313,7 @@ class Cloud:
 
     def _fidelity(self, request: HttpRequest) -> HttpResponse:
         stack = request.query_params().get("stack", "")
-        return _json(self.cloudformation.fidelity(stack))
+        return _json(self.cloudformation.fidelity(stack) + self.lambda_.fidelity_remarks())
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -80,6 +80,14 @@ LOOK_EVERY_S = 0.02
     is_flag=True,
     help="Run the bootstrap actions of EMR's clusters, on this machine.",
 )
+@click.option(
+    "--function-folder",
+    "function_folders",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    envvar="HEADRACE_FUNCTION_FOLDERS",
+    help="A folder that Lambda functions may read and write, beside their own /tmp.",
+)
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--verbose", "-v", is_flag=True, help="Log every worker's doings.")
 def up(
@@ -96,6 +104,7 @@ def up(
     state_delay: float,
     limits: Limits,
     run_bootstrap_actions: bool,
+    function_folders: tuple[Path, ...],
     detach: bool,
     verbose: bool,
 ) -> None:
@@ -119,6 +128,7 @@ def up(
         state_delay_ms=round(state_delay * 1000),
         limits=limits,
         run_bootstrap_actions=run_bootstrap_actions,
+        function_folders=function_folders,
     )
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,

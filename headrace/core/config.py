@@ -31,6 +31,7 @@ class Config:
         limits: `aws` throttles Kinesis as AWS does: each shard's throughput, and the rates of calls.
         run_bootstrap_actions: run the bootstrap actions of EMR's clusters on this machine.
         strict: refuse properties that would be ignored.
+        function_folders: folders of this machine that functions may read and write, beside their own /tmp.
     """
 
     data_dir: Path
@@ -44,6 +45,7 @@ class Config:
     state_delay_ms: int = 0
     limits: Limits = "off"
     run_bootstrap_actions: bool = False
+    function_folders: tuple[Path, ...] = ()
 
     @property
     def endpoint_url(self) -> str:

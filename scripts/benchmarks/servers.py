@@ -135,6 +135,8 @@ class Running:
         environment = {
             **os.environ,
             "LOG_LEVEL": "ERROR",
+            # Functions leave what they measure there.
+            "HEADRACE_FUNCTION_FOLDERS": str(self.folder),
             **program.environment(self.port),
         }
         started = time.perf_counter()

@@ -167,10 +167,22 @@ class NoFallback:
 
 
 class LambdaLab:
-    """A started Lambda. A context manager; `restart` is a stop and a start on the same directory."""
+    """A started Lambda. A context manager; `restart` is a stop and a start on the same directory.
 
-    def __init__(self, data_dir: Path, *, endpoint_url: str = "http://127.0.0.1:4566") -> None:
+    Its functions may write in `folders`, so that tests see what they do: where the data directory lies, if not told.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        endpoint_url: str = "http://127.0.0.1:4566",
+        folders: Sequence[Path] | None = None,
+    ) -> None:
         self.data_dir = data_dir
+        # Where functions may leave things.
+        self.place = data_dir.parent
+        self.folders = (data_dir.parent,) if folders is None else tuple(folders)
         self.endpoint_url = endpoint_url
         self.box = Box(data_dir / "objects")
         self.logs = Logs()
@@ -189,7 +201,7 @@ class LambdaLab:
         self.clock = clock
         self.database = Database(self.data_dir / "state.sqlite")
         self.supervisor = Supervisor(clock)
-        config = Config(data_dir=self.data_dir)
+        config = Config(data_dir=self.data_dir, function_folders=self.folders)
         self.lambda_ = Lambda(
             data_dir=self.data_dir,
             clock=clock,

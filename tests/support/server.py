@@ -32,11 +32,15 @@ def wait_until(condition: Any, *, within_s: float = 30.0, what: str = "the condi
 
 
 class ServerProcess:
-    """`headrace up` on a free port. A context manager; `kill9` and `start` again at will."""
+    """`headrace up` on a free port. A context manager; `kill9` and `start` again at will.
 
-    def __init__(self, data_dir: Path, *arguments: str) -> None:
+    Its functions may write where the data directory lies, so that tests see what they do; not with `walls_only`.
+    """
+
+    def __init__(self, data_dir: Path, *arguments: str, walls_only: bool = False) -> None:
         self.data_dir = data_dir
-        self._arguments = arguments
+        shared = () if walls_only else ("--function-folder", str(data_dir.parent))
+        self._arguments = (*arguments, *shared)
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
 

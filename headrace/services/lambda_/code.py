@@ -104,9 +104,13 @@ class CodeStore:
         return target
 
     def unzipped_bytes(self, digest: str) -> int:
-        """Return the size of a package's files."""
+        """Return the size of a package's files; what headrace has compiled of them is not counted."""
         files = self.directory(digest).rglob("*")
-        return sum(path.lstat().st_size for path in files if not path.is_dir())
+        return sum(
+            path.lstat().st_size
+            for path in files
+            if not path.is_dir() and path.parent.name != "__pycache__"
+        )
 
     def location(self, digest: str, endpoint_url: str) -> str:
         """Return where a package can be fetched: a URL of the cloud, or of the folder that it is."""

@@ -223,6 +223,10 @@ class FunctionStore:
                         return function, alias
         return None
 
+    def any(self) -> bool:
+        """Whether there is a function."""
+        return bool(self._functions)
+
     def provisioned(self) -> list[Function]:
         """Return the functions that have provisioned concurrency."""
         with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionNotFound, FunctionThrottled
+from headrace.services.lambda_.bytecode import Bytecode
 from headrace.services.lambda_.code import CodeStore
 from headrace.services.lambda_.concurrency import ACCOUNT_REACHED
 from headrace.services.lambda_.errors import Throttled
@@ -21,7 +22,9 @@ from headrace.services.lambda_.names import FunctionRef
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.services.lambda_.runtime.guard import Guard
 from headrace.services.lambda_.runtime.pool import SandboxPool
+from headrace.services.lambda_.runtime.process import NotStarted
 from headrace.services.lambda_.runtime.sandbox import Sandbox
+from headrace.services.lambda_.runtime.walls import Walls
 
 _EXPIRE_EVERY_S = 30.0
 INIT_FAILED = "FUNCTION_ERROR_INIT_FAILURE"
@@ -58,6 +61,7 @@ class Pools:
         functions: FunctionStore,
         code: CodeStore,
         endpoint_url: Callable[[], str],
+        folders: Sequence[Path] = (),
     ) -> None:
         self._root = data_dir / "lambda" / "tmp"
         self._clock = clock
@@ -66,6 +70,8 @@ class Pools:
         self._code = code
         self._endpoint_url = endpoint_url
         self._guard = Guard()
+        self._walls = Walls(data_dir, folders)
+        self.bytecode = Bytecode()
         self._lock = threading.Lock()
         self._entries: dict[tuple[str, str], _Entry] = {}
         self._provisioned: dict[tuple[str, str], Provisioned] = {}
@@ -92,16 +98,29 @@ class Pools:
             if entry is None or entry.made_from != made_from:
                 if entry is not None:
                     entry.pool.drain()
-                made = self._maker(self._spec(function, version))
+                spec = self._spec(function, version)
+                self._compile(spec, made_from[1])
+                made = self._maker(spec)
                 pool = SandboxPool(made, most=function.most_processes, clock=self._clock)
                 entry = _Entry(made_from, pool)
                 self._entries[key] = entry
             return entry.pool
 
+    def _compile(self, spec: SandboxSpec, fingerprint: str) -> None:
+        """Have the function's Python code compiled, where its own processes cannot keep what they compile."""
+        if spec.runtime.startswith("python") and not self._walls.are_missing:
+            folders = [spec.code_dir, *([] if spec.opt_dir is None else [spec.opt_dir])]
+            self.bytecode.want(folders, fingerprint)
+
     def _maker(self, spec: SandboxSpec) -> Callable[[], Sandbox]:
         def make() -> Sandbox:
             return Sandbox(
-                spec, root=self._root, clock=self._clock, ids=self._ids, guard=self._guard
+                spec,
+                root=self._root,
+                clock=self._clock,
+                ids=self._ids,
+                guard=self._guard,
+                walls=self._walls,
             )
 
         return make
@@ -130,6 +149,11 @@ class Pools:
             opt_dir=self._code.laid_over(version.layers),
             storage_mib=int(config["EphemeralStorage"]["Size"]),
         )
+
+    @property
+    def lack_walls(self) -> bool:
+        """Whether this machine permits no walls around functions."""
+        return self._walls.are_missing
 
     def drain(self, ref: FunctionRef, number: str | None = None) -> None:
         """Retire the processes of a version, or of all: each ends after what it is running."""
@@ -183,6 +207,10 @@ class Pools:
 
     def step(self) -> float:
         """Start what is provisioned, and close processes that have been idle for long."""
+        if not self._stopped and (self._functions.any() or not self._walls.are_known):
+            # Before the first invocation needs them; and it is said at once when there are none.
+            with contextlib.suppress(NotStarted):
+                self._walls.view()
         kept: set[tuple[str, str]] = set()
         for function in self._functions.provisioned():
             if not self._stopped:
@@ -203,6 +231,8 @@ class Pools:
         for entry in entries:
             entry.pool.kill()
         self._guard.close()
+        self._walls.close()
+        self.bytecode.stop()
 
 
 def _by_version(function: Function) -> list[tuple[Version, list[str]]]:

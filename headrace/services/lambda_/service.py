@@ -42,6 +42,7 @@ from headrace.services.lambda_.layers import LayerStore
 from headrace.services.lambda_.names import parse_function
 from headrace.services.lambda_.policy import INVOKE, Caller, allows
 from headrace.services.lambda_.pools import Pools
+from headrace.services.lambda_.runtime.walls import NO_WALLS
 from headrace.services.lambda_.url import answer_url, is_function_url
 from headrace.store.database import Database
 
@@ -89,6 +90,7 @@ class Lambda:
             functions=self.functions,
             code=self.code,
             endpoint_url=self.endpoint_url,
+            folders=config.function_folders,
         )
         self._pools_worker: WorkerHandle | None = None
         self.dispatcher = Dispatcher(
@@ -163,6 +165,7 @@ class Lambda:
         # Left by processes of a cloud that was killed.
         shutil.rmtree(self._temp_dir, ignore_errors=True)
         self._pools_worker = self._supervisor.start(self.pools)
+        self.pools.bytecode.handle = self._supervisor.start(self.pools.bytecode)
         self.events.start(self._supervisor)
         self.mappings.start()
 
@@ -212,8 +215,24 @@ class Lambda:
         """Answer a request to a function's own address."""
         return answer_url(self, request)
 
+    def fidelity_remarks(self) -> list[dict[str, str]]:
+        """Return rows of the fidelity report that hold for all functions on this machine."""
+        if not self.pools.lack_walls:
+            return []
+        name = "AWS::Lambda::Function"
+        return [
+            {
+                "stack": "",
+                "resource": "*",
+                "type": name,
+                "property": "Code",
+                "level": "remark",
+                "remark": f"{NO_WALLS}.",
+            }
+        ]
+
     def wake_pools(self) -> None:
-        """Have provisioned concurrency looked after now."""
+        """Have provisioned concurrency and walls looked after now."""
         if self._pools_worker is not None:
             self._pools_worker.wake()
 

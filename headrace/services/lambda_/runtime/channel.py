@@ -94,7 +94,7 @@ class RuntimeChannel:
         self._waiting: _Connection | None = None
         self._messages: list[Message] = []
         self._output: int | None = None
-        self._pidfd: int | None = None
+        self._end_signal: int | None = None
 
     @property
     def address(self) -> str:
@@ -106,25 +106,25 @@ class RuntimeChannel:
         """Whether the process is known to wait for an invocation."""
         return self._waiting is not None
 
-    def attach(self, *, pid: int, output: int) -> None:
-        """Watch a process and read its output from the descriptor `output`, which is closed here."""
+    def attach(self, *, output: int, end_signal: int | None) -> None:
+        """Read a process's output from the descriptor `output`, which is closed here, and watch for its end.
+
+        Without an `end_signal`, a descriptor that is readable then, a death shows as the caller's next tick.
+        """
         os.set_blocking(output, False)
         self._output = output
         self._selector.register(output, selectors.EVENT_READ, self.drain_output)
-        # Elsewhere than on Linux a death shows as the caller's next tick.
-        if hasattr(os, "pidfd_open"):
-            with contextlib.suppress(ProcessLookupError):
-                self._pidfd = os.pidfd_open(pid)
-                self._selector.register(self._pidfd, selectors.EVENT_READ, self._exited)
+        if end_signal is not None:
+            self._end_signal = end_signal
+            self._selector.register(end_signal, selectors.EVENT_READ, self._exited)
 
     def close(self) -> None:
         """Close every descriptor. The process, if it lives, loses its connection and ends."""
         for connection in list(self._connections):
             self._drop(connection)
-        for descriptor in (self._output, self._pidfd):
-            if descriptor is not None:
-                os.close(descriptor)
-        self._output = self._pidfd = None
+        if self._output is not None:
+            os.close(self._output)
+        self._output = self._end_signal = None
         self._listener.close()
         self._selector.close()
 
@@ -167,8 +167,8 @@ class RuntimeChannel:
     # --- the socket ---------------------------------------------------------------------------
 
     def _exited(self) -> None:
-        assert self._pidfd is not None
-        self._selector.unregister(self._pidfd)
+        assert self._end_signal is not None
+        self._selector.unregister(self._end_signal)
         # What it said last may still lie in the sockets: read before its end is told.
         for connection in list(self._connections):
             self._read(connection)
