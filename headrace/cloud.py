@@ -26,6 +26,7 @@ from headrace.aws.gateway import Gateway
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.server import Server
 from headrace.aws.service import ServiceApi
+from headrace.aws.sessions import RoleSessions, session_secret
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
@@ -79,12 +80,15 @@ class Cloud:
         self.database = Database(config.data_dir / STATE_FILE, fsync=config.durability == "fsync")
         self.supervisor = Supervisor(self.clock)
         self.moto = MotoServices(journal=Journal(self.database), clock=self.clock, ids=self.ids)
+        secret = session_secret(config.data_dir, self.ids.bytes(32))
+        self.sessions = self.moto.sessions = RoleSessions(secret)
         self.gateway = Gateway(
             clock=self.clock,
             ids=self.ids,
             account=config.account_id,
             region=config.region,
             fallback=self.moto,
+            sessions=self.sessions,
         )
         self._metrics = MetricQueue(self.gateway)
         self._logs = LogQueue(self.gateway)
@@ -142,6 +146,7 @@ class Cloud:
             logs=self._logs,
             metrics=self._metrics,
             endpoint_url=self.endpoint_url,
+            sessions=self.sessions,
             **shared,
         )
         self.moto.function_target = self.lambda_.invoke_for_service

@@ -26,6 +26,8 @@ from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.model import operation_model, service_model
 from headrace.aws.operation import Action, Call
 from headrace.aws.service import RawAnswer, ServiceApi
+from headrace.aws.session_errors import protocol_of, session_error, token_of
+from headrace.aws.sessions import KEY_PREFIX, RoleSessions
 from headrace.aws.validate import validate
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
@@ -46,6 +48,9 @@ TARGET_TO_SERVICE = {
     "Firehose_20150804": "firehose",
     "ElasticMapReduce": "emr",
 }
+
+
+MOST_ACCOUNTS_KEPT = 10_000
 
 
 class Fallback(Protocol):
@@ -107,7 +112,9 @@ class Gateway:
         account: str,
         region: str,
         fallback: Fallback,
+        sessions: RoleSessions | None = None,
     ) -> None:
+        self._sessions = sessions
         self._clock = clock
         self._ids = ids
         self._account = account
@@ -161,6 +168,10 @@ class Gateway:
         service = self.service_of(request, scope)
         call = self._call(scope, service, request.headers)
         request.call = call
+        if scope.access_key.startswith(KEY_PREFIX):
+            refusal = self._session_refusal(request, call)
+            if refusal is not None:
+                return refusal
         owned = self._services.get(service)
         if self.faults.rules and self.faults.concerns(service):
             answer = answer_with_faults(
@@ -224,8 +235,30 @@ class Gateway:
             headers,
         )
 
+    def _session_refusal(self, request: HttpRequest, call: Call) -> HttpResponse | None:
+        """Refuse credentials of a role's session that have expired, or whose token is another's; None to go on."""
+        sessions = self._sessions
+        if sessions is None or sessions.account_of(call.access_key) is None:
+            return None
+        session = sessions.find(call.access_key, token_of(request))
+        if session is not None and call.now_ms < session.expires_ms:
+            return None
+        protocol = protocol_of(call.service)
+        error = session_error(call.service, protocol, is_known=session is not None)
+        if protocol == "json":
+            content_type = request.headers.get("content-type", codec_json.JSON_1_1)
+            answer = HttpResponse(
+                error.status,
+                [("Content-Type", content_type), ("x-amzn-ErrorType", error.code)],
+                codec_json.encode_error(error, content_type),
+            )
+        else:
+            answer = codec_moto.serialize_error(call.service, None, error, call.request_id)
+        answer.headers.append(("x-amzn-RequestId", call.request_id))
+        return answer
+
     def account_of(self, access_key: str) -> str:
-        """Return the account of an access key: itself when it is 12 digits, else as STS knows it."""
+        """Return the account of an access key: itself when it is 12 digits, else as its session or STS knows it."""
         if not access_key:
             return self._account
         known = self._accounts.get(access_key)
@@ -234,9 +267,13 @@ class Gateway:
         if len(access_key) == 12 and access_key.isdigit():
             account = access_key
         else:
-            account = self._fallback.account_of(access_key)
+            account = None if self._sessions is None else self._sessions.account_of(access_key)
+            account = account or self._fallback.account_of(access_key)
         if account is None:
             return self._account  # not kept: STS may come to know it
+        if len(self._accounts) >= MOST_ACCOUNTS_KEPT:
+            # Keys of sessions come and go for as long as a cloud runs.
+            self._accounts.clear()
         self._accounts[access_key] = account
         return account
 

@@ -25,12 +25,14 @@ from botocore.exceptions import ClientError
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.moto_imports import IMPORTING, load_moto
+from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.fallback.function_targets import FunctionTarget, deliver_nowhere, deliver_to
 from headrace.fallback.journal import Entry, Journal
 from headrace.fallback.long_poll import is_long_poll, wait_for_messages
 from headrace.fallback.queue_peek import queue_is_empty
+from headrace.fallback.session_identity import answer_of_session
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +65,8 @@ class MotoServices:
         self._clients: dict[tuple[str, str, str], Any] = {}
         self._client_lock = threading.Lock()
         self._message_arrived = threading.Condition()
+        # Whose temporary credentials moto does not know; set before the first request.
+        self.sessions: RoleSessions | None = None
         # Who invokes functions that topics and rules have for targets; set before the first request.
         self.function_target: FunctionTarget | None = None
 
@@ -126,6 +130,10 @@ class MotoServices:
             seed=int.from_bytes(self._ids.bytes(4), "big"),
         )
         operation = _operation(request)
+        if service == "sts" and operation == "GetCallerIdentity" and self.sessions is not None:
+            answer = answer_of_session(self.sessions, request)
+            if answer is not None:
+                return answer
         if is_long_poll(entry, operation):
             return wait_for_messages(
                 entry, self._message_arrived, self._clock, self._run_journalled_if_filled

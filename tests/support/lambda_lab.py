@@ -17,7 +17,7 @@ from botocore.config import Config as BotocoreConfig
 from headrace.aws.errors import unknown_operation
 from headrace.aws.gateway import Gateway
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
-from headrace.core.clock import SystemClock
+from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.ports import BusEvent, LogLine, Metric, ObjectNotFound, QueueMessage
@@ -178,7 +178,9 @@ class LambdaLab:
         *,
         endpoint_url: str = "http://127.0.0.1:4566",
         folders: Sequence[Path] | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        self.clock = clock or SystemClock()
         self.data_dir = data_dir
         # Where functions may leave things.
         self.place = data_dir.parent
@@ -197,8 +199,7 @@ class LambdaLab:
         self.stop()
 
     def start(self) -> None:
-        clock, ids = SystemClock(), Ids()
-        self.clock = clock
+        clock, ids = self.clock, Ids()
         self.database = Database(self.data_dir / "state.sqlite")
         self.supervisor = Supervisor(clock)
         config = Config(data_dir=self.data_dir, function_folders=self.folders)

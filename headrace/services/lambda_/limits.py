@@ -36,6 +36,10 @@ SANDBOXES_PER_FUNCTION = 10
 SANDBOXES_AT_MOST = 64
 SANDBOX_WAIT_SECONDS = 60
 SANDBOX_IDLE_SECONDS = 300
+# Local: how long a process's credentials are good for, and what must be left of that when an invocation begins, which
+# may last for a quarter of an hour. AWS ends an environment every few hours as well.
+CREDENTIALS_SECONDS = 12 * 3600
+CREDENTIALS_LEFT_SECONDS = 3600
 
 KINESIS_BATCH_SIZE = 100
 KINESIS_BATCH_SIZE_MAXIMUM = 10_000

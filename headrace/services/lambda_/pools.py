@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.aws.sessions import Credentials, RoleSession, RoleSessions, role_name
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionNotFound, FunctionThrottled
@@ -17,7 +18,7 @@ from headrace.services.lambda_.code import CodeStore
 from headrace.services.lambda_.concurrency import ACCOUNT_REACHED
 from headrace.services.lambda_.errors import Throttled
 from headrace.services.lambda_.functions import Function, FunctionStore, Version
-from headrace.services.lambda_.limits import SANDBOX_IDLE_SECONDS
+from headrace.services.lambda_.limits import CREDENTIALS_SECONDS, SANDBOX_IDLE_SECONDS
 from headrace.services.lambda_.names import FunctionRef
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.services.lambda_.runtime.guard import Guard
@@ -61,8 +62,10 @@ class Pools:
         functions: FunctionStore,
         code: CodeStore,
         endpoint_url: Callable[[], str],
+        sessions: RoleSessions,
         folders: Sequence[Path] = (),
     ) -> None:
+        self._sessions = sessions
         self._root = data_dir / "lambda" / "tmp"
         self._clock = clock
         self._ids = ids
@@ -121,9 +124,16 @@ class Pools:
                 ids=self._ids,
                 guard=self._guard,
                 walls=self._walls,
+                credentials=self._credentials(spec),
             )
 
         return make
+
+    def _credentials(self, spec: SandboxSpec) -> Credentials:
+        """Return what a process signs with: its role, in a session that bears the function's name."""
+        expires_ms = self._clock.now_ms() + CREDENTIALS_SECONDS * 1000
+        session = RoleSession(spec.account, role_name(spec.role), spec.name, expires_ms)
+        return self._sessions.issue(session)
 
     def _spec(self, function: Function, version: Version) -> SandboxSpec:
         config = version.config
@@ -144,6 +154,7 @@ class Pools:
             log_group=str(logging_config["LogGroup"]),
             log_format=str(logging_config["LogFormat"]),
             endpoint_url=self._endpoint_url(),
+            role=str(config.get("Role", "")),
             application_log_level=str(logging_config.get("ApplicationLogLevel", "INFO")),
             system_log_level=str(logging_config.get("SystemLogLevel", "INFO")),
             opt_dir=self._code.laid_over(version.layers),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.service import ServiceApi
+from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
@@ -73,6 +74,7 @@ class Lambda:
         metrics: MetricSink,
         buses: EventBusSender | None = None,
         endpoint_url: Callable[[], str] | None = None,
+        sessions: RoleSessions | None = None,
     ) -> None:
         self.clock = clock
         self.ids = ids
@@ -91,6 +93,8 @@ class Lambda:
             code=self.code,
             endpoint_url=self.endpoint_url,
             folders=config.function_folders,
+            # Alone, as in tests, it is nobody who has to know them again.
+            sessions=sessions or RoleSessions(ids.bytes(32)),
         )
         self._pools_worker: WorkerHandle | None = None
         self.dispatcher = Dispatcher(

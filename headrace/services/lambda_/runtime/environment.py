@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.aws.sessions import Credentials
 from headrace.services.lambda_.errors import invalid_parameter
 
 HERE = Path(__file__).parent
@@ -64,6 +65,7 @@ class SandboxSpec:
         application_log_level, system_log_level: of JSON logs.
         initialization_type: `on-demand` or `provisioned-concurrency`.
         storage_mib: the size of the function's /tmp.
+        role: the ARN of the function's role.
     """
 
     account: str
@@ -80,6 +82,7 @@ class SandboxSpec:
     log_group: str
     log_format: str
     endpoint_url: str
+    role: str
     application_log_level: str = "INFO"
     system_log_level: str = "INFO"
     initialization_type: str = "on-demand"
@@ -204,7 +207,12 @@ def node_path() -> list[str]:
 
 
 def build_environment(
-    spec: SandboxSpec, *, runtime_api: str, log_stream: str, places: Places
+    spec: SandboxSpec,
+    *,
+    runtime_api: str,
+    log_stream: str,
+    places: Places,
+    credentials: Credentials,
 ) -> dict[str, str]:
     """Return the process's whole environment; nothing of the cloud's own leaks in but PATH."""
     # The last layer lies on top of the others.
@@ -219,6 +227,9 @@ def build_environment(
         "LAMBDA_TASK_ROOT": str(places.task),
         "LAMBDA_RUNTIME_DIR": str(HERE),
         **_of_the_function(spec),
+        "AWS_ACCESS_KEY_ID": credentials.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
+        "AWS_SESSION_TOKEN": credentials.session_token,
         "AWS_LAMBDA_LOG_STREAM_NAME": log_stream,
         **dict(spec.environment),
         "_HANDLER": spec.handler,
@@ -233,10 +244,6 @@ def _of_the_function(spec: SandboxSpec) -> dict[str, str]:
     variables = {
         "AWS_REGION": spec.region,
         "AWS_DEFAULT_REGION": spec.region,
-        # A 12-digit access key is its own account to this cloud.
-        "AWS_ACCESS_KEY_ID": spec.account,
-        "AWS_SECRET_ACCESS_KEY": "headrace",
-        "AWS_SESSION_TOKEN": "headrace",
         "AWS_ENDPOINT_URL": spec.endpoint_url,
         "AWS_EXECUTION_ENV": f"AWS_Lambda_{spec.runtime}",
         "AWS_LAMBDA_FUNCTION_NAME": spec.name,

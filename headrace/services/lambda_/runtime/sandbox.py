@@ -14,10 +14,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from headrace.aws.sessions import Credentials
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import LogLine
-from headrace.services.lambda_.limits import INIT_SECONDS, RESPONSE_PAYLOAD_BYTES, STREAM_BYTES
+from headrace.services.lambda_.limits import (
+    CREDENTIALS_LEFT_SECONDS,
+    INIT_SECONDS,
+    RESPONSE_PAYLOAD_BYTES,
+    STREAM_BYTES,
+)
 from headrace.services.lambda_.runtime.channel import (
     Answered,
     Exited,
@@ -116,8 +122,10 @@ class Sandbox:
         ids: Ids,
         guard: Guard,
         walls: Walls,
+        credentials: Credentials,
     ) -> None:
         self.spec = spec
+        self._credentials = credentials
         self._clock = clock
         self._guard = guard
         self._walls = walls
@@ -134,8 +142,11 @@ class Sandbox:
 
     @property
     def usable(self) -> bool:
-        """Whether another invocation may be sent."""
-        return not self._killed and (self._process is None or not self._process.has_ended)
+        """Whether another invocation may be sent: the process lives, and its credentials will outlive that."""
+        left_ms = self._credentials.expires_ms - self._clock.now_ms()
+        if self._killed or left_ms < CREDENTIALS_LEFT_SECONDS * 1000:
+            return False
+        return self._process is None or not self._process.has_ended
 
     # --- invoking -----------------------------------------------------------------------------
 
@@ -309,6 +320,7 @@ class Sandbox:
             runtime_api=self._channel.address,
             log_stream=self.log_stream,
             places=places,
+            credentials=self._credentials,
         )
         self._platform.init_start()
         return arguments, environment
