@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 # Less is compiled in a few milliseconds at each start.
 LEAST_BYTES = 128 * 1024
 _LONGEST_S = 600.0
+_MOST_DONE = 10_000
 _LOWEST_PRIORITY = 19
 
 
@@ -43,6 +44,8 @@ class Bytecode:
     def want(self, folders: list[Path], fingerprint: str) -> None:
         """Have folders compiled that are used now, unless they were, as they are, in this run."""
         with self._lock:
+            if len(self._done) > _MOST_DONE:
+                self._done.clear()
             new = [folder for folder in folders if self._done.get(folder) != fingerprint]
             self._done.update(dict.fromkeys(new, fingerprint))
             self._waiting.extend(new)

@@ -77,6 +77,8 @@ class Pools:
         self.bytecode = Bytecode()
         self._lock = threading.Lock()
         self._entries: dict[tuple[str, str], _Entry] = {}
+        # Drained, and perhaps with processes that are still busy.
+        self._retired: list[SandboxPool] = []
         self._provisioned: dict[tuple[str, str], Provisioned] = {}
         self._stopped = False
 
@@ -101,10 +103,15 @@ class Pools:
             if entry is None or entry.made_from != made_from:
                 if entry is not None:
                     entry.pool.drain()
+                    self._retired.append(entry.pool)
                 spec = self._spec(function, version)
                 self._compile(spec, made_from[1])
                 made = self._maker(spec)
-                pool = SandboxPool(made, most=function.most_processes, clock=self._clock)
+                opt = [] if spec.opt_dir is None else [spec.opt_dir]
+                folders = frozenset({spec.code_dir, *spec.layer_dirs, *opt})
+                pool = SandboxPool(
+                    made, most=function.most_processes, clock=self._clock, folders=folders
+                )
                 entry = _Entry(made_from, pool)
                 self._entries[key] = entry
             return entry.pool
@@ -161,6 +168,13 @@ class Pools:
             storage_mib=int(config["EphemeralStorage"]["Size"]),
         )
 
+    def folders_in_use(self) -> set[Path]:
+        """Return the folders of code and layers that processes have, or will have when they are started."""
+        with self._lock:
+            self._retired = [pool for pool in self._retired if pool.is_busy]
+            pools = [*(entry.pool for entry in self._entries.values()), *self._retired]
+        return {folder for pool in pools for folder in pool.folders}
+
     @property
     def lack_walls(self) -> bool:
         """Whether this machine permits no walls around functions."""
@@ -171,6 +185,10 @@ class Pools:
         with self._lock:
             keys = [key for key in self._entries if key[0] == ref.key and number in (None, key[1])]
             entries = [self._entries.pop(key) for key in keys]
+            self._retired += [entry.pool for entry in entries]
+            if number is None:
+                for key in [key for key in self._provisioned if key[0] == ref.key]:
+                    del self._provisioned[key]
         for entry in entries:
             entry.pool.drain()
 

@@ -49,6 +49,8 @@ from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
 
+TIDY_SECONDS = 600.0
+
 
 class Lambda:
     """Functions and event-source mappings of one cloud. Thread-safe once started.
@@ -169,6 +171,7 @@ class Lambda:
         # Left by processes of a cloud that was killed.
         shutil.rmtree(self._temp_dir, ignore_errors=True)
         self._pools_worker = self._supervisor.start(self.pools)
+        self._supervisor.start(_Tidying(self))
         self.pools.bytecode.handle = self._supervisor.start(self.pools.bytecode)
         self.events.start(self._supervisor)
         self.mappings.start()
@@ -219,6 +222,11 @@ class Lambda:
         """Answer a request to a function's own address."""
         return answer_url(self, request)
 
+    def tidy(self, *, older_than_s: float) -> None:
+        """Remove the packages that nobody has had for a while."""
+        used = self.functions.digests() | self.layers.digests()
+        self.code.prune(used, self.pools.folders_in_use(), older_than_s=older_than_s)
+
     def fidelity_remarks(self) -> list[dict[str, str]]:
         """Return rows of the fidelity report that hold for all functions on this machine."""
         if not self.pools.lack_walls:
@@ -254,6 +262,20 @@ class Lambda:
         """
         self.mappings.stop()
         self.events.stop()
+
+
+class _Tidying:
+    """A worker that removes packages which no function has any more, nor any process."""
+
+    name = "lambda-tidying"
+
+    def __init__(self, lambda_: Lambda) -> None:
+        self._lambda = lambda_
+
+    def step(self) -> float:
+        """See `Worker.step`."""
+        self._lambda.tidy(older_than_s=TIDY_SECONDS)
+        return TIDY_SECONDS
 
 
 class Invoker:
