@@ -23,6 +23,8 @@ TIMEOUT_SECONDS = 900
 LOG_TAIL_BYTES = 4096
 # CloudWatch Logs' largest event, less its 26 bytes of overhead.
 LOG_EVENT_BYTES = 262_118
+# Local: what is kept of an invocation's output; a function that writes for ever must not fill the memory.
+LOG_INVOCATION_BYTES = 32 * 1024 * 1024
 INIT_SECONDS = 10
 ACCOUNT_CONCURRENCY = 1000
 UNRESERVED_CONCURRENCY_LEFT = 100

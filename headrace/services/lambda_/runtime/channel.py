@@ -27,6 +27,10 @@ _PREFIX = "/2018-06-01/runtime/"
 _READ_BYTES = 256 * 1024
 _SEND_TIMEOUT_S = 30.0
 _ACCEPTED = b'{"status":"OK"}'
+# A runtime needs one connection, an extension another. A function that opens more, or sends heads without an end, is
+# about to use up what all share.
+_MOST_CONNECTIONS = 16
+_HEAD_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -177,6 +181,9 @@ class RuntimeChannel:
     def _accept(self) -> None:
         with contextlib.suppress(BlockingIOError):
             peer, _ = self._listener.accept()
+            if len(self._connections) >= _MOST_CONNECTIONS:
+                peer.close()
+                return
             # Header and body in two segments would wait for a delayed acknowledgement.
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             peer.setblocking(False)
@@ -256,6 +263,8 @@ class _Connection:
         self._content_type = ""
         self._streaming_id = ""
         self._is_streaming = False
+        self._head_bytes = 0
+        self._in_head = True
 
     def receive(self) -> bool:
         """Read what has arrived; False when the peer has closed or speaks no HTTP."""
@@ -272,6 +281,10 @@ class _Connection:
                 self._parser.feed_data(data)
             except httptools.HttpParserError:
                 return False
+            if self._in_head:
+                self._head_bytes += len(data)
+                if self._head_bytes > _HEAD_BYTES:
+                    return False
             if len(data) < _READ_BYTES:
                 return True
 
@@ -315,6 +328,7 @@ class _Connection:
                 self.socket.send(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_headers_complete(self) -> None:
+        self._in_head = False
         parts = self._path.decode().split("/")
         if self._is_streaming and parts[-1] == "response":
             self._streaming_id = parts[-2]
