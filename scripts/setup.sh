@@ -3,6 +3,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# Where headrace and its tools are installed; scripts/test --python has another folder for each version.
+VENV=.venv
+
 die() { printf 'headrace: %s\n' "$1" >&2; exit 1; }
 
 find_python() {
@@ -14,6 +17,20 @@ find_python() {
     fi
   done
   die "Python 3.11 or newer is needed; install it (Debian: apt-get install python3 python3-venv) or set PYTHON."
+}
+
+# python_of VERSION: prints the path of an interpreter of exactly that version (3.13), from PATH, pyenv or uv.
+python_of() {
+  local candidate
+  for candidate in "python$1" \
+      "${PYENV_ROOT:-${HOME:-}/.pyenv}"/versions/"$1"*/bin/"python$1" \
+      "${XDG_DATA_HOME:-${HOME:-}/.local/share}"/uv/python/cpython-"$1".*/bin/"python$1"; do
+    # A shim of pyenv is there for versions that are not.
+    if command -v "$candidate" >/dev/null 2>&1 && "$candidate" -c '' >/dev/null 2>&1; then
+      command -v "$candidate"; return
+    fi
+  done
+  die "Python $1 is not on this machine; install it (pyenv install $1, or uv python install $1) and run this again."
 }
 
 need_java() {
@@ -48,15 +65,16 @@ install() {
   printf '%s\n' "$sum" > "$stamp"
 }
 
+# setup_python [INTERPRETER]
 setup_python() {
   local python
-  if [ ! -x .venv/bin/python ]; then
-    python=$(find_python)
-    "$python" -m venv .venv || die "Python's venv module is needed; install it (Debian: apt-get install python3-venv)."
+  if [ ! -x "$VENV/bin/python" ]; then
+    python="${1:-$(find_python)}"
+    "$python" -m venv "$VENV" || die "Python's venv module is needed; install it (Debian: apt-get install python3-venv)."
   fi
-  install .venv/.headrace-installed pyproject.toml -- \
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[spark,pipeline,dev,bench]"
-  export PATH="$PWD/.venv/bin:$PATH"
+  install "$VENV/.headrace-installed" pyproject.toml -- \
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -e ".[spark,pipeline,dev,bench]"
+  export PATH="$PWD/$VENV/bin:$PATH"
 }
 
 setup_node() {
