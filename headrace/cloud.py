@@ -6,7 +6,6 @@ pytest plug-in (in process).
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import socket
@@ -14,22 +13,29 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from headrace import __version__
 from headrace.adapters import EventBuses, LogQueue, MetricQueue, Queues, Schemas, Topics
 from headrace.aws import fault_pages
+from headrace.aws.access_keys import KeyRing, read_keys, secrets_of
+from headrace.aws.authentication import Authentication
+from headrace.aws.entrance import Entrance
+from headrace.aws.front_door import FrontDoor
 from headrace.aws.gateway import Gateway
+from headrace.aws.hosts import Hosts
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.origins import AllowedOrigins
+from headrace.aws.pages import is_admin, restrained
 from headrace.aws.server import Server
 from headrace.aws.service import ServiceApi
 from headrace.aws.sessions import RoleSessions, session_secret
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
+from headrace.core.ports import any_secret
 from headrace.core.workers import Supervisor
 from headrace.fallback import MotoServices
 from headrace.fallback.journal import Journal
@@ -47,15 +53,12 @@ from headrace.spark_submit.event_bounds import EventLogBounds
 from headrace.spark_submit.history import HistoryOnDemand
 from headrace.status_pages import StatusPages
 from headrace.store.check import STATE_FILE
+from headrace.store.data_dir import DataDirInUse, check_no_repair_is_half_done, lock
 from headrace.store.database import Database
 
+__all__ = ["Cloud", "DataDirInUse", "bind", "server_for"]
+
 log = logging.getLogger(__name__)
-
-LOCK_FILE = "lock"
-
-
-class DataDirInUse(RuntimeError):
-    """Another cloud is running on this data directory."""
 
 
 class _Lifecycle(Protocol):
@@ -76,12 +79,15 @@ class Cloud:
         self.clock = clock or SystemClock()
         self.ids = ids or Ids()
         config.data_dir.mkdir(parents=True, exist_ok=True)
-        self._lock_file = _lock(config.data_dir)
+        self._lock_file = lock(config.data_dir)
+        check_no_repair_is_half_done(config.data_dir)
         self.database = Database(config.data_dir / STATE_FILE, fsync=config.durability == "fsync")
         self.supervisor = Supervisor(self.clock)
         self.moto = MotoServices(journal=Journal(self.database), clock=self.clock, ids=self.ids)
         secret = session_secret(config.data_dir, self.ids.bytes(32))
         self.sessions = self.moto.sessions = RoleSessions(secret)
+        self.keys = self._key_ring() if config.auth else None
+        authentication = None if self.keys is None else Authentication(self.keys)
         self.gateway = Gateway(
             clock=self.clock,
             ids=self.ids,
@@ -89,10 +95,25 @@ class Cloud:
             region=config.region,
             fallback=self.moto,
             sessions=self.sessions,
+            authentication=authentication,
         )
         self._metrics = MetricQueue(self.gateway)
         self._logs = LogQueue(self.gateway)
         self._build_services()
+        self._hosts = Hosts(config.allow_hosts, bound=config.host)
+        door = FrontDoor(
+            hosts=self._hosts,
+            origins=AllowedOrigins(config.allow_origins),
+            function_urls=self.lambda_.url_rules(),
+            buckets=self.s3.cors_rules,
+        )
+        self.entrance = Entrance(
+            door,
+            gateway=self.gateway,
+            is_function_url=self.lambda_.is_function_url,
+            authentication=authentication,
+            clock=self.clock,
+        )
         self._spark_history = HistoryOnDemand(self.clock, config.data_dir)
         self._status_pages = StatusPages(
             emr=EmrPages(self.clock, self.emr.store, config.data_dir / EMR_FOLDER),
@@ -116,8 +137,19 @@ class Cloud:
         """The URL of this cloud; right once the port is known."""
         return self.config.endpoint_url
 
+    def _key_ring(self) -> KeyRing:
+        config = self.config
+        return KeyRing(
+            secrets_of(config.data_dir, self.ids),
+            listed=None if config.auth_keys is None else read_keys(config.auth_keys),
+            others=self.moto.access_key,
+            has_others=lambda: self.moto.ready,
+            sessions=self.sessions,
+        )
+
     def _build_services(self) -> None:
         config = self.config
+        secret_of = any_secret if self.keys is None else self.keys.secret_for
         shared: dict[str, Any] = {
             "clock": self.clock,
             "ids": self.ids,
@@ -168,6 +200,7 @@ class Cloud:
             supervisor=self.supervisor,
             objects=self.s3.objects,
             endpoint_url=self.endpoint_url,
+            secret_of=secret_of,
             logs=self._logs,
             metrics=self._metrics,
             buses=EventBuses(self.gateway),
@@ -179,6 +212,7 @@ class Cloud:
             supervisor=self.supervisor,
             objects=self.s3.objects,
             endpoint_url=self.endpoint_url,
+            secret_of=secret_of,
             **shared,
         )
         self.cloudformation = CloudFormation(
@@ -263,13 +297,25 @@ class Cloud:
 
     def handle(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
         """Answer a request: the cloud's own pages under `/_headrace/`, AWS's operations elsewhere."""
-        if self.lambda_.is_function_url(request):
-            return self.lambda_.answer_url(request)
+        headers = request.headers
+        # As SDKs send it, a request is none of the front door's business; what it looks at is looked up here.
         if (
-            request.path.startswith(("/_headrace/", "/_localstack/"))
-            or request.path == "/_headrace"
+            "origin" in headers
+            or "sec-fetch-site" in headers
+            or headers.get("host") not in self._hosts.known
+            or headers.get("user-agent", "").startswith("Mozilla/")
         ):
-            return self._handle_admin(request)
+            return self.entrance.visit(request, self._answer)
+        # Neither the host nor the path is the cloud's own or a function's.
+        if not request.path.startswith("/_"):
+            return self.gateway.handle(request)
+        return self._answer(request)
+
+    def _answer(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
+        if self.lambda_.is_function_url(request):
+            return self.entrance.caller_refusal(request) or self.lambda_.answer_url(request)
+        if is_admin(request.path):
+            return self.entrance.page_answer(request) or restrained(self._handle_admin(request))
         return self.gateway.handle(request)
 
     def _handle_admin(self, request: HttpRequest) -> HttpResponse:
@@ -288,16 +334,18 @@ class Cloud:
             return _json({"message": f"no page {request.path}"}, 404)
         return page(request)
 
-    def _health(self, _: HttpRequest) -> HttpResponse:
+    def _health(self, request: HttpRequest) -> HttpResponse:
+        known = self.entrance.knows(request)
         return _json(
             {
                 "status": "ok" if self._started else "starting",
                 "version": __version__,
                 "pid": os.getpid(),
-                "data_dir": str(self.config.data_dir),
+                **({"data_dir": str(self.config.data_dir)} if known else {}),
                 "endpoint_url": self.endpoint_url(),
                 "services": sorted(self.gateway.owned),
                 "moto": "ready" if self.moto.ready else "loading",
+                "losses": [*self.kinesis.losses, *self.firehose.losses],
             }
         )
 
@@ -343,19 +391,9 @@ def server_for(cloud: Cloud) -> Server:
     return Server(
         cloud.handle,
         is_inline=cloud.gateway.is_inline,
+        refuse=cloud.entrance.refuse,
         temp_dir=cloud.config.data_dir / "tmp",
     )
-
-
-def _lock(data_dir: Path) -> IO[bytes]:
-    """Take the directory's lock, which the kernel drops however this process ends."""
-    file = (data_dir / LOCK_FILE).open("ab")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        file.close()
-        raise DataDirInUse(f"another headrace is running on {data_dir}") from error
-    return file
 
 
 def _json(value: Any, status: int = 200) -> HttpResponse:

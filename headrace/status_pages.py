@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.origins import foreign_origin
 from headrace.aws.pages import json_response, page, refusal, wants_json
 from headrace.core.html import element, link, table
 from headrace.services.emr.pages import EmrPages
@@ -111,6 +112,10 @@ class StatusPages:
 
     def _history(self, request: HttpRequest, parts: list[str]) -> HttpResponse:
         """Start the history server if need be, and lead there: to an application's page if one is named."""
+        if foreign_origin(request.headers) is not None:
+            # A link of another site may show a page; a process is started by somebody who is here.
+            here = link(request.path, "Start the history server, or go on to it")
+            return page("Spark history", element("p", here), trail=[(HOME_PATH, "headrace")])
         application_id = "/".join(parts[1:])
         known = link_event_logs(self.data_dir)
         if application_id and application_id not in known:

@@ -33,6 +33,9 @@ python_of() {
   die "Python $1 is not on this machine; install it (pyenv install $1, or uv python install $1) and run this again."
 }
 
+# python_version INTERPRETER: prints 3.13.
+python_version() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])'; }
+
 need_java() {
   local java="${JAVA_HOME:+$JAVA_HOME/bin/}java" version
   command -v "$java" >/dev/null 2>&1 ||

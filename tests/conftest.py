@@ -29,9 +29,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="the long forms: 200 kills, 10,000 fuzzed requests an action, tests marked slow",
     )
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="only what takes no Spark, no process that is killed and no socket",
+    )
+
+
+# What a test takes, by the folder it is in or the names that its module imports.
+_SLOW_FOLDERS = ("clients", "pipeline", "scripts", "server", "soak")
+_SLOW_NAMES = ("ServerProcess", "subprocess")
+
+
+def _is_quick(item: pytest.Item) -> bool:
+    if any(item.get_closest_marker(name) for name in ("spark", "crash", "slow")):
+        return False
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    module = getattr(item, "module", None)
+    return folder not in _SLOW_FOLDERS and not any(hasattr(module, name) for name in _SLOW_NAMES)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        left_out = [item for item in items if not _is_quick(item)]
+        items[:] = [item for item in items if _is_quick(item)]
+        config.hook.pytest_deselected(items=left_out)
+        return
     if config.getoption("--nightly"):
         return
     skip = pytest.mark.skip(reason="takes minutes: --nightly")

@@ -18,16 +18,18 @@ from urllib.parse import unquote
 
 from botocore.model import OperationNotFoundError
 
-from headrace.aws import codec_json, codec_moto
+from headrace.aws import codec_json, codec_moto, presigned
+from headrace.aws.auth_errors import wording_of
+from headrace.aws.authentication import Authentication
 from headrace.aws.errors import AwsError, internal_failure, unknown_operation
 from headrace.aws.fault_injection import answer_with_faults
 from headrace.aws.faults import Faults
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.model import operation_model, service_model
 from headrace.aws.operation import Action, Call
+from headrace.aws.refusals import error_answer
 from headrace.aws.service import RawAnswer, ServiceApi
-from headrace.aws.session_errors import protocol_of, session_error, token_of
-from headrace.aws.sessions import KEY_PREFIX, RoleSessions
+from headrace.aws.sessions import KEY_PREFIX, RoleSessions, token_of
 from headrace.aws.validate import validate
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
@@ -101,6 +103,21 @@ def scope_of(request: HttpRequest) -> Scope:
     return Scope()
 
 
+def service_of_head(request: HttpRequest, scope: Scope) -> str | None:
+    """Return botocore's name of the service that a request is for; None when only its body can tell."""
+    if scope.service:
+        return SCOPE_TO_SERVICE.get(scope.service, scope.service)
+    target = request.headers.get("x-amz-target", "")
+    if target:
+        prefix = target.partition(".")[0]
+        return TARGET_TO_SERVICE.get(prefix, prefix.partition("_")[0].lower())
+    if request.path.startswith(("/2015-03-31/", "/2018-10-31/", "/2017-03-31/")):
+        return "lambda"
+    if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        return None
+    return "s3"
+
+
 class Gateway:
     """Routes requests to owned services and to the fallback."""
 
@@ -112,8 +129,10 @@ class Gateway:
         account: str,
         region: str,
         fallback: Fallback,
+        authentication: Authentication | None = None,
         sessions: RoleSessions | None = None,
     ) -> None:
+        self._authentication = authentication
         self._sessions = sessions
         self._clock = clock
         self._ids = ids
@@ -141,17 +160,7 @@ class Gateway:
 
     def service_of(self, request: HttpRequest, scope: Scope) -> str:
         """Return botocore's name of the service that `request` is for."""
-        if scope.service:
-            return SCOPE_TO_SERVICE.get(scope.service, scope.service)
-        target = request.headers.get("x-amz-target", "")
-        if target:
-            prefix = target.partition(".")[0]
-            return TARGET_TO_SERVICE.get(prefix, prefix.partition("_")[0].lower())
-        if request.path.startswith(("/2015-03-31/", "/2018-10-31/", "/2017-03-31/")):
-            return "lambda"
-        if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-            return _query_service(request.body)
-        return "s3"
+        return service_of_head(request, scope) or _query_service(request.body)
 
     def is_inline(self, request: HttpRequest) -> bool:
         """Whether the request never blocks and may run on the event loop's thread."""
@@ -160,16 +169,35 @@ class Gateway:
             return False
         prefix, _, operation = target.rpartition(".")
         owned = self._services.get(TARGET_TO_SERVICE.get(prefix, ""))
-        return owned is not None and operation in owned.api.inline
+        if owned is None or operation not in owned.api.inline:
+            return False
+        authentication = self._authentication
+        return authentication is None or authentication.is_quick(scope_of(request).access_key)
+
+    def refusal_of(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the refusal of a request of which only the head has come; None to go on. Never blocks.
+
+        Without `--auth` nothing is refused so early, nor what only the body says the service of.
+        """
+        scope = scope_of(request)
+        service = service_of_head(request, scope)
+        if self._authentication is None or service is None:
+            return None
+        try:
+            self._authentication.verify_head(request, service, self._clock.now_ms())
+        except AwsError as error:
+            return error_answer(request, service, error, self._call(scope, service, {}).request_id)
+        return None
 
     def handle(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
         """Answer a request; never raises. An answer may have `waits`, or be a Future of one."""
         scope = scope_of(request)
-        service = self.service_of(request, scope)
+        service = service_of_head(request, scope) or _query_service(request.body)
         call = self._call(scope, service, request.headers)
         request.call = call
-        if scope.access_key.startswith(KEY_PREFIX):
-            refusal = self._session_refusal(request, call)
+        is_session = scope.access_key.startswith(KEY_PREFIX)
+        if self._authentication is not None or request.query or is_session:
+            refusal = self._refusal(request, call)
             if refusal is not None:
                 return refusal
         owned = self._services.get(service)
@@ -192,6 +220,26 @@ class Gateway:
             # Runs before whoever waits for the Future is told.
             answer.add_done_callback(functools.partial(_add_request_id, call.request_id))
         return answer
+
+    def _refusal(self, request: HttpRequest, call: Call) -> HttpResponse | None:
+        """Refuse what is wrongly signed, or not signed; without `--auth`, what is good no more.
+
+        That is presigned URLs and roles' credentials after their time.
+        """
+        try:
+            if call.service == "s3" and request.method == "OPTIONS":
+                pass  # browsers ask S3 what they may do without signing
+            elif self._authentication is None:
+                presigned.check(request, wording_of(request, call.service), call.now_ms)
+                self._check_session(request, call)
+            else:
+                key = self._authentication.verify(request, call.service, call.now_ms)
+                call.account = key.account or call.account
+        except AwsError as error:
+            answer = error_answer(request, call.service, error, call.request_id)
+            answer.headers.append(("x-amzn-RequestId", call.request_id))
+            return answer
+        return None
 
     def _answer(
         self, owned: _Owned | None, request: HttpRequest, call: Call
@@ -235,27 +283,16 @@ class Gateway:
             headers,
         )
 
-    def _session_refusal(self, request: HttpRequest, call: Call) -> HttpResponse | None:
-        """Refuse credentials of a role's session that have expired, or whose token is another's; None to go on."""
+    def _check_session(self, request: HttpRequest, call: Call) -> None:
+        """Refuse credentials of a role's session that have expired, or whose token is another's. Raises AwsError."""
         sessions = self._sessions
         if sessions is None or sessions.account_of(call.access_key) is None:
-            return None
+            return
         session = sessions.find(call.access_key, token_of(request))
-        if session is not None and call.now_ms < session.expires_ms:
-            return None
-        protocol = protocol_of(call.service)
-        error = session_error(call.service, protocol, is_known=session is not None)
-        if protocol == "json":
-            content_type = request.headers.get("content-type", codec_json.JSON_1_1)
-            answer = HttpResponse(
-                error.status,
-                [("Content-Type", content_type), ("x-amzn-ErrorType", error.code)],
-                codec_json.encode_error(error, content_type),
-            )
-        else:
-            answer = codec_moto.serialize_error(call.service, None, error, call.request_id)
-        answer.headers.append(("x-amzn-RequestId", call.request_id))
-        return answer
+        if session is None:
+            raise wording_of(request, call.service).wrong_token()
+        if call.now_ms >= session.expires_ms:
+            raise wording_of(request, call.service).expired_token()
 
     def account_of(self, access_key: str) -> str:
         """Return the account of an access key: itself when it is 12 digits, else as its session or STS knows it."""

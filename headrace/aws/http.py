@@ -6,10 +6,13 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
 from headrace.aws.operation import Call
+
+if TYPE_CHECKING:
+    from headrace.aws.sigv4 import ChunkSignatures
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class HttpRequest:
         body_file: a body over 16 MiB, as a temporary file under the data directory; the receiver may
             move it away, and what is left is removed after the answer.
         call: set by the gateway.
+        chunk_signatures: with `--auth`, what checks the chunks of a body that is signed chunk by chunk.
     """
 
     method: str
@@ -54,6 +58,7 @@ class HttpRequest:
     body: bytes = b""
     body_file: Path | None = None
     call: Call | None = None
+    chunk_signatures: ChunkSignatures | None = None
 
     @property
     def decoded_path(self) -> str:

@@ -192,12 +192,23 @@ class Http1Connection(asyncio.Protocol):
             raise httptools.HttpParserError("headers too large")
 
     def on_headers_complete(self) -> None:
+        if not self._busy and self._is_turned_away():
+            raise httptools.HttpParserError("refused")
         length = self._headers.get("content-length", "")
         if length.isdigit() and int(length) > MAX_BODY_BYTES:
             self._refuse(413, b"body too large\n")
             raise httptools.HttpParserError("body too large")
         if self._headers.get("expect", "").lower() == "100-continue" and self._transport:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _is_turned_away(self) -> bool:
+        """Refuse the request that begins here, if it may not go on, without its body."""
+        answer = self._server.refusal(self._request())
+        if answer is None:
+            return False
+        self._failed = True
+        self._write(self._request(), answer, keep_alive=False)
+        return True
 
     def on_body(self, body: bytes) -> None:
         if not self._body.add(body):
@@ -206,21 +217,23 @@ class Http1Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         self._parsing = False
+        request = self._request()
+        request.body, request.body_file = self._body.finish()
+        keep_alive = self._parser.should_keep_alive()
+        self._reset()
+        self._take(request, keep_alive=keep_alive)
+
+    def _request(self) -> HttpRequest:
+        """Return the request without its body."""
         path, _, query = self._url.decode("latin-1").partition("?")
         if "://" in path.partition("?")[0][:8]:  # absolute form, as proxies send it
             path = "/" + path.split("://", 1)[1].partition("/")[2]
-        body, body_file = self._body.finish()
-        request = HttpRequest(
+        return HttpRequest(
             method=self._parser.get_method().decode("ascii"),
             path=path,
             query=query,
             headers=self._headers,
-            body=body,
-            body_file=body_file,
         )
-        keep_alive = self._parser.should_keep_alive()
-        self._reset()
-        self._take(request, keep_alive=keep_alive)
 
     # --- answering ----------------------------------------------------------------------------
 
@@ -378,6 +391,8 @@ class Http1Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def _refuse(self, status: int, message: bytes) -> None:
+        if self._failed:
+            return  # it has its answer
         self._failed = True
         if self._transport is not None:
             answer = HttpResponse(status, [("Content-Type", "text/plain")], message)

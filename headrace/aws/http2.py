@@ -7,9 +7,10 @@ In clear text with prior knowledge (RFC 9113, 3.3): a client that speaks it begi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, cast
 
@@ -70,21 +71,22 @@ class _Receiving:
                 # Cookie's parts may come apart; everything else is a list.
                 joint = "; " if name == "cookie" else ","
                 self.headers[name] = value if known is None else f"{known}{joint}{value}"
+        # h2 refuses one that differs from the authority.
         self.headers.setdefault("host", self.pseudo.get(":authority", ""))
         self.body = body
 
+    def head(self) -> HttpRequest:
+        """Return the request without its body."""
+        path, _, query = self.pseudo.get(":path", "/").partition("?")
+        return HttpRequest(
+            method=self.pseudo.get(":method", "GET"), path=path, query=query, headers=self.headers
+        )
+
     def request(self) -> HttpRequest:
         """Return the whole request."""
-        path, _, query = self.pseudo.get(":path", "/").partition("?")
-        body, body_file = self.body.finish()
-        return HttpRequest(
-            method=self.pseudo.get(":method", "GET"),
-            path=path,
-            query=query,
-            headers=self.headers,
-            body=body,
-            body_file=body_file,
-        )
+        request = self.head()
+        request.body, request.body_file = self.body.finish()
+        return request
 
 
 class Http2Connection(asyncio.Protocol):
@@ -169,7 +171,7 @@ class Http2Connection(asyncio.Protocol):
                 # Text, by our configuration's header_encoding.
                 headers = [(_text(name), _text(value)) for name, value in event.headers or []]
                 body = RequestBody(self._server.temp_dir)
-                self._receiving[event.stream_id or 0] = _Receiving(headers, body)
+                self._receive(event.stream_id or 0, _Receiving(headers, body))
             case DataReceived():
                 self._take_data(event)
             case StreamEnded():
@@ -185,6 +187,21 @@ class Http2Connection(asyncio.Protocol):
                     self.close()
             case _:
                 pass  # acknowledgements, pings (answered by h2), trailers, priorities
+
+    def _receive(self, stream_id: int, receiving: _Receiving) -> None:
+        """Take a request whose headers have come, or refuse it without its body."""
+        request = receiving.head()
+        refusal = self._server.refusal(request)
+        if refusal is None:
+            self._receiving[stream_id] = receiving
+            return
+        self._begin(stream_id, self._turn_away(stream_id, request, refusal))
+
+    async def _turn_away(self, stream_id: int, request: HttpRequest, refusal: HttpResponse) -> None:
+        await self._serve(stream_id, request, refusal)
+        with contextlib.suppress(_Gone):
+            # Nothing more is wanted of the request (RFC 9113, 8.1).
+            self._reset(stream_id, ErrorCodes.NO_ERROR)
 
     def _take_data(self, event: DataReceived) -> None:
         stream_id = event.stream_id or 0
@@ -206,7 +223,10 @@ class Http2Connection(asyncio.Protocol):
         started = self._server.answer_inline(request)
         if isinstance(started, HttpResponse) and self._write_at_once(stream_id, request, started):
             return
-        task = asyncio.get_running_loop().create_task(self._serve(stream_id, request, started))
+        self._begin(stream_id, self._serve(stream_id, request, started))
+
+    def _begin(self, stream_id: int, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks[stream_id] = task
         task.add_done_callback(lambda _: self._done(stream_id))
         task.add_done_callback(log_failure)

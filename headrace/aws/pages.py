@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,12 +28,40 @@ time,.state{white-space:nowrap}code{font-size:.88em}
 pre{background:var(--soft);border:1px solid var(--line);padding:.8rem;overflow:auto;max-height:32rem;font-size:.85rem}
 .state{font-weight:600;font-size:.85rem}.good{color:var(--good)}.bad{color:var(--bad)}.busy{color:var(--busy)}
 """
+_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+# What a browser may do with a page: show it, with its one style, in a window of its own, and tell nobody of it.
+_RESTRAINTS = (
+    (
+        "Content-Security-Policy",
+        "; ".join(
+            (
+                "default-src 'none'",
+                f"style-src 'sha256-{_STYLE_HASH}'",
+                "base-uri 'none'",
+                "form-action 'none'",
+                "frame-ancestors 'none'",
+            )
+        ),
+    ),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+)
+ADMIN = "/_headrace"
+_ADMIN_PREFIXES = (f"{ADMIN}/", "/_localstack/")
 _GOOD = frozenset({"COMPLETED", "SUCCESS", "WAITING", "STARTED"})
 _BAD = frozenset({"FAILED", "TERMINATED_WITH_ERRORS", "INTERRUPTED"})
 _BUSY = frozenset(
     {"STARTING", "BOOTSTRAPPING", "RUNNING", "TERMINATING", "CANCEL_PENDING", "CANCELLING",
      "SUBMITTED", "SCHEDULED"}
 )  # fmt: skip
+
+
+def is_admin(path: str) -> bool:
+    """Whether a path is the cloud's own, not AWS's. Function URLs may have one too: they are asked for first."""
+    return path.startswith(_ADMIN_PREFIXES) or path == ADMIN
 
 
 def state(value: str) -> Html:
@@ -68,7 +98,14 @@ def page(
     above = element("nav", join((link(url, name) for url, name in trail), " / ")) if trail else None
     content = element("html", head, element("body", above, element("h1", title), *body), lang="en")
     kind = [("Content-Type", "text/html; charset=utf-8"), ("Cache-Control", "no-store")]
-    return HttpResponse(status, kind, f"<!doctype html>\n{content}\n".encode())
+    return restrained(HttpResponse(status, kind, f"<!doctype html>\n{content}\n".encode()))
+
+
+def restrained(answer: HttpResponse) -> HttpResponse:
+    """Return an answer of the cloud's own as one that browsers neither run, frame, guess at, nor lend to others."""
+    if _RESTRAINTS[0] not in answer.headers:
+        answer.headers += _RESTRAINTS
+    return answer
 
 
 def wants_json(request: HttpRequest) -> bool:
@@ -83,17 +120,13 @@ def wants_json(request: HttpRequest) -> bool:
 def json_response(value: Any, status: int = 200) -> HttpResponse:
     """Return a value as JSON."""
     kind = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
-    return HttpResponse(status, kind, msgspec.json.encode(value))
+    return restrained(HttpResponse(status, kind, msgspec.json.encode(value)))
 
 
 def text_response(text: str) -> HttpResponse:
     """Return plain text that no browser takes for anything else."""
-    kind = [
-        ("Content-Type", "text/plain; charset=utf-8"),
-        ("X-Content-Type-Options", "nosniff"),
-        ("Cache-Control", "no-store"),
-    ]
-    return HttpResponse(200, kind, text.encode())
+    kind = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")]
+    return restrained(HttpResponse(200, kind, text.encode()))
 
 
 def refusal(request: HttpRequest, status: int, title: str, sentence: str) -> HttpResponse:

@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +22,8 @@ from headrace.aws.waiting import call_when_done, when_done
 log = logging.getLogger(__name__)
 
 Handler = Callable[[HttpRequest], HttpResponse | Future[HttpResponse]]
+# Given the method, the path with its query, and the headers.
+Refuse = Callable[[str, str, Mapping[str, str]], HttpResponse | None]
 
 READ_WHOLE_BELOW_BYTES = 1024 * 1024
 # Threads are made as needed. Many, because a synchronous Lambda invocation holds one while the
@@ -34,7 +36,11 @@ class _Closable(Protocol):
 
 
 class Server:
-    """Listens on one address. `start` and `stop` run on the event loop's thread."""
+    """Listens on one address. `start` and `stop` run on the event loop's thread.
+
+    `refuse` is asked on the event loop's thread once a request's headers are in, so it must not block. What it
+    returns is the answer, and the request's body is not read; None lets the request go on.
+    """
 
     def __init__(
         self,
@@ -42,8 +48,10 @@ class Server:
         *,
         is_inline: Callable[[HttpRequest], bool],
         temp_dir: Path,
+        refuse: Refuse | None = None,
     ) -> None:
         self._handle = handle
+        self._refuse = refuse
         self._is_inline = is_inline
         self.temp_dir = temp_dir
         self._pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="request")
@@ -77,6 +85,12 @@ class Server:
     def closed(self, connection: _Closable) -> None:
         """Forget a connection."""
         self._connections.discard(connection)
+
+    def refusal(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the answer to a request that need not be read any further."""
+        if self._refuse is None:
+            return None
+        return self._refuse(request.method, f"{request.path}?{request.query}", request.headers)
 
     async def answer(
         self, request: HttpRequest, started: HttpResponse | Future[HttpResponse] | None = None

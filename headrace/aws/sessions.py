@@ -19,6 +19,8 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.aws.http import HttpRequest
+
 log = logging.getLogger(__name__)
 
 SECRET_FILE = "session-secret"
@@ -92,11 +94,13 @@ class RoleSessions:
         """Return the session, expired or not, of a key and its token; None when they are not a pair of this cloud's."""
         return self._find(access_key, session_token)
 
-    def secret_of(self, access_key: str, session_token: str) -> str | None:
-        """Return the secret with which such requests are signed; None when it is not a pair of this cloud's."""
-        if self._find(access_key, session_token) is None:
+    def credentials(self, access_key: str, session_token: str) -> Credentials | None:
+        """Return what such requests are signed with; None when they are not a pair of this cloud's."""
+        session = self._find(access_key, session_token)
+        if session is None:
             return None
-        return self._secret_key(session_token)
+        secret = self._secret_key(session_token)
+        return Credentials(access_key, secret, session_token, session.expires_ms)
 
     def role_id(self, account: str, role: str) -> str:
         """Return the id of a role that IAM does not know, always the same, in AWS's form."""
@@ -131,6 +135,14 @@ class RoleSessions:
 
     def _digest(self, purpose: bytes, data: bytes) -> bytes:
         return hmac.digest(self._secret, purpose + b"\0" + data, "sha256")
+
+
+def token_of(request: HttpRequest) -> str:
+    """Return the session token of a request, empty without one."""
+    token = request.headers.get("x-amz-security-token")
+    if token is None and "X-Amz-Security-Token" in request.query:
+        token = request.query_params().get("X-Amz-Security-Token")
+    return token or ""
 
 
 def role_name(role_arn: str) -> str:

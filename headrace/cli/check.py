@@ -1,28 +1,118 @@
-"""`headrace check`: verify a data directory, offline."""
+"""`headrace check`: verify a data directory, offline, and mend it with `--repair`."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import click
 
-from headrace.cli.options import data_dir_option, fail
-from headrace.cli.run import health
+from headrace.cli.options import data_dir_option, fail, usable
+from headrace.core.clock import SystemClock
+
+_TELL_EVERY_S = 2.0
+_MIB = 1024 * 1024
 
 
 @click.command()
 @data_dir_option
-def check(data_dir: Path) -> None:
-    """Verify every shard log: checksums, order, missing segments. Exit 1 when something is wrong."""
-    from headrace.store.check import check as check_logs
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="Cut out what is damaged, keep its bytes in the folder quarantine, and say which records are lost.",
+)
+@click.option(
+    "--no-objects",
+    is_flag=True,
+    help="Leave S3's objects out, which takes as long as reading them.",
+)
+def check(data_dir: Path, *, repair: bool, no_objects: bool) -> None:
+    """Verify what a stopped cloud has stored; exit 1 when something is wrong.
 
+    Shard logs: checksums, order, missing segments. The state database. S3's objects against their ETags. The code of
+    functions and layers against its hash.
+    """
+    usable(data_dir)
     if not data_dir.is_dir():
         raise fail(f"There is no data directory {data_dir}.")
-    if health(data_dir) is not None:
-        raise fail(f"A cloud is running on {data_dir}; stop it first: headrace down")
-    problems = list(check_logs(data_dir))
-    for problem in problems:
-        click.echo(str(problem))
-    if problems:
-        raise fail(f"{len(problems)} problem{'s' if len(problems) != 1 else ''} in {data_dir}.")
+    with _alone(data_dir):
+        if repair:
+            from headrace.cli.repair import repair_all
+
+            for sentence in repair_all(data_dir):
+                click.echo(sentence)
+        count = 0
+        for problem in _problems(data_dir, objects=not no_objects):
+            click.echo(problem)
+            count += 1
+    if count:
+        left = " left" if repair else ""
+        hint = "" if repair else "; mend it: headrace check --repair"
+        raise fail(f"{count} problem{'s' if count != 1 else ''}{left} in {data_dir}{hint}")
     click.echo(f"{data_dir} is sound")
+
+
+@contextlib.contextmanager
+def _alone(data_dir: Path) -> Generator[None]:
+    """Hold the directory's lock, so that no cloud starts meanwhile."""
+    from headrace.store.data_dir import DataDirInUse, DataDirUnusable, explained, lock
+
+    try:
+        with explained(data_dir), lock(data_dir):
+            yield
+    except DataDirInUse:
+        raise fail(
+            f"A cloud is running on {data_dir}; stop it first: headrace down --data-dir {data_dir}"
+        ) from None
+    except DataDirUnusable as error:
+        raise fail(str(error)) from error
+
+
+def _problems(data_dir: Path, *, objects: bool) -> Iterator[str]:
+    from headrace.cli.check_code import check_code
+    from headrace.store.check import STATE_FILE
+    from headrace.store.check import check as check_logs
+    from headrace.store.repair_database import damage_of
+
+    database, is_told = data_dir / STATE_FILE, False
+    for problem in check_logs(data_dir):
+        is_told |= problem.path == database
+        if problem.is_harmless:
+            click.echo(f"{problem}: a write that did not finish; the next start cuts it off")
+        else:
+            yield str(problem)
+    if is_told or not database.exists():
+        return
+    damage = damage_of(database)
+    if damage:
+        yield f"{database}: {damage}"
+        return
+    yield from map(str, check_code(data_dir, database))
+    if objects:
+        yield from _damaged_objects(data_dir, database)
+
+
+def _damaged_objects(data_dir: Path, database: Path) -> Iterator[str]:
+    from headrace.services.s3.verify import verify_objects
+
+    clock, counts, read_bytes = SystemClock(), Counter[str](), 0
+    told_s = clock.monotonic_s()
+    for one in verify_objects(data_dir, database):
+        counts[one.verdict] += 1
+        read_bytes += one.size_bytes
+        if one.verdict == "damaged":
+            yield f"{one.path}: {one.name} is not what its ETag says; put it again"
+        if clock.monotonic_s() - told_s >= _TELL_EVERY_S:
+            told_s = clock.monotonic_s()
+            click.echo(f"{counts.total():,} objects, {read_bytes // _MIB:,} MiB", file=sys.stderr)
+    changed = counts["changed"] + counts["gone"]
+    if changed:
+        click.echo(
+            f"{changed} object{'s were' if changed != 1 else ' was'} changed or deleted as files since S3 wrote them,"
+            " and cannot be verified"
+        )
+    if counts["unknown"]:
+        click.echo(f"{counts['unknown']} objects have an ETag that cannot be computed")

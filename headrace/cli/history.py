@@ -10,7 +10,7 @@ from types import FrameType
 
 import click
 
-from headrace.cli.options import data_dir_option, fail
+from headrace.cli.options import data_dir_option, fail, usable
 from headrace.core.clock import SystemClock
 
 DEFAULT_HISTORY_PORT = 18080
@@ -31,6 +31,7 @@ def history(data_dir: Path, port: int) -> None:
     from headrace.spark_submit.errors import JobRefused
     from headrace.spark_submit.history import HistoryServer, link_event_logs
 
+    usable(data_dir)
     if not data_dir.is_dir():
         raise fail(f"There is no data directory {data_dir}.")
     stop, clock = threading.Event(), SystemClock()

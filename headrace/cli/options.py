@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
 
+from headrace.client.signing import Keys, find_keys
 from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -20,7 +20,8 @@ def data_dir_option(function: _F) -> _F:
     """Add --data-dir."""
     return click.option(
         "--data-dir",
-        type=click.Path(file_okay=False, path_type=Path),
+        # What is there is looked at by `usable`, which says what is wrong in one sentence.
+        type=click.Path(readable=False, path_type=Path),
         default=Path(".headrace"),
         envvar="HEADRACE_DATA_DIR",
         show_default=True,
@@ -56,12 +57,15 @@ def client(service: str, *, endpoint_url: str, region: str, aws: bool) -> Any:
     config = Config(max_pool_connections=32, retries={"mode": "standard"})
     if aws:
         return make(service, region_name=region, config=config)
+    # Without --auth any key will do.
+    keys = find_keys() or Keys("test", "test")
     return make(
         service,
         region_name=region,
         endpoint_url=endpoint_url,
-        aws_access_key_id=os.environ.get("AWS_ACCESS_KEY_ID", "test"),
-        aws_secret_access_key=os.environ.get("AWS_SECRET_ACCESS_KEY", "test"),
+        aws_access_key_id=keys.access_key,
+        aws_secret_access_key=keys.secret,
+        aws_session_token=keys.token,
         config=config,
     )
 
@@ -69,6 +73,16 @@ def client(service: str, *, endpoint_url: str, region: str, aws: bool) -> Any:
 def fail(message: str) -> click.ClickException:
     """Return the exception that ends a command with one sentence and exit code 1."""
     return click.ClickException(message)
+
+
+def usable(data_dir: Path) -> None:
+    """End the command with one sentence when something else than a readable directory is there."""
+    from headrace.store.data_dir import DataDirUnusable, check_is_directory
+
+    try:
+        check_is_directory(data_dir)
+    except DataDirUnusable as error:
+        raise fail(str(error)) from error
 
 
 def explain(error: Exception) -> click.ClickException:

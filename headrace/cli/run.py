@@ -16,15 +16,17 @@ import tempfile
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from headrace.cli.options import data_dir_option, fail
+from headrace.cli.access import Access, access_options, how_to_use
+from headrace.cli.options import data_dir_option, fail, usable
 from headrace.core.clock import SystemClock
 from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION, Config, Durability, Limits
 
@@ -88,7 +90,9 @@ LOOK_EVERY_S = 0.02
     envvar="HEADRACE_FUNCTION_FOLDERS",
     help="A folder that Lambda functions may read and write, beside their own /tmp.",
 )
+@access_options
 @click.option("--detach", is_flag=True, help="Run in the background.")
+@click.option("--detached", is_flag=True, hidden=True)
 @click.option("--verbose", "-v", is_flag=True, help="Log every worker's doings.")
 def up(
     data_dir: Path,
@@ -105,17 +109,34 @@ def up(
     limits: Limits,
     run_bootstrap_actions: bool,
     function_folders: tuple[Path, ...],
+    auth: bool,
+    auth_keys: Path | None,
+    insecure: bool,
+    allow_origins: tuple[str, ...],
+    allow_hosts: tuple[str, ...],
     detach: bool,
+    detached: bool,
     verbose: bool,
 ) -> None:
     """Start the local cloud."""
     if len(account) != 12 or not account.isdigit():
         raise fail(f"An account is 12 digits, not {account!r}.")
+    access = Access(
+        host=host,
+        allow_origins=allow_origins,
+        allow_hosts=allow_hosts,
+        auth=auth or auth_keys is not None,
+        auth_keys=None if auth_keys is None else auth_keys.absolute(),
+        insecure=insecure,
+    )
+    access.check()
+    for warning in [] if detached else access.warnings():
+        click.echo(f"Warning: {warning}", err=True)
     if detach:
-        _detach(data_dir, ephemeral=ephemeral)
+        _detach(data_dir, access, ephemeral=ephemeral)
         return
     if ephemeral:
-        data_dir = ephemeral_dir or Path(tempfile.mkdtemp(prefix="headrace-"))
+        data_dir = ephemeral_dir or _temporary_dir()
     config = Config(
         data_dir=data_dir.absolute(),
         host=host,
@@ -129,6 +150,10 @@ def up(
         limits=limits,
         run_bootstrap_actions=run_bootstrap_actions,
         function_folders=function_folders,
+        allow_origins=access.allow_origins,
+        allow_hosts=access.allow_hosts,
+        auth=access.auth,
+        auth_keys=access.auth_keys,
     )
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,
@@ -137,7 +162,8 @@ def up(
     for noisy in ("botocore", "urllib3", "werkzeug", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
-        _serve(config)
+        # Of a cloud in the background, whoever started it says it: keys have no place in a log.
+        _serve(config, None if detached else access)
     finally:
         if ephemeral:
             shutil.rmtree(data_dir, ignore_errors=True)
@@ -157,12 +183,14 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _serve(config: Config) -> None:
+def _serve(config: Config, told: Access | None) -> None:
+    """Run a cloud until it is told to stop; with `told`, say how it is to be used."""
     _allow_many_files()
     # Imported here: `headrace down` and `--help` need none of it.
+    from headrace.aws.access_keys import KeysRefused
     from headrace.cloud import Cloud, DataDirInUse, bind, server_for
+    from headrace.store.data_dir import DataDirUnusable, explained
     from headrace.store.memory import leave_the_program_alone
-    from headrace.store.shard_log import LogDamaged
 
     try:
         bound = bind(config.host, config.port)
@@ -170,7 +198,11 @@ def _serve(config: Config) -> None:
         raise fail(f"Cannot listen on {config.host}:{config.port}: {error.strerror}.") from error
     config = replace(config, port=int(bound.getsockname()[1]))
     try:
-        cloud = Cloud(config)
+        with explained(config.data_dir):
+            cloud = Cloud(config)
+    except (DataDirUnusable, KeysRefused) as error:
+        bound.close()
+        raise fail(str(error)) from error
     except DataDirInUse as error:
         bound.close()
         raise fail(f"{error}; stop it first: headrace down --data-dir {config.data_dir}") from error
@@ -181,10 +213,14 @@ def _serve(config: Config) -> None:
         for name in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(name, stop.set)
         server = server_for(cloud)
-        cloud.start(on_warm=leave_the_program_alone)
-        await server.start(bound)
-        _write_run_file(config)
+        with explained(config.data_dir):
+            cloud.start(on_warm=leave_the_program_alone)
+            await server.start(bound)
+            _write_run_file(config)
         click.echo(f"headrace is listening on {config.endpoint_url} (data in {config.data_dir})")
+        if told is not None:
+            for line in how_to_use(config.data_dir, config.endpoint_url, told):
+                click.echo(line)
         await stop.wait()
         # Before the socket closes, or functions that it cuts off would count as failed.
         cloud.prepare_stop()
@@ -192,11 +228,12 @@ def _serve(config: Config) -> None:
 
     try:
         asyncio.run(run())
-    except LogDamaged as error:
-        raise fail(f"{error}; see: headrace check --data-dir {config.data_dir}") from error
+    except DataDirUnusable as error:
+        raise fail(str(error)) from error
     finally:
         # Before the directory's lock is free: from then on the file may be another cloud's.
-        (config.data_dir / RUN_FILE).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            (config.data_dir / RUN_FILE).unlink(missing_ok=True)
         cloud.stop()
 
 
@@ -208,21 +245,24 @@ def _write_run_file(config: Config) -> None:
     partial.replace(path)
 
 
-def _detach(data_dir: Path, *, ephemeral: bool) -> None:
+def _detach(data_dir: Path, access: Access, *, ephemeral: bool) -> None:
     """Start this very command again without --detach, and wait until it is healthy."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
+    arguments.append("--detached")
     if ephemeral:
         # The parent must know where the child is, so the parent makes the directory; the child removes it.
-        data_dir = Path(tempfile.mkdtemp(prefix="headrace-"))
+        data_dir = _temporary_dir()
         arguments += ["--ephemeral-dir", str(data_dir)]
-    data_dir.mkdir(parents=True, exist_ok=True)
-    running = health(data_dir)
-    if running is not None:
-        click.echo(f"headrace is already running on {running['endpoint_url']}")
-        return
-    (data_dir / RUN_FILE).unlink(missing_ok=True)
     log_path = data_dir / LOG_FILE
-    with log_path.open("ab") as log:
+    with _one_sentence(data_dir):
+        data_dir.mkdir(parents=True, exist_ok=True)
+        running = health(data_dir)
+        if running is not None:
+            click.echo(f"headrace is already running on {running['endpoint_url']}")
+            return
+        (data_dir / RUN_FILE).unlink(missing_ok=True)
+        log = log_path.open("ab")
+    with log:
         child = subprocess.Popen(
             [sys.executable, "-m", "headrace.cli.main", *arguments],
             stdin=subprocess.DEVNULL,
@@ -236,6 +276,9 @@ def _detach(data_dir: Path, *, ephemeral: bool) -> None:
         found = health(data_dir)
         if found is not None and found["status"] == "ok":
             click.echo(f"headrace is listening on {found['endpoint_url']} (pid {found['pid']})")
+            _tell_losses(found)
+            for line in how_to_use(data_dir, found["endpoint_url"], access):
+                click.echo(line)
             if ephemeral:
                 click.echo(f"stop it with: headrace down --data-dir {data_dir}")
             return
@@ -246,10 +289,37 @@ def _detach(data_dir: Path, *, ephemeral: bool) -> None:
     raise fail(f"headrace is not healthy after {START_WITHIN_S:.0f} s; see {log_path}")
 
 
-def _run_record(data_dir: Path) -> dict[str, Any] | None:
+def _temporary_dir() -> Path:
     try:
-        return json.loads((data_dir / RUN_FILE).read_text())
-    except (OSError, ValueError):
+        return Path(tempfile.mkdtemp(prefix="headrace-"))
+    except OSError as error:
+        raise fail(f"No temporary directory can be made: {error.strerror}; set TMPDIR.") from error
+
+
+@contextlib.contextmanager
+def _one_sentence(data_dir: Path) -> Generator[None]:
+    """End the command with one sentence when the data directory cannot be used."""
+    from headrace.store.data_dir import DataDirUnusable, explained
+
+    try:
+        with explained(data_dir):
+            yield
+    except DataDirUnusable as error:
+        raise fail(str(error)) from error
+
+
+def _tell_losses(page: dict[str, Any]) -> None:
+    """Say which records the cloud found missing when it started."""
+    for sentence in page.get("losses", ()):
+        click.echo(f"Warning: {sentence}; see: headrace check --repair", err=True)
+
+
+def _run_record(data_dir: Path) -> dict[str, Any] | None:
+    """Return what the running cloud says of itself; None when there is nothing of that kind."""
+    try:
+        record: Any = json.loads((data_dir / RUN_FILE).read_text())
+        return {"pid": int(record["pid"]), "endpoint_url": str(record["endpoint_url"])}
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
@@ -262,10 +332,11 @@ def health(data_dir: Path) -> dict[str, Any] | None:
         with urllib.request.urlopen(
             f"{record['endpoint_url']}/_headrace/health", timeout=2
         ) as response:
-            page = json.load(response)
+            answer: Any = json.load(response)
     except (OSError, ValueError, urllib.error.URLError):
         return None
-    # Another cloud may have taken the port since.
+    # Another cloud may have taken the port since, or something else.
+    page = cast("dict[str, Any]", answer if isinstance(answer, dict) else {})
     return page if page.get("pid") == record["pid"] else None
 
 
@@ -273,11 +344,15 @@ def health(data_dir: Path) -> dict[str, Any] | None:
 @data_dir_option
 def down(data_dir: Path) -> None:
     """Stop the cloud that runs on the data directory."""
+    usable(data_dir)
     running = health(data_dir)
     if running is None:
         raise fail(f"No headrace runs on {data_dir}.")
     pid = int(running["pid"])
-    os.kill(pid, signal.SIGTERM)
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except PermissionError:
+        raise fail(f"The cloud on {data_dir} (pid {pid}) is another user's.") from None
     clock, never = SystemClock(), threading.Event()
     deadline_s = clock.monotonic_s() + STOP_WITHIN_S
     while clock.monotonic_s() < deadline_s:
@@ -297,9 +372,12 @@ def down(data_dir: Path) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def status(data_dir: Path, *, as_json: bool) -> None:
     """Say what runs on the data directory; exit 1 when nothing does."""
+    usable(data_dir)
     running = health(data_dir)
     if running is None:
         raise fail(f"No headrace runs on {data_dir}; start one: headrace up")
+    # A cloud with --auth tells it to those who have a key only.
+    running.setdefault("data_dir", str(data_dir.absolute()))
     if as_json:
         click.echo(json.dumps(running))
         return
@@ -308,3 +386,4 @@ def status(data_dir: Path, *, as_json: bool) -> None:
         table.add_row(name.replace("_", " "), str(running[name]))
     table.add_row("services", ", ".join(running["services"]) + " (others: moto)")
     Console().print(table)
+    _tell_losses(running)

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from headrace.cli.options import fail
+from headrace.client.signing import find_keys, signed_headers
 from headrace.core.config import DEFAULT_PORT
 
 _TIMEOUT_S = 10
@@ -42,7 +43,8 @@ def _fetch(endpoint_url: str, mapping: str, sequence: str | None) -> list[dict[s
     query = {"mapping": mapping, **({"sequence": sequence} if sequence else {})}
     url = f"{endpoint_url}/_headrace/lambda/trace?{urllib.parse.urlencode(query)}"
     try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
+        request = urllib.request.Request(url, headers=signed_headers(find_keys(), "GET", url))
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
             return json.load(answer)["mappings"]
     except urllib.error.HTTPError as error:
         with error:

@@ -4,7 +4,7 @@
         faults.add("throttle", service="kinesis", action="PutRecords", count=3)
         ...
 
-Standard library only. Not thread-safe.
+Standard library only. Requests are signed for a cloud with `--auth`, see `headrace.client.signing`. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import urllib.error
 import urllib.request
 from types import TracebackType
 from typing import Any, Self
+
+from headrace.client.signing import find_keys, signed_headers
 
 _PATH = "/_headrace/faults"
 _TIMEOUT_S = 30.0
@@ -115,6 +117,10 @@ class Faults:
         body = None if value is None else json.dumps(value).encode()
         request = urllib.request.Request(self._url + path, data=body, method=method)
         request.add_header("Content-Type", "application/json")
+        for name, text in signed_headers(
+            find_keys(), method, request.full_url, body or b""
+        ).items():
+            request.add_header(name, text)
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
                 return json.load(response)

@@ -32,6 +32,10 @@ class Config:
         run_bootstrap_actions: run the bootstrap actions of EMR's clusters on this machine.
         strict: refuse properties that would be ignored.
         function_folders: folders of this machine that functions may read and write, beside their own /tmp.
+        allow_origins: web pages of these origins may use the cloud; `*` is every page.
+        allow_hosts: Host headers that are this cloud's beside the machine's own.
+        auth: verify who signed each request.
+        auth_keys: the file that lists the keys, in the form of ~/.aws/credentials; None makes one key.
     """
 
     data_dir: Path
@@ -46,9 +50,13 @@ class Config:
     limits: Limits = "off"
     run_bootstrap_actions: bool = False
     function_folders: tuple[Path, ...] = ()
+    allow_origins: tuple[str, ...] = ()
+    allow_hosts: tuple[str, ...] = ()
+    auth: bool = False
+    auth_keys: Path | None = None
 
     @property
     def endpoint_url(self) -> str:
         """The URL that clients are given as AWS_ENDPOINT_URL."""
         host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
-        return f"http://{host}:{self.port}"
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"

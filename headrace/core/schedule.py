@@ -77,8 +77,13 @@ class Schedule(Generic[T]):
         self._ready.appendleft(turn)
 
     def wake(self, turn: T) -> bool:
-        """Make a worker's next step happen now; return whether it has become ready by that."""
+        """Make a worker's next step happen now; return whether it has become ready by that.
+
+        One that has failed waits for its next try all the same.
+        """
         if turn.stage is Stage.WAITING:
+            if turn.backoff_s > FIRST_BACKOFF_S:
+                return False
             self._make_ready(turn, -math.inf)
             return True
         turn.is_woken = True
@@ -97,7 +102,11 @@ class Schedule(Generic[T]):
         self._put_back(turn, delay_s, now_s)
 
     def fail(self, turn: T, now_s: float) -> None:
-        """Take back a worker whose step has raised: it is tried again later and later."""
+        """Take back a worker whose step has raised: it is tried again later and later.
+
+        It is not to be woken from that: what wakes it would make it fail as well, again and again.
+        """
+        turn.is_woken = False
         delay_s, turn.backoff_s = turn.backoff_s, min(turn.backoff_s * 2, LONGEST_BACKOFF_S)
         self._put_back(turn, delay_s, now_s)
 

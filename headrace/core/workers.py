@@ -50,13 +50,15 @@ class Worker(Protocol):
 class WorkerHandle(Turn):
     """A worker that a supervisor runs. Thread-safe."""
 
-    __slots__ = ("_ended", "_supervisor", "worker")
+    __slots__ = ("_ended", "_supervisor", "last_failure", "worker")
 
     def __init__(self, worker: Worker, supervisor: Supervisor) -> None:
         super().__init__()
         self.worker = worker
         self._supervisor = supervisor
         self._ended = threading.Event()
+        # For the supervisor, which logs no failure's traceback twice in a row.
+        self.last_failure = ""
 
     @property
     def name(self) -> str:
@@ -69,7 +71,7 @@ class WorkerHandle(Turn):
         return self.stage is not Stage.ENDED
 
     def wake(self) -> None:
-        """Make the next step happen now; a wake during a step is not lost."""
+        """Make the next step happen now, unless the last one failed; a wake during a step is not lost."""
         self._supervisor.wake(self)
 
     def stop(self) -> None:
@@ -231,12 +233,22 @@ class Supervisor:
     def _step(handle: WorkerHandle) -> float | WorkerDone | None:
         """Run one step; return its delay, None when it has failed, and WorkerDone when it was the last."""
         try:
-            return float(handle.worker.step())
+            delay_s = float(handle.worker.step())
         except WorkerDone as done:
             return done
-        except (Exception, SystemExit):
-            log.exception("worker %s failed; next try in %.1f s", handle.name, handle.backoff_s)
+        except (Exception, SystemExit) as error:
+            failure = f"{type(error).__name__}: {error}"
+            log.error(  # noqa: TRY400 - with a traceback, or without
+                "worker %s failed; next try in %.1f s: %s",
+                handle.name,
+                handle.backoff_s,
+                failure,
+                exc_info=None if failure == handle.last_failure else error,
+            )
+            handle.last_failure = failure
             return None
+        handle.last_failure = ""
+        return delay_s
 
     def _take_back(self, handle: WorkerHandle, delay_s: float | WorkerDone | None) -> None:
         now_s = self._clock.monotonic_s()

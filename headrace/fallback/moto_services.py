@@ -22,12 +22,14 @@ from botocore.awsrequest import AWSResponse
 from botocore.config import Config as BotocoreConfig
 from botocore.exceptions import ClientError
 
+from headrace.aws.access_keys import AccessKey
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.moto_imports import IMPORTING, load_moto
 from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
+from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.function_targets import FunctionTarget, deliver_nowhere, deliver_to
 from headrace.fallback.journal import Entry, Journal
 from headrace.fallback.long_poll import is_long_poll, wait_for_messages
@@ -127,7 +129,8 @@ class MotoServices:
                 "x-moto-account-id": request.call.account,
             },
             body=request.body,
-            seed=int.from_bytes(self._ids.bytes(4), "big"),
+            # Of as many bits as SQLite keeps: the secrets of access keys come from it.
+            seed=int.from_bytes(self._ids.bytes(8), "big") >> 1,
         )
         operation = _operation(request)
         if service == "sts" and operation == "GetCallerIdentity" and self.sessions is not None:
@@ -206,6 +209,11 @@ class MotoServices:
     def queue_is_empty(self, account: str, region: str, name: str) -> bool:
         """Whether a queue has nothing to receive now, or moto is not loaded yet. Raises LookupError."""
         return not self._ready.is_set() or queue_is_empty(account, region, name)
+
+    def access_key(self, key_id: str) -> AccessKey | None:
+        """Return a key that IAM or STS has made; None when there is none. Waits until moto is loaded."""
+        self.warm_up()
+        return find_access_key(key_id)
 
     # --- calls in process ---------------------------------------------------------------------
 

@@ -8,8 +8,7 @@ from typing import Any, cast
 
 from headrace.aws import codec_moto
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.session_errors import token_of
-from headrace.aws.sessions import RoleSession, RoleSessions
+from headrace.aws.sessions import RoleSession, RoleSessions, token_of
 
 
 def answer_of_session(sessions: RoleSessions, request: HttpRequest) -> HttpResponse | None:

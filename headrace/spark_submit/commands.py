@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import headrace
-from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore
+from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore, any_secret
 from headrace.spark_submit.arguments import (
     LOGGING,
     Submission,
@@ -43,11 +43,13 @@ class Workshop:
         objects: where `s3://` URIs lead.
         endpoint_url: this cloud's.
         cores: how many tasks a Spark job runs at a time.
+        secret_of: gives the secret with which a job of an account signs what it asks of this cloud.
     """
 
     objects: ObjectStore
     endpoint_url: Callable[[], str]
     cores: int
+    secret_of: Callable[[str], str] = any_secret
 
 
 def make_folders(folder: Path) -> Path:
@@ -70,9 +72,9 @@ def job_environment(
     return {
         "PATH": os.defpath,
         **kept,
-        # The account travels as the access key; nothing checks the secret.
+        # The account travels as the access key; the secret is checked with `--auth`.
         "AWS_ACCESS_KEY_ID": account,
-        "AWS_SECRET_ACCESS_KEY": "headrace",
+        "AWS_SECRET_ACCESS_KEY": workshop.secret_of(account),
         "AWS_ENDPOINT_URL": workshop.endpoint_url(),
         "AWS_REGION": region,
         "AWS_DEFAULT_REGION": region,

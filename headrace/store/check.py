@@ -1,7 +1,7 @@
 """Verify the logs and the state database of a data directory, offline.
 
 The folder of a shard is `streams/<stream id>/<shard id>/`, that of a Firehose journal `firehose/<id>/`; see
-`headrace.store.shard_log`.
+`headrace.store.shard_log`. What is found can be mended by `headrace.store.repair`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from pathlib import Path
 
 from headrace.store import frame
 from headrace.store.discard import DELETED_SUFFIX
-from headrace.store.frame import CorruptFrame
-from headrace.store.marks import read_marks
-from headrace.store.segment import SUFFIX
+from headrace.store.inspect import Inspected, inspect
+from headrace.store.losses import NOTHING_KNOWN, Known
+from headrace.store.marks import read_known
+from headrace.store.segment import SUFFIX, Segment
 from headrace.store.segment_index import INDEX_SUFFIX, Extent, SparseIndex, WrongIndex
 from headrace.store.shard_log import FIRST_INDEX, identity_of
 
@@ -27,11 +28,15 @@ JOURNAL_SHARD = "journal"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, where, and from which byte on."""
+    """One thing that is wrong, where, and from which byte on.
+
+    A harmless one is what a kill leaves, and the next start mends without a loss: a write that did not finish.
+    """
 
     path: Path
     offset_bytes: int
     what: str
+    is_harmless: bool = False
 
     def __str__(self) -> str:
         return f"{self.path}, byte {self.offset_bytes}: {self.what}"
@@ -42,107 +47,119 @@ def check(data_dir: Path) -> Iterator[Problem]:
 
     Finds flipped bits, truncated, missing and swapped files, and whole logs that are gone. A torn write at the very end
     of a log is found too, although opening the log mends it. Of records that were put after the last mark (see
-    `headrace.store.marks`) nobody can tell that they are gone, when the log was cut exactly between two writes.
+    `headrace.store.marks`) nobody can tell that they are gone, when the log was cut exactly between two writes. Losses
+    that were accepted are no problem any more.
     """
     database = data_dir / STATE_FILE
-    marks: dict[str, int] = {}
+    known: dict[str, Known] = {}
     if database.exists():
         try:
-            marks = read_marks(database)
-        except sqlite3.DatabaseError as error:
+            known = read_known(database)
+        except (sqlite3.DatabaseError, ValueError, KeyError, TypeError) as error:
             yield Problem(database, 0, f"the state database is damaged: {error}")
-    elif any(True for _ in _log_folders(data_dir)):
+    elif any(True for _ in log_folders(data_dir)):
         yield Problem(database, 0, "the state database is missing")
-    for folder, identity in _log_folders(data_dir):
-        marked = marks.pop(folder.relative_to(data_dir).as_posix(), FIRST_INDEX)
-        yield from check_log(folder, identity, marked)
-    for key in sorted(marks):
+    for folder, identity in log_folders(data_dir):
+        of_log = known.pop(folder.relative_to(data_dir).as_posix(), NOTHING_KNOWN)
+        yield from check_log(folder, identity, of_log)
+    for key in sorted(known):
         yield Problem(data_dir / key, 0, "the log is missing")
 
 
-def _log_folders(data_dir: Path) -> Iterator[tuple[Path, bytes]]:
+def log_folders(data_dir: Path) -> Iterator[tuple[Path, bytes]]:
+    """Yield the folder and the identity of every log."""
     for pattern in (f"{STREAMS_FOLDER}/*/*", f"{JOURNALS_FOLDER}/*"):
         for folder in sorted(path for path in data_dir.glob(pattern) if path.is_dir()):
             if DELETED_SUFFIX not in folder.relative_to(data_dir).as_posix():
-                yield folder, _identity(data_dir, folder)
+                yield folder, identity_of_folder(data_dir, folder)
 
 
-def _identity(data_dir: Path, folder: Path) -> bytes:
+def identity_of_folder(data_dir: Path, folder: Path) -> bytes:
+    """Return the identity of the log that lies in `folder`."""
     if folder.parent == data_dir / JOURNALS_FOLDER:
         return identity_of(folder.name, JOURNAL_SHARD)
     return identity_of(folder.parent.name, folder.name)
 
 
-def check_log(folder: Path, identity: bytes, marked: int = FIRST_INDEX) -> Iterator[Problem]:
-    """Yield what is wrong with one log, which is known to have reached the index `marked`."""
+def check_log(folder: Path, identity: bytes, known: Known = NOTHING_KNOWN) -> Iterator[Problem]:
+    """Yield what is wrong with one log, of which so much is known."""
     paths = sorted(folder.glob(f"*{SUFFIX}"))
     if not paths:
         yield Problem(folder, 0, "the log has no segment")
     for index in sorted(folder.glob(f"*{INDEX_SUFFIX}")):
         if index.with_suffix(SUFFIX) not in paths:
             yield Problem(index.with_suffix(SUFFIX), 0, "the segment is missing")
-    expected: int | None = None
+    expected = known.start_index
+    ends_in_damage = False
     for path in paths:
-        first = int(path.stem)
-        if expected is not None and first != expected:
-            yield Problem(
-                path, 0, f"records {expected} to {first - 1} are missing before this segment"
-            )
-        expected = yield from _check_segment(path, first, identity, is_last=path == paths[-1])
-    if expected is not None and expected < marked:
-        yield Problem(
-            paths[-1],
-            paths[-1].stat().st_size,
-            f"records {expected} to {marked - 1} are missing at the end",
-        )
+        found = inspect(path, identity)
+        ends_in_damage = bool(found.damage) and found.damage[-1].end_offset == found.size_bytes
+        yield from _problems_of(found, identity, known, is_last=path == paths[-1])
+        if not found.is_foreign:
+            expected = yield from _check_order(found, expected, known)
+    end_index = FIRST_INDEX if expected is None else expected
+    is_told = not paths or ends_in_damage or is_accepted(known, end_index)
+    if end_index < known.end_index and not is_told:
+        missing = f"records {end_index} to {known.end_index - 1} are missing at the end"
+        yield Problem(paths[-1], paths[-1].stat().st_size, missing)
 
 
-def _check_segment(
-    path: Path, first: int, identity: bytes, *, is_last: bool
-) -> Generator[Problem, None, int | None]:
-    """Return the index after the last record; None where damage hides what follows."""
-    data = memoryview(path.read_bytes())
-    try:
-        found_first, found_identity = frame.decode_segment_header(bytes(data[:64]))
-    except CorruptFrame as error:
-        yield Problem(path, 0, str(error))
-        return None
-    if found_identity != identity:
-        yield Problem(path, 0, "the segment belongs to another shard")
-    if found_first != first:
-        yield Problem(path, 0, f"the segment is named {first} but starts at {found_first}")
-    ends = {frame.SEGMENT_HEADER_BYTES: found_first}
-    offset, index = frame.SEGMENT_HEADER_BYTES, found_first
-    while offset < len(data):
-        try:
-            header = frame.decode_header(data, offset)
-            at = offset + frame.FRAME_HEADER_BYTES
-            frame.verify(header, data[at : at + header.payload_bytes])
-        except CorruptFrame as error:
-            yield Problem(path, offset, str(error))
-            return None
-        if header.first_index != index:
-            yield Problem(path, offset, f"record {index} expected, {header.first_index} found")
-        index = header.end_index
-        offset += header.frame_bytes
-        ends[offset] = index
-    yield from _check_index(path.with_suffix(INDEX_SUFFIX), first, identity, ends, is_last=is_last)
-    return index
+def is_accepted(known: Known, index: int) -> bool:
+    """Whether a record is among the losses that were accepted."""
+    return any(loss.accepted and loss.holds(index) for loss in known.losses)
 
 
-def _check_index(
-    path: Path, first: int, identity: bytes, ends: dict[int, int], *, is_last: bool
+def _problems_of(
+    found: Inspected, identity: bytes, known: Known, *, is_last: bool
 ) -> Iterator[Problem]:
-    """Hold an index file against its segment, whose writes end at `ends` (offset to record)."""
+    reach = max(known.end_index, Segment.claimed_by_index(found.path, identity))
+    torn = is_last and found.end_index >= reach
+    if found.header_problem:
+        begun = torn and not found.is_foreign and found.size_bytes < frame.SEGMENT_HEADER_BYTES
+        yield Problem(found.path, 0, found.header_problem, is_harmless=begun)
+        return
+    for damage in found.damage:
+        at_the_end = damage.end_offset == found.size_bytes
+        yield Problem(found.path, damage.offset, damage.what, is_harmless=torn and at_the_end)
+    if not found.damage:
+        yield from _check_index(found, identity, is_last=is_last)
+
+
+def _check_order(
+    found: Inspected, expected: int | None, known: Known
+) -> Generator[Problem, None, int]:
+    """Return the index after the last record."""
+    for run in found.runs:
+        if expected is not None and expected < run.first_index and not is_accepted(known, expected):
+            missing = f"records {expected} to {run.first_index - 1} are missing before this"
+            yield Problem(found.path, run.offset, missing)
+        expected = max(expected or 0, run.end_index)
+    if not found.runs and not found.header_problem:
+        # An empty segment: the next record's number is its name's.
+        if expected is not None and expected < found.first_index:
+            known_end = min(known.end_index, found.first_index)
+            if expected < known_end and not is_accepted(known, expected):
+                missing = f"records {expected} to {known_end - 1} are missing before this"
+                yield Problem(found.path, 0, missing)
+        expected = max(expected or 0, found.first_index)
+    return found.first_index if expected is None else expected
+
+
+def _check_index(found: Inspected, identity: bytes, *, is_last: bool) -> Iterator[Problem]:
+    """Hold an index file against its segment."""
+    path = found.path.with_suffix(INDEX_SUFFIX)
     try:
-        extent: Extent = SparseIndex().load(path, first, identity)
+        extent: Extent = SparseIndex().load(path, found.first_index, identity)
     except FileNotFoundError:
         return
     except WrongIndex as error:
         yield Problem(path, 0, f"the index is damaged: {error}")
         return
-    if ends.get(extent.size_bytes) != extent.end_index:
-        segment = path.with_suffix(SUFFIX)
-        yield Problem(segment, max(ends), f"{extent.size_bytes} bytes and more had been written")
+    if found.frame_ends.get(extent.size_bytes) != extent.end_index:
+        yield Problem(
+            found.path,
+            max(found.frame_ends),
+            f"{extent.size_bytes} bytes and more had been written",
+        )
     elif extent.sealed and is_last:
-        yield Problem(path.with_suffix(SUFFIX), 0, "the segment after this one is missing")
+        yield Problem(found.path, 0, "the segment after this one is missing")

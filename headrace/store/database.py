@@ -3,11 +3,16 @@
 WAL mode. A statement is committed before its method returns, so what was acknowledged survives kill -9;
 with `fsync=True` it survives a power cut too. Thread-safe: one connection behind one lock, since writes are
 small and rare beside the data plane.
+
+When the disk is full nothing is written and DiskFull (an OSError) is raised, except for what gives room back: DELETE
+statements and `transaction(frees=True)` go on, in the room that `headrace.store.room` keeps for them.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sqlite3
 import threading
 from collections.abc import Generator, Sequence
@@ -15,7 +20,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from headrace.store.room import DiskFull, Room
+
 _SQLITE_VARIABLE = str | int | float | bytes | None
+_GROWING = ("INSERT", "UPDATE", "REPLACE")
+
+
+class NewerFormat(Exception):
+    """The file was last written by a later version of headrace, which keeps more in it than this one knows."""
 
 
 class Database:
@@ -25,13 +37,21 @@ class Database:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.RLock()
         self._depth = 0
+        self._room = Room(path)
+        self._room.give_up_if_low()
         # Autocommit; transactions are opened by hand in `transaction`.
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute(f"PRAGMA synchronous={'FULL' if fsync else 'NORMAL'}")
-        self._connection.execute(
+        self._run("PRAGMA journal_mode=WAL")
+        self._run(f"PRAGMA synchronous={'FULL' if fsync else 'NORMAL'}")
+        self._run(
             "CREATE TABLE IF NOT EXISTS headrace_migrations (component TEXT PRIMARY KEY, version INTEGER)"
         )
+        self._room.keep()
+
+    def keep_room(self) -> None:
+        """Keep room for deletions on a disk that may fill up; call it now and then."""
+        with self._lock:
+            self._room.keep()
 
     def close(self) -> None:
         """Close the file. No method may be called after."""
@@ -39,56 +59,96 @@ class Database:
             self._connection.close()
 
     @contextmanager
-    def transaction(self) -> Generator[None]:
-        """Make the statements inside one atomic change. Nests; the outermost commits."""
+    def transaction(self, *, frees: bool = False) -> Generator[None]:
+        """Make the statements inside one atomic change. Nests; the outermost commits.
+
+        With `frees` it is done on a full disk too, since it gives room back (or finishes what has taken it).
+        Raises DiskFull, with nothing changed.
+        """
         with self._lock:
             if self._depth == 0:
-                self._connection.execute("BEGIN IMMEDIATE")
+                if not frees:
+                    self._check_room()
+                self._run("BEGIN IMMEDIATE")
             self._depth += 1
             try:
                 yield
+                if self._depth == 1:
+                    self._run("COMMIT")
             except BaseException:
-                self._depth -= 1
-                if self._depth == 0:
+                # SQLite itself rolls back after some failures.
+                if self._depth == 1 and self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
-            self._depth -= 1
-            if self._depth == 0:
-                self._connection.execute("COMMIT")
+            finally:
+                self._depth -= 1
+
+    def _check_room(self) -> None:
+        if self._room.is_low:
+            raise DiskFull
+
+    def _run(self, sql: str, args: Sequence[_SQLITE_VARIABLE] = ()) -> sqlite3.Cursor:
+        try:
+            return self._connection.execute(sql, args)
+        except sqlite3.OperationalError as error:
+            raise _in_words_of_the_system(error) from error
 
     def migrate(self, component: str, statements: Sequence[str]) -> None:
-        """Run those of `statements` that this file has not run yet; append, never edit them."""
-        with self.transaction():
+        """Run those of `statements` that this file has not run yet; append, never edit them.
+
+        Raises NewerFormat when the file has run more of them.
+        """
+        with self._lock:
             rows = self.query(
                 "SELECT version FROM headrace_migrations WHERE component = ?", (component,)
             )
             done = int(rows[0][0]) if rows else 0
-            for statement in statements[done:]:
-                self._connection.execute(statement)
-            self.execute(
-                "INSERT INTO headrace_migrations VALUES (?, ?)"
-                " ON CONFLICT(component) DO UPDATE SET version = excluded.version",
-                (component, max(done, len(statements))),
-            )
+            if done == len(statements):
+                return
+            if done > len(statements):
+                raise NewerFormat(component)
+            with self.transaction():
+                for statement in statements[done:]:
+                    self._run(statement)
+                self._run(
+                    "INSERT INTO headrace_migrations VALUES (?, ?)"
+                    " ON CONFLICT(component) DO UPDATE SET version = excluded.version",
+                    (component, len(statements)),
+                )
 
     def execute(self, sql: str, args: Sequence[_SQLITE_VARIABLE] = ()) -> int:
-        """Run a statement and commit; return the number of rows it changed."""
+        """Run a statement and commit; return the number of rows it changed. Raises DiskFull, OSError."""
         with self._lock:
-            return self._connection.execute(sql, args).rowcount
+            if self._depth == 0 and sql.startswith(_GROWING):
+                self._check_room()
+            return self._run(sql, args).rowcount
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[_SQLITE_VARIABLE]]) -> None:
         """Run a statement for each of `rows`, as one atomic change."""
         with self.transaction():
-            self._connection.executemany(sql, rows)
+            try:
+                self._connection.executemany(sql, rows)
+            except sqlite3.OperationalError as error:
+                raise _in_words_of_the_system(error) from error
 
     def query(self, sql: str, args: Sequence[_SQLITE_VARIABLE] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a SELECT."""
         with self._lock:
-            return self._connection.execute(sql, args).fetchall()
+            return self._run(sql, args).fetchall()
 
     def documents(self, name: str) -> Documents:
         """Return the document table `name` (letters and underscores), made if missing."""
         return Documents(self, name)
+
+
+def _in_words_of_the_system(error: sqlite3.OperationalError) -> Exception:
+    """Return the OSError that an SQLite error stands for; the error itself when it is none of the system's."""
+    # The low byte of an extended code is the plain one.
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return DiskFull()
+    system = {sqlite3.SQLITE_IOERR: errno.EIO, sqlite3.SQLITE_READONLY: errno.EROFS}.get(code)
+    return error if system is None else OSError(system, os.strerror(system))
 
 
 class Documents:

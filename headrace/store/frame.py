@@ -24,6 +24,7 @@ _FRAME_START = struct.Struct("<II")
 _FRAME_REST = struct.Struct("<IIIQQ")
 FRAME_HEADER_BYTES = _FRAME.size
 _FRAME_MAGIC = 0x31425248  # "HRB1"
+_FRAME_MAGIC_BYTES = struct.pack("<I", _FRAME_MAGIC)
 
 _SEGMENT = struct.Struct("<8sIQ32s")
 _SEGMENT_REST = struct.Struct("<Q32s")
@@ -102,6 +103,26 @@ def verify(header: FrameHeader, payload: bytes | memoryview) -> None:
     )
     if zlib.crc32(payload, zlib.crc32(rest)) != header.crc:
         raise CorruptFrame("the checksum does not match")
+
+
+def find(buffer: bytes, offset: int, least_index: int) -> tuple[int, FrameHeader] | None:
+    """Return the first unharmed frame from `offset` on whose records are at or above `least_index`, and where it is.
+
+    This is how reading goes on behind damage. The checksum tells a frame from bytes that only look like one.
+    """
+    view = memoryview(buffer)
+    while (offset := buffer.find(_FRAME_MAGIC_BYTES, offset)) >= 0:
+        try:
+            header = decode_header(view, offset)
+            at = offset + FRAME_HEADER_BYTES
+            verify(header, view[at : at + header.payload_bytes])
+        except CorruptFrame:
+            offset += 1
+            continue
+        if header.first_index >= least_index:
+            return offset, header
+        offset += header.frame_bytes
+    return None
 
 
 def encode_segment_header(first_index: int, identity: bytes) -> bytes:

@@ -1,7 +1,8 @@
-"""How far each log was known to reach, kept apart from the logs, so that what vanished whole is missed.
+"""What is known of each log, kept apart from the logs, so that what vanished whole is missed.
 
-A log cut between two writes, or a folder that is gone, looks sound by itself. Marks are written when a log is closed
-and now and then, so they may lag behind the log, never run ahead of it.
+A log cut between two writes, or a folder that is gone, looks sound by itself. How far a log reaches is noted when it is
+closed and now and then, so it may lag behind the log, never run ahead of it; where it begins is noted before retention
+deletes what came before. Losses are noted when they are met, and when somebody accepts them.
 """
 
 from __future__ import annotations
@@ -9,52 +10,92 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from headrace.store.database import Database
+from headrace.store.losses import NOTHING_KNOWN, Known, Loss
+from headrace.store.segment_index import boot_id
 from headrace.store.shard_log import ShardLog
 
 _TABLE = "shard_log_marks"
+_LOSSES_TABLE = "shard_log_losses"
+_BOOT = boot_id().hex()
 
 
 class Marks:
-    """Marks of the logs under one data directory. Thread-safe."""
+    """Marks of the logs under one data directory. Thread-safe.
 
-    def __init__(self, database: Database, data_dir: Path) -> None:
+    With `fsync`, what the logs held outlasts the system's going down.
+    """
+
+    def __init__(self, database: Database, data_dir: Path, *, fsync: bool = False) -> None:
         self._database = database
         self._documents = database.documents(_TABLE)
+        self._losses = database.documents(_LOSSES_TABLE)
         self._data_dir = data_dir
-        self._noted: dict[str, int] = {}
+        self._fsync = fsync
+        self._noted: dict[str, tuple[int, int]] = {}
+
+    def known(self) -> dict[Path, Known]:
+        """Return what is known of each log, by its folder."""
+        found = _known(self._documents.items(), self._losses.items(), self._data_dir)
+        return {
+            self._data_dir / key: replace(known, is_certain=True) if self._fsync else known
+            for key, known in found.items()
+        }
 
     def note(self, logs: Iterable[ShardLog]) -> None:
-        """Note how far logs reach, of those that have grown since; durable when this returns."""
+        """Note how far logs reach, of those that have grown since; durable when this returns. Raises DiskFull."""
         grown = {
-            key: end
-            for key, end in ((self._key(log.folder), log.next_index) for log in logs)
-            if self._noted.get(key) != end
+            key: reach
+            for key, reach in (
+                # Of what is not on the disk yet, nothing was promised to outlast a power cut.
+                (self._key(log.folder), (log.first_index, log.readable_index))
+                for log in logs
+            )
+            if self._noted.get(key) != reach
         }
         if not grown:
             return
         with self._database.transaction():
-            for key, end in grown.items():
-                self._documents.put(key, end)
+            for key, reach in grown.items():
+                self._put(key, *reach)
         self._noted.update(grown)
+
+    def note_start(self, log: ShardLog, start_index: int) -> None:
+        """Note that retention is about to delete what lies before `start_index`."""
+        key, end_index = self._key(log.folder), log.readable_index
+        with self._database.transaction(frees=True):
+            self._put(key, start_index, end_index)
+        self._noted[key] = (start_index, end_index)
+
+    def note_losses(self, log: ShardLog) -> None:
+        """Note the losses that were found when `log` was opened, so that their extent stays known."""
+        key = self._key(log.folder)
+        for loss in log.losses:
+            self._losses.put(_loss_key(key, loss), _loss_document(loss, self._data_dir))
 
     def forget(self, folder: Path) -> None:
         """Forget the logs in `folder`, which are to go."""
         prefix = self._key(folder)
-        with self._database.transaction():
-            for key, _ in self._documents.items(prefix):
-                if key == prefix or key.startswith(f"{prefix}/"):
-                    self._documents.delete(key)
-                    self._noted.pop(key, None)
+        with self._database.transaction(frees=True):
+            for documents in (self._documents, self._losses):
+                for key, _ in documents.items(prefix):
+                    if key == prefix or key.startswith((f"{prefix}/", f"{prefix}#")):
+                        documents.delete(key)
+                        self._noted.pop(key, None)
+
+    def _put(self, key: str, start_index: int, end_index: int) -> None:
+        self._documents.put(key, {"start": start_index, "end": end_index, "boot": _BOOT})
 
     def _key(self, folder: Path) -> str:
         return folder.relative_to(self._data_dir).as_posix()
 
 
-def read_marks(database_path: Path) -> dict[str, int]:
-    """Return the end of each log by its folder, relative to the data directory; the cloud must not run.
+def read_known(database_path: Path) -> dict[str, Known]:
+    """Return what is known of each log by its folder, relative to the data directory; the cloud must not run.
 
     Raises sqlite3.DatabaseError when the file is damaged.
     """
@@ -63,12 +104,65 @@ def read_marks(database_path: Path) -> dict[str, int]:
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise sqlite3.DatabaseError(verdict)
-        known = connection.execute(
-            "SELECT 1 FROM sqlite_master WHERE name = ?", (f"doc_{_TABLE}",)
-        ).fetchone()
-        rows = (
-            connection.execute(f"SELECT key, value FROM doc_{_TABLE}").fetchall() if known else []
-        )
+        marks = _rows(connection, _TABLE)
+        losses = _rows(connection, _LOSSES_TABLE)
     finally:
         connection.close()
-    return {key: json.loads(value) for key, value in rows}
+    return _known(marks, losses, database_path.parent)
+
+
+def accept(database: Database, data_dir: Path, folder: Path, losses: Iterable[Loss]) -> None:
+    """Note that losses of the log in `folder` have been reported: readers may pass over them."""
+    documents = database.documents(_LOSSES_TABLE)
+    key = folder.relative_to(data_dir).as_posix()
+    with database.transaction():
+        for loss in losses:
+            document = _loss_document(replace(loss, accepted=True), data_dir)
+            documents.put(_loss_key(key, loss), document)
+
+
+def _rows(connection: sqlite3.Connection, table: str) -> list[tuple[str, Any]]:
+    known = connection.execute(
+        "SELECT 1 FROM sqlite_master WHERE name = ?", (f"doc_{table}",)
+    ).fetchone()
+    if not known:
+        return []
+    rows = connection.execute(f"SELECT key, value FROM doc_{table} ORDER BY key").fetchall()
+    return [(key, json.loads(value)) for key, value in rows]
+
+
+def _known(
+    marks: Iterable[tuple[str, Any]], losses: Iterable[tuple[str, Any]], data_dir: Path
+) -> dict[str, Known]:
+    found: dict[str, Known] = {}
+    for key, value in marks:
+        # Until version 0.1 only the end was noted.
+        mark: dict[str, Any] = {"end": value} if isinstance(value, int) else value
+        certain = mark.get("boot", _BOOT) == _BOOT
+        found[key] = Known(mark.get("start"), mark["end"], (), certain)
+    for key, value in losses:
+        folder = key.partition("#")[0]
+        known = found.get(folder, NOTHING_KNOWN)
+        found[folder] = replace(known, losses=(*known.losses, _loss(value, data_dir)))
+    return found
+
+
+def _loss_key(folder: str, loss: Loss) -> str:
+    return f"{folder}#{loss.first_index:020d}"
+
+
+def _loss_document(loss: Loss, data_dir: Path) -> dict[str, Any]:
+    return {
+        "first": loss.first_index,
+        "end": loss.end_index,
+        "known_end": loss.known_end_index,
+        "path": loss.path.relative_to(data_dir).as_posix(),
+        "why": loss.why,
+        "accepted": loss.accepted,
+    }
+
+
+def _loss(value: dict[str, Any], data_dir: Path) -> Loss:
+    path = data_dir / value["path"]
+    first, end, known_end = value["first"], value["end"], value["known_end"]
+    return Loss(first, end, known_end, path, value["why"], value["accepted"])

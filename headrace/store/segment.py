@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.store import frame
@@ -27,6 +28,16 @@ _BOOT = boot_id()
 
 class SegmentDeleted(Exception):
     """Retention deleted the segment while it was to be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Damage in the middle of a segment: bytes that are no frames, and the records that are missing there."""
+
+    offset: int
+    end_offset: int
+    first_index: int
+    end_index: int
 
 
 class _File:
@@ -55,6 +66,9 @@ class Segment:
         end_index: one past the last record.
         size_bytes: bytes that readers may see; what lies beyond is a write in progress.
         last_arrival_ms: of its last record; 0 when it is empty.
+        holes: damage that was met when the segment was read to be opened; none when its index was trusted.
+        is_complete: its index says that it ends where it was sealed.
+        claimed_end_index: how far its index file says that it once reached, when that is further than it does.
     """
 
     def __init__(self, path: Path, first_index: int, identity: bytes) -> None:
@@ -65,6 +79,9 @@ class Segment:
         self.size_bytes = 0
         self.first_arrival_ms = 0
         self.last_arrival_ms = 0
+        self.holes: list[Hole] = []
+        self.claimed_end_index = first_index
+        self.is_complete = False
         self._index = SparseIndex()
         self._saved_bytes = 0
         self._file: _File | None = None
@@ -94,7 +111,7 @@ class Segment:
     def open_sealed(cls, path: Path, identity: bytes) -> Segment:
         """Open a segment that takes no more records; scans it only when its index file is no good.
 
-        Raises CorruptFrame when it is another shard's, or its header is damaged.
+        Raises CorruptFrame when it is empty, another shard's, or its header is damaged.
         """
         segment = cls(path, int(path.stem), identity)
         file = _File(path, os.O_RDONLY)
@@ -106,27 +123,36 @@ class Segment:
             dropped = segment._scan(file)
             if dropped:
                 log.error("%s: %d bytes at its end are damaged and not served", path, dropped)
-            segment.save_index(sealed=True)
+            if segment.holes or dropped:
+                # The next start meets the damage again, and says so again.
+                segment._index_path.unlink(missing_ok=True)
+            else:
+                segment._try_to_save_index(sealed=True)
         else:
             segment._take(extent)
+            segment.is_complete = True
         return segment
 
     @classmethod
     def open_tail(cls, path: Path, identity: bytes) -> tuple[Segment, int]:
         """Open the segment that takes new records; returns it and the bytes of a torn end cut off.
 
-        What is cut is kept beside the segment (`.cut`): it may be more than a torn write when the disk
-        is at fault. Raises CorruptFrame when it is another shard's, or its header is damaged.
+        What is cut is kept beside the segment (`.cut`). Damage with unharmed records behind it is no torn end: it
+        stays, and is told in `holes`. Raises CorruptFrame when it is another shard's, its header is damaged, or it
+        is empty although its index file knows of records.
         """
         segment = cls(path, int(path.stem), identity)
         segment._file = file = _File(path, os.O_RDWR)
+        extent = segment._load_index()
+        segment.claimed_end_index = segment._claimed(extent)
         if os.fstat(file.fd).st_size < frame.SEGMENT_HEADER_BYTES:
+            if segment.claimed_end_index > segment.first_index:
+                raise CorruptFrame("the segment was emptied")
             # Killed while making it: nothing in it was acknowledged.
             os.ftruncate(file.fd, 0)
             segment._write_header()
             return segment, 0
         segment._check_header(file)
-        extent = segment._load_index()
         known = extent is not None and extent.size_bytes <= os.fstat(file.fd).st_size
         # After a power cut the kernel may have kept the index but not all that it speaks of.
         if extent is not None and known and any(_BOOT) and extent.boot == _BOOT:
@@ -142,6 +168,16 @@ class Segment:
             os.ftruncate(file.fd, segment.size_bytes)
         return segment, dropped
 
+    @classmethod
+    def claimed_by_index(cls, path: Path, identity: bytes) -> int:
+        """Return one past the last record that a segment's index file knows of; its first when there is no index."""
+        segment = cls(path, int(path.stem), identity)
+        return segment._claimed(segment._load_index())
+
+    def _claimed(self, extent: Extent | None) -> int:
+        # What another boot's index speaks of may have been lost to a power cut, against which nothing was promised.
+        return self.first_index if extent is None or extent.boot != _BOOT else extent.end_index
+
     def _write_header(self) -> None:
         assert self._file is not None
         header = frame.encode_segment_header(self.first_index, self.identity)
@@ -150,6 +186,8 @@ class Segment:
 
     def _check_header(self, file: _File) -> None:
         header = os.pread(file.fd, frame.SEGMENT_HEADER_BYTES, 0)
+        if not header:
+            raise CorruptFrame("the segment was emptied")
         first_index, identity = frame.decode_segment_header(header)
         if identity != self.identity:
             raise CorruptFrame("the segment belongs to another shard")
@@ -162,10 +200,23 @@ class Segment:
         """Read the frames that the index does not know, and return the bytes after the last good one."""
         file_bytes = os.fstat(file.fd).st_size
         self.size_bytes = max(self.size_bytes, frame.SEGMENT_HEADER_BYTES)
-        for offset, header in self._checked_frames(file, file_bytes):
-            self._note(offset, header.first_index, header.count, header.arrival_ms)
-            self.size_bytes = offset + header.frame_bytes
-        return file_bytes - self.size_bytes
+        while True:
+            for offset, header in self._checked_frames(file, file_bytes):
+                self._note(offset, header.first_index, header.count, header.arrival_ms)
+                self.size_bytes = offset + header.frame_bytes
+            behind = self._find_behind_damage(file, file_bytes)
+            if behind is None:
+                return file_bytes - self.size_bytes
+            offset, header = behind
+            self.holes.append(Hole(self.size_bytes, offset, self.end_index, header.first_index))
+            self.size_bytes, self.end_index = offset, header.first_index
+
+    def _find_behind_damage(self, file: _File, file_bytes: int) -> tuple[int, FrameHeader] | None:
+        if self.size_bytes >= file_bytes:
+            return None
+        rest = os.pread(file.fd, file_bytes - self.size_bytes, self.size_bytes)
+        found = frame.find(rest, 0, self.end_index)
+        return None if found is None else (self.size_bytes + found[0], found[1])
 
     def _checked_frames(self, file: _File, file_bytes: int) -> Iterator[tuple[int, FrameHeader]]:
         """Yield (offset, header) of frames up to the first that is cut off, damaged or out of order."""
@@ -276,6 +327,8 @@ class Segment:
         self._index.save(self._index_path, self.first_index, self.identity, extent)
 
     def _try_to_save_index(self, *, sealed: bool) -> None:
+        if self.holes:
+            return  # an index would be trusted at the next start, and the damage not be told again
         try:
             self.save_index(sealed=sealed)
         except OSError as error:
@@ -299,6 +352,10 @@ class Segment:
         self.end_index = extent.end_index
         self.first_arrival_ms = extent.first_arrival_ms
         self.last_arrival_ms = extent.last_arrival_ms
+
+    def read_rest(self, offset: int) -> bytes:
+        """Return all that readers may see from `offset` on. Raises SegmentDeleted."""
+        return self.read(offset, self.size_bytes)
 
     def delete(self) -> None:
         """Remove the file and its index. A read of it that has begun goes on."""

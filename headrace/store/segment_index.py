@@ -103,8 +103,12 @@ class SparseIndex:
         columns = (self._indices, self._arrivals, self._offsets)
         body = b"".join((_MAGIC, head, *(column[:count].tobytes() for column in columns)))
         partial = path.with_suffix(".partial")
-        partial.write_bytes(_CRC.pack(zlib.crc32(body)) + body)
-        partial.replace(path)
+        try:
+            partial.write_bytes(_CRC.pack(zlib.crc32(body)) + body)
+            partial.replace(path)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
 
     def load(self, path: Path, first_index: int, identity: bytes) -> Extent:
         """Read the file into this index, which is empty. Raises WrongIndex, OSError."""

@@ -11,24 +11,32 @@ import logging
 import os
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.store import frame
-from headrace.store.frame import CorruptFrame, FrameHeader
+from headrace.store.frame import CorruptFrame
+from headrace.store.losses import (
+    NOTHING_KNOWN,
+    UNCERTAIN,
+    Known,
+    LogDamaged,
+    Loss,
+    describe,
+    find_losses,
+)
+from headrace.store.render import render
 from headrace.store.segment import CUT_SUFFIX, SUFFIX, Segment, SegmentDeleted
 from headrace.store.sequence import STEP, SequenceBase
+from headrace.store.walk import frames
 
 log = logging.getLogger(__name__)
 
 ROLL_AT_BYTES = 128 * 1024 * 1024
 # Retention deletes whole segments: one that spans more time keeps old records longer.
 ROLL_AFTER_MS = 3_600_000
-READ_CHUNK_BYTES = 1024 * 1024
 FIRST_INDEX = 1
-_START = '{"SequenceNumber":"'
-_KEY = '","PartitionKey":"'
 
 
 class LogClosed(Exception):
@@ -37,10 +45,6 @@ class LogClosed(Exception):
 
 class LogFull(Exception):
     """The disk took none of the batch; nothing of it is in the log."""
-
-
-class LogDamaged(Exception):
-    """A segment's bytes are not what was written; `headrace check` says where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,8 @@ class ShardLog:
         synced_index: the index after the last record that is on the disk, where readers must not see further
             (set by whoever syncs every append); None where they may.
         dropped_bytes: of a torn end, cut off when the log was opened and kept beside it.
+        losses: the records that were found missing when it was opened.
+        before_trim: called with the index that will be the oldest one's, before retention deletes anything.
         roll_after_ms: a segment spans no more time, since retention deletes whole segments.
     """
 
@@ -85,8 +91,13 @@ class ShardLog:
         base: SequenceBase,
         identity: bytes,
         *,
+        known: Known = NOTHING_KNOWN,
         roll_at_bytes: int = ROLL_AT_BYTES,
     ) -> None:
+        """Open the log in `folder`, or make it; what is `known` of it tells what is missing.
+
+        Damage does not keep a log from opening: see `losses`, and `read`. Raises OSError.
+        """
         self.folder = folder
         self.base = base
         self.lock = threading.Lock()
@@ -100,23 +111,49 @@ class ShardLog:
         self._unsynced: list[Segment] = []
         self._folder_synced = False
         self._segments: list[Segment] = []
-        self._open()
+        self.losses: list[Loss] = []
+        self.before_trim: Callable[[int], None] | None = None
+        self._told: set[int] = set()
+        self._open(known)
+        # The oldest record that should be there: below the first segment when that is not the first one.
+        self._start_index = min(
+            [self._segments[0].first_index, *(s.first_index for s in self.losses if not s.accepted)]
+        )
 
-    def _open(self) -> None:
+    def _open(self, known: Known) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         paths = sorted(self.folder.glob(f"*{SUFFIX}"))
-        if not paths:
-            self._segments.append(Segment.create(self.folder, FIRST_INDEX, self._identity))
-            return
-        path = paths[0]
-        try:
-            for path in paths[:-1]:
-                self._segments.append(Segment.open_sealed(path, self._identity))
-            path = paths[-1]
-            tail, self.dropped_bytes = Segment.open_tail(path, self._identity)
-        except CorruptFrame as error:
-            raise LogDamaged(f"{path}: {error}") from error
-        self._segments.append(tail)
+        unreadable: dict[int, tuple[Path, str]] = {}
+        claimed = known.end_index
+        opened: list[Segment] = []
+        tail_is_good = False
+        for path in paths:
+            try:
+                if path == paths[-1]:
+                    segment = self._open_tail(path, known)
+                    tail_is_good = True
+                else:
+                    segment = Segment.open_sealed(path, self._identity)
+            except CorruptFrame as error:
+                unreadable[int(path.stem)] = (path, str(error))
+                claimed = max(claimed, Segment.claimed_by_index(path, self._identity))
+                continue
+            opened.append(segment)
+        end_index = opened[-1].end_index if opened else FIRST_INDEX
+        claimed = max([claimed, end_index, *(segment.claimed_end_index for segment in opened)])
+        if not tail_is_good or claimed > end_index:
+            # Numbers that were given are not given again, nor any that may have been since the last mark.
+            fresh = not paths and claimed <= FIRST_INDEX
+            following = FIRST_INDEX if fresh else max([claimed, *unreadable]) + UNCERTAIN
+            opened.append(Segment.create(self.folder, following, self._identity))
+        self._segments = opened
+        self.losses = find_losses(opened, unreadable, known, claimed)
+
+    def _open_tail(self, path: Path, known: Known) -> Segment:
+        first_index = int(path.stem)
+        if known.end_index > first_index and path.stat().st_size < frame.SEGMENT_HEADER_BYTES:
+            raise CorruptFrame("the segment was emptied")
+        tail, self.dropped_bytes = Segment.open_tail(path, self._identity)
         if self.dropped_bytes:
             log.warning(
                 "%s: cut %d bytes of a write that did not finish; they are kept in %s",
@@ -124,11 +161,12 @@ class ShardLog:
                 self.dropped_bytes,
                 tail.path.with_suffix(CUT_SUFFIX).name,
             )
+        return tail
 
     @property
     def first_index(self) -> int:
         """The oldest record's index, or that of the next when there is none."""
-        return self._segments[0].first_index
+        return self._start_index
 
     @property
     def next_index(self) -> int:
@@ -192,7 +230,7 @@ class ShardLog:
             count = len(data)
             value = self._number_zero(arrival_ms) + STEP * index
             numbers = list(map(str, range(value, value + STEP * count, STEP)))
-            payload = _render(numbers, data, keys, arrival_ms, tail)
+            payload = render(numbers, data, keys, arrival_ms, tail)
             encoded = frame.encode(payload, count, data_bytes, index, arrival_ms)
             try:
                 if self._is_due_to_roll(segment, len(encoded), arrival_ms):
@@ -252,7 +290,8 @@ class ShardLog:
     def read(self, index: int, max_records: int, max_data_bytes: int) -> Batch:
         """Return records from `index` on (from the oldest, when retention took it).
 
-        At least one record when there is one, however large. Raises LogDamaged.
+        At least one record when there is one, however large. Raises LogDamaged when the first is lost or damaged;
+        what stands before such a record is returned first. Losses that were accepted are passed over.
         """
         while True:
             segments = self._segments
@@ -264,54 +303,107 @@ class ShardLog:
                     continue
                 if self.closed and not self.folder.exists():
                     return Batch([], 0, 0, index, None)
-                raise LogDamaged(f"{self.folder}: a segment is gone") from None
+                raise self._tell(
+                    LogDamaged(f"{self.folder}: a segment is gone", index, index + 1)
+                ) from None
 
     def _read(
         self, segments: list[Segment], index: int, max_records: int, max_data_bytes: int
     ) -> Batch:
-        index = max(index, segments[0].first_index)
-        at = bisect_right(segments, index, key=_first_index) - 1
+        index = max(index, self._start_index)
+        at = max(0, bisect_right(segments, index, key=_first_index) - 1)
         payloads: list[bytes | memoryview] = []
         count = data_bytes = 0
         last_arrival: int | None = None
-        for segment in segments[at:]:
-            end_index = segment.end_index
-            if index >= end_index:
-                continue
-            for header, payload in _frames(segment, segment.offset_near_index(index), index):
-                skip = max(0, index - header.first_index)
-                take = min(header.count - skip, max_records - count)
-                bytes_each = header.data_bytes / header.count
-                room = int((max_data_bytes - data_bytes) // max(bytes_each, 1))
-                if room < take:
-                    take = max(room, 0 if count else 1)
-                if take <= 0:
-                    return Batch(payloads, count, data_bytes, index, last_arrival)
-                whole = take == header.count
-                if not whole:
-                    payload = frame.join(frame.split(bytes(payload))[skip : skip + take])
-                payloads.append(payload)
-                count += take
-                data_bytes += header.data_bytes if whole else int(bytes_each * take)
-                index = header.first_index + skip + take
-                last_arrival = header.arrival_ms
-                if count >= max_records or data_bytes >= max_data_bytes:
-                    return Batch(payloads, count, data_bytes, index, last_arrival)
+        try:
+            for segment in segments[at:]:
+                if segment.first_index > index:
+                    index = self._pass_gap(index, segment.first_index)
+                if index >= segment.end_index:
+                    continue
+                for header, payload in frames(segment, segment.offset_near_index(index), index):
+                    if header.first_index > index:
+                        index = self._pass_gap(index, header.first_index)
+                    skip = index - header.first_index
+                    take = min(header.count - skip, max_records - count)
+                    bytes_each = header.data_bytes / header.count
+                    room = int((max_data_bytes - data_bytes) // max(bytes_each, 1))
+                    if room < take:
+                        take = max(room, 0 if count else 1)
+                    if take <= 0:
+                        return Batch(payloads, count, data_bytes, index, last_arrival)
+                    whole = take == header.count
+                    if not whole:
+                        payload = frame.join(frame.split(bytes(payload))[skip : skip + take])
+                    payloads.append(payload)
+                    count += take
+                    data_bytes += header.data_bytes if whole else int(bytes_each * take)
+                    index += take
+                    last_arrival = header.arrival_ms
+                    if count >= max_records or data_bytes >= max_data_bytes:
+                        return Batch(payloads, count, data_bytes, index, last_arrival)
+        except LogDamaged as error:
+            if not count:
+                raise self._tell(error) from None
+            # Whoever goes on from here is told.
         return Batch(payloads, count, data_bytes, index, last_arrival)
 
+    def _pass_gap(self, index: int, following: int) -> int:
+        """Return where to go on when the next record that is there is `following`. Raises LogDamaged."""
+        if following <= index:
+            return index
+        loss = next((loss for loss in self.losses if loss.holds(index)), None)
+        if loss is None:
+            # It came about after the log was opened.
+            raise LogDamaged(
+                f"{self.folder}: records {index} to {following - 1} are missing", index, following
+            )
+        if not loss.accepted:
+            raise LogDamaged(self.describe(loss), loss.first_index, loss.end_index)
+        return following
+
+    def describe(self, loss: Loss) -> str:
+        """Say in one sentence which records are missing, and where they were."""
+        return describe(loss, self.folder.name, self.base, self._segments)
+
+    def _tell(self, error: LogDamaged) -> LogDamaged:
+        """Log damage that a reader has met, the first time."""
+        if error.first_index not in self._told:
+            self._told.add(error.first_index)
+            log.error("%s; see: headrace check --repair", error)
+        return error
+
     def index_at(self, timestamp_ms: int) -> int:
-        """Return the index of the first record that arrived at or after `timestamp_ms`."""
+        """Return the index of the first record that arrived at or after `timestamp_ms`.
+
+        Where records are lost that may have been the first, that of the first of them.
+        """
+        following = self.next_index
         for segment in self._segments:
             if segment.last_arrival_ms < timestamp_ms:
                 continue
-            offset = segment.offset_near_arrival(timestamp_ms)
-            try:
-                for header, _ in _frames(segment, offset, segment.first_index):
-                    if header.arrival_ms >= timestamp_ms:
-                        return header.first_index
-            except SegmentDeleted:
-                continue
-        return self.next_index
+            found = self._index_in(segment, timestamp_ms)
+            if found is not None:
+                following = found
+                break
+        for loss in self.losses:
+            if loss.end_index == following and not loss.accepted:
+                return loss.first_index
+        return following
+
+    def _index_in(self, segment: Segment, timestamp_ms: int) -> int | None:
+        previous: int | None = None
+        offset = segment.offset_near_arrival(timestamp_ms)
+        try:
+            for header, _ in frames(segment, offset, None):
+                if header.arrival_ms >= timestamp_ms:
+                    # Behind damage: what was lost there may have arrived then.
+                    damaged = previous is not None and previous < header.first_index
+                    return previous if damaged else header.first_index
+                previous = header.end_index
+        except SegmentDeleted:
+            pass
+        return None
 
     # --- the end of things --------------------------------------------------------------------
 
@@ -328,13 +420,28 @@ class ShardLog:
                 old == len(self._segments) - 1
                 and tail.end_index > tail.first_index
                 and tail.last_arrival_ms < horizon_ms
+                and self._try_to_roll(tail)
             ):
-                self._roll(tail)
                 old += 1
+            if not old:
+                return 0
+            following = self._segments[old].first_index
+            if self.before_trim is not None:
+                self.before_trim(following)
             gone, self._segments = self._segments[:old], self._segments[old:]
+            self._start_index = following
+            self.losses = [loss for loss in self.losses if loss.end_index > following]
         for segment in gone:
             segment.delete()
         return len(gone)
+
+    def _try_to_roll(self, tail: Segment) -> bool:
+        try:
+            self._roll(tail)
+        except OSError as error:
+            log.warning("%s: its records are kept for longer: %s", tail.path, error)
+            return False
+        return True
 
     def end(self) -> None:
         """Take no more records; what is there stays readable. The caller holds `lock`."""
@@ -347,57 +454,8 @@ class ShardLog:
             segment.close()
 
 
-def _render(
-    numbers: Sequence[str], data: Sequence[str], keys: Sequence[str], arrival_ms: int, tail: str
-) -> bytes:
-    """Return records as GetRecords sends them, separated as `frame` says.
-
-    Whole columns are laid into one list, and that is joined once: half the time of a format a record.
-    """
-    arrival = f'","ApproximateArrivalTimestamp":{arrival_ms / 1000:.3f},"Data":"'
-    if len(numbers) == 1:
-        text = f'{_START}{numbers[0]}{arrival}{data[0]}{_KEY}{keys[0]}"{tail}}}'
-        return text.encode("ascii")
-    parts = [f'"{tail}}},\n{_START}', "", arrival, "", _KEY, ""] * len(numbers)
-    parts[0] = _START
-    parts[1::6] = numbers
-    parts[3::6] = data
-    parts[5::6] = keys
-    parts.append(f'"{tail}}}')
-    return "".join(parts).encode("ascii")
-
-
 def _first_index(segment: Segment) -> int:
     return segment.first_index
-
-
-def _frames(
-    segment: Segment, offset: int, from_index: int
-) -> Iterator[tuple[FrameHeader, bytes | memoryview]]:
-    """Yield (header, payload) of the frames that hold `from_index` and what follows.
-
-    Every payload is held against its checksum: damaged records are never served. Raises LogDamaged,
-    SegmentDeleted.
-    """
-    end = segment.size_bytes
-    chunk, start = memoryview(b""), offset
-    while offset < end:
-        try:
-            if len(chunk) - (offset - start) < frame.FRAME_HEADER_BYTES:
-                start, chunk = offset, memoryview(segment.read(offset, READ_CHUNK_BYTES))
-            header = frame.decode_header(chunk, offset - start)
-            if header.end_index > from_index:
-                if len(chunk) - (offset - start) < header.frame_bytes:
-                    start = offset
-                    wanted = max(READ_CHUNK_BYTES, header.frame_bytes)
-                    chunk = memoryview(segment.read(offset, wanted))
-                at = offset - start + frame.FRAME_HEADER_BYTES
-                payload = chunk[at : at + header.payload_bytes]
-                frame.verify(header, payload)
-                yield header, payload
-        except CorruptFrame as error:
-            raise LogDamaged(f"{segment.path}, byte {offset}: {error}") from error
-        offset += header.frame_bytes
 
 
 def _sync_folder(folder: Path) -> None:

@@ -14,7 +14,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.store.check import check
+from tests.support.lambda_lab import ROLE, zipped
 from tests.support.server import ServerProcess
+from tests.support.small_disk import NoSmallDisk, SmallDisk
 
 pytestmark = pytest.mark.crash
 
@@ -105,3 +107,138 @@ def test_a_stream_of_more_shards_than_files_may_be_open_is_refused_and_leaves_no
     assert client.list_streams()["StreamNames"] == ["s"]
     assert len(list(server.data_dir.glob("streams/*"))) == folders
     assert put(client, ["still"])["FailedRecordCount"] == 0
+
+
+# --- a disk that is really full ---------------------------------------------------------------
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    small = SmallDisk(tmp_path / "disk", 200 * MIB)
+    try:
+        small.__enter__()
+    except NoSmallDisk as error:
+        pytest.skip(f"no disk of a chosen size can be mounted: {error}")
+    with small:
+        yield small
+
+
+def stock(server: ServerProcess) -> None:
+    """Make one of everything that can be deleted, none of it small."""
+    kinesis, s3 = server.client("kinesis"), server.client("s3")
+    for stream in ("s", "large", "later"):
+        kinesis.create_stream(StreamName=stream, ShardCount=2)
+    for stream in ("large", "later"):
+        for n in range(8):
+            kinesis.put_record(StreamName=stream, Data=b"x" * 500_000, PartitionKey=str(n))
+    for bucket in ("bucket", "empty"):
+        s3.create_bucket(Bucket=bucket)
+    for n in range(6):
+        s3.put_object(Bucket="bucket", Key=f"k{n}", Body=b"x" * MIB)
+    upload = s3.create_multipart_upload(Bucket="bucket", Key="parts")["UploadId"]
+    s3.upload_part(Bucket="bucket", Key="parts", UploadId=upload, PartNumber=1, Body=b"x" * MIB)
+    server.client("lambda").create_function(
+        FunctionName="f", Runtime="python3.11", Role=ROLE, Handler="m.handler",
+        Code={"ZipFile": zipped({"m.py": "x" * MIB})},
+    )  # fmt: skip
+
+
+def refused_on_a_full_disk(server: ServerProcess) -> None:
+    """Everything that needs room is refused as AWS refuses when it is in trouble."""
+    kinesis, s3 = server.client("kinesis"), server.client("s3")
+    functions = server.client("lambda")
+    code = {"ZipFile": zipped({"m.py": "y" * MIB})}
+    for wanted in (
+        lambda: kinesis.put_record(StreamName="s", Data=b"x" * 100_000, PartitionKey="k"),
+        lambda: kinesis.create_stream(StreamName="t", ShardCount=4),
+        lambda: kinesis.update_shard_count(
+            StreamName="s", TargetShardCount=4, ScalingType="UNIFORM_SCALING"
+        ),
+        lambda: kinesis.add_tags_to_stream(StreamName="s", Tags={"a": "b"}),
+        lambda: s3.put_object(Bucket="bucket", Key="new", Body=b"x" * MIB),
+        lambda: s3.put_object(Bucket="bucket", Key="k5", Body=b"y" * 10),
+        lambda: s3.copy_object(Bucket="bucket", Key="c", CopySource="bucket/k5"),
+        lambda: s3.create_multipart_upload(Bucket="bucket", Key="p"),
+        lambda: s3.create_bucket(Bucket="another"),
+        lambda: functions.create_function(
+            FunctionName="g", Runtime="python3.11", Role=ROLE, Handler="m.handler", Code=code
+        ),
+    ):
+        with pytest.raises(ClientError) as caught:
+            wanted()
+        answer = caught.value.response
+        assert answer["ResponseMetadata"]["HTTPStatusCode"] in (500, 503), answer
+
+
+def state(server: ServerProcess) -> dict[str, Any]:
+    kinesis, s3 = server.client("kinesis"), server.client("s3")
+    listed = s3.list_objects_v2(Bucket="bucket").get("Contents", [])
+    summary = kinesis.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]
+    return {
+        "streams": kinesis.list_streams()["StreamNames"],
+        "shards": len(kinesis.list_shards(StreamName="s")["Shards"]),
+        "open": summary["OpenShardCount"],
+        "tags": kinesis.list_tags_for_stream(StreamName="s")["Tags"],
+        "buckets": [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]],
+        "objects": {item["Key"]: (item["Size"], item["ETag"]) for item in listed},
+        "functions": [
+            f["FunctionName"] for f in server.client("lambda").list_functions()["Functions"]
+        ],
+    }
+
+
+def test_deletions_free_room_on_a_full_disk_and_nothing_else_is_half_done(disk: SmallDisk):
+    data_dir = disk.outside / "data"
+    data_dir.mkdir()
+    with ServerProcess(data_dir, disk=disk) as server:
+        stock(server)
+        before = state(server)
+        disk.fill()
+        folders = sorted(path.name for path in (data_dir / "streams").rglob("shardId-*"))
+        refused_on_a_full_disk(server)
+        assert state(server) == before
+        assert sorted(p.name for p in (data_dir / "streams").rglob("shardId-*")) == folders
+        assert list((data_dir / "s3/.headrace-tmp").iterdir()) == []
+
+        kinesis, s3 = server.client("kinesis"), server.client("s3")
+        keys = [{"Key": f"k{n}"} for n in range(1, 4)]
+        (upload,) = s3.list_multipart_uploads(Bucket="bucket")["Uploads"]
+        for least_bytes, delete in (
+            # First what must write into the database before anything is freed.
+            (5 * MIB, lambda: kinesis.delete_stream(StreamName="large")),
+            (MIB, lambda: s3.delete_object(Bucket="bucket", Key="k0")),
+            (3 * MIB, lambda: s3.delete_objects(Bucket="bucket", Delete={"Objects": keys})),
+            (0, lambda: s3.delete_bucket(Bucket="empty")),
+            (
+                MIB,
+                lambda: s3.abort_multipart_upload(
+                    Bucket="bucket", Key="parts", UploadId=upload["UploadId"]
+                ),
+            ),
+            (0, lambda: server.client("lambda").delete_function(FunctionName="f")),
+        ):
+            disk.fill()
+            delete()
+            assert disk.free_bytes >= least_bytes
+        disk.fill()
+        server.kill9()
+        # It starts on a full disk too, and deletes there.
+        server.start()
+        wanted = state(server)
+        assert (wanted["streams"], wanted["buckets"], wanted["functions"]) == (
+            ["later", "s"], ["bucket"], [],
+        )  # fmt: skip
+        assert sorted(wanted["objects"]) == ["k4", "k5"]
+        server.client("kinesis").delete_stream(StreamName="later")
+        assert disk.free_bytes >= 5 * MIB
+        disk.resize(200 * MIB)
+        # And goes on by itself when there is room again.
+        assert put(server.client("kinesis"), ["after"])["FailedRecordCount"] == 0
+        server.client("s3").put_object(Bucket="bucket", Key="new", Body=b"x")
+        server.client("kinesis").create_stream(StreamName="t", ShardCount=1)
+        server.kill9()
+        server.start()
+        assert server.client("kinesis").list_streams()["StreamNames"] == ["s", "t"]
+    assert [p for p in check(data_dir) if "state.sqlite" not in str(p.path)] == []

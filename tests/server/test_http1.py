@@ -18,6 +18,10 @@ class Nowhere:
 
     temp_dir = Path("/nowhere")
 
+    @staticmethod
+    def refusal(request: HttpRequest) -> None:
+        """Let everything in."""
+
 
 class Taking(Http1Connection):
     """A connection that keeps the requests it takes."""

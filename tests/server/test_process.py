@@ -91,7 +91,7 @@ def test_a_client_may_wait_for_leave_to_send_its_body(server: ServerProcess):
 
 def test_a_chunked_body_is_read_whole(server: ServerProcess):
     head = (
-        b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: Kinesis_20131202.ListStreams\r\n"
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nX-Amz-Target: Kinesis_20131202.ListStreams\r\n"
         b"Content-Type: application/x-amz-json-1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
     assert b"StreamNames" in raw(server, head + b"1\r\n{\r\n1\r\n}\r\n0\r\n\r\n")

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from headrace.store import segment
 from headrace.store.check import Problem, check_log
-from headrace.store.shard_log import LogDamaged, identity_of
+from headrace.store.losses import LogDamaged
+from headrace.store.shard_log import identity_of
 from tests.store.logs import STREAM_ID, open_log, put, segments, texts
 
 BATCHES = st.lists(st.lists(st.text(max_size=30), min_size=1, max_size=5), min_size=1, max_size=12)
@@ -58,6 +59,8 @@ def test_a_cut_loses_only_the_batches_that_it_cut(
     folder = tmp_path_factory.mktemp("log")
     roll_at_bytes = data.draw(st.sampled_from([300, 1 << 30]))
     tail, ends = _fill(folder, batches, roll_at_bytes)
+    # Its index would know better: see tests/store/test_losses.py.
+    tail.with_suffix(".index").unlink()
     cut_at = data.draw(st.integers(0, tail.stat().st_size))
     with tail.open("r+b") as file:
         file.truncate(cut_at)
@@ -76,7 +79,7 @@ def test_a_cut_loses_only_the_batches_that_it_cut(
 
 @settings(max_examples=150, deadline=None)
 @given(BATCHES, st.data())
-def test_garbage_in_the_last_segment_loses_nothing_before_it_and_is_kept_aside(
+def test_garbage_in_the_last_segment_costs_one_batch_and_is_told(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[str]], data: st.DataObject
 ):
     folder = tmp_path_factory.mktemp("log")
@@ -89,12 +92,25 @@ def test_garbage_in_the_last_segment_loses_nothing_before_it_and_is_kept_aside(
     tail.write_bytes(content)
     assert check(folder) != []
     log = open_log(folder)
-    whole = sum(end <= at for end in ends)
-    kept = [text for batch in batches[:whole] for text in batch]
-    assert texts(log) == kept
+    hit = sum(end <= at for end in ends)
+    before = [text for batch in batches[:hit] for text in batch]
+    after = [text for batch in batches[hit + 1 :] for text in batch]
+    lost_index = 1 + len(before)
+    if after:
+        # Damage, and no torn end: nothing is cut, and whoever comes there is told.
+        (loss,) = log.losses
+        assert (loss.first_index, loss.count) == (lost_index, len(batches[hit]))
+        assert tail.read_bytes() == bytes(content)
+        with pytest.raises(LogDamaged, match=str(tail)):
+            texts(log)
+        assert texts(log, loss.end_index) == after
+    else:
+        assert texts(log) == before
+        assert bytes(content).endswith(tail.with_suffix(".cut").read_bytes())
+        assert log.dropped_bytes == len(content) - ([header_bytes, *ends][hit])
+    put(log, ["next"])
+    assert texts(log, log.next_index - 1) == ["next"]
     log.close_files()
-    assert log.dropped_bytes == len(content) - ([0, *ends][whole] or header_bytes)
-    assert bytes(content).endswith(tail.with_suffix(".cut").read_bytes())
 
 
 def test_the_bytes_of_a_torn_write_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture):
@@ -153,10 +169,11 @@ def test_an_index_that_speaks_of_what_was_cut_is_never_believed_later(tmp_path: 
     log = open_log(tmp_path)
     put(log, ["c"])
     put(log, ["d" * 200])
-    assert tail.stat().st_size > ends[1]
-    # Killed: its index is not saved.
+    # Killed: its index is not saved. What was put later is in a segment of its own, behind the numbers that were given.
     again = open_log(tmp_path)
-    assert texts(again) == ["a" * 50, "c", "d" * 200]
+    (loss,) = again.losses
+    assert loss.first_index == 2
+    assert texts(again, loss.end_index) == ["c", "d" * 200]
     again.close_files()
 
 

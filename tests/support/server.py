@@ -16,6 +16,8 @@ from typing import Any, Self
 import boto3
 from botocore.config import Config as BotocoreConfig
 
+from tests.support.small_disk import SmallDisk
+
 REGION = "us-east-1"
 
 
@@ -37,9 +39,19 @@ class ServerProcess:
     Its functions may write where the data directory lies, so that tests see what they do; not with `walls_only`.
     """
 
-    def __init__(self, data_dir: Path, *arguments: str, walls_only: bool = False) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *arguments: str,
+        disk: SmallDisk | None = None,
+        walls_only: bool = False,
+    ) -> None:
+        """Describe it; with a `disk`, `data_dir` is a folder on it, as this process sees it."""
         self.data_dir = data_dir
-        shared = () if walls_only else ("--function-folder", str(data_dir.parent))
+        self._disk = disk
+        # A folder on a small disk is not seen from here.
+        alone = walls_only or disk is not None
+        shared = () if alone else ("--function-folder", str(data_dir.parent))
         self._arguments = (*arguments, *shared)
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
@@ -66,10 +78,15 @@ class ServerProcess:
         run_file = self.data_dir / "headrace.json"
         run_file.unlink(missing_ok=True)
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        with (self.data_dir / "headrace.log").open("ab") as log:
+        where, log_folder = self.data_dir, self.data_dir
+        if self._disk is not None:
+            where = self._disk.inside / self.data_dir.relative_to(self._disk.outside)
+            log_folder = self._disk.inside.parent  # the disk may be full
+        command = [sys.executable, "-m", "headrace.cli.main", "up", "--data-dir", str(where),
+                   "--port", str(self.port), *self._arguments]  # fmt: skip
+        with (log_folder / "headrace.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "headrace.cli.main", "up", "--data-dir",
-                 str(self.data_dir), "--port", str(self.port), *self._arguments],
+                self._disk.command(*command) if self._disk else command,
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
         wait_until(lambda: self._health(run_file), what="the cloud's health")
@@ -78,7 +95,8 @@ class ServerProcess:
     def _health(self, run_file: Path) -> bool:
         assert self._process is not None
         if self._process.poll() is not None:
-            raise AssertionError((self.data_dir / "headrace.log").read_text()[-4000:])
+            log = (self._disk.inside.parent if self._disk else self.data_dir) / "headrace.log"
+            raise AssertionError(log.read_text()[-4000:])
         try:
             record = json.loads(run_file.read_text())
             self.port = int(record["port"])
@@ -114,11 +132,16 @@ class ServerProcess:
 
     def client(self, service: str, **config: Any) -> Any:
         """Return a boto3 client that never retries."""
-        return boto3.client(
-            service,
-            region_name=REGION,
-            endpoint_url=self.endpoint_url,
-            aws_access_key_id="test",
-            aws_secret_access_key="test",
-            config=BotocoreConfig(retries={"total_max_attempts": 1}, **config),
-        )
+        return boto_client(service, self.endpoint_url, **config)
+
+
+def boto_client(service: str, endpoint_url: str, **config: Any) -> Any:
+    """Return a boto3 client of a local cloud that never retries."""
+    return boto3.client(
+        service,
+        region_name=REGION,
+        endpoint_url=endpoint_url,
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+        config=BotocoreConfig(retries={"total_max_attempts": 1}, **config),
+    )

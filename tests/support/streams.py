@@ -43,7 +43,7 @@ class MemoryStreams:
         self._shards = {"shardId-0": _Shard(())}
         self._wakes: list[Callable[[], None]] = []
         self._next = 1
-        self.deleted = False
+        self._deleted = False
         self.consumers: dict[str, str] = {}
 
     def put(
@@ -68,12 +68,22 @@ class MemoryStreams:
                 self._shards[child] = _Shard((shard_id,))
         self._wake()
 
+    def delete(self) -> None:
+        """Delete the stream and wake subscribers, as Kinesis does; `restore` brings it back as it was."""
+        self._deleted = True
+        self._wake()
+
+    def restore(self) -> None:
+        """Undo `delete`."""
+        self._deleted = False
+        self._wake()
+
     def _wake(self) -> None:
         for wake in list(self._wakes):
             wake()
 
     def _shard(self, stream_arn: str, shard_id: str) -> _Shard:
-        if self.deleted or stream_arn != self.arn:
+        if self._deleted or stream_arn != self.arn:
             raise StreamNotFound(stream_arn)
         if shard_id not in self._shards:
             raise ShardNotFound(shard_id)
@@ -82,7 +92,7 @@ class MemoryStreams:
     # --- StreamReader -------------------------------------------------------------------------
 
     def shards(self, stream_arn: str) -> list[ShardInfo]:
-        if self.deleted or stream_arn != self.arn:
+        if self._deleted or stream_arn != self.arn:
             raise StreamNotFound(stream_arn)
         with self._lock:
             return [

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.aws import codec_json
 from headrace.aws.codec_json import CBOR_1_1, JSON_1_1
-from headrace.aws.errors import AwsError
+from headrace.aws.errors import AwsError, serialization_error
 from headrace.aws.model import operation_model
 
 
@@ -27,14 +27,22 @@ def decode(operation: str, body: Any) -> dict[str, Any]:
     [
         (b"{", ""),
         (b"\xff", ""),
-        (b"[]", "Unexpected value type in payload"),
+        (b"", ""),
+        (b"5", ""),
+        (b'"text"', ""),
+        (b"null", ""),
+        (b"[]", "Start of list found where not expected"),
         ({"StreamName": 5}, "NUMBER_VALUE can not be converted to a String"),
         ({"StreamName": True}, "TRUE_VALUE can not be converted to a String"),
         ({"StreamName": []}, "Start of list found where not expected"),
         ({"StreamName": {}}, "Start of structure or map found where not expected."),
         ({"ShardCount": "1"}, "STRING_VALUE can not be converted to an Integer"),
         ({"Tags": []}, "Start of list found where not expected"),
-        ({"StreamModeDetails": "x"}, "STRING_VALUE can not be converted to a Structure"),
+        ({"StreamModeDetails": "x"}, "Expected null"),
+        ({"StreamModeDetails": []}, "Start of list found where not expected"),
+        ({"Tags": 5}, "Expected map or null"),
+        ({"ShardCount": True}, "TRUE_VALUE can not be converted to an Integer"),
+        ({"ShardCount": False}, "FALSE_VALUE can not be converted to an Integer"),
     ],
 )
 def test_a_body_of_the_wrong_type_is_a_serialization_exception(body: Any, message: str):
@@ -44,9 +52,67 @@ def test_a_body_of_the_wrong_type_is_a_serialization_exception(body: Any, messag
     assert caught.value.message == message
 
 
-def test_data_that_is_not_base64_is_refused():
-    with pytest.raises(AwsError, match="SerializationException"):
-        decode("PutRecord", {"StreamName": "s", "PartitionKey": "k", "Data": "a"})
+# Recorded from AWS by kinesalite (test/helpers.js, assertType), AWS's spelling included.
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (23, "NUMBER_VALUE can not be converted to a Blob"),
+        (True, "TRUE_VALUE can not be converted to a Blob"),
+        ([], "Start of list found where not expected"),
+        ({}, "Start of structure or map found where not expected."),
+        (
+            "23456",
+            (
+                "'23456' can not be converted to a Blob:"
+                " Base64 encoded length is expected a multiple of 4 bytes but found: 5"
+            ),
+        ),
+        ("=+/=", "'=+/=' can not be converted to a Blob: Invalid Base64 character: '='"),
+        ("+$+=", "'+$+=' can not be converted to a Blob: Invalid Base64 character: '$'"),
+        (
+            "+/+=",
+            "'+/+=' can not be converted to a Blob: Invalid last non-pad Base64 character dectected",
+        ),
+    ],
+)
+def test_data_that_is_not_base64_is_refused_in_awss_words(data: Any, message: str):
+    with pytest.raises(AwsError) as caught:
+        decode("PutRecord", {"StreamName": "s", "PartitionKey": "k", "Data": data})
+    assert (caught.value.code, caught.value.message) == ("SerializationException", message)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "kind"), [("2026-01-01T00:00:00Z", "STRING"), (True, "TRUE"), (1e300, "NUMBER")]
+)
+def test_a_time_that_is_no_number_is_refused(timestamp: Any, kind: str):
+    with pytest.raises(AwsError) as caught:
+        decode("GetShardIterator", {"Timestamp": timestamp})
+    assert caught.value.message == f"{kind}_VALUE can not be converted to milliseconds since epoch"
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", b"\x81"])
+def test_cbor_that_cannot_be_read_is_a_serialization_exception(body: bytes):
+    with pytest.raises(AwsError) as caught:
+        codec_json.decode_input("kinesis", "CreateStream", body, CBOR_1_1)
+    assert caught.value.code == "SerializationException"
+
+
+def test_the_sentence_stands_where_aws_puts_it():
+    told = codec_json.encode_error(serialization_error("sentence"), JSON_1_1)
+    assert json.loads(told) == {"__type": "SerializationException", "Message": "sentence"}
+    bare = codec_json.encode_error(serialization_error(), JSON_1_1)
+    assert json.loads(bare) == {"__type": "SerializationException"}
+
+
+def test_lambda_says_otherwise_that_a_body_is_no_json():
+    with pytest.raises(AwsError) as caught:
+        codec_json.decode_rest_json("lambda", "CreateFunction", b"{nonsense")
+    assert caught.value.code == "InvalidRequestContentException"
+    assert caught.value.message.startswith(
+        "Could not parse request body into json: Unexpected character ('n' (code 110))"
+    )
+    with pytest.raises(AwsError, match="STRING_VALUE can not be converted to an Integer"):
+        codec_json.decode_rest_json("lambda", "CreateFunction", b'{"MemorySize": "x"}')
 
 
 def test_unknown_members_are_dropped_and_nulls_are_absent():

@@ -27,9 +27,8 @@ def test_what_was_given_out_is_recognised(session: RoleSession) -> None:
     made = SESSIONS.issue(session)
     assert SESSIONS.find(made.access_key_id, made.session_token) == session
     assert SESSIONS.account_of(made.access_key_id) == session.account
-    secret = SESSIONS.secret_of(made.access_key_id, made.session_token)
-    assert secret == made.secret_access_key
-    assert len(secret) == 40
+    assert SESSIONS.credentials(made.access_key_id, made.session_token) == made
+    assert len(made.secret_access_key) == 40
     # Nothing is kept: whoever has the secret says the same, as this cloud does after a restart.
     assert RoleSessions(bytes(range(32))).issue(session) == made
 
@@ -53,7 +52,7 @@ def test_another_cloud_does_not_know_it(session: RoleSession) -> None:
     made = SESSIONS.issue(session)
     assert OTHERS.account_of(made.access_key_id) is None
     assert OTHERS.find(made.access_key_id, made.session_token) is None
-    assert OTHERS.secret_of(made.access_key_id, made.session_token) is None
+    assert OTHERS.credentials(made.access_key_id, made.session_token) is None
 
 
 @settings(max_examples=40)

@@ -6,11 +6,12 @@ import math
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 import pytest
 
 from headrace.core.clock import SystemClock
-from headrace.core.workers import Supervisor, WorkerDone
+from headrace.core.workers import Supervisor, WorkerDone, WorkerHandle
 from tests.support.clock import FakeClock, HandClock
 from tests.support.server import wait_until
 
@@ -276,12 +277,14 @@ def test_delays_are_kept_by_the_clock(supervisor: Supervisor, hand_clock: HandCl
     wait_until(lambda: (soon.steps, late.steps) == (3, 2))
 
 
-def test_what_leaves_a_step_backs_the_worker_off_and_not_its_thread(supervisor: Supervisor):
+def test_what_leaves_a_step_backs_the_worker_off_and_not_its_thread(
+    supervisor: Supervisor, hand_clock: HandClock
+):
     worker = Recorder(SystemExit("no"), math.inf)
-    handle = supervisor.start(worker)
+    supervisor.start(worker)
     wait_until(lambda: worker.steps == 1)
-    handle.wake()
-    wait_until(lambda: worker.steps == 2)
+    assert supervisor.threads == 1
+    wait_until(lambda: (hand_clock.advance(0.1), worker.steps == 2)[1])
 
 
 def test_a_machine_that_gives_no_thread_is_asked_again(
@@ -320,3 +323,40 @@ def test_after_stop_all_no_thread_is_left_and_it_may_begin_again():
         supervisor.stop_all()
         assert not any(handle.alive for handle in handles)
         wait_until(lambda: supervisor.threads == 0)
+
+
+# --- failures ---------------------------------------------------------------------------------
+
+
+def test_a_failing_worker_is_not_woken_from_its_back_off(caplog: pytest.LogCaptureFixture):
+    """A full disk, say: each append wakes the worker, and each of its steps would fail again."""
+    clock = FakeClock()
+    began_s = clock.monotonic_s()
+    handles: list[WorkerHandle] = []
+
+    class Failing:
+        name = "failing"
+        steps_at_s: ClassVar[list[float]] = []
+
+        def step(self) -> float:
+            self.steps_at_s.append(round(clock.monotonic_s() - began_s, 1))
+            if handles:
+                handles[0].wake()
+            if len(self.steps_at_s) == 4:
+                raise WorkerDone
+            raise OSError("No space left")
+
+    handles.append(Supervisor(clock).start(Failing()))
+    assert handles[0].join(10)
+    assert Failing.steps_at_s == [0.0, 0.1, 0.3, 0.7]
+    failures = [record for record in caplog.records if "failing failed" in record.message]
+    assert [bool(record.exc_info) for record in failures] == [True, False, False]
+
+
+def test_a_failing_worker_that_is_stopped_does_not_wait_for_its_next_try():
+    worker = Recorder(*(ValueError("again") for _ in range(20)))
+    supervisor = Supervisor(SystemClock())
+    handle = supervisor.start(worker)
+    wait_until(lambda: worker.steps >= 3)
+    handle.stop()
+    assert handle.join(0.3)

@@ -6,53 +6,6 @@
 from datetime import datetime
 from typing import Any, NotRequired, TypedDict
 
-Application = TypedDict(
-    "Application",
-    {
-    "applicationId": str,
-    "name": NotRequired[str],
-    "arn": str,
-    "releaseLabel": str,
-    "type": str,
-    "state": str,
-    "stateDetails": NotRequired[str],
-    "initialCapacity": NotRequired[dict[str, "InitialCapacityConfig"]],
-    "maximumCapacity": NotRequired["MaximumAllowedResources"],
-    "createdAt": datetime,
-    "updatedAt": datetime,
-    "tags": NotRequired[dict[str, str]],
-    "autoStartConfiguration": NotRequired["AutoStartConfig"],
-    "autoStopConfiguration": NotRequired["AutoStopConfig"],
-    "networkConfiguration": NotRequired["NetworkConfiguration"],
-    "architecture": NotRequired[str],
-    "imageConfiguration": NotRequired["ImageConfiguration"],
-    "workerTypeSpecifications": NotRequired[dict[str, "WorkerTypeSpecification"]],
-    "runtimeConfiguration": NotRequired[list["Configuration"]],
-    "monitoringConfiguration": NotRequired["MonitoringConfiguration"],
-    "diskEncryptionConfiguration": NotRequired["DiskEncryptionConfiguration"],
-    "interactiveConfiguration": NotRequired["InteractiveConfiguration"],
-    "schedulerConfiguration": NotRequired["SchedulerConfiguration"],
-    "identityCenterConfiguration": NotRequired["IdentityCenterConfiguration"],
-    "jobLevelCostAllocationConfiguration": NotRequired["JobLevelCostAllocationConfiguration"],
-    },
-)
-
-ApplicationSummary = TypedDict(
-    "ApplicationSummary",
-    {
-    "id": str,
-    "name": NotRequired[str],
-    "arn": str,
-    "releaseLabel": str,
-    "type": str,
-    "state": str,
-    "stateDetails": NotRequired[str],
-    "createdAt": datetime,
-    "updatedAt": datetime,
-    "architecture": NotRequired[str],
-    },
-)
-
 AutoStartConfig = TypedDict(
     "AutoStartConfig",
     {
@@ -68,37 +21,12 @@ AutoStopConfig = TypedDict(
     },
 )
 
-CancelJobRunInput = TypedDict(
-    "CancelJobRunInput",
-    {
-    "applicationId": str,
-    "jobRunId": str,
-    "shutdownGracePeriodInSeconds": NotRequired[int],
-    },
-)
-
-CancelJobRunOutput = TypedDict(
-    "CancelJobRunOutput",
-    {
-    "applicationId": str,
-    "jobRunId": str,
-    },
-)
-
 CancelJobRunRequest = TypedDict(
     "CancelJobRunRequest",
     {
     "applicationId": str,
     "jobRunId": str,
     "shutdownGracePeriodInSeconds": NotRequired[int],
-    },
-)
-
-CancelJobRunResponse = TypedDict(
-    "CancelJobRunResponse",
-    {
-    "applicationId": str,
-    "jobRunId": str,
     },
 )
 
@@ -131,41 +59,6 @@ ConfigurationOverrides = TypedDict(
     },
 )
 
-CreateApplicationInput = TypedDict(
-    "CreateApplicationInput",
-    {
-    "name": NotRequired[str],
-    "releaseLabel": str,
-    "type": str,
-    "clientToken": str,
-    "initialCapacity": NotRequired[dict[str, "InitialCapacityConfig"]],
-    "maximumCapacity": NotRequired["MaximumAllowedResources"],
-    "tags": NotRequired[dict[str, str]],
-    "autoStartConfiguration": NotRequired["AutoStartConfig"],
-    "autoStopConfiguration": NotRequired["AutoStopConfig"],
-    "networkConfiguration": NotRequired["NetworkConfiguration"],
-    "architecture": NotRequired[str],
-    "imageConfiguration": NotRequired["ImageConfigurationInput"],
-    "workerTypeSpecifications": NotRequired[dict[str, "WorkerTypeSpecificationInput"]],
-    "runtimeConfiguration": NotRequired[list["Configuration"]],
-    "monitoringConfiguration": NotRequired["MonitoringConfiguration"],
-    "diskEncryptionConfiguration": NotRequired["DiskEncryptionConfiguration"],
-    "interactiveConfiguration": NotRequired["InteractiveConfiguration"],
-    "schedulerConfiguration": NotRequired["SchedulerConfiguration"],
-    "identityCenterConfiguration": NotRequired["IdentityCenterConfigurationInput"],
-    "jobLevelCostAllocationConfiguration": NotRequired["JobLevelCostAllocationConfiguration"],
-    },
-)
-
-CreateApplicationOutput = TypedDict(
-    "CreateApplicationOutput",
-    {
-    "applicationId": str,
-    "name": NotRequired[str],
-    "arn": str,
-    },
-)
-
 CreateApplicationRequest = TypedDict(
     "CreateApplicationRequest",
     {
@@ -192,32 +85,12 @@ CreateApplicationRequest = TypedDict(
     },
 )
 
-CreateApplicationResponse = TypedDict(
-    "CreateApplicationResponse",
-    {
-    "applicationId": str,
-    "name": NotRequired[str],
-    "arn": str,
-    },
-)
-
-DeleteApplicationInput = TypedDict(
-    "DeleteApplicationInput",
-    {
-    "applicationId": str,
-    },
-)
-
-DeleteApplicationOutput = TypedDict("DeleteApplicationOutput", {})
-
 DeleteApplicationRequest = TypedDict(
     "DeleteApplicationRequest",
     {
     "applicationId": str,
     },
 )
-
-DeleteApplicationResponse = TypedDict("DeleteApplicationResponse", {})
 
 DiskEncryptionConfiguration = TypedDict(
     "DiskEncryptionConfiguration",
@@ -227,48 +100,10 @@ DiskEncryptionConfiguration = TypedDict(
     },
 )
 
-GetApplicationInput = TypedDict(
-    "GetApplicationInput",
-    {
-    "applicationId": str,
-    },
-)
-
-GetApplicationOutput = TypedDict(
-    "GetApplicationOutput",
-    {
-    "application": "Application",
-    },
-)
-
 GetApplicationRequest = TypedDict(
     "GetApplicationRequest",
     {
     "applicationId": str,
-    },
-)
-
-GetApplicationResponse = TypedDict(
-    "GetApplicationResponse",
-    {
-    "application": "Application",
-    },
-)
-
-GetDashboardForJobRunInput = TypedDict(
-    "GetDashboardForJobRunInput",
-    {
-    "applicationId": str,
-    "jobRunId": str,
-    "attempt": NotRequired[int],
-    "accessSystemProfileLogs": NotRequired[bool],
-    },
-)
-
-GetDashboardForJobRunOutput = TypedDict(
-    "GetDashboardForJobRunOutput",
-    {
-    "url": NotRequired[str],
     },
 )
 
@@ -282,142 +117,12 @@ GetDashboardForJobRunRequest = TypedDict(
     },
 )
 
-GetDashboardForJobRunResponse = TypedDict(
-    "GetDashboardForJobRunResponse",
-    {
-    "url": NotRequired[str],
-    },
-)
-
-GetJobRunInput = TypedDict(
-    "GetJobRunInput",
-    {
-    "applicationId": str,
-    "jobRunId": str,
-    "attempt": NotRequired[int],
-    },
-)
-
-GetJobRunOutput = TypedDict(
-    "GetJobRunOutput",
-    {
-    "jobRun": "JobRun",
-    },
-)
-
 GetJobRunRequest = TypedDict(
     "GetJobRunRequest",
     {
     "applicationId": str,
     "jobRunId": str,
     "attempt": NotRequired[int],
-    },
-)
-
-GetJobRunResponse = TypedDict(
-    "GetJobRunResponse",
-    {
-    "jobRun": "JobRun",
-    },
-)
-
-GetResourceDashboardInput = TypedDict(
-    "GetResourceDashboardInput",
-    {
-    "applicationId": str,
-    "resourceId": str,
-    "resourceType": str,
-    },
-)
-
-GetResourceDashboardOutput = TypedDict(
-    "GetResourceDashboardOutput",
-    {
-    "url": NotRequired[str],
-    },
-)
-
-GetResourceDashboardRequest = TypedDict(
-    "GetResourceDashboardRequest",
-    {
-    "applicationId": str,
-    "resourceId": str,
-    "resourceType": str,
-    },
-)
-
-GetResourceDashboardResponse = TypedDict(
-    "GetResourceDashboardResponse",
-    {
-    "url": NotRequired[str],
-    },
-)
-
-GetSessionEndpointInput = TypedDict(
-    "GetSessionEndpointInput",
-    {
-    "applicationId": str,
-    "sessionId": str,
-    },
-)
-
-GetSessionEndpointOutput = TypedDict(
-    "GetSessionEndpointOutput",
-    {
-    "applicationId": str,
-    "sessionId": str,
-    "endpoint": str,
-    "authToken": str,
-    "authTokenExpiresAt": datetime,
-    },
-)
-
-GetSessionEndpointRequest = TypedDict(
-    "GetSessionEndpointRequest",
-    {
-    "applicationId": str,
-    "sessionId": str,
-    },
-)
-
-GetSessionEndpointResponse = TypedDict(
-    "GetSessionEndpointResponse",
-    {
-    "applicationId": str,
-    "sessionId": str,
-    "endpoint": str,
-    "authToken": str,
-    "authTokenExpiresAt": datetime,
-    },
-)
-
-GetSessionInput = TypedDict(
-    "GetSessionInput",
-    {
-    "applicationId": str,
-    "sessionId": str,
-    },
-)
-
-GetSessionOutput = TypedDict(
-    "GetSessionOutput",
-    {
-    "session": "Session",
-    },
-)
-
-GetSessionRequest = TypedDict(
-    "GetSessionRequest",
-    {
-    "applicationId": str,
-    "sessionId": str,
-    },
-)
-
-GetSessionResponse = TypedDict(
-    "GetSessionResponse",
-    {
-    "session": "Session",
     },
 )
 
@@ -430,29 +135,11 @@ Hive = TypedDict(
     },
 )
 
-IdentityCenterConfiguration = TypedDict(
-    "IdentityCenterConfiguration",
-    {
-    "identityCenterInstanceArn": NotRequired[str],
-    "identityCenterApplicationArn": NotRequired[str],
-    "userBackgroundSessionsEnabled": NotRequired[bool],
-    },
-)
-
 IdentityCenterConfigurationInput = TypedDict(
     "IdentityCenterConfigurationInput",
     {
     "identityCenterInstanceArn": NotRequired[str],
     "userBackgroundSessionsEnabled": NotRequired[bool],
-    },
-)
-
-ImageConfiguration = TypedDict(
-    "ImageConfiguration",
-    {
-    "imageUri": str,
-    "resolvedImageDigest": NotRequired[str],
-    "applicationLevelDigestResolution": NotRequired[bool],
     },
 )
 
@@ -496,107 +183,11 @@ JobLevelCostAllocationConfiguration = TypedDict(
     },
 )
 
-JobRun = TypedDict(
-    "JobRun",
-    {
-    "applicationId": str,
-    "jobRunId": str,
-    "name": NotRequired[str],
-    "arn": str,
-    "createdBy": str,
-    "createdAt": datetime,
-    "updatedAt": datetime,
-    "executionRole": str,
-    "executionIamPolicy": NotRequired["JobRunExecutionIamPolicy"],
-    "state": str,
-    "stateDetails": str,
-    "releaseLabel": str,
-    "configurationOverrides": NotRequired["ConfigurationOverrides"],
-    "jobDriver": "JobDriver",
-    "tags": NotRequired[dict[str, str]],
-    "totalResourceUtilization": NotRequired["TotalResourceUtilization"],
-    "networkConfiguration": NotRequired["NetworkConfiguration"],
-    "totalExecutionDurationSeconds": NotRequired[int],
-    "executionTimeoutMinutes": NotRequired[int],
-    "billedResourceUtilization": NotRequired["ResourceUtilization"],
-    "mode": NotRequired[str],
-    "retryPolicy": NotRequired["RetryPolicy"],
-    "attempt": NotRequired[int],
-    "attemptCreatedAt": NotRequired[datetime],
-    "attemptUpdatedAt": NotRequired[datetime],
-    "startedAt": NotRequired[datetime],
-    "endedAt": NotRequired[datetime],
-    "queuedDurationMilliseconds": NotRequired[int],
-    "imageConfiguration": NotRequired["ImageConfiguration"],
-    "workerTypeSpecifications": NotRequired[dict[str, "WorkerTypeSpecification"]],
-    },
-)
-
-JobRunAttemptSummary = TypedDict(
-    "JobRunAttemptSummary",
-    {
-    "applicationId": str,
-    "id": str,
-    "name": NotRequired[str],
-    "mode": NotRequired[str],
-    "arn": str,
-    "createdBy": str,
-    "jobCreatedAt": datetime,
-    "createdAt": datetime,
-    "updatedAt": datetime,
-    "executionRole": str,
-    "state": str,
-    "stateDetails": str,
-    "releaseLabel": str,
-    "type": NotRequired[str],
-    "attempt": NotRequired[int],
-    },
-)
-
 JobRunExecutionIamPolicy = TypedDict(
     "JobRunExecutionIamPolicy",
     {
     "policy": NotRequired[str],
     "policyArns": NotRequired[list[str]],
-    },
-)
-
-JobRunSummary = TypedDict(
-    "JobRunSummary",
-    {
-    "applicationId": str,
-    "id": str,
-    "name": NotRequired[str],
-    "mode": NotRequired[str],
-    "arn": str,
-    "createdBy": str,
-    "createdAt": datetime,
-    "updatedAt": datetime,
-    "executionRole": str,
-    "state": str,
-    "stateDetails": str,
-    "releaseLabel": str,
-    "type": NotRequired[str],
-    "attempt": NotRequired[int],
-    "attemptCreatedAt": NotRequired[datetime],
-    "attemptUpdatedAt": NotRequired[datetime],
-    },
-)
-
-ListApplicationsInput = TypedDict(
-    "ListApplicationsInput",
-    {
-    "nextToken": NotRequired[str],
-    "maxResults": NotRequired[int],
-    "states": NotRequired[list[str]],
-    },
-)
-
-ListApplicationsOutput = TypedDict(
-    "ListApplicationsOutput",
-    {
-    "applications": list["ApplicationSummary"],
-    "nextToken": NotRequired[str],
     },
 )
 
@@ -609,32 +200,6 @@ ListApplicationsRequest = TypedDict(
     },
 )
 
-ListApplicationsResponse = TypedDict(
-    "ListApplicationsResponse",
-    {
-    "applications": list["ApplicationSummary"],
-    "nextToken": NotRequired[str],
-    },
-)
-
-ListJobRunAttemptsInput = TypedDict(
-    "ListJobRunAttemptsInput",
-    {
-    "applicationId": str,
-    "jobRunId": str,
-    "nextToken": NotRequired[str],
-    "maxResults": NotRequired[int],
-    },
-)
-
-ListJobRunAttemptsOutput = TypedDict(
-    "ListJobRunAttemptsOutput",
-    {
-    "jobRunAttempts": list["JobRunAttemptSummary"],
-    "nextToken": NotRequired[str],
-    },
-)
-
 ListJobRunAttemptsRequest = TypedDict(
     "ListJobRunAttemptsRequest",
     {
@@ -642,35 +207,6 @@ ListJobRunAttemptsRequest = TypedDict(
     "jobRunId": str,
     "nextToken": NotRequired[str],
     "maxResults": NotRequired[int],
-    },
-)
-
-ListJobRunAttemptsResponse = TypedDict(
-    "ListJobRunAttemptsResponse",
-    {
-    "jobRunAttempts": list["JobRunAttemptSummary"],
-    "nextToken": NotRequired[str],
-    },
-)
-
-ListJobRunsInput = TypedDict(
-    "ListJobRunsInput",
-    {
-    "applicationId": str,
-    "nextToken": NotRequired[str],
-    "maxResults": NotRequired[int],
-    "createdAtAfter": NotRequired[datetime],
-    "createdAtBefore": NotRequired[datetime],
-    "states": NotRequired[list[str]],
-    "mode": NotRequired[str],
-    },
-)
-
-ListJobRunsOutput = TypedDict(
-    "ListJobRunsOutput",
-    {
-    "jobRuns": list["JobRunSummary"],
-    "nextToken": NotRequired[str],
     },
 )
 
@@ -687,79 +223,10 @@ ListJobRunsRequest = TypedDict(
     },
 )
 
-ListJobRunsResponse = TypedDict(
-    "ListJobRunsResponse",
-    {
-    "jobRuns": list["JobRunSummary"],
-    "nextToken": NotRequired[str],
-    },
-)
-
-ListSessionsInput = TypedDict(
-    "ListSessionsInput",
-    {
-    "applicationId": str,
-    "nextToken": NotRequired[str],
-    "maxResults": NotRequired[int],
-    "states": NotRequired[list[str]],
-    "createdAtAfter": NotRequired[datetime],
-    "createdAtBefore": NotRequired[datetime],
-    },
-)
-
-ListSessionsOutput = TypedDict(
-    "ListSessionsOutput",
-    {
-    "sessions": list["SessionSummary"],
-    "nextToken": NotRequired[str],
-    },
-)
-
-ListSessionsRequest = TypedDict(
-    "ListSessionsRequest",
-    {
-    "applicationId": str,
-    "nextToken": NotRequired[str],
-    "maxResults": NotRequired[int],
-    "states": NotRequired[list[str]],
-    "createdAtAfter": NotRequired[datetime],
-    "createdAtBefore": NotRequired[datetime],
-    },
-)
-
-ListSessionsResponse = TypedDict(
-    "ListSessionsResponse",
-    {
-    "sessions": list["SessionSummary"],
-    "nextToken": NotRequired[str],
-    },
-)
-
-ListTagsForResourceInput = TypedDict(
-    "ListTagsForResourceInput",
-    {
-    "resourceArn": str,
-    },
-)
-
-ListTagsForResourceOutput = TypedDict(
-    "ListTagsForResourceOutput",
-    {
-    "tags": NotRequired[dict[str, str]],
-    },
-)
-
 ListTagsForResourceRequest = TypedDict(
     "ListTagsForResourceRequest",
     {
     "resourceArn": str,
-    },
-)
-
-ListTagsForResourceResponse = TypedDict(
-    "ListTagsForResourceResponse",
-    {
-    "tags": NotRequired[dict[str, str]],
     },
 )
 
@@ -805,15 +272,6 @@ PrometheusMonitoringConfiguration = TypedDict(
     },
 )
 
-ResourceUtilization = TypedDict(
-    "ResourceUtilization",
-    {
-    "vCPUHour": NotRequired[float],
-    "memoryGBHour": NotRequired[float],
-    "storageGBHour": NotRequired[float],
-    },
-)
-
 RetryPolicy = TypedDict(
     "RetryPolicy",
     {
@@ -838,57 +296,6 @@ SchedulerConfiguration = TypedDict(
     },
 )
 
-Session = TypedDict(
-    "Session",
-    {
-    "applicationId": str,
-    "sessionId": str,
-    "arn": str,
-    "name": NotRequired[str],
-    "state": str,
-    "stateDetails": str,
-    "releaseLabel": str,
-    "executionRoleArn": str,
-    "createdBy": str,
-    "createdAt": datetime,
-    "updatedAt": datetime,
-    "startedAt": NotRequired[datetime],
-    "endedAt": NotRequired[datetime],
-    "idleSince": NotRequired[datetime],
-    "configurationOverrides": NotRequired["SessionConfigurationOverrides"],
-    "networkConfiguration": NotRequired["NetworkConfiguration"],
-    "idleTimeoutMinutes": NotRequired[int],
-    "tags": NotRequired[dict[str, str]],
-    "totalResourceUtilization": NotRequired["TotalResourceUtilization"],
-    "billedResourceUtilization": NotRequired["ResourceUtilization"],
-    "totalExecutionDurationSeconds": NotRequired[int],
-    },
-)
-
-SessionConfigurationOverrides = TypedDict(
-    "SessionConfigurationOverrides",
-    {
-    "runtimeConfiguration": NotRequired[list["Configuration"]],
-    },
-)
-
-SessionSummary = TypedDict(
-    "SessionSummary",
-    {
-    "applicationId": str,
-    "sessionId": str,
-    "arn": str,
-    "name": NotRequired[str],
-    "state": str,
-    "stateDetails": str,
-    "releaseLabel": str,
-    "executionRoleArn": str,
-    "createdBy": str,
-    "createdAt": datetime,
-    "updatedAt": datetime,
-    },
-)
-
 SparkSubmit = TypedDict(
     "SparkSubmit",
     {
@@ -898,47 +305,10 @@ SparkSubmit = TypedDict(
     },
 )
 
-StartApplicationInput = TypedDict(
-    "StartApplicationInput",
-    {
-    "applicationId": str,
-    },
-)
-
-StartApplicationOutput = TypedDict("StartApplicationOutput", {})
-
 StartApplicationRequest = TypedDict(
     "StartApplicationRequest",
     {
     "applicationId": str,
-    },
-)
-
-StartApplicationResponse = TypedDict("StartApplicationResponse", {})
-
-StartJobRunInput = TypedDict(
-    "StartJobRunInput",
-    {
-    "applicationId": str,
-    "clientToken": str,
-    "executionRoleArn": str,
-    "executionIamPolicy": NotRequired["JobRunExecutionIamPolicy"],
-    "jobDriver": NotRequired["JobDriver"],
-    "configurationOverrides": NotRequired["ConfigurationOverrides"],
-    "tags": NotRequired[dict[str, str]],
-    "executionTimeoutMinutes": NotRequired[int],
-    "name": NotRequired[str],
-    "mode": NotRequired[str],
-    "retryPolicy": NotRequired["RetryPolicy"],
-    },
-)
-
-StartJobRunOutput = TypedDict(
-    "StartJobRunOutput",
-    {
-    "applicationId": str,
-    "jobRunId": str,
-    "arn": str,
     },
 )
 
@@ -959,86 +329,12 @@ StartJobRunRequest = TypedDict(
     },
 )
 
-StartJobRunResponse = TypedDict(
-    "StartJobRunResponse",
-    {
-    "applicationId": str,
-    "jobRunId": str,
-    "arn": str,
-    },
-)
-
-StartSessionInput = TypedDict(
-    "StartSessionInput",
-    {
-    "applicationId": str,
-    "clientToken": str,
-    "executionRoleArn": str,
-    "configurationOverrides": NotRequired["SessionConfigurationOverrides"],
-    "tags": NotRequired[dict[str, str]],
-    "idleTimeoutMinutes": NotRequired[int],
-    "name": NotRequired[str],
-    },
-)
-
-StartSessionOutput = TypedDict(
-    "StartSessionOutput",
-    {
-    "applicationId": str,
-    "sessionId": str,
-    "arn": str,
-    },
-)
-
-StartSessionRequest = TypedDict(
-    "StartSessionRequest",
-    {
-    "applicationId": str,
-    "clientToken": str,
-    "executionRoleArn": str,
-    "configurationOverrides": NotRequired["SessionConfigurationOverrides"],
-    "tags": NotRequired[dict[str, str]],
-    "idleTimeoutMinutes": NotRequired[int],
-    "name": NotRequired[str],
-    },
-)
-
-StartSessionResponse = TypedDict(
-    "StartSessionResponse",
-    {
-    "applicationId": str,
-    "sessionId": str,
-    "arn": str,
-    },
-)
-
-StopApplicationInput = TypedDict(
-    "StopApplicationInput",
-    {
-    "applicationId": str,
-    },
-)
-
-StopApplicationOutput = TypedDict("StopApplicationOutput", {})
-
 StopApplicationRequest = TypedDict(
     "StopApplicationRequest",
     {
     "applicationId": str,
     },
 )
-
-StopApplicationResponse = TypedDict("StopApplicationResponse", {})
-
-TagResourceInput = TypedDict(
-    "TagResourceInput",
-    {
-    "resourceArn": str,
-    "tags": dict[str, str],
-    },
-)
-
-TagResourceOutput = TypedDict("TagResourceOutput", {})
 
 TagResourceRequest = TypedDict(
     "TagResourceRequest",
@@ -1048,97 +344,11 @@ TagResourceRequest = TypedDict(
     },
 )
 
-TagResourceResponse = TypedDict("TagResourceResponse", {})
-
-TerminateSessionInput = TypedDict(
-    "TerminateSessionInput",
-    {
-    "applicationId": str,
-    "sessionId": str,
-    },
-)
-
-TerminateSessionOutput = TypedDict(
-    "TerminateSessionOutput",
-    {
-    "applicationId": str,
-    "sessionId": str,
-    },
-)
-
-TerminateSessionRequest = TypedDict(
-    "TerminateSessionRequest",
-    {
-    "applicationId": str,
-    "sessionId": str,
-    },
-)
-
-TerminateSessionResponse = TypedDict(
-    "TerminateSessionResponse",
-    {
-    "applicationId": str,
-    "sessionId": str,
-    },
-)
-
-TotalResourceUtilization = TypedDict(
-    "TotalResourceUtilization",
-    {
-    "vCPUHour": NotRequired[float],
-    "memoryGBHour": NotRequired[float],
-    "storageGBHour": NotRequired[float],
-    },
-)
-
-UntagResourceInput = TypedDict(
-    "UntagResourceInput",
-    {
-    "resourceArn": str,
-    "tagKeys": list[str],
-    },
-)
-
-UntagResourceOutput = TypedDict("UntagResourceOutput", {})
-
 UntagResourceRequest = TypedDict(
     "UntagResourceRequest",
     {
     "resourceArn": str,
     "tagKeys": list[str],
-    },
-)
-
-UntagResourceResponse = TypedDict("UntagResourceResponse", {})
-
-UpdateApplicationInput = TypedDict(
-    "UpdateApplicationInput",
-    {
-    "applicationId": str,
-    "clientToken": str,
-    "initialCapacity": NotRequired[dict[str, "InitialCapacityConfig"]],
-    "maximumCapacity": NotRequired["MaximumAllowedResources"],
-    "autoStartConfiguration": NotRequired["AutoStartConfig"],
-    "autoStopConfiguration": NotRequired["AutoStopConfig"],
-    "networkConfiguration": NotRequired["NetworkConfiguration"],
-    "architecture": NotRequired[str],
-    "imageConfiguration": NotRequired["ImageConfigurationInput"],
-    "workerTypeSpecifications": NotRequired[dict[str, "WorkerTypeSpecificationInput"]],
-    "interactiveConfiguration": NotRequired["InteractiveConfiguration"],
-    "releaseLabel": NotRequired[str],
-    "runtimeConfiguration": NotRequired[list["Configuration"]],
-    "monitoringConfiguration": NotRequired["MonitoringConfiguration"],
-    "diskEncryptionConfiguration": NotRequired["DiskEncryptionConfiguration"],
-    "schedulerConfiguration": NotRequired["SchedulerConfiguration"],
-    "identityCenterConfiguration": NotRequired["IdentityCenterConfigurationInput"],
-    "jobLevelCostAllocationConfiguration": NotRequired["JobLevelCostAllocationConfiguration"],
-    },
-)
-
-UpdateApplicationOutput = TypedDict(
-    "UpdateApplicationOutput",
-    {
-    "application": "Application",
     },
 )
 
@@ -1166,13 +376,6 @@ UpdateApplicationRequest = TypedDict(
     },
 )
 
-UpdateApplicationResponse = TypedDict(
-    "UpdateApplicationResponse",
-    {
-    "application": "Application",
-    },
-)
-
 WorkerResourceConfig = TypedDict(
     "WorkerResourceConfig",
     {
@@ -1180,13 +383,6 @@ WorkerResourceConfig = TypedDict(
     "memory": str,
     "disk": NotRequired[str],
     "diskType": NotRequired[str],
-    },
-)
-
-WorkerTypeSpecification = TypedDict(
-    "WorkerTypeSpecification",
-    {
-    "imageConfiguration": NotRequired["ImageConfiguration"],
     },
 )
 

@@ -316,8 +316,6 @@ DeleteDeliveryStreamInput = TypedDict(
     },
 )
 
-DeleteDeliveryStreamOutput = TypedDict("DeleteDeliveryStreamOutput", {})
-
 DeliveryStreamDescription = TypedDict(
     "DeliveryStreamDescription",
     {
@@ -1295,16 +1293,12 @@ StartDeliveryStreamEncryptionInput = TypedDict(
     },
 )
 
-StartDeliveryStreamEncryptionOutput = TypedDict("StartDeliveryStreamEncryptionOutput", {})
-
 StopDeliveryStreamEncryptionInput = TypedDict(
     "StopDeliveryStreamEncryptionInput",
     {
     "DeliveryStreamName": str,
     },
 )
-
-StopDeliveryStreamEncryptionOutput = TypedDict("StopDeliveryStreamEncryptionOutput", {})
 
 TableCreationConfiguration = TypedDict(
     "TableCreationConfiguration",
@@ -1329,8 +1323,6 @@ TagDeliveryStreamInput = TypedDict(
     },
 )
 
-TagDeliveryStreamOutput = TypedDict("TagDeliveryStreamOutput", {})
-
 UntagDeliveryStreamInput = TypedDict(
     "UntagDeliveryStreamInput",
     {
@@ -1338,8 +1330,6 @@ UntagDeliveryStreamInput = TypedDict(
     "TagKeys": list[str],
     },
 )
-
-UntagDeliveryStreamOutput = TypedDict("UntagDeliveryStreamOutput", {})
 
 UpdateDestinationInput = TypedDict(
     "UpdateDestinationInput",
@@ -1359,8 +1349,6 @@ UpdateDestinationInput = TypedDict(
     "IcebergDestinationUpdate": NotRequired["IcebergDestinationUpdate"],
     },
 )
-
-UpdateDestinationOutput = TypedDict("UpdateDestinationOutput", {})
 
 VpcConfiguration = TypedDict(
     "VpcConfiguration",

@@ -16,109 +16,12 @@ AddTagsToStreamInput = TypedDict(
     },
 )
 
-ChannelDescription = TypedDict(
-    "ChannelDescription",
-    {
-    "ChannelName": str,
-    "ChannelARN": str,
-    "ChannelId": str,
-    "ChannelStatus": str,
-    "ChannelStatusReason": NotRequired[str],
-    "ChannelCreationTimestamp": datetime,
-    "ServiceExecutionRoleARN": str,
-    "StreamConfigurationList": list["ChannelStreamDescription"],
-    "S3DestinationConfiguration": NotRequired["S3DestinationDescription"],
-    "S3TablesDestinationConfiguration": NotRequired["S3TablesDestinationDescription"],
-    "EncryptionConfiguration": NotRequired["ChannelEncryptionConfiguration"],
-    "LoggingConfiguration": "ChannelLoggingConfiguration",
-    },
-)
-
-ChannelEncryptionConfiguration = TypedDict(
-    "ChannelEncryptionConfiguration",
-    {
-    "EncryptionType": str,
-    "KeyId": str,
-    },
-)
-
-ChannelLoggingConfiguration = TypedDict(
-    "ChannelLoggingConfiguration",
-    {
-    "CloudWatchLogs": "CloudWatchLogs",
-    },
-)
-
-ChannelLoggingUpdateInput = TypedDict(
-    "ChannelLoggingUpdateInput",
-    {
-    "CloudWatchLogs": "CloudWatchLogsUpdateInput",
-    },
-)
-
-ChannelStreamConfiguration = TypedDict(
-    "ChannelStreamConfiguration",
-    {
-    "StreamARN": str,
-    "RecordConfiguration": "RecordConfiguration",
-    },
-)
-
-ChannelStreamDescription = TypedDict(
-    "ChannelStreamDescription",
-    {
-    "StreamARN": str,
-    "StreamCreationTimestamp": datetime,
-    "RecordConfiguration": "RecordConfiguration",
-    },
-)
-
-ChannelStreamIdentifier = TypedDict(
-    "ChannelStreamIdentifier",
-    {
-    "StreamARN": str,
-    "StreamCreationTimestamp": datetime,
-    },
-)
-
-ChannelSummary = TypedDict(
-    "ChannelSummary",
-    {
-    "ChannelName": str,
-    "ChannelARN": str,
-    "ChannelId": str,
-    "ChannelStatus": str,
-    "ChannelStatusReason": NotRequired[str],
-    "ChannelCreationTimestamp": datetime,
-    "ChannelDestinationType": str,
-    "Streams": list["ChannelStreamIdentifier"],
-    },
-)
-
 ChildShard = TypedDict(
     "ChildShard",
     {
     "ShardId": str,
     "ParentShards": list[str],
     "HashKeyRange": "HashKeyRange",
-    },
-)
-
-CloudWatchLogs = TypedDict(
-    "CloudWatchLogs",
-    {
-    "Enabled": bool,
-    "LogGroupName": NotRequired[str],
-    "LogStreamName": NotRequired[str],
-    },
-)
-
-CloudWatchLogsUpdateInput = TypedDict(
-    "CloudWatchLogsUpdateInput",
-    {
-    "Enabled": bool,
-    "LogGroupName": NotRequired[str],
-    "LogStreamName": NotRequired[str],
     },
 )
 
@@ -143,27 +46,6 @@ ConsumerDescription = TypedDict(
     },
 )
 
-CreateChannelInput = TypedDict(
-    "CreateChannelInput",
-    {
-    "ChannelName": str,
-    "ServiceExecutionRoleARN": str,
-    "StreamConfigurationList": list["ChannelStreamConfiguration"],
-    "S3DestinationConfiguration": NotRequired["S3DestinationConfiguration"],
-    "S3TablesDestinationConfiguration": NotRequired["S3TablesDestinationConfiguration"],
-    "EncryptionConfiguration": NotRequired["ChannelEncryptionConfiguration"],
-    "Tags": NotRequired[dict[str, str]],
-    "LoggingConfiguration": NotRequired["ChannelLoggingConfiguration"],
-    },
-)
-
-CreateChannelOutput = TypedDict(
-    "CreateChannelOutput",
-    {
-    "ChannelDescription": "ChannelDescription",
-    },
-)
-
 CreateStreamInput = TypedDict(
     "CreateStreamInput",
     {
@@ -177,15 +59,6 @@ CreateStreamInput = TypedDict(
     },
 )
 
-DeadLetterQueueS3Configuration = TypedDict(
-    "DeadLetterQueueS3Configuration",
-    {
-    "BucketARN": str,
-    "ExpectedBucketOwner": str,
-    "ErrorOutputPrefix": NotRequired[str],
-    },
-)
-
 DecreaseStreamRetentionPeriodInput = TypedDict(
     "DecreaseStreamRetentionPeriodInput",
     {
@@ -193,13 +66,6 @@ DecreaseStreamRetentionPeriodInput = TypedDict(
     "RetentionPeriodHours": int,
     "StreamARN": NotRequired[str],
     "StreamId": NotRequired[str],
-    },
-)
-
-DeleteChannelInput = TypedDict(
-    "DeleteChannelInput",
-    {
-    "ChannelARN": str,
     },
 )
 
@@ -237,20 +103,6 @@ DescribeAccountSettingsOutput = TypedDict(
     "DescribeAccountSettingsOutput",
     {
     "MinimumThroughputBillingCommitment": NotRequired["MinimumThroughputBillingCommitmentOutput"],
-    },
-)
-
-DescribeChannelInput = TypedDict(
-    "DescribeChannelInput",
-    {
-    "ChannelARN": str,
-    },
-)
-
-DescribeChannelOutput = TypedDict(
-    "DescribeChannelOutput",
-    {
-    "ChannelDescription": "ChannelDescription",
     },
 )
 
@@ -329,16 +181,6 @@ DisableEnhancedMonitoringInput = TypedDict(
     },
 )
 
-DisableEnhancedMonitoringOutput = TypedDict(
-    "DisableEnhancedMonitoringOutput",
-    {
-    "StreamName": NotRequired[str],
-    "CurrentShardLevelMetrics": NotRequired[list[str]],
-    "DesiredShardLevelMetrics": NotRequired[list[str]],
-    "StreamARN": NotRequired[str],
-    },
-)
-
 EnableEnhancedMonitoringInput = TypedDict(
     "EnableEnhancedMonitoringInput",
     {
@@ -346,16 +188,6 @@ EnableEnhancedMonitoringInput = TypedDict(
     "ShardLevelMetrics": list[str],
     "StreamARN": NotRequired[str],
     "StreamId": NotRequired[str],
-    },
-)
-
-EnableEnhancedMonitoringOutput = TypedDict(
-    "EnableEnhancedMonitoringOutput",
-    {
-    "StreamName": NotRequired[str],
-    "CurrentShardLevelMetrics": NotRequired[list[str]],
-    "DesiredShardLevelMetrics": NotRequired[list[str]],
-    "StreamARN": NotRequired[str],
     },
 )
 
@@ -448,23 +280,6 @@ IncreaseStreamRetentionPeriodInput = TypedDict(
     "RetentionPeriodHours": int,
     "StreamARN": NotRequired[str],
     "StreamId": NotRequired[str],
-    },
-)
-
-ListChannelsInput = TypedDict(
-    "ListChannelsInput",
-    {
-    "StreamFilter": NotRequired[list["StreamFilter"]],
-    "MaxResults": NotRequired[int],
-    "NextToken": NotRequired[str],
-    },
-)
-
-ListChannelsOutput = TypedDict(
-    "ListChannelsOutput",
-    {
-    "ChannelSummaries": list["ChannelSummary"],
-    "NextToken": NotRequired[str],
     },
 )
 
@@ -590,21 +405,6 @@ MinimumThroughputBillingCommitmentOutput = TypedDict(
     },
 )
 
-PartitionField = TypedDict(
-    "PartitionField",
-    {
-    "Transform": str,
-    "SourceName": str,
-    },
-)
-
-PartitionSpec = TypedDict(
-    "PartitionSpec",
-    {
-    "PartitionFields": list["PartitionField"],
-    },
-)
-
 PutRecordInput = TypedDict(
     "PutRecordInput",
     {
@@ -687,14 +487,6 @@ Record = TypedDict(
     },
 )
 
-RecordConfiguration = TypedDict(
-    "RecordConfiguration",
-    {
-    "RecordFormatType": str,
-    "GSRSchemaARN": NotRequired[str],
-    },
-)
-
 RegisterStreamConsumerInput = TypedDict(
     "RegisterStreamConsumerInput",
     {
@@ -719,78 +511,6 @@ RemoveTagsFromStreamInput = TypedDict(
     "TagKeys": list[str],
     "StreamARN": NotRequired[str],
     "StreamId": NotRequired[str],
-    },
-)
-
-S3DestinationConfiguration = TypedDict(
-    "S3DestinationConfiguration",
-    {
-    "DataFreshnessInSeconds": NotRequired[int],
-    "DeadLetterQueueS3Configuration": NotRequired["DeadLetterQueueS3Configuration"],
-    "StorageConfiguration": "S3StorageConfiguration",
-    },
-)
-
-S3DestinationDescription = TypedDict(
-    "S3DestinationDescription",
-    {
-    "DataFreshnessInSeconds": int,
-    "DeadLetterQueueS3Configuration": "DeadLetterQueueS3Configuration",
-    "StorageConfiguration": "S3StorageConfiguration",
-    },
-)
-
-S3DestinationUpdateInput = TypedDict(
-    "S3DestinationUpdateInput",
-    {
-    "DataFreshnessInSeconds": int,
-    },
-)
-
-S3StorageConfiguration = TypedDict(
-    "S3StorageConfiguration",
-    {
-    "BucketARN": str,
-    "ExpectedBucketOwner": str,
-    "OutputKeyTemplate": NotRequired[str],
-    "StorageClass": NotRequired[str],
-    "CompressionType": str,
-    },
-)
-
-S3TablesConfiguration = TypedDict(
-    "S3TablesConfiguration",
-    {
-    "TableBucketARN": str,
-    "Namespace": str,
-    "TableName": str,
-    "CompressionType": str,
-    "PartitionSpec": NotRequired["PartitionSpec"],
-    },
-)
-
-S3TablesDestinationConfiguration = TypedDict(
-    "S3TablesDestinationConfiguration",
-    {
-    "DataFreshnessInSeconds": NotRequired[int],
-    "DeadLetterQueueS3Configuration": "DeadLetterQueueS3Configuration",
-    "S3TablesConfigurationList": list["S3TablesConfiguration"],
-    },
-)
-
-S3TablesDestinationDescription = TypedDict(
-    "S3TablesDestinationDescription",
-    {
-    "DataFreshnessInSeconds": int,
-    "DeadLetterQueueS3Configuration": "DeadLetterQueueS3Configuration",
-    "S3TablesConfigurationList": list["S3TablesConfiguration"],
-    },
-)
-
-S3TablesDestinationUpdateInput = TypedDict(
-    "S3TablesDestinationUpdateInput",
-    {
-    "DataFreshnessInSeconds": int,
     },
 )
 
@@ -844,15 +564,6 @@ StartStreamEncryptionInput = TypedDict(
     },
 )
 
-StartingPosition = TypedDict(
-    "StartingPosition",
-    {
-    "Type": str,
-    "SequenceNumber": NotRequired[str],
-    "Timestamp": NotRequired[datetime],
-    },
-)
-
 StopStreamEncryptionInput = TypedDict(
     "StopStreamEncryptionInput",
     {
@@ -903,14 +614,6 @@ StreamDescriptionSummary = TypedDict(
     },
 )
 
-StreamFilter = TypedDict(
-    "StreamFilter",
-    {
-    "StreamARN": str,
-    "StreamCreationTimestamp": NotRequired[datetime],
-    },
-)
-
 StreamModeDetails = TypedDict(
     "StreamModeDetails",
     {
@@ -926,50 +629,6 @@ StreamSummary = TypedDict(
     "StreamStatus": str,
     "StreamModeDetails": NotRequired["StreamModeDetails"],
     "StreamCreationTimestamp": NotRequired[datetime],
-    },
-)
-
-SubscribeToShardEvent = TypedDict(
-    "SubscribeToShardEvent",
-    {
-    "Records": list["Record"],
-    "ContinuationSequenceNumber": str,
-    "MillisBehindLatest": int,
-    "ChildShards": NotRequired[list["ChildShard"]],
-    },
-)
-
-SubscribeToShardEventStream = TypedDict(
-    "SubscribeToShardEventStream",
-    {
-    "SubscribeToShardEvent": "SubscribeToShardEvent",
-    "ResourceNotFoundException": NotRequired["ResourceNotFoundException"],
-    "ResourceInUseException": NotRequired["ResourceInUseException"],
-    "KMSDisabledException": NotRequired["KMSDisabledException"],
-    "KMSInvalidStateException": NotRequired["KMSInvalidStateException"],
-    "KMSAccessDeniedException": NotRequired["KMSAccessDeniedException"],
-    "KMSNotFoundException": NotRequired["KMSNotFoundException"],
-    "KMSOptInRequired": NotRequired["KMSOptInRequired"],
-    "KMSThrottlingException": NotRequired["KMSThrottlingException"],
-    "InternalFailureException": NotRequired["InternalFailureException"],
-    },
-)
-
-SubscribeToShardInput = TypedDict(
-    "SubscribeToShardInput",
-    {
-    "ConsumerARN": str,
-    "StreamId": NotRequired[str],
-    "ShardId": str,
-    "StartingPosition": "StartingPosition",
-    "DryRun": NotRequired[bool],
-    },
-)
-
-SubscribeToShardOutput = TypedDict(
-    "SubscribeToShardOutput",
-    {
-    "EventStream": "SubscribeToShardEventStream",
     },
 )
 
@@ -1010,23 +669,6 @@ UpdateAccountSettingsOutput = TypedDict(
     "UpdateAccountSettingsOutput",
     {
     "MinimumThroughputBillingCommitment": NotRequired["MinimumThroughputBillingCommitmentOutput"],
-    },
-)
-
-UpdateChannelInput = TypedDict(
-    "UpdateChannelInput",
-    {
-    "ChannelARN": str,
-    "S3DestinationConfiguration": NotRequired["S3DestinationUpdateInput"],
-    "S3TablesDestinationConfiguration": NotRequired["S3TablesDestinationUpdateInput"],
-    "LoggingConfiguration": NotRequired["ChannelLoggingUpdateInput"],
-    },
-)
-
-UpdateChannelOutput = TypedDict(
-    "UpdateChannelOutput",
-    {
-    "ChannelDescription": "ChannelDescription",
     },
 )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from headrace.aws.service import ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import EventBusSender, LogSink, MetricSink, ObjectStore
+from headrace.core.ports import EventBusSender, LogSink, MetricSink, ObjectStore, any_secret
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.emr.announcements import Announcer
 from headrace.services.emr.app_uis import AppUis
@@ -47,6 +47,7 @@ class Emr:
         supervisor: Supervisor,
         objects: ObjectStore,
         endpoint_url: Callable[[], str],
+        secret_of: Callable[[str], str] = any_secret,
         logs: LogSink,
         metrics: MetricSink,
         buses: EventBusSender,
@@ -60,7 +61,7 @@ class Emr:
         self._ports = RunnerPorts(
             clock=clock,
             store=self.store,
-            workshop=Workshop(objects, endpoint_url, os.cpu_count() or 1),
+            workshop=Workshop(objects, endpoint_url, os.cpu_count() or 1, secret_of),
             metrics=metrics,
             announcer=self.announcer,
             folder=(data_dir / EMR_FOLDER).absolute(),

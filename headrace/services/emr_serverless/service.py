@@ -13,7 +13,7 @@ from pathlib import Path
 from headrace.aws.service import ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import ObjectStore
+from headrace.core.ports import ObjectStore, any_secret
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.emr_serverless.errors import not_found, translate
 from headrace.services.emr_serverless.model import Application, ApplicationState, JobRun
@@ -78,6 +78,7 @@ class EmrServerless:
         supervisor: Supervisor,
         objects: ObjectStore,
         endpoint_url: Callable[[], str],
+        secret_of: Callable[[str], str] = any_secret,
     ) -> None:
         self.clock = clock
         self.ids = ids
@@ -89,7 +90,7 @@ class EmrServerless:
         self._ports = RunnerPorts(
             clock=clock,
             store=self.store,
-            workshop=Workshop(objects, endpoint_url, os.cpu_count() or 1),
+            workshop=Workshop(objects, endpoint_url, os.cpu_count() or 1, secret_of),
             folder=self._folder,
             ended=lambda: self.wake_idle_watch(),
         )

@@ -36,4 +36,6 @@ def translate(error: Exception) -> AwsError | None:
         return AwsError(
             "ServiceUnavailableException", f"The record could not be stored: {error}", 503
         )
+    if isinstance(error, OSError):
+        return AwsError("ServiceUnavailableException", f"Nothing was stored: {error.strerror}", 503)
     return None

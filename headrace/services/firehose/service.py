@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,10 @@ from headrace.services.firehose.state import DeliveryStream, DeliveryStreams, Pr
 from headrace.store.check import JOURNALS_FOLDER
 from headrace.store.database import Database
 from headrace.store.discard import clear
+from headrace.store.losses import NOTHING_KNOWN, Known
 from headrace.store.marks import Marks
+
+log = logging.getLogger(__name__)
 
 Key = tuple[str, str, str]
 
@@ -67,7 +71,10 @@ class Firehose:
         self.ids = ids
         self.lock = threading.RLock()
         self._folder = data_dir / JOURNALS_FOLDER
-        self._marks = Marks(database, data_dir)
+        self._marks = Marks(database, data_dir, fsync=durability == "fsync")
+        self._known: dict[Path, Known] = {}
+        # What was found to be missing at the start, a sentence each.
+        self.losses: list[str] = []
         self._store = DeliveryStreams(database)
         self._supervisor = supervisor
         self._fsync = durability == "fsync"
@@ -81,8 +88,10 @@ class Firehose:
         """Take every delivery stream up where it stood."""
         streams = self._store.load()
         self._clear({stream.stream_id for stream in streams})
+        self._known = self._marks.known()
         for stream in streams:
             self._run(stream)
+        self._known = {}
 
     def _clear(self, present: set[str]) -> None:
         """Remove the journals of delivery streams whose deletion a kill cut short."""
@@ -105,13 +114,26 @@ class Firehose:
             running.handle.stop()
             running.handle.join(5)
         if isinstance(running.source, JournalSource):
-            self._marks.note([running.source.log])
+            try:
+                self._marks.note([running.source.log])
+            except OSError as error:
+                log.warning("how far the journal reaches is not noted: %s", error)
             running.source.close()
 
     def _source(self, stream: DeliveryStream) -> Source:
         if stream.source_arn:
             return KinesisSource(self._reader, stream.source_arn)
-        return JournalSource(self._folder / stream.stream_id, stream.stream_id, stream.created_ms)
+        folder = self._folder / stream.stream_id
+        known = self._known.get(folder, NOTHING_KNOWN)
+        source = JournalSource(folder, stream.stream_id, stream.created_ms, known=known)
+        source.log.before_trim = lambda start: self._marks.note_start(source.log, start)
+        for loss in source.log.losses:
+            if not loss.accepted:
+                sentence = f"delivery stream {stream.name}: {source.log.describe(loss)}"
+                log.error("%s; see: headrace check --repair", sentence)
+                self.losses.append(sentence)
+        self._marks.note_losses(source.log)
+        return source
 
     def _run(self, stream: DeliveryStream) -> None:
         source = self._source(stream)
@@ -161,8 +183,12 @@ class Firehose:
         self._run(stream)
 
     def save(self, stream: DeliveryStream) -> None:
-        """Store a changed delivery stream; deliveries use it from the next on."""
-        self._store.save(stream)
+        """Store a changed delivery stream; deliveries use it from the next on. Otherwise it is as it was."""
+        try:
+            self._store.save(stream)
+        except BaseException:
+            self._store.take_back(stream)
+            raise
         running = self._running[(stream.account, stream.region, stream.name)]
         if running.handle is not None:
             running.handle.wake()

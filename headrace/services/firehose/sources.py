@@ -25,6 +25,7 @@ from headrace.core.ports import (
 from headrace.store import sequence
 from headrace.store.check import JOURNAL_SHARD
 from headrace.store.discard import discard
+from headrace.store.losses import NOTHING_KNOWN, Known
 from headrace.store.sequence import SequenceBase
 from headrace.store.shard_log import ShardLog, identity_of
 
@@ -170,12 +171,12 @@ class JournalSource:
         stream_id: str,
         created_ms: int,
         *,
+        known: Known = NOTHING_KNOWN,
         roll_at_bytes: int = JOURNAL_SEGMENT_BYTES,
     ) -> None:
         base = SequenceBase(created_ms // 1000, 0)
-        self.log = ShardLog(
-            folder, base, identity_of(stream_id, JOURNAL_SHARD), roll_at_bytes=roll_at_bytes
-        )
+        identity = identity_of(stream_id, JOURNAL_SHARD)
+        self.log = ShardLog(folder, base, identity, known=known, roll_at_bytes=roll_at_bytes)
         self._sync_lock = threading.Lock()
         self._wake: Callable[[], None] = lambda: None
 

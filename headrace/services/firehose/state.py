@@ -126,6 +126,12 @@ class DeliveryStreams:
         """Store a delivery stream; durable on return."""
         self._streams.put(stream.stream_id, asdict(stream))
 
+    def take_back(self, stream: DeliveryStream) -> None:
+        """Set a delivery stream to what is stored."""
+        stored: dict[str, Any] = self._streams.get(stream.stream_id) or {}
+        for name, value in stored.items():
+            setattr(stream, name, value)
+
     def progress(self, stream_id: str) -> Progress:
         """Return a delivery stream's progress."""
         value = self._progress.get(stream_id)

@@ -118,17 +118,25 @@ class Consumers:
         return consumer
 
     def save(self, consumer: Consumer) -> None:
-        """Store a new or changed consumer."""
+        """Store a new or changed consumer. When it cannot be stored it is as it was."""
         document: dict[str, Any] = asdict(consumer)
         with self.lock:
-            self._documents.put(consumer.arn, document)
+            try:
+                self._documents.put(consumer.arn, document)
+            except BaseException:
+                # What was changed in it and cannot be stored is as it was.
+                stored: dict[str, Any] = self._documents.get(consumer.arn) or {}
+                for name, value in stored.items():
+                    setattr(consumer, name, value)
+                raise
             self._by_arn[consumer.arn] = consumer
 
     def deregister(self, consumer: Consumer, now_ms: int) -> None:
         """Take a consumer away, after `deleting_ms` in DELETING."""
         with self.lock:
             consumer.gone_at_ms = now_ms + self.deleting_ms
-            self.save(consumer)
+            if self.deleting_ms:
+                self.save(consumer)
             self._forget_gone(now_ms)
 
     def remove_of(self, stream: Stream) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.aws.errors import AwsError
-from headrace.store.shard_log import LogClosed, LogDamaged, LogFull
+from headrace.store.losses import LogDamaged
+from headrace.store.shard_log import LogClosed, LogFull
 
 log = logging.getLogger(__name__)
 
@@ -69,13 +70,20 @@ def translate(error: Exception) -> AwsError | None:
     if isinstance(error, LogFull):
         return AwsError("InternalFailure", f"The record could not be stored: {error}", 500)
     if isinstance(error, LogDamaged):
-        log.error("%s", error)
-        return AwsError("InternalFailure", "Stored records are damaged; see headrace check", 500)
+        # Source: API_GetRecords lists it, for what a client can do nothing about (documented).
+        return AwsError(
+            "InternalFailureException",
+            f"{error}; stop the cloud and run: headrace check --repair",
+            500,
+        )
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         log.error("no more files can be opened: %s", error)
         return limit_exceeded(
             "This machine lets headrace open no more files, and each open shard has one; see ulimit -n."
         )
+    if isinstance(error, OSError):
+        log.error("not stored: %s", error)
+        return AwsError("InternalFailure", f"Nothing was stored: {error.strerror}", 500)
     if isinstance(error, LogClosed):
         # The shard was split while the request was on its way: the client tries again.
         return AwsError("InternalFailure", "The shard was closed; try again", 500)

@@ -52,8 +52,13 @@ class Retention:
             for shard in gone:
                 if shard.log is not None:
                     kinesis.marks.forget(shard.log.folder)
-            stream.shards = [shard for shard in stream.shards if shard not in gone]
-            kinesis.save(stream)
+            before = stream.shards
+            stream.shards = [shard for shard in before if shard not in gone]
+            try:
+                kinesis.save(stream, frees=True)
+            except BaseException:
+                stream.shards = before
+                raise
         for shard in gone:
             if shard.log is not None:
                 discard(shard.log.folder)

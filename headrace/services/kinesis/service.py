@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ from headrace.store.check import STREAMS_FOLDER
 from headrace.store.database import Database
 from headrace.store.discard import clear, discard
 from headrace.store.flusher import Flusher
+from headrace.store.losses import NOTHING_KNOWN, Known
 from headrace.store.marks import Marks
 from headrace.store.memory import keep_freed_memory
 from headrace.store.shard_log import ShardLog, identity_of
@@ -87,7 +88,9 @@ class Kinesis:
         self._settings = database.documents("kinesis_settings")
         self._supervisor = supervisor
         self._subscribers: dict[str, list[Wake]] = {}
-        self.marks = Marks(database, data_dir)
+        self.marks = Marks(database, data_dir, fsync=durability == "fsync")
+        # What was found to be missing at the start, a sentence each.
+        self.losses: list[str] = []
         self.iterators = IteratorCodec(self._iterator_key())
         self.tokens = TokenCodec(self._iterator_key())
         self.account_settings = AccountSettings(self._settings)
@@ -113,20 +116,39 @@ class Kinesis:
     def start(self) -> None:
         """Open every stream's logs and start retention."""
         keep_freed_memory()
+        known = self.marks.known()
         for _, document in self._documents.items():  # noqa: PERF102 - not a dict
             stream = Stream.from_document(document)
             for shard in stream.shards:
-                self._open_log(stream, shard)
+                self._open_log(stream, shard, known)
+                self._tell_losses(stream, shard)
             self._add(stream)
         self._remove_orphans()
         self._supervisor.start(Retention(self))
         self._supervisor.start(MinuteMetrics(self, Growth(self)))
 
+    def _tell_losses(self, stream: Stream, shard: Shard) -> None:
+        """Say which records are missing; readers that come there are told again, until it is accepted."""
+        assert shard.log is not None
+        if not shard.log.losses:
+            return
+        for loss in shard.log.losses:
+            sentence = f"stream {stream.name}: {shard.log.describe(loss)}"
+            if loss.accepted:
+                log.info("%s; that is accepted", sentence)
+            else:
+                log.error("%s; see: headrace check --repair", sentence)
+                self.losses.append(sentence)
+        self.marks.note_losses(shard.log)
+
     def stop(self) -> None:
         """Close the logs."""
         if self.flusher is not None:
             self.flusher.stop()
-        self.mark()
+        try:
+            self.mark()
+        except OSError as error:
+            log.warning("how far the logs reach is not noted: %s", error)
         for stream in self.streams.values():
             for shard in stream.shards:
                 if shard.log is not None:
@@ -142,7 +164,8 @@ class Kinesis:
             clear(self._folder / stream_id, {shard.shard_id for shard in stream.shards})
 
     def mark(self) -> None:
-        """Note how far every log reaches, for `headrace check`."""
+        """Note how far every log reaches, for the next start and `headrace check`."""
+        self._database.keep_room()
         with self.lock:
             shards = [shard for stream in self.streams.values() for shard in stream.shards]
             self.marks.note(shard.log for shard in shards if shard.log is not None)
@@ -227,7 +250,7 @@ class Kinesis:
             self.remove(stream)
             return
         stream.passing, stream.settles_ms = "DELETING", now_ms + self.state_delay_ms
-        self.save(stream)
+        self.save(stream, frees=True)
         self._deleting.add(stream.stream_id)
 
     def remove_deleted(self) -> None:
@@ -243,10 +266,14 @@ class Kinesis:
                     self._deleting.discard(stream_id)
                     self.remove(stream)
 
-    def save(self, stream: Stream) -> None:
-        """Store a changed stream; durable when this returns. When it cannot be stored it is as it was."""
+    def save(self, stream: Stream, *, frees: bool = False) -> None:
+        """Store a changed stream; durable when this returns. When it cannot be stored it is as it was.
+
+        With `frees` it is stored on a full disk too, as what gives room back.
+        """
         try:
-            self._documents.put(stream.stream_id, stream.document())
+            with self._database.transaction(frees=frees):
+                self._documents.put(stream.stream_id, stream.document())
         except BaseException:
             stored = self._documents.get(stream.stream_id)
             if stored is not None:
@@ -256,7 +283,7 @@ class Kinesis:
     def remove(self, stream: Stream) -> None:
         """Delete a stream and its records."""
         with self.lock:
-            with self.consumers.lock, self._database.transaction():
+            with self.consumers.lock, self._database.transaction(frees=True):
                 self.consumers.remove_of(stream)
                 self._documents.delete(stream.stream_id)
                 self.marks.forget(self._folder / stream.stream_id)
@@ -273,10 +300,14 @@ class Kinesis:
 
     # --- shards -------------------------------------------------------------------------------
 
-    def _open_log(self, stream: Stream, shard: Shard) -> None:
+    def _open_log(
+        self, stream: Stream, shard: Shard, known: Mapping[Path, Known] | None = None
+    ) -> None:
         folder = self._folder / stream.stream_id / shard.shard_id
         identity = identity_of(stream.stream_id, shard.shard_id)
-        shard.log = ShardLog(folder, shard.base, identity)
+        of_log = NOTHING_KNOWN if known is None else known.get(folder, NOTHING_KNOWN)
+        shard.log = shard_log = ShardLog(folder, shard.base, identity, known=of_log)
+        shard_log.before_trim = lambda start: self.marks.note_start(shard_log, start)
         if self.flusher is not None:
             shard.log.synced_index = shard.log.next_index
         if shard.closed_ms is not None:
@@ -311,10 +342,18 @@ class Kinesis:
                     adjacent_parent=parents[1].shard_id if len(parents) > 1 else None,
                 )
                 number += 1
-                self._open_log(stream, child)
                 opened[(start, end)] = child
                 children.append(child)
-        self._replace(stream, closing, children, now_ms)
+        try:
+            for child in children:
+                self._open_log(stream, child)
+            self._replace(stream, closing, children, now_ms)
+        except BaseException:
+            for child in children:
+                if child.log is not None:
+                    child.log.close_files()
+                discard(self._folder / stream.stream_id / child.shard_id)
+            raise
 
     def _replace(
         self, stream: Stream, closing: list[Shard], children: list[Shard], now_ms: int

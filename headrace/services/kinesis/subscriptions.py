@@ -30,7 +30,8 @@ from headrace.services.kinesis.limits import (
 from headrace.services.kinesis.positions import number_before
 from headrace.services.kinesis.state import Shard, Stream
 from headrace.store import frame
-from headrace.store.shard_log import Batch, LogDamaged
+from headrace.store.losses import LogDamaged
+from headrace.store.shard_log import Batch
 
 if TYPE_CHECKING:
     from headrace.services.kinesis.service import Kinesis
@@ -170,10 +171,9 @@ class Subscription:
     def _events(self, now_ms: int) -> list[bytes]:
         try:
             event = self._event(now_ms)
-        except LogDamaged:
-            log.exception("a subscription cannot go on")
+        except LogDamaged as error:
             self.ended = True
-            message = "Stored records are damaged; see headrace check"
+            message = f"{error}; stop the cloud and run: headrace check --repair"
             return [self._exception("InternalFailureException", message)]
         return [] if event is None else [event]
 

@@ -52,7 +52,7 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "AddLayerVersionPermission": {"OrganizationId": "stored"},
     # At most 64 processes of a version are kept warm, however many were asked for; the count limits all the same.
     "PutProvisionedConcurrencyConfig": {"ProvisionedConcurrentExecutions": "enforced"},
-    # Signatures are not verified: AWS_IAM asks for one, and whose it is.
+    # Signatures are verified with `--auth` only: without it AWS_IAM asks for one, and whose it says it is.
     "CreateFunctionUrlConfig": {"AuthType": "enforced"},
     "PutFunctionRecursionConfig": {"RecursiveLoop": "stored"},
     "PutRuntimeManagementConfig": {"UpdateRuntimeOn": "stored", "RuntimeVersionArn": "stored"},

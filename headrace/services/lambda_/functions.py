@@ -185,12 +185,17 @@ class FunctionStore:
     def changing(self, ref: FunctionRef) -> Generator[Function]:
         """Give the function to change alone; it is durable when the block ends.
 
-        Raises FunctionNotFound. A block that raises must not have changed anything.
+        Raises FunctionNotFound. A block that raises must not have changed anything; what cannot be stored is as it was.
         """
         with self._lock:
             function = self.get(ref)
             yield function
-            self._documents.put(ref.key, function.to_json())
+            try:
+                self._documents.put(ref.key, function.to_json())
+            except OSError:
+                stored: dict[str, Any] = self._documents.get(ref.key) or {}
+                self._functions[ref.key] = Function.from_json(stored)
+                raise
 
     def add(self, function: Function) -> bool:
         """Store a new function; return False, and change nothing, when its name is taken."""

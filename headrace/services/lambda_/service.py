@@ -44,7 +44,8 @@ from headrace.services.lambda_.names import parse_function
 from headrace.services.lambda_.policy import INVOKE, Caller, allows
 from headrace.services.lambda_.pools import Pools
 from headrace.services.lambda_.runtime.walls import NO_WALLS
-from headrace.services.lambda_.url import answer_url, is_function_url
+from headrace.services.lambda_.url import answer_url, cors_of, has_own_host, is_function_url
+from headrace.services.lambda_.url_cors import FunctionUrlRules
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -213,10 +214,8 @@ class Lambda:
         except LookupError:
             log.warning("%s has no function %s to invoke", source_arn, function_arn)
 
-    @staticmethod
-    def is_function_url(request: HttpRequest) -> bool:
-        """Whether a request is for some function's own address, not for Lambda's API."""
-        return is_function_url(request)
+    # Asked of every request.
+    is_function_url = staticmethod(is_function_url)
 
     def answer_url(self, request: HttpRequest) -> HttpResponse:
         """Answer a request to a function's own address."""
@@ -242,6 +241,10 @@ class Lambda:
                 "remark": f"{NO_WALLS}.",
             }
         ]
+
+    def url_rules(self) -> FunctionUrlRules:
+        """Return the cross-origin rules of functions' own addresses."""
+        return FunctionUrlRules(is_function_url, has_own_host, functools.partial(cors_of, self))
 
     def wake_pools(self) -> None:
         """Have provisioned concurrency and walls looked after now."""

@@ -47,6 +47,11 @@ def is_function_url(request: HttpRequest) -> bool:
     return request.path.startswith(URL_PATH) or _HOST_MARK in request.headers.get("host", "")
 
 
+def has_own_host(request: HttpRequest) -> bool:
+    """Whether a request's Host is one function's, so that nothing else is answered there."""
+    return _HOST_MARK in request.headers.get("host", "")
+
+
 @dataclass(frozen=True, slots=True)
 class _Target:
     """A function's address, and the path that was asked for there."""
@@ -57,12 +62,24 @@ class _Target:
 
 
 def _target(request: HttpRequest) -> _Target | None:
-    match = _PATH.match(request.path)
     host = request.headers.get("host", "")
-    if match is not None:
-        return _Target(match[1], match[2] or "/", host.partition(":")[0])
+    domain = host.partition(":")[0]
+    # First: on its own host a function is alone, so that its pages can ask for nothing else.
     url_id, mark, _ = host.partition(_HOST_MARK)
-    return _Target(url_id, request.path, host.partition(":")[0]) if mark else None
+    if mark:
+        return _Target(url_id, request.path, domain)
+    match = _PATH.match(request.path)
+    return None if match is None else _Target(match[1], match[2] or "/", domain)
+
+
+def cors_of(lambda_: Lambda, request: HttpRequest) -> Mapping[str, Any]:
+    """Return the Cors configuration of the function URL that a request is for; empty when there is none."""
+    target = _target(request)
+    found = lambda_.functions.of_url(target.url_id) if target is not None else None
+    if found is None:
+        return {}
+    function, alias = found
+    return function.urls[alias].get("Cors") or {}
 
 
 def answer_url(lambda_: Lambda, request: HttpRequest) -> HttpResponse:
@@ -120,7 +137,9 @@ def _invoke(
 
 
 def _caller_account(lambda_: Lambda, request: HttpRequest, function: Function) -> str:
-    """Return the account of who signed; empty for nobody. Signatures are not verified."""
+    """Return the account of who signed; empty for nobody. With `--auth` the signature has been verified before."""
+    if request.call is not None:
+        return request.call.account
     key = scope_of(request).access_key
     if not key:
         return ""

@@ -49,7 +49,7 @@ def object_body(
         if chunked.is_chunked(headers):
             temporary = files.temporary()
             scratch.callback(temporary.unlink, missing_ok=True)
-            body, trailers = chunked.unwrap(body, temporary, headers)
+            body, trailers = chunked.unwrap(body, temporary, headers, request.chunk_signatures)
             headers.update(trailers)
             encodings = [e.strip() for e in headers.get("content-encoding", "").split(",")]
             headers["content-encoding"] = ",".join(e for e in encodings if e and e != "aws-chunked")

@@ -1,7 +1,8 @@
-"""The aws-chunked content encoding that SDKs wrap uploads in; signatures in it are not checked."""
+"""The aws-chunked content encoding that SDKs wrap uploads in; with `--auth`, the signatures in it are checked."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 from collections.abc import Mapping
@@ -9,12 +10,15 @@ from pathlib import Path
 from typing import IO
 
 from headrace.aws.errors import AwsError
+from headrace.aws.sigv4 import ChunkSignatures
 from headrace.services.s3.checksums import Body
 
 MAX_LINE_BYTES = 16 * 1024
 MOST_TRAILERS = 100
 _COPY_BYTES = 1024 * 1024
 _CHUNK_HEAD = re.compile(rb"([0-9a-fA-F]{1,16})(;[^\r\n]*)?\r\n")
+_CHUNK_SIGNATURE = re.compile(rb";\s*chunk-signature=([0-9a-f]{64})")
+_TRAILER_SIGNATURE = "x-amz-trailer-signature"
 
 
 def is_chunked(headers: Mapping[str, str]) -> bool:
@@ -24,18 +28,24 @@ def is_chunked(headers: Mapping[str, str]) -> bool:
     )
 
 
-def unwrap(body: Body, temporary: Path, headers: Mapping[str, str]) -> tuple[Body, dict[str, str]]:
+def unwrap(
+    body: Body,
+    temporary: Path,
+    headers: Mapping[str, str],
+    signatures: ChunkSignatures | None = None,
+) -> tuple[Body, dict[str, str]]:
     """Return the bare body and the trailers; `temporary` holds it when the body is a file.
 
-    Raises AwsError IncompleteBody, MalformedTrailerError.
+    Raises AwsError IncompleteBody, MalformedTrailerError, and SignatureDoesNotMatch when there are `signatures` to
+    check.
     """
     if body.file is None:
         target = io.BytesIO()
-        trailers = _copy(io.BytesIO(body.data), target)
+        trailers = _copy(io.BytesIO(body.data), target, signatures)
         bare = Body(data=target.getvalue())
     else:
         with body.file.open("rb") as source, temporary.open("wb") as written:
-            trailers = _copy(source, written)
+            trailers = _copy(source, written, signatures)
         bare = Body(file=temporary)
     announced = headers.get("x-amz-decoded-content-length", "")
     if announced and announced != str(bare.size_bytes):
@@ -50,25 +60,35 @@ def unwrap(body: Body, temporary: Path, headers: Mapping[str, str]) -> tuple[Bod
     return bare, trailers
 
 
-def _copy(source: IO[bytes], target: IO[bytes]) -> dict[str, str]:
+def _copy(
+    source: IO[bytes], target: IO[bytes], signatures: ChunkSignatures | None
+) -> dict[str, str]:
     while True:
         head = _CHUNK_HEAD.fullmatch(source.readline(MAX_LINE_BYTES))
         if head is None:
             raise _incomplete()
         left = int(head[1], 16)
-        if left == 0:
-            return _trailers(source)
+        is_last = left == 0
+        digest = hashlib.sha256()
         while left > 0:
             data = source.read(min(left, _COPY_BYTES))
             if not data:
                 raise _incomplete()
             target.write(data)
+            if signatures is not None:
+                digest.update(data)
             left -= len(data)
+        if signatures is not None:
+            given = _CHUNK_SIGNATURE.match(head[2] or b"")
+            if given is None or not signatures.is_right(digest.hexdigest(), given[1].decode()):
+                raise _wrongly_signed()
+        if is_last:
+            return _trailers(source, signatures)
         if source.read(2) != b"\r\n":
             raise _incomplete()
 
 
-def _trailers(source: IO[bytes]) -> dict[str, str]:
+def _trailers(source: IO[bytes], signatures: ChunkSignatures | None) -> dict[str, str]:
     trailers: dict[str, str] = {}
     for _ in range(MOST_TRAILERS):
         line = source.readline(MAX_LINE_BYTES).strip()
@@ -77,7 +97,21 @@ def _trailers(source: IO[bytes]) -> dict[str, str]:
         name, colon, value = line.decode("latin-1").partition(":")
         if colon:
             trailers[name.strip().lower()] = value.strip()
+    signature = trailers.pop(_TRAILER_SIGNATURE, "")
+    if signatures is not None and trailers:
+        signed = "".join(f"{name}:{value}\n" for name, value in trailers.items())
+        if not signatures.is_right_trailer(signed.encode("latin-1"), signature):
+            raise _wrongly_signed()
     return trailers
+
+
+def _wrongly_signed() -> AwsError:
+    return AwsError(
+        "SignatureDoesNotMatch",
+        "The request signature we calculated does not match the signature you provided. Check your key and signing"
+        " method.",
+        403,
+    )
 
 
 def _incomplete() -> AwsError:

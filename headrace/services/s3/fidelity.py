@@ -1,7 +1,7 @@
 """What S3 accepts without acting on it. Operation -> parameter -> level; the rest is enforced.
 
 Beside parameters: no version of an object but the latest is kept, whatever a bucket's versioning says; a
-request's signature is not checked, nor whether a presigned URL has expired; there is no access control.
+request's signature is checked with `--auth` only; there is no access control.
 Keys that cannot be a file's path, and keys whose path is another's folder (`a` beside `a/b`), are objects to
 every client of the API, but Spark, which reads the files, does not see them.
 """
@@ -57,7 +57,6 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "PutPublicAccessBlock": {"PublicAccessBlockConfiguration": "stored"},
     "PutBucketOwnershipControls": {"OwnershipControls": "stored"},
     "PutBucketLogging": {"BucketLoggingStatus": "stored"},
-    "PutBucketCors": {"CORSConfiguration": "stored"},
     "PutBucketWebsite": {"WebsiteConfiguration": "stored"},
     "PutBucketReplication": {"ReplicationConfiguration": "stored"},
     "PutBucketAccelerateConfiguration": {"AccelerateConfiguration": "stored"},

@@ -31,7 +31,7 @@ from headrace.store.database import Database
 __all__ = ["DEFAULT_CONTENT_TYPE", "S3_FOLDER", "ObjectFiles", "StoredObject", "md5_of_file"]
 
 S3_FOLDER = "s3"
-_ESCAPED = ".headrace-escaped"
+ESCAPED_FOLDER = ".headrace-escaped"
 _TEMPORARY = ".headrace-tmp"
 _SCAN_AT_ONCE = 1000
 _MOST_LOOKS = 3
@@ -76,7 +76,7 @@ class ObjectFiles:
         """Remove a bucket's folders and rows."""
         self._index.remove_bucket(bucket)
         shutil.rmtree(self.bucket_folder(bucket), ignore_errors=True)
-        shutil.rmtree(self.root / _ESCAPED / bucket, ignore_errors=True)
+        shutil.rmtree(self.root / ESCAPED_FOLDER / bucket, ignore_errors=True)
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -87,7 +87,11 @@ class ObjectFiles:
     def write_temporary(self, data: bytes) -> Path:
         """Return a temporary file that holds `data`."""
         path = self.temporary()
-        path.write_bytes(data)
+        try:
+            path.write_bytes(data)
+        except OSError:
+            path.unlink(missing_ok=True)  # what a full disk has taken of it
+            raise
         return path
 
     def settle(self, path: Path) -> None:
@@ -142,7 +146,7 @@ class ObjectFiles:
         return self._escape_path(bucket, key) if escaped else self.bucket_folder(bucket) / key
 
     def _escape_path(self, bucket: str, key: str) -> Path:
-        return self.root / _ESCAPED / bucket / escaped_name(key)
+        return self.root / ESCAPED_FOLDER / bucket / escaped_name(key)
 
     def _is_inside(self, bucket: str, folder: Path) -> bool:
         """Whether no link that somebody planted in the bucket is on the way to `folder`."""
@@ -157,7 +161,7 @@ class ObjectFiles:
 
     def update(self, stored: StoredObject) -> None:
         """Store changed tags of an object whose file stays. Called under `lock`."""
-        escaped = stored.path.is_relative_to(self.root / _ESCAPED)
+        escaped = stored.path.is_relative_to(self.root / ESCAPED_FOLDER)
         self._index.put(stored, escaped=escaped)
 
     def remove(self, bucket: str, key: str) -> None:

@@ -143,8 +143,8 @@ class ObjectIndex:
         )
 
     def confirm(self, bucket: str, key: str) -> None:
-        """Make an announced write's row the object's."""
-        with self._database.transaction():
+        """Make an announced write's row the object's; on a full disk too, since its file is there already."""
+        with self._database.transaction(frees=True):
             self._database.execute(
                 "INSERT OR REPLACE INTO s3_objects SELECT bucket, key, escaped, size, etag,"
                 " last_modified_ms, mtime_ns, details FROM s3_pending WHERE bucket = ? AND key = ?",

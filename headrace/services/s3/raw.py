@@ -12,7 +12,7 @@ from headrace.aws import codec_moto
 from headrace.aws.errors import AwsError
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.operation import Action, operation_name
-from headrace.services.s3 import bodies, checksums, limits, reads
+from headrace.services.s3 import bodies, checksums, cors, limits, reads
 from headrace.services.s3.errors import invalid_argument, invalid_version, translate
 from headrace.services.s3.files import StoredObject
 from headrace.services.s3.required import check_required
@@ -68,10 +68,14 @@ class HttpFront:
                 ("x-amz-request-id", request.call.request_id),
                 ("x-amz-id-2", HOST_ID),
             ]
+        if "origin" in request.headers and request.method != "OPTIONS":
+            response.headers += cors.answer_headers(self._s3, request)
         return response
 
     def _answer(self, request: HttpRequest, target: Target) -> HttpResponse:
         query = target.query
+        if request.method == "OPTIONS":
+            return cors.answer_options(self._s3, request, target)
         if target.key and not any(name in query for name in _SUBRESOURCES):
             uploading = "uploadId" in query
             if request.method == "GET" and not uploading:
@@ -264,5 +268,6 @@ def _error_answer(request: HttpRequest, error: AwsError) -> HttpResponse:
     if request.method == "HEAD":  # an answer to HEAD has no body to say why
         return HttpResponse(error.status)
     assert request.call is not None
-    error.members.setdefault("Resource", request.path)
+    if request.method != "OPTIONS":
+        error.members.setdefault("Resource", request.path)
     return codec_moto.serialize_error("s3", None, error, request.call.request_id)

@@ -34,7 +34,7 @@ class Target:
 def target_of(request: HttpRequest) -> Target:
     """Return what `request` is about. Raises AwsError KeyTooLongError, InvalidURI."""
     path = unquote(request.path, errors="surrogateescape").removeprefix("/")
-    bucket = _bucket_of_host(request.headers.get("host", ""))
+    bucket = bucket_of_host(request.headers.get("host", ""))
     key = path
     if not bucket:
         bucket, _, key = path.partition("/")
@@ -52,7 +52,8 @@ def target_of(request: HttpRequest) -> Target:
     return Target(bucket, key, query, {**headers, **request.headers})
 
 
-def _bucket_of_host(host: str) -> str:
+def bucket_of_host(host: str) -> str:
+    """Return the bucket that a Host header names; "" when it names none."""
     name = host.partition(":")[0].lower()
     match = _AWS_HOST.fullmatch(name)
     if match is not None:

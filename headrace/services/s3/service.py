@@ -16,6 +16,7 @@ from headrace.core.config import Durability
 from headrace.core.ids import Ids
 from headrace.core.ports import BucketNotFound, ObjectInfo, ObjectNotFound
 from headrace.services.s3.checksums import Body
+from headrace.services.s3.cors import BucketRules
 from headrace.services.s3.errors import translate
 from headrace.services.s3.files import ObjectFiles, StoredObject
 from headrace.services.s3.notifications import REMOVED, Happening, Notifications
@@ -58,6 +59,7 @@ class S3:
             clock=clock, ids=ids, database=database, bucket_of=self.bucket
         )
         self.objects = Objects(self)
+        self.cors_rules = BucketRules(self)
 
     def start(self) -> None:
         """Recover the buckets."""
@@ -87,10 +89,18 @@ class S3:
         return name in self._buckets
 
     def save_bucket(self, name: str, bucket: Bucket) -> None:
-        """Store a new or changed bucket."""
+        """Store a new or changed bucket. When it cannot be stored it is as it was."""
         with self.lock:
             self.files.add_bucket(name)
-            self._documents.put(name, bucket)
+            try:
+                self._documents.put(name, bucket)
+            except BaseException:
+                stored = self._documents.get(name)
+                if stored is None:
+                    self.files.remove_bucket(name)
+                else:
+                    self._buckets[name] = stored
+                raise
             self._buckets[name] = bucket
 
     def delete_bucket(self, name: str) -> None:
@@ -160,7 +170,11 @@ class Objects:
             whole = Body(data=body)
         else:
             temporary = self._s3.files.temporary()
-            copy_file(body, temporary, 0, body.stat().st_size)
+            try:
+                copy_file(body, temporary, 0, body.stat().st_size)
+            except OSError:
+                temporary.unlink(missing_ok=True)
+                raise
             whole = Body(file=temporary)
         return write_object(self._s3, bucket, key, whole, params).etag
 

@@ -15,7 +15,7 @@ from headrace.services.s3.errors import no_such_upload
 from headrace.services.s3.files import S3_FOLDER
 from headrace.store.database import Database
 
-_UPLOADS = ".headrace-uploads"
+UPLOADS_FOLDER = ".headrace-uploads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Uploads:
         settle: Callable[[Path], None],
     ) -> None:
         self._settle = settle
-        self._folder = data_dir / S3_FOLDER / _UPLOADS
+        self._folder = data_dir / S3_FOLDER / UPLOADS_FOLDER
         self._clock = clock
         self._ids = ids
         self._database = database
@@ -71,11 +71,14 @@ class Uploads:
     def create(self, bucket: str, key: str, params: dict[str, Any]) -> Upload:
         """Begin an upload."""
         upload = Upload(self._ids.hex(64), bucket, key, self._clock.now_ms(), params)
-        (self._folder / upload.upload_id).mkdir(parents=True)
-        self._database.execute(
-            "INSERT INTO s3_uploads VALUES (?, ?, ?, ?, ?)",
-            (upload.upload_id, bucket, key, upload.initiated_ms, json.dumps(params, default=str)),
-        )
+        folder = self._folder / upload.upload_id
+        folder.mkdir(parents=True)
+        row = (upload.upload_id, bucket, key, upload.initiated_ms, json.dumps(params, default=str))
+        try:
+            self._database.execute("INSERT INTO s3_uploads VALUES (?, ?, ?, ?, ?)", row)
+        except OSError:
+            folder.rmdir()
+            raise
         return upload
 
     def find(self, bucket: str, key: str, upload_id: str) -> Upload:
@@ -114,13 +117,14 @@ class Uploads:
         try:
             temporary.replace(path)
         except FileNotFoundError:
+            temporary.unlink(missing_ok=True)
             raise no_such_upload(upload.upload_id) from None  # aborted while the part came in
         self._settle(path)
         part = Part(number, etag, size_bytes, self._clock.now_ms(), path, checksums)
-        self._database.execute(
-            "INSERT OR REPLACE INTO s3_parts VALUES (?, ?, ?, ?, ?, ?)",
-            (upload.upload_id, number, etag, size_bytes, part.uploaded_ms, json.dumps(checksums)),
-        )
+        row = (upload.upload_id, number, etag, size_bytes, part.uploaded_ms, json.dumps(checksums))
+        # On a full disk too: the file is there already, perhaps in the place of an earlier part.
+        with self._database.transaction(frees=True):
+            self._database.execute("INSERT OR REPLACE INTO s3_parts VALUES (?, ?, ?, ?, ?, ?)", row)
         return part
 
     def parts(self, upload: Upload) -> dict[int, Part]:
@@ -144,7 +148,7 @@ class Uploads:
 
     def remove(self, upload: Upload) -> None:
         """Forget an upload and its parts."""
-        with self._database.transaction():
+        with self._database.transaction(frees=True):
             self._database.execute("DELETE FROM s3_uploads WHERE id = ?", (upload.upload_id,))
             self._database.execute("DELETE FROM s3_parts WHERE upload = ?", (upload.upload_id,))
         shutil.rmtree(self._folder / upload.upload_id, ignore_errors=True)

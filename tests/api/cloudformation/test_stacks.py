@@ -351,3 +351,20 @@ def test_stacks_are_there_after_a_restart_and_an_interrupted_creation_is_rolled_
         assert settled(cfn, "cut") == "ROLLBACK_COMPLETE"
         urls = cloud.client("sqs").list_queues()["QueueUrls"]
         assert [url.rsplit("/", 1)[-1] for url in urls] == ["kept"]
+
+
+def test_a_buckets_cors_rules_are_those_of_its_template(cloud: InProcessCloud, cfn: Any):
+    rule = {
+        "Id": "all", "AllowedMethods": ["GET"], "AllowedOrigins": ["*"], "AllowedHeaders": ["x-a"],
+        "ExposedHeaders": ["etag"], "MaxAge": "60",
+    }  # fmt: skip
+    bucket = {
+        "Type": "AWS::S3::Bucket",
+        "Properties": {"BucketName": "shared", "CorsConfiguration": {"CorsRules": [rule]}},
+    }
+    assert create(cfn, template(B=bucket)) == "CREATE_COMPLETE"
+    (found,) = cloud.client("s3").get_bucket_cors(Bucket="shared")["CORSRules"]
+    assert found == {
+        "ID": "all", "AllowedMethods": ["GET"], "AllowedOrigins": ["*"], "AllowedHeaders": ["x-a"],
+        "ExposeHeaders": ["etag"], "MaxAgeSeconds": 60,
+    }  # fmt: skip

@@ -12,7 +12,7 @@ class TestSerialization:
     def test_a_name_that_is_no_text(self, streams: Streams):
         status, answer = streams.raw("DeleteStream", {"StreamName": ["a"]})
         assert (status, answer["__type"]) == (400, "SerializationException")
-        assert answer["message"] == "Start of list found where not expected"
+        assert answer["Message"] == "Start of list found where not expected"
 
 
 class TestValidation:

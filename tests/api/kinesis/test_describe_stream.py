@@ -12,7 +12,7 @@ class TestSerialization:
         streams.create()
         status, answer = streams.raw("DescribeStream", {"StreamName": "flights", "Limit": "1"})
         assert (status, answer["__type"]) == (400, "SerializationException")
-        assert answer["message"] == "STRING_VALUE can not be converted to an Integer"
+        assert answer["Message"] == "STRING_VALUE can not be converted to an Integer"
 
     def test_times_are_seconds_since_1970(self, streams: Streams):
         streams.create()

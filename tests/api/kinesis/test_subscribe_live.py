@@ -160,7 +160,7 @@ def test_clients_that_go_before_the_answer_leave_their_places(live: LiveCloud, k
     for number in range(20):
         body = json.dumps(request(register(kinesis, f"c{number}"))).encode()
         head = (
-            f"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: {TARGET}\r\n"
+            f"POST / HTTP/1.1\r\nHost: localhost\r\nX-Amz-Target: {TARGET}\r\n"
             "Content-Type: application/x-amz-json-1.1\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
@@ -216,7 +216,7 @@ def test_cbor_over_http_1(live: LiveCloud, kinesis: Any):
     arn = register(kinesis)
     body = cbor2.dumps(request(arn))
     head = (
-        f"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: {TARGET}\r\n"
+        f"POST / HTTP/1.1\r\nHost: localhost\r\nX-Amz-Target: {TARGET}\r\n"
         f"Content-Type: {CBOR_1_1}\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     with socket.create_connection(("127.0.0.1", live.port), timeout=10) as client:
@@ -246,7 +246,7 @@ def test_http_2(live: LiveCloud, kinesis: Any):
     connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
     connection.initiate_connection()
     headers = [
-        (":method", "POST"), (":path", "/"), (":scheme", "http"), (":authority", "x"),
+        (":method", "POST"), (":path", "/"), (":scheme", "http"), (":authority", "localhost"),
         ("x-amz-target", TARGET), ("content-type", "application/x-amz-json-1.1"),
     ]  # fmt: skip
     connection.send_headers(1, headers)

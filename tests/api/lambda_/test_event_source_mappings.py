@@ -469,11 +469,11 @@ def test_a_stop_in_the_middle_of_a_batch_is_no_failure(lab: LambdaLab) -> None:
 
 def test_a_stream_that_is_deleted_is_a_problem_not_a_crash(consumer: Consumer) -> None:
     uuid = consumer.map()["UUID"]
-    consumer.lab.streams.deleted = True
+    consumer.lab.streams.delete()
     wait_until(
         lambda: get(consumer.lab, uuid)["LastProcessingResult"] == "PROBLEM: Stream not found"
     )
-    consumer.lab.streams.deleted = False
+    consumer.lab.streams.restore()
     consumer.lab.streams.put(b"back")
     consumer.wait_for("back")
 

@@ -277,3 +277,33 @@ def test_answers_carry_the_configured_headers_in_place_of_the_functions(lab: Lam
     allowed = [v for n, v in answer.headers if n.lower() == "access-control-allow-origin"]
     assert allowed == ["https://a.example.com"]
     assert dict(answer.headers)["Access-Control-Expose-Headers"] == "x-theirs"
+
+
+def test_a_page_is_let_in_by_the_configuration_alone(lab: LambdaLab) -> None:
+    rules = lab.lambda_.url_rules()
+    with_cors = make(lab, "with", ECHO, Cors=CORS)
+    every = make(lab, "every", ECHO, Cors={"AllowOrigins": ["*"]})
+    without = make(lab, "without", ECHO)
+
+    def may(url_id: str, method: str, origin: str) -> bool:
+        request = HttpRequest(method, f"/_headrace/function-url/{url_id}/", "", {"origin": origin})
+        assert rules.covers(request)
+        return rules.permits(request, origin)
+
+    assert may(with_cors, "GET", "https://a.example.com")
+    assert not may(with_cors, "GET", "https://evil.com")
+    assert not may(with_cors, "POST", "https://a.example.com")  # a form needs no preflight
+    assert may(with_cors, "OPTIONS", "https://evil.com")  # answered without the function
+    assert may(every, "POST", "null")
+    assert not may(every, "DELETE", "https://a.example.com")
+    assert not may(without, "GET", "https://a.example.com")
+    assert not may(without, "OPTIONS", "https://a.example.com")  # the function would see it
+    assert not may("nobodys", "GET", "https://a.example.com")
+
+
+def test_on_its_own_host_a_function_is_alone(lab: LambdaLab) -> None:
+    one, other = make(lab, "one", ECHO), make(lab, "other", ECHO)
+    host = {"host": f"{one}.lambda-url.us-east-1.localhost:4566"}
+    path = f"/_headrace/function-url/{other}/"
+    event = json.loads(text(lab.handle(HttpRequest("GET", path, "", host))))
+    assert (event["requestContext"]["apiId"], event["rawPath"]) == (one, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -163,8 +164,15 @@ def test_javascripts_names_of_operations_in_the_query_change_nothing(lab: S3Lab,
     assert lab.request("DELETE", f"/{BUCKET}/").status == 204
 
 
-def test_expired_requests_of_another_time_are_not_refused(lab: S3Lab, s3: Any):
-    # Declared in fidelity.py: signatures and their expiry are not checked.
+def test_a_presigned_url_is_good_by_the_clouds_clock(lab: S3Lab, s3: Any):
     s3.put_object(Bucket=BUCKET, Key="k", Body=b"1")
-    query = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Date=20000101T000000Z&X-Amz-Expires=1"
+    signed = datetime.fromtimestamp(lab.clock.now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+    query = (
+        "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=k%2F20230101%2Fus-east-1%2Fs3%2Faws4_request"
+        f"&X-Amz-Date={signed}&X-Amz-Expires=60&X-Amz-SignedHeaders=host&X-Amz-Signature=unasked"
+    )
     assert lab.request("GET", f"/{BUCKET}/k", query).body == b"1"
+    lab.clock.advance(61)
+    answer = lab.request("GET", f"/{BUCKET}/k", query)
+    assert answer.status == 403
+    assert b"<Message>Request has expired</Message>" in answer.body

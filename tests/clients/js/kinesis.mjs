@@ -22,7 +22,10 @@ const [endpoint, StreamName, transport] = process.argv.slice(2);
 const client = new KinesisClient({
   endpoint,
   region: "us-east-1",
-  credentials: { accessKeyId: "test", secretAccessKey: "test" },
+  credentials: {
+    accessKeyId: process.env.AWS_ACCESS_KEY_ID ?? "test",
+    secretAccessKey: process.env.AWS_SECRET_ACCESS_KEY ?? "test",
+  },
   maxAttempts: 1,
   ...(transport === "http1" ? { requestHandler: new NodeHttpHandler() } : {}),
 });

@@ -95,7 +95,7 @@ def test_a_stream_made_anew_under_the_same_name_is_read_from_its_first_record(la
 
 
 def test_a_stream_that_is_gone_is_waited_for(lab: Lab):
-    lab.streams.deleted = True
+    lab.streams.delete()
     assert lab.settle() == math.inf
 
 

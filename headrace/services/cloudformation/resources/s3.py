@@ -15,7 +15,6 @@ from headrace.services.cloudformation.resources.base import (
     ignored,
     stored,
     tag_list,
-    without,
 )
 
 
@@ -76,9 +75,7 @@ def _configure(context: Context, name: str, properties: Properties) -> None:
     if "OwnershipControls" in properties:
         put("PutBucketOwnershipControls", "OwnershipControls", properties["OwnershipControls"])
     if "CorsConfiguration" in properties:
-        rules = [
-            without(rule, "Id", "MaxAge") for rule in properties["CorsConfiguration"]["CorsRules"]
-        ]
+        rules = [_cors(rule) for rule in properties["CorsConfiguration"]["CorsRules"]]
         put("PutBucketCors", "CORSConfiguration", {"CORSRules": rules})
     if "LifecycleConfiguration" in properties:
         rules = [_lifecycle(rule) for rule in properties["LifecycleConfiguration"]["Rules"]]
@@ -86,6 +83,15 @@ def _configure(context: Context, name: str, properties: Properties) -> None:
     tags = tag_list(properties, context)
     if tags:
         put("PutBucketTagging", "Tagging", {"TagSet": tags})
+
+
+def _cors(rule: Properties) -> Properties:
+    """Turn CloudFormation's CORS rule into the API's, which has other names for three members."""
+    names = {"Id": "ID", "ExposedHeaders": "ExposeHeaders", "MaxAge": "MaxAgeSeconds"}
+    turned = {names.get(name, name): value for name, value in rule.items()}
+    if "MaxAgeSeconds" in turned:
+        turned["MaxAgeSeconds"] = int(turned["MaxAgeSeconds"])
+    return turned
 
 
 def _lifecycle(rule: Properties) -> Properties:

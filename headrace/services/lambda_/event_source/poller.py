@@ -18,6 +18,7 @@ from headrace.services.lambda_.event_source.needs import PollerPorts
 from headrace.services.lambda_.event_source.progress import Progress, lane_of
 from headrace.services.lambda_.event_source.trace import Place
 from headrace.services.lambda_.limits import SYNC_PAYLOAD_BYTES
+from headrace.store.losses import LogDamaged
 
 log = logging.getLogger(__name__)
 
@@ -152,6 +153,9 @@ class ShardPoller:
             self._mapping.last_result = "PROBLEM: Stream not found"
             self._later_s = _MISSING_STREAM_RETRY_S
             return False
+        except LogDamaged:
+            self._mapping.last_result = "PROBLEM: Records of the stream are damaged or lost"
+            raise
         except ShardNotFound:
             # Retention has taken the shard and all that was left to read in it.
             result = ReadResult([], None, 0)

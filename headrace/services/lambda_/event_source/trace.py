@@ -8,6 +8,7 @@ well and, apart, the newest that did not; of all mappings, the newest of both.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections import Counter
 from dataclasses import asdict, dataclass
@@ -15,6 +16,8 @@ from typing import Any
 
 from headrace.services.lambda_.event_source.batch import Attempt, Batch, Story
 from headrace.store.database import Database
+
+log = logging.getLogger(__name__)
 
 SMOOTH_KEPT = 1000
 TROUBLED_KEPT = 5000
@@ -90,7 +93,13 @@ class Trace:
     def write(
         self, place: Place, story: Story, batch: Batch, disposal: str, detail: str = ""
     ) -> None:
-        """Keep what has become of a batch until now."""
+        """Keep what has become of a batch until now; on a full disk it is not kept, and nothing else is held up."""
+        try:
+            self._write(place, story, batch, disposal, detail)
+        except OSError as error:
+            log.warning("what became of a batch of %s is not kept: %s", place.mapping, error)
+
+    def _write(self, place: Place, story: Story, batch: Batch, disposal: str, detail: str) -> None:
         records = batch.records
         smooth = disposal == SUCCESS and not story.parent and len(story.attempts) == 1
         self._database.execute(

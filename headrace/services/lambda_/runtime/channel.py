@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
+import re
 import selectors
 import socket
 from collections.abc import Callable
@@ -31,6 +32,9 @@ _ACCEPTED = b'{"status":"OK"}'
 # about to use up what all share.
 _MOST_CONNECTIONS = 16
 _HEAD_BYTES = 1024 * 1024
+# What browsers cannot help sending, and the address that the process is given.
+_OF_A_PAGE = (b"origin", b"sec-fetch-site")
+_HERE = re.compile(rb"(127\.0\.0\.1|localhost)(:\d+)?$")
 
 
 @dataclass(slots=True)
@@ -323,6 +327,9 @@ class _Connection:
             self._is_streaming = value.lower() == b"streaming"
         elif lowered == b"content-type":
             self._content_type = value.decode("latin-1")
+        elif lowered in _OF_A_PAGE or (lowered == b"host" and not _HERE.match(value)):
+            # A web page that looks for open ports; it would take an invocation away from the function.
+            raise PermissionError("only the function's own process may ask")
         elif lowered == b"expect":
             with contextlib.suppress(OSError):
                 self.socket.send(b"HTTP/1.1 100 Continue\r\n\r\n")

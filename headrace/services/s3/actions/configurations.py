@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Action, Call, operation
-from headrace.services.s3 import notifications
+from headrace.services.s3 import cors, notifications
 from headrace.services.s3.service import S3
 
 
@@ -125,6 +125,8 @@ def _putter(row: Configuration) -> Action:
             value = request.get(row.member, {})
             if row.member == "Policy":
                 _check_policy(value)
+            if row.name == cors.NAME:
+                cors.check(value)
             if row.name == notifications.NAME:
                 value = s3.notifications.checked(request["Bucket"], value)
             # Dates of lifecycle rules become text.

@@ -1,0 +1,303 @@
+"""`--auth`: whoever calls an operation of AWS proves by its signature that it has a key which this cloud knows.
+
+Verified are Signature Version 4, in the header and in presigned URLs, the chunks of S3's uploads, and S3's old
+signatures. Who has a key may do all: policies are not asked. Thread-safe; costs some tens of microseconds a request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+from headrace.aws import presigned, sigv2
+from headrace.aws.access_keys import AccessKey, KeyRing, WrongToken
+from headrace.aws.auth_errors import S3, SKEW_MINUTES, Wording, wording_of, written
+from headrace.aws.errors import AwsError
+from headrace.aws.http import HttpRequest
+from headrace.aws.sigv2 import OldClaim
+from headrace.aws.sigv4 import (
+    ALGORITHM,
+    AUTHORITY,
+    UNSIGNED_PAYLOAD,
+    ChunkSignatures,
+    Claim,
+    Signed,
+    is_same,
+    signatures,
+)
+
+_SKEW_MS = SKEW_MINUTES * 60_000
+_PARTS = re.compile(r"([A-Za-z]+)=([^,\s]*)")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_SIGNED_CHUNKS = (
+    "STREAMING-AWS4-HMAC-SHA256-PAYLOAD",
+    "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER",
+)
+_NO_CHUNKS = (UNSIGNED_PAYLOAD, "STREAMING-UNSIGNED-PAYLOAD-TRAILER")
+_SIGV4A_CHUNKS = "STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD"
+_HASH = "x-amz-content-sha256"
+_READ_BYTES = 1024 * 1024
+
+
+class Authentication:
+    """Verifies signatures against a ring of keys."""
+
+    def __init__(self, keys: KeyRing) -> None:
+        self.keys = keys
+
+    def is_quick(self, access_key: str) -> bool:
+        """Whether nobody is waited for who keeps the key: `verify` may run on the event loop."""
+        return self.keys.is_quick(access_key)
+
+    def verify(self, request: HttpRequest, service: str, now_ms: int) -> AccessKey:
+        """Return the key that a request was signed with. Raises AwsError.
+
+        The body's hash is compared too; of an upload in signed chunks, `request.chunk_signatures` is set, and whoever
+        reads the body compares them.
+        """
+        wording = wording_of(request, service)
+        claim = _claim_of(request, wording, now_ms)
+        key = self._key_of(request, claim, wording, now_ms)
+        if isinstance(claim, OldClaim):
+            return key
+        declared = _declared_hash(request, claim, wording)
+        if declared is None:
+            declared = _hash_of(request)
+        elif _SHA256.fullmatch(declared) and declared != _hash_of(request):
+            raise _other_body(wording)
+        _check_signature(request, claim, key, declared, wording)
+        if declared in _SIGNED_CHUNKS:
+            request.chunk_signatures = ChunkSignatures(claim, key.secret)
+        return key
+
+    def verify_head(self, request: HttpRequest, service: str, now_ms: int) -> None:
+        """Refuse a request of which only the head has come, as far as that tells. Raises AwsError. Never blocks."""
+        wording = wording_of(request, service)
+        claim = _claim_of(request, wording, now_ms)
+        if not self.is_quick(claim.access_key):
+            return
+        key = self._key_of(request, claim, wording, now_ms)
+        if isinstance(claim, Claim):
+            declared = _declared_hash(request, claim, wording)
+            if declared is not None:
+                _check_signature(request, claim, key, declared, wording)
+
+    # --- whose --------------------------------------------------------------------------------
+
+    def _key_of(
+        self, request: HttpRequest, claim: Claim | OldClaim, wording: Wording, now_ms: int
+    ) -> AccessKey:
+        """Return the key that a request names; its token is right, and, of old signatures, the signature."""
+        try:
+            key = self.keys.find(claim.access_key, claim.token)
+        except WrongToken:
+            raise wording.wrong_token() from None
+        if key is None:
+            raise wording.unknown_key(claim.access_key)
+        if key.needs_token and (claim.token or None) != key.token:
+            raise wording.wrong_token()
+        if key.expires_ms is not None and now_ms >= key.expires_ms:
+            raise wording.expired_token()
+        if isinstance(claim, OldClaim):
+            _check_old_signature(request, claim, key)
+        elif claim.date != claim.timestamp[:8]:
+            raise wording.date_of_scope(claim)
+        return key
+
+
+def _claim_of(request: HttpRequest, wording: Wording, now_ms: int) -> Claim | OldClaim:
+    authorization = request.headers.get("authorization", "")
+    params = presigned.parameters_of(request) if request.query else {}
+    old = presigned.old_claim_of(params) if wording is S3 else None
+    claim = None if old is not None else presigned.claim_of(params, wording)
+    if (old or claim) is not None and authorization:
+        sentence = (
+            "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, Signature query string"
+            " parameter or the Authorization header should be specified"
+        )
+        raise (
+            AwsError("InvalidArgument", sentence)
+            if wording is S3
+            else wording.incomplete(
+                "Found both 'X-Amz-Algorithm' as a query-string param and 'Authorization' as HTTP header."
+            )
+        )
+    if old is not None:
+        presigned.check_old_time(old, now_ms)
+        return old
+    if claim is not None:
+        presigned.check_time(claim, wording, now_ms)
+        return claim
+    if not authorization:
+        raise wording.missing()
+    if wording is S3 and authorization.startswith("AWS "):
+        return _old_header_claim(request, authorization, now_ms)
+    return _header_claim(request, authorization, wording, now_ms)
+
+
+def _header_claim(request: HttpRequest, authorization: str, wording: Wording, now_ms: int) -> Claim:
+    algorithm, _, rest = authorization.partition(" ")
+    if algorithm == presigned.SIGV4A:
+        raise wording.sigv4a()
+    if algorithm != ALGORITHM:
+        # Bearer tokens and the like are no signatures at all.
+        raise (
+            wording.algorithm(algorithm)
+            if algorithm.startswith("AWS4-") or wording is S3
+            else wording.missing()
+        )
+    # Of a part that is there twice, the first: it is the one that the gateway goes by.
+    parts = dict(reversed(_PARTS.findall(rest)))
+    timestamp = _timestamp(request)
+    missing = [
+        f"Authorization header requires '{name}' parameter. "
+        for name in ("Credential", "Signature", "SignedHeaders")
+        if not parts.get(name)
+    ]
+    if timestamp is None:
+        if wording is S3:
+            sentence = "AWS authentication requires a valid Date or x-amz-date header"
+            raise AwsError("AccessDenied", sentence, 403)
+        missing.append(
+            "Authorization header requires existence of either a 'X-Amz-Date' or a 'Date' header. "
+        )
+    if missing or timestamp is None:
+        raise wording.incomplete(f"{''.join(missing)}Authorization={algorithm}")
+    credential = parts["Credential"].split("/")
+    if len(credential) != 5 or credential[4] != "aws4_request" or not credential[0]:
+        raise wording.credential(parts["Credential"])
+    signed_ms = presigned.time_ms(timestamp)
+    if abs(signed_ms - now_ms) > _SKEW_MS:
+        raise wording.skewed(timestamp, signed_ms, now_ms, SKEW_MINUTES)
+    return Claim(
+        access_key=credential[0],
+        date=credential[1],
+        region=credential[2],
+        service=credential[3],
+        signed_headers=tuple(parts["SignedHeaders"].lower().split(";")),
+        signature=parts["Signature"],
+        timestamp=timestamp,
+        token=request.headers.get("x-amz-security-token"),
+    )
+
+
+def _timestamp(request: HttpRequest) -> str | None:
+    """Return when a request was signed, as a signature has it; None when no header says so."""
+    for name in ("x-amz-date", "date"):
+        text = request.headers.get(name, "")
+        try:
+            presigned.time_ms(text)
+        except ValueError:
+            pass
+        else:
+            return text
+        try:
+            at = parsedate_to_datetime(text)
+        except ValueError:
+            continue
+        aware = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        return written(round(aware.timestamp() * 1000))
+    return None
+
+
+def _old_header_claim(request: HttpRequest, authorization: str, now_ms: int) -> OldClaim:
+    key_id, colon, signature = authorization.removeprefix("AWS ").strip().partition(":")
+    if not colon or not key_id or not signature:
+        sentence = "AWS authorization header is invalid. Expected AwsAccessKeyId:signature"
+        raise AwsError("InvalidArgument", sentence)
+    timestamp = _timestamp(request)
+    if timestamp is None:
+        sentence = "AWS authentication requires a valid Date or x-amz-date header"
+        raise AwsError("AccessDenied", sentence, 403)
+    signed_ms = presigned.time_ms(timestamp)
+    if abs(signed_ms - now_ms) > _SKEW_MS:
+        raise S3.skewed(timestamp, signed_ms, now_ms, SKEW_MINUTES)
+    return OldClaim(key_id, signature, token=request.headers.get("x-amz-security-token"))
+
+
+# --- what was signed ------------------------------------------------------------------------------
+
+
+def _declared_hash(request: HttpRequest, claim: Claim, wording: Wording) -> str | None:
+    """Return what stands for the body in the signature; None when it is its own hash. Raises AwsError."""
+    declared = request.headers.get(_HASH)
+    if wording is not S3:
+        # Only S3's bodies may go unsigned.
+        return declared if declared is not None and _SHA256.fullmatch(declared) else None
+    if claim.is_query and declared is None:
+        return UNSIGNED_PAYLOAD
+    if declared is None:
+        sentence = f"Missing required header for this request: {_HASH}"
+        raise AwsError("InvalidRequest", sentence)
+    if declared.startswith(_SIGV4A_CHUNKS):
+        raise S3.sigv4a()
+    if not (declared in _SIGNED_CHUNKS or declared in _NO_CHUNKS or _SHA256.fullmatch(declared)):
+        sentence = (
+            f"{_HASH} must be UNSIGNED-PAYLOAD, STREAMING-UNSIGNED-PAYLOAD-TRAILER,"
+            " STREAMING-AWS4-HMAC-SHA256-PAYLOAD, STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER,"
+            " STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD, STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD-TRAILER or a valid"
+            " sha256 value."
+        )
+        members = {"ArgumentName": _HASH, "ArgumentValue": declared}
+        raise AwsError("InvalidArgument", sentence, 400, members)
+    return declared
+
+
+def _check_signature(
+    request: HttpRequest, claim: Claim, key: AccessKey, payload_hash: str, wording: Wording
+) -> None:
+    if "host" not in claim.signed_headers and AUTHORITY not in claim.signed_headers:
+        raise wording.incomplete(
+            "'Host' or ':authority' must be a 'SignedHeader' in the AWS Authorization."
+        )
+    if wording is S3:
+        loose = [
+            name
+            for name in request.headers
+            if name.startswith("x-amz-") and name not in claim.signed_headers and name != _HASH
+        ]
+        if loose:
+            raise S3.not_signed(loose)
+    hashes = [payload_hash]
+    if claim.is_query and wording is S3 and payload_hash != UNSIGNED_PAYLOAD:
+        # Who presigned the URL could not know what would be sent.
+        hashes.append(UNSIGNED_PAYLOAD)
+    computed: Signed | None = None
+    for payload in hashes:
+        for signed in signatures(request, claim, key.secret, payload):
+            if is_same(signed.signature, claim.signature):
+                return
+            computed = computed or signed
+    assert computed is not None
+    raise wording.wrong(claim, computed)
+
+
+def _check_old_signature(request: HttpRequest, claim: OldClaim, key: AccessKey) -> None:
+    texts = list(sigv2.strings_to_sign(request, claim))
+    right = (signature for text in texts for signature in sigv2.signatures(text, key.secret))
+    if not any(is_same(signature, claim.signature) for signature in right):
+        raise S3.mismatch(claim.access_key, claim.signature, texts[0])
+
+
+def _hash_of(request: HttpRequest) -> str:
+    if request.body_file is None:
+        return hashlib.sha256(request.body).hexdigest()
+    return _hash_of_file(request.body_file)
+
+
+def _hash_of_file(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while data := file.read(_READ_BYTES):
+            digest.update(data)
+    return digest.hexdigest()
+
+
+def _other_body(wording: Wording) -> AwsError:
+    if wording is S3:
+        sentence = f"The provided '{_HASH}' header does not match what was computed."
+        return AwsError("XAmzContentSHA256Mismatch", sentence)
+    return wording.other_body()

@@ -1,0 +1,218 @@
+"""Whether a request may come in at all: told from its method, path and headers, before anything of it is parsed.
+
+Two things are looked at. The Host must be one of this cloud's names (`headrace.aws.hosts`). And a request that a
+browser sends for a page of another origin (`headrace.aws.origins`) must be allowed: by `--allow-origin`, by the CORS
+rules of the bucket, or by the Cors configuration of the function URL that it is for. Without this, every web page
+that the user looks at could run code as the user. Programs' requests pay for some look-ups in a dictionary.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Protocol
+from urllib.parse import parse_qsl
+
+from headrace.aws import cors
+from headrace.aws.hosts import Hosts
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.origins import (
+    NULL,
+    UNNAMED,
+    AllowedOrigins,
+    foreign_origin,
+    own_origin,
+    page_origin,
+)
+from headrace.aws.pages import is_admin
+from headrace.aws.refusals import refused
+
+log = logging.getLogger(__name__)
+
+MOST_LOGGED = 100
+_READING = ("GET", "HEAD")
+
+
+class OwnRules(Protocol):
+    """The cross-origin rules that some resources of the cloud have of their own. Thread-safe.
+
+    Of a request no more than the head is there, and its Host is this cloud's.
+    """
+
+    def covers(self, request: HttpRequest) -> bool:
+        """Whether a request is for such a resource."""
+        ...
+
+    def permits(self, request: HttpRequest, origin: str) -> bool:
+        """Whether its rules let a page of `origin` make the request, or it answers a preflight itself."""
+        ...
+
+    def is_alone(self, request: HttpRequest) -> bool:
+        """Whether browsers get nothing but the resource under the request's Host, so that its pages harm nobody."""
+        ...
+
+
+class FrontDoor:
+    """Lets requests in or refuses them. Thread-safe.
+
+    Attributes:
+        hosts: which Host headers are ours.
+    """
+
+    def __init__(
+        self,
+        *,
+        hosts: Hosts,
+        origins: AllowedOrigins,
+        function_urls: OwnRules,
+        buckets: OwnRules,
+    ) -> None:
+        self.hosts = hosts
+        self._origins = origins
+        self._function_urls = function_urls
+        self._buckets = buckets
+        self._logged: set[str] = set()
+
+    def is_plain(self, headers: Mapping[str, str]) -> bool:
+        """Whether headers are a program's, to a host that is known: it need not be looked at any further."""
+        return (
+            "origin" not in headers
+            and "sec-fetch-site" not in headers
+            and headers.get("host") in self.hosts.known
+            and not headers.get("user-agent", "").startswith("Mozilla/")
+        )
+
+    def refusal_of(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the refusal of a request of which the head has come; None lets it in."""
+        host = request.headers.get("host")
+        if host is not None and not self.hosts.owns(host):
+            return self._refuse_host(request, host)
+        if not is_of_a_browser(request):
+            return None
+        page = page_origin(request.headers)
+        if page is not None and page in self._origins:
+            return None
+        if _is_action_by_link(request):
+            sentence = "No link may run an operation of AWS: send it by POST, signed in a header."
+            return refused(request, 403, "OperationByLinkNotAllowed", sentence)
+        if self._is_let_in(request, foreign_origin(request.headers)):
+            return None
+        return self._refuse_origin(request, UNNAMED if page is None else page)
+
+    def preflight_of(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the answer to a browser that asks whether it may ask; None when it is for others to answer."""
+        if request.method != "OPTIONS" or "access-control-request-method" not in request.headers:
+            return None
+        if foreign_origin(request.headers) is None or self._has_own_rules(request):
+            return None
+        return cors.preflight(request)
+
+    def dress(self, request: HttpRequest, answer: HttpResponse) -> None:
+        """Add to the answer to a browser what lets an allowed page read it, and what ties a hostile document down."""
+        of_function = self._function_urls.covers(request)
+        if "origin" in request.headers and not of_function and not self._buckets.covers(request):
+            origin = foreign_origin(request.headers)
+            if origin is not None and origin in self._origins:
+                service = request.call.service if request.call is not None else ""
+                answer.headers += cors.answer_headers(service)
+        if is_admin(request.path) and not of_function:
+            return  # they have restraints of their own, see `headrace.aws.pages`
+        if self._function_urls.is_alone(request) or self._buckets.is_alone(request):
+            return
+        if own_origin(request.headers) not in self._origins:
+            answer.headers += cors.restraints(request, answer)
+
+    # --- judging ------------------------------------------------------------------------------
+
+    def _has_own_rules(self, request: HttpRequest) -> bool:
+        return self._function_urls.covers(request) or self._buckets.covers(request)
+
+    def _is_let_in(self, request: HttpRequest, origin: str | None) -> bool:
+        """Judge a request of a page of `origin`, None for the cloud's own or nobody's."""
+        if self._function_urls.covers(request):
+            return origin is None or self._function_urls.permits(request, origin)
+        if self._buckets.is_alone(request):
+            return self._may_use_bucket(request, origin)
+        if is_admin(request.path):
+            return _may_visit(request, origin)
+        if origin is None:
+            return True
+        return self._buckets.covers(request) and self._buckets.permits(request, origin)
+
+    def _may_use_bucket(self, request: HttpRequest, origin: str | None) -> bool:
+        """Judge a request to a bucket's own host, whose pages may read there, and no more than others do."""
+        if request.method in _READING and origin is None:
+            return self._buckets.covers(request)
+        page = page_origin(request.headers)
+        if page is None:
+            return True
+        return self._buckets.covers(request) and self._buckets.permits(request, page)
+
+    # --- refusing -----------------------------------------------------------------------------
+
+    def _refuse_host(self, request: HttpRequest, host: str) -> HttpResponse:
+        name = host.partition(":")[0][:200]
+        sentence = (
+            f"This cloud does not answer to the name {name!r}. If it is meant to, start it with"
+            f" --allow-host {name} (HEADRACE_ALLOW_HOST)."
+        )
+        self._log_once(f"host {name}", sentence)
+        # 421: this server is not the one for that name (RFC 9110, 15.5.20). AWS answers it nowhere.
+        return refused(request, 421, "HostNotAllowed", sentence)
+
+    def _refuse_origin(self, request: HttpRequest, origin: str) -> HttpResponse:
+        shown = origin[:200]
+        if origin in (NULL, UNNAMED):
+            who, how = (
+                "a page whose origin is not named",
+                "--allow-origin '*', which lets in every page",
+            )
+        else:
+            who, how = f"a page of {shown}", f"--allow-origin {shown} (HEADRACE_ALLOW_ORIGIN)"
+        sentence = f"This cloud refuses requests of {who}. To let it in, start the cloud with {how}"
+        if self._function_urls.covers(request):
+            sentence += ", or give the function's URL a Cors configuration that does"
+        elif self._buckets.covers(request):
+            sentence += ", or give the bucket a CORS rule that does"
+        sentence += "."
+        self._log_once(f"origin {shown}", sentence)
+        return refused(request, 403, "OriginNotAllowed", sentence)
+
+    def _log_once(self, what: str, sentence: str) -> None:
+        if what not in self._logged and len(self._logged) < MOST_LOGGED:
+            self._logged.add(what)
+            log.warning("refused a browser's request: %s", ascii(sentence)[1:-1])
+
+
+def is_of_a_browser(request: HttpRequest) -> bool:
+    """Whether a browser may have sent a request: it cannot help saying so in one of three headers."""
+    headers = request.headers
+    return (
+        "origin" in headers
+        or "sec-fetch-site" in headers
+        or headers.get("user-agent", "").startswith("Mozilla/")
+    )
+
+
+def _is_action_by_link(request: HttpRequest) -> bool:
+    """Whether a link or an image would run an operation of the query protocol, which takes GET too."""
+    if request.method not in _READING or not request.query or "authorization" in request.headers:
+        return False
+    return any(name == "Action" for name, _ in parse_qsl(request.query, keep_blank_values=True))
+
+
+def _may_visit(request: HttpRequest, origin: str | None) -> bool:
+    """Judge a request to the cloud's own pages, which have neither scripts nor forms.
+
+    Somebody who follows a link of another site is shown a page, in a window of its own.
+    """
+    headers = request.headers
+    if origin is None:
+        is_page = "origin" in headers or "sec-fetch-site" in headers
+        return request.method in _READING or not is_page
+    return (
+        request.method in _READING
+        and "origin" not in headers
+        and headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+    )

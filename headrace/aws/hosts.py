@@ -1,0 +1,125 @@
+"""Which Host headers are this cloud's own: the machine's addresses, `localhost`, and the names that SDKs make of it.
+
+A web page whose own name is pointed at 127.0.0.1 (DNS rebinding) is of the same origin as what answers it, so nothing
+but the name tells it from the user's own tools. Names that only this machine, or nobody, can give an address to are
+taken; every other one must be listed by `--allow-host`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Iterable
+
+# What is remembered of names that came; beyond it, all is judged anew.
+MOST_REMEMBERED = 1000
+
+# A name and a port, an address in brackets and a port. Of anything else, an empty Host among it, nobody is the owner.
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9A-Za-z._-]+))(?::[0-9]{1,5})?")
+_OF_A_FUNCTION = ".lambda-url."
+_LOCAL_NAMES = ("localhost", "localhost.localstack.cloud")
+_ALLOWED = re.compile(r"\*|(?:\*\.)?[0-9a-z_-][0-9a-z._-]*|\[?[0-9a-f:.]+\]?")
+
+
+class HostRefused(ValueError):
+    """What `--allow-host` was given is no host's name; its text is one sentence."""
+
+
+class Hosts:
+    """Judges Host headers. Thread-safe: a set that grows and is emptied whole.
+
+    Attributes:
+        known: headers that were judged to be ours, to be looked at directly where every microsecond counts; the hosts
+            of functions are never among them. None is: a request with no Host does not come from a browser, and over
+            a socket never gets this far.
+    """
+
+    def __init__(self, allowed: Iterable[str] = (), *, bound: str = "127.0.0.1") -> None:
+        """Take the names of `--allow-host`: `name`, `*.name` or `*`, without ports. Raises HostRefused.
+
+        `bound` is the name or address that the cloud listens on: whoever gave it, meant it.
+        """
+        self.known: set[str | None] = {None}
+        self._names: set[str] = {*_LOCAL_NAMES, bound.lower()}
+        self._suffixes = {f".{name}" for name in _LOCAL_NAMES}
+        self._any = False
+        for name in allowed:
+            self._allow(name.strip().lower().rstrip("."))
+
+    def _allow(self, name: str) -> None:
+        if _ALLOWED.fullmatch(name) is None:
+            raise HostRefused(
+                f"--allow-host takes a host's name without a port, such as cloud.test or *.test, not {name!r}."
+            )
+        if name == "*":
+            self._any = True
+        elif name.startswith("*."):
+            self._suffixes.add(name[1:])
+        else:
+            self._names.add(name.strip("[]"))
+
+    def owns(self, host: str) -> bool:
+        """Whether a Host header (or HTTP/2's `:authority`) is this cloud's."""
+        if host in self.known:
+            return True
+        if not self._is_ours(host):
+            return False
+        if _OF_A_FUNCTION not in host:
+            if len(self.known) >= MOST_REMEMBERED:
+                self.known = {None}
+            self.known.add(host)
+        return True
+
+    def _is_ours(self, host: str) -> bool:
+        if self._any:
+            return True
+        match = _HOST.fullmatch(host)
+        if match is None:
+            return False
+        name = (match[1] or match[2]).lower().removesuffix(".")
+        if name in self._names or any(name.endswith(suffix) for suffix in self._suffixes):
+            return True
+        return _is_own_address(name)
+
+
+def _is_own_address(text: str) -> bool:
+    """Whether `text` is an address of this machine, or a name below a loopback one, as in `bucket.127.0.0.1`.
+
+    No resolver is ever asked for an address, nor for a name that ends in one, so that no stranger can lead it here.
+    """
+    address = _address(text)
+    if address is None:
+        below = re.fullmatch(r".+\.(127\.[0-9]+\.[0-9]+\.[0-9]+)", text)
+        return below is not None and _address(below[1]) is not None
+    return address.is_loopback or address.is_unspecified or _is_of_an_interface(address)
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
+
+
+def _is_of_an_interface(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether one of this machine's interfaces has the address: only then can a socket be bound to it."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError:
+        return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is bound to `host` can be reached from this machine only. Raises OSError for an unknown name."""
+    address = _address(host)
+    if address is not None:
+        return address.is_loopback
+    found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
+    return all(ipaddress.ip_address(str(one).partition("%")[0]).is_loopback for one in found)

@@ -1,0 +1,127 @@
+"""Who may see the cloud's own pages with `--auth`: whoever signs the request, or has opened the page with its token.
+
+Programs sign for the service `headrace`. People open the address that `headrace up` prints; its token becomes a cookie
+that no script can read and no other site can send, and that is good for looking only. Health is everybody's.
+"""
+
+from __future__ import annotations
+
+import hmac
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl, urlencode
+
+from headrace.aws.authentication import Authentication
+from headrace.aws.errors import AwsError
+from headrace.aws.gateway import scope_of
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.pages import restrained
+from headrace.aws.refusals import refused
+from headrace.aws.sigv4 import is_same
+
+SERVICE = "headrace"
+COOKIE = "headrace_pages"
+_TOKEN = "token"
+_COOKIE_LASTS_S = 30 * 24 * 3600
+_READING = ("GET", "HEAD")
+# Everybody's: health, and custom resources' answers, whose path nobody can guess.
+_OPEN = ("/_headrace/health", "/_localstack/health")
+_ANSWERS = "/_headrace/cfn-response/"
+# What AWS's custom resources may answer.
+MOST_ANSWER_BYTES = 64 * 1024
+
+
+class PageAccess:
+    """Judges requests to the cloud's own paths. Thread-safe."""
+
+    def __init__(self, authentication: Authentication) -> None:
+        self._authentication = authentication
+        token = authentication.keys.page_token
+        self._token = token
+        self._cookie = hmac.digest(token.encode(), COOKIE.encode(), "sha256").hex()
+
+    def answer_of(self, request: HttpRequest, now_ms: int) -> HttpResponse | None:
+        """Return the refusal of a request, or what makes a token a cookie; None lets it go on."""
+        if is_open(request) or self.knows(request, now_ms):
+            return None
+        if request.method in _READING and request.query:
+            answer = self._take_token(request)
+            if answer is not None:
+                return answer
+        return _key_needed(request)
+
+    def head_refusal_of(self, request: HttpRequest, now_ms: int) -> HttpResponse | None:
+        """Return the refusal of a request of which only the head has come. Never blocks."""
+        if is_open(request) or request.method in _READING:
+            return None
+        if scope_of(request).service == SERVICE:
+            try:
+                self._authentication.verify_head(request, SERVICE, now_ms)
+            except AwsError:
+                return _key_needed(request)
+            return None
+        return _key_needed(request)
+
+    def knows(self, request: HttpRequest, now_ms: int) -> bool:
+        """Whether a request comes from somebody who has a key, or the cookie for looking."""
+        if "authorization" in request.headers:
+            if scope_of(request).service != SERVICE:
+                return False
+            try:
+                self._authentication.verify(request, SERVICE, now_ms)
+            except AwsError:
+                return False
+            return True
+        return request.method in _READING and is_same(self._cookie, _cookie_of(request))
+
+    def _take_token(self, request: HttpRequest) -> HttpResponse | None:
+        params = parse_qsl(request.query, keep_blank_values=True)
+        if not any(name == _TOKEN and is_same(self._token, value) for name, value in params):
+            return None
+        rest = urlencode([(name, value) for name, value in params if name != _TOKEN])
+        cookie = f"{COOKIE}={self._cookie}; Path=/_headrace; Max-Age={_COOKIE_LASTS_S}; HttpOnly; SameSite=Strict"
+        # To the same page without the token, which is not to stand in the address.
+        there = f"{request.path}?{rest}" if rest else request.path
+        headers = [("Location", there), ("Set-Cookie", cookie), ("Cache-Control", "no-store")]
+        return restrained(HttpResponse(303, headers))
+
+
+def _key_needed(request: HttpRequest) -> HttpResponse:
+    return refused(
+        request,
+        403,
+        "KeyNeeded",
+        "This cloud was started with --auth: open its pages at the address that headrace up printed, or sign the"
+        " request for the service headrace.",
+    )
+
+
+def is_open(request: HttpRequest) -> bool:
+    """Whether anybody may send a request."""
+    if request.path in _OPEN:
+        return request.method in _READING
+    return request.method == "PUT" and request.path.startswith(_ANSWERS)
+
+
+def is_answer(request: HttpRequest) -> bool:
+    """Whether a request is a custom resource's answer."""
+    return request.path.startswith(_ANSWERS)
+
+
+def _cookie_of(request: HttpRequest) -> str:
+    try:
+        found = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return "" if found is None else found.value
+
+
+def without_cookie(request: HttpRequest) -> None:
+    """Take the pages' cookie away from a request that a function is going to see."""
+    cookies = request.headers.get("cookie")
+    if cookies is None or COOKIE not in cookies:
+        return
+    kept = [part for part in cookies.split(";") if part.partition("=")[0].strip() != COOKIE]
+    if kept:
+        request.headers["cookie"] = ";".join(kept).strip()
+    else:
+        del request.headers["cookie"]

@@ -1,0 +1,130 @@
+"""The options of `headrace up` that say who may use the cloud: which web pages, under which names, with which keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from headrace.aws.access_keys import KeysRefused, read_keys, read_secrets
+from headrace.aws.hosts import HostRefused, Hosts, is_loopback
+from headrace.aws.origins import AllowedOrigins, OriginRefused
+from headrace.cli.options import fail
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _listed(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> Any:
+    """Take several in one: an environment variable has but one value."""
+    return tuple(part for value in values for part in value.replace(",", " ").split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What the options say.
+
+    Attributes:
+        insecure: listening beyond this machine without keys is meant.
+    """
+
+    host: str
+    allow_origins: tuple[str, ...] = ()
+    allow_hosts: tuple[str, ...] = ()
+    auth: bool = False
+    auth_keys: Path | None = None
+    insecure: bool = False
+
+    def check(self) -> None:
+        """Refuse what no cloud can be started with, in one sentence. Raises ClickException."""
+        try:
+            Hosts(self.allow_hosts)
+            AllowedOrigins(self.allow_origins)
+            if self.auth_keys is not None:
+                read_keys(self.auth_keys)
+        except (HostRefused, OriginRefused, KeysRefused) as error:
+            raise fail(str(error)) from error
+        if self._is_open() and not self.insecure:
+            raise fail(
+                f"On {self.host} everybody who reaches this machine could run code as you: start with --auth, which"
+                " asks for keys, or with --insecure."
+            )
+
+    def _is_open(self) -> bool:
+        """Whether others than this machine can reach the cloud, and need no key."""
+        try:
+            return not self.auth and not is_loopback(self.host)
+        except OSError as error:
+            raise fail(f"Cannot listen on {self.host}: {error.strerror}.") from error
+
+    def warnings(self) -> list[str]:
+        """Return what is to be said at the start about whom the options let in."""
+        said: list[str] = []
+        if self._is_open():
+            said.append(
+                f"Everybody who reaches {self.host} can use this cloud, and run code as you."
+            )
+        if "*" in self.allow_origins:
+            said.append("Every web page that you look at can use this cloud, and run code as you.")
+        if self.auth_keys is not None and self.auth_keys.stat().st_mode & 0o077:
+            said.append(f"Others can read the keys in {self.auth_keys}: chmod 600 {self.auth_keys}")
+        return said
+
+
+def how_to_use(data_dir: Path, endpoint_url: str, access: Access) -> list[str]:
+    """Return what people need to know of a cloud that asks for keys: one key, and the address of its pages."""
+    secrets = read_secrets(data_dir) if access.auth else None
+    if secrets is None:
+        return []
+    if access.auth_keys is not None:
+        keys = f"the keys are those of {access.auth_keys}"
+    else:
+        keys = (
+            f"export AWS_ACCESS_KEY_ID={secrets.access_key_id}"
+            f" AWS_SECRET_ACCESS_KEY={secrets.secret_access_key}"
+        )
+    return [keys, f"its pages: {endpoint_url}/_headrace/?token={secrets.page_token}"]
+
+
+def access_options(function: _F) -> _F:
+    """Add --auth, --auth-keys, --insecure, --allow-origin and --allow-host."""
+    for option in (
+        click.option(
+            "--allow-host",
+            "allow_hosts",
+            multiple=True,
+            callback=_listed,
+            envvar="HEADRACE_ALLOW_HOST",
+            metavar="NAME",
+            help="Answer to this name too, beside localhost and this machine's addresses; *.name is all below it."
+            " May be repeated.",
+        ),
+        click.option(
+            "--allow-origin",
+            "allow_origins",
+            multiple=True,
+            callback=_listed,
+            envvar="HEADRACE_ALLOW_ORIGIN",
+            metavar="ORIGIN",
+            help="Web pages of this origin may use the cloud, such as http://localhost:3000; '*' is every page"
+            " that you look at. May be repeated.",
+        ),
+        click.option(
+            "--insecure", is_flag=True, help="Listen beyond this machine without asking for keys."
+        ),
+        click.option(
+            "--auth-keys",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="The keys that --auth knows, as in ~/.aws/credentials, instead of one that is made.",
+        ),
+        click.option(
+            "--auth",
+            is_flag=True,
+            help="Verify the signature of every request against keys that are printed, listed, or made by IAM.",
+        ),
+    ):
+        function = option(function)
+    return function

@@ -1,0 +1,58 @@
+"""What `headrace check --repair` does, in order: the state database, then the logs, then functions' code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from headrace.cli.check_code import check_code, mend_code
+from headrace.services.firehose.state import DeliveryStreams
+from headrace.services.kinesis.state import Stream
+from headrace.store import repair_database
+from headrace.store.check import JOURNALS_FOLDER, STATE_FILE, STREAMS_FOLDER
+from headrace.store.database import Database
+from headrace.store.marks import read_known
+from headrace.store.repair import QUARANTINE_FOLDER, repair_logs
+from headrace.store.sequence import SequenceBase
+
+
+def repair_all(data_dir: Path) -> Iterator[str]:
+    """Mend what can be, yielding a sentence for each thing done. The caller holds the directory's lock.
+
+    Killed anywhere, it can be done again. Raises OSError, sqlite3.Error, NewerFormat.
+    """
+    path = data_dir / STATE_FILE
+    if repair_database.finish(path):
+        yield f"{path}: the repair that was not finished is finished"
+    if not path.exists():
+        yield f"{path} is missing: no tool can bring back which streams there were; the logs are left as they are"
+        return
+    if repair_database.damage_of(path):
+        try:
+            yield from repair_database.repair_database(path)
+        except repair_database.Hopeless as error:
+            yield str(error)
+            return
+    database = Database(path)
+    try:
+        known = read_known(path)
+        yield from repair_logs(data_dir, database, known, _bases(data_dir, database))
+    finally:
+        database.close()
+    for bad in check_code(data_dir, path):
+        if bad.can_be_mended:
+            mend_code(bad, data_dir / QUARANTINE_FOLDER / "lambda")
+            yield f"{bad}: it is unpacked anew"
+
+
+def _bases(data_dir: Path, database: Database) -> dict[Path, SequenceBase]:
+    """Return what the sequence numbers of each log have in common."""
+    bases: dict[Path, SequenceBase] = {}
+    for _, document in database.documents("kinesis_streams").items():  # noqa: PERF102 - not a dict
+        stream = Stream.from_document(document)
+        for shard in stream.shards:
+            bases[data_dir / STREAMS_FOLDER / stream.stream_id / shard.shard_id] = shard.base
+    for delivery in DeliveryStreams(database).load():
+        folder = data_dir / JOURNALS_FOLDER / delivery.stream_id
+        bases[folder] = SequenceBase(delivery.created_ms // 1000, 0)
+    return bases

@@ -1,0 +1,50 @@
+"""The access keys that IAM and STS have made: users' own, and those of the sessions of assumed roles."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import Any
+
+from headrace.aws.access_keys import AccessKey
+
+
+def find_access_key(key_id: str) -> AccessKey | None:
+    """Return an active key; None when there is none of that id. moto must be loaded.
+
+    GetSessionToken and GetFederationToken give everybody the same keys in moto: they are none here.
+    """
+    from moto.iam.models import iam_backends
+    from moto.sts.models import sts_backends
+
+    for account, partitions in list(iam_backends.items()):
+        for backend in list(partitions.values()):
+            key = backend.access_keys.get(key_id)
+            if key is not None and key.user_name is not None:
+                return _of_user(account, backend, key)
+    for account, partitions in list(sts_backends.items()):
+        for backend in list(partitions.values()):
+            session = backend.get_assumed_role_from_access_key(key_id)
+            if session is not None:
+                return _of_session(account, session)
+    return None
+
+
+def _of_user(account: str, backend: Any, key: Any) -> AccessKey | None:
+    user = backend.users.get(key.user_name)
+    # moto keeps deleted keys in the backend's own list.
+    if user is None or key not in user.access_keys or key.status != "Active":
+        return None
+    return AccessKey(key.access_key_id, key.secret_access_key, account=account)
+
+
+def _of_session(account: str, session: Any) -> AccessKey:
+    expires = session.expiration
+    aware = expires if expires.tzinfo is not None else expires.replace(tzinfo=UTC)
+    return AccessKey(
+        session.access_key_id,
+        session.secret_access_key,
+        session.session_token,
+        account,
+        round(aware.timestamp() * 1000),
+    )

@@ -1,0 +1,210 @@
+"""Buckets' CORS rules: which web pages may send requests to a bucket and read its answers.
+
+Which rule is taken, the headers, and the sentences of refusals:
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/cors.html (documented), and AWS's answers to LocalStack's
+tests/aws/services/s3/test_s3_cors.py, recorded between July 2023 and July 2025 (observed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from headrace.aws.errors import AwsError
+from headrace.aws.gateway import scope_of, service_of_head
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.pages import is_admin
+from headrace.services.s3 import limits
+from headrace.services.s3.errors import invalid_request, malformed_xml
+from headrace.services.s3.routing import Target, bucket_of_host, target_of
+
+if TYPE_CHECKING:
+    from headrace.services.s3.service import S3
+
+NAME = "BucketCors"
+_METHODS = ("GET", "PUT", "POST", "DELETE", "HEAD")
+_VARY = "Origin, Access-Control-Request-Headers, Access-Control-Request-Method"
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """A rule that lets a request in, and the pattern of its AllowedOrigins that did."""
+
+    rule: Mapping[str, Any]
+    origin_pattern: str
+
+
+class BucketRules:
+    """The buckets' part in judging browsers' requests: implements `headrace.aws.front_door.OwnRules`."""
+
+    def __init__(self, s3: S3) -> None:
+        self._s3 = s3
+
+    def covers(self, request: HttpRequest) -> bool:
+        """See `OwnRules.covers`: nothing but the head is looked at, as in the gateway."""
+        if is_admin(request.path) or service_of_head(request, scope_of(request)) != "s3":
+            return False
+        try:
+            bucket = target_of(request).bucket
+        except AwsError:
+            return False
+        return bool(bucket) and self._s3.has_bucket(bucket)
+
+    def is_alone(self, request: HttpRequest) -> bool:
+        """See `OwnRules.is_alone`: on a bucket's own host, `bucket.s3.localhost`."""
+        bucket = bucket_of_host(request.headers.get("host", ""))
+        return bool(bucket) and self._s3.has_bucket(bucket)
+
+    def permits(self, request: HttpRequest, origin: str) -> bool:
+        """See `OwnRules.permits`. Preflights are S3's own to answer, `answer_options`.
+
+        Rules are about objects. On AWS a page needs keys as well, to change a bucket's configuration or to copy from
+        another bucket; here it may have none, so that neither is let in by rules alone.
+        """
+        if request.method == "OPTIONS":
+            return True
+        target = target_of(request)
+        if request.method not in ("GET", "HEAD") and not target.key:
+            is_objects = request.method == "POST" and "delete" in target.query
+            return is_objects and self._lets(target.bucket, origin, "POST")
+        source = unquote(target.headers.get("x-amz-copy-source", "")).lstrip("/").partition("/")[0]
+        if source and not self._lets(source, origin, "GET"):
+            return False
+        return self._lets(target.bucket, origin, request.method)
+
+    def _lets(self, bucket: str, origin: str, method: str) -> bool:
+        rules = _rules(self._s3, bucket)
+        return rules is not None and _match(rules, origin, method, []) is not None
+
+
+def answer_options(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
+    """Answer a browser that asks whether it may send a request. Raises AwsError BadRequest, AccessForbidden."""
+    headers = request.headers
+    origin = headers.get("origin")
+    method = headers.get("access-control-request-method")
+    if origin is None:
+        raise AwsError("BadRequest", "Insufficient information. Origin request header needed.")
+    if not s3.has_bucket(target.bucket):
+        raise _forbidden("Bucket not found", request.method, target)
+    rules = _rules(s3, target.bucket)
+    if rules is None:
+        sentence = "CORS is not enabled for this bucket."
+        raise _forbidden(sentence, method or request.method, target)
+    if method is None:
+        raise AwsError("BadRequest", "Invalid Access-Control-Request-Method: null")  # assumed
+    asked = _names(headers.get("access-control-request-headers", ""))
+    match = _match(rules, origin, method, asked)
+    if match is None:
+        sentence = (
+            "This CORS request is not allowed. This is usually because the evalution of Origin, request method /"
+            " Access-Control-Request-Method or Access-Control-Request-Headers are not whitelisted by the resource's"
+            " CORS spec."
+        )
+        raise _forbidden(sentence, method, target)
+    answer = HttpResponse(200, _headers(match, origin))
+    if asked:
+        answer.headers.append(("Access-Control-Allow-Headers", ", ".join(asked)))
+    if headers.get("access-control-request-private-network") == "true":
+        # Not AWS's: browsers ask it of what is on this machine or in its network.
+        answer.headers.append(("Access-Control-Allow-Private-Network", "true"))
+    return answer
+
+
+def answer_headers(s3: S3, request: HttpRequest) -> list[tuple[str, str]]:
+    """Return the headers of the answer to a page's request; none when no rule lets the page read it."""
+    origin = request.headers["origin"]
+    try:
+        rules = _rules(s3, target_of(request).bucket)
+    except AwsError:
+        return []
+    match = None if rules is None else _match(rules, origin, request.method, [])
+    return [] if match is None else _headers(match, origin)
+
+
+def check(configuration: Mapping[str, Any]) -> None:
+    """Refuse a CORS configuration that AWS refuses. Raises AwsError MalformedXML, InvalidRequest."""
+    rules: list[dict[str, list[str]]] = configuration.get("CORSRules") or []
+    if not rules or len(rules) > limits.CORS_RULES:
+        raise malformed_xml()
+    for rule in rules:
+        for method in rule.get("AllowedMethods", []):
+            if method not in _METHODS:
+                raise invalid_request(
+                    f"Found unsupported HTTP method in CORS config. Unsupported method is {method}"
+                )
+        # Sentences of the rest: assumed from AWS's public answers, not recorded.
+        for member, element in (
+            ("AllowedOrigins", "AllowedOrigin"),
+            ("AllowedHeaders", "AllowedHeader"),
+        ):
+            for value in rule.get(member, []):
+                if value.count("*") > 1:
+                    raise invalid_request(
+                        f'{element} "{value}" can not have more than one wildcard.'
+                    )
+        for value in rule.get("ExposeHeaders", []):
+            if "*" in value:
+                raise invalid_request(
+                    f'ExposeHeader "{value}" contains wildcard. We currently do not support wildcard for ExposeHeader.'
+                )
+
+
+# --- matching -------------------------------------------------------------------------------------
+
+
+def _rules(s3: S3, bucket: str) -> list[dict[str, Any]] | None:
+    if not s3.has_bucket(bucket):
+        return None
+    configuration = s3.bucket(bucket)["configurations"].get(NAME)
+    return None if configuration is None else configuration.get("CORSRules", [])
+
+
+def _match(
+    rules: list[dict[str, Any]], origin: str, method: str, asked: list[str]
+) -> _Match | None:
+    """Return the first rule that has the origin, the method and every header that is asked for."""
+    for rule in rules:
+        if method not in rule.get("AllowedMethods", []):
+            continue
+        allowed = [pattern.lower() for pattern in rule.get("AllowedHeaders", [])]
+        if not all(any(_fits(pattern, name) for pattern in allowed) for name in asked):
+            continue
+        for pattern in rule.get("AllowedOrigins", []):
+            if _fits(pattern, origin):
+                return _Match(rule, pattern)
+    return None
+
+
+def _fits(pattern: str, text: str) -> bool:
+    """Whether a pattern with at most one `*`, which stands for any characters, is of a text."""
+    head, star, tail = pattern.partition("*")
+    if not star:
+        return pattern == text
+    return len(text) >= len(head) + len(tail) and text.startswith(head) and text.endswith(tail)
+
+
+def _names(header: str) -> list[str]:
+    return [name.strip().lower() for name in header.split(",") if name.strip()]
+
+
+def _headers(match: _Match, origin: str) -> list[tuple[str, str]]:
+    everybody = match.origin_pattern == "*"
+    headers = [
+        ("Access-Control-Allow-Origin", "*" if everybody else origin),
+        ("Access-Control-Allow-Methods", ", ".join(match.rule["AllowedMethods"])),
+    ]
+    if match.rule.get("ExposeHeaders"):
+        exposed = ", ".join(match.rule["ExposeHeaders"])
+        headers.append(("Access-Control-Expose-Headers", exposed))
+    if match.rule.get("MaxAgeSeconds") is not None:
+        headers.append(("Access-Control-Max-Age", str(match.rule["MaxAgeSeconds"])))
+    if not everybody:
+        headers.append(("Access-Control-Allow-Credentials", "true"))
+    return [*headers, ("Vary", _VARY)]
+
+
+def _forbidden(sentence: str, method: str, target: Target) -> AwsError:
+    members = {"Method": method, "ResourceType": "OBJECT" if target.key else "BUCKET"}
+    return AwsError("AccessForbidden", f"CORSResponse: {sentence}", 403, members)

@@ -1,0 +1,113 @@
+"""Hold the stored objects against their ETags, offline. Reads every byte, a piece at a time, and writes nothing.
+
+An ETag is the MD5 of the bytes, or, of an object that came in parts, the MD5 of the MD5s of its parts and their number.
+A file without a row (Spark wrote it) has nothing that it could be held against, and so has one that was changed after
+S3 wrote it: size and modification time tell. Neither is damage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from headrace.services.s3.files import ESCAPED_FOLDER, S3_FOLDER
+from headrace.services.s3.names import escaped_name
+from headrace.services.s3.uploads import UPLOADS_FOLDER
+
+_PIECE_BYTES = 1024 * 1024
+_PLAIN = re.compile(r"[0-9a-f]{32}")
+_OF_PARTS = re.compile(r"([0-9a-f]{32})-(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """One object that was looked at.
+
+    Attributes:
+        name: `s3://bucket/key`, or the name of an upload's part.
+        verdict: `sound`; `damaged`; `changed` since S3 wrote it, or `gone`, as files may be; `unknown` when its ETag is
+            of no form that can be computed.
+        path: its file.
+    """
+
+    name: str
+    verdict: Literal["sound", "damaged", "changed", "gone", "unknown"]
+    path: Path
+    size_bytes: int = 0
+
+
+def verify_objects(data_dir: Path, database: Path) -> Iterator[Verified]:
+    """Yield every object and every uploaded part that the index knows. Raises sqlite3.DatabaseError, OSError."""
+    uri = f"file:{database}?mode=ro"
+    with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+        tables = {
+            name for (name,) in connection.execute("SELECT name FROM sqlite_master").fetchall()
+        }
+        if "s3_objects" in tables:
+            for row in connection.execute(
+                "SELECT bucket, key, escaped, size, etag, mtime_ns, details FROM s3_objects"
+            ):
+                yield _object(data_dir / S3_FOLDER, row)
+        if "s3_parts" in tables:
+            for upload, number, etag, size in connection.execute(
+                "SELECT upload, number, etag, size FROM s3_parts"
+            ):
+                path = data_dir / S3_FOLDER / UPLOADS_FOLDER / upload / str(number)
+                yield _part(path, f"part {number} of upload {upload}", etag, size)
+
+
+def _object(root: Path, row: tuple[Any, ...]) -> Verified:
+    bucket, key, escaped, size, etag, mtime_ns, details = row
+    path = root / ESCAPED_FOLDER / bucket / escaped_name(key) if escaped else root / bucket / key
+    name = f"s3://{bucket}/{key}"
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        # Plain files may be deleted by whoever sees them; nobody but S3 knows the others.
+        return Verified(name, "damaged" if escaped else "gone", path)
+    if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
+        return Verified(name, "damaged" if escaped else "changed", path)
+    computed = _etag(path, etag, json.loads(details).get("part_sizes") or [])
+    if computed is None:
+        return Verified(name, "unknown", path, size)
+    return Verified(name, "sound" if computed == etag else "damaged", path, size)
+
+
+def _part(path: Path, name: str, etag: str, size: int) -> Verified:
+    if not path.is_file():
+        return Verified(name, "damaged", path)
+    sound = path.stat().st_size == size and _etag(path, etag, []) == etag
+    return Verified(name, "sound" if sound else "damaged", path, size)
+
+
+def _etag(path: Path, like: str, part_sizes: list[int]) -> str | None:
+    """Return the ETag of a file, of the same form as `like`; None when it is of another form."""
+    if _PLAIN.fullmatch(like):
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, _md5).hexdigest()
+    of_parts = _OF_PARTS.fullmatch(like)
+    if of_parts is None or int(of_parts[2]) != len(part_sizes):
+        return None
+    digests = b"".join(_digests(path, part_sizes))
+    return f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(part_sizes)}"
+
+
+def _digests(path: Path, part_sizes: list[int]) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        for size in part_sizes:
+            digest, left = _md5(), size
+            while left and (piece := file.read(min(left, _PIECE_BYTES))):
+                digest.update(piece)
+                left -= len(piece)
+            yield digest.digest()
+
+
+def _md5() -> Any:
+    return hashlib.md5(usedforsecurity=False)

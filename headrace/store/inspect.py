@@ -1,0 +1,115 @@
+"""What lies in a segment file, byte for byte: unharmed frames, and damage between them. Reads, never writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.store import frame
+from headrace.store.frame import CorruptFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Unharmed frames that follow each other without a gap: their bytes, and their records."""
+
+    offset: int
+    end_offset: int
+    first_index: int
+    end_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes that are no unharmed frame."""
+
+    offset: int
+    end_offset: int
+    what: str
+
+
+@dataclass(slots=True)
+class Inspected:
+    """A segment file.
+
+    Attributes:
+        first_index: as its name says.
+        header_problem: what is wrong with the file's own header; empty when nothing is.
+        is_foreign: its header is unharmed and that of another shard, or of another place in this one.
+        frame_ends: where each unharmed frame ends, and one past its last record.
+    """
+
+    path: Path
+    first_index: int
+    size_bytes: int
+    header_problem: str = ""
+    is_foreign: bool = False
+    runs: list[Run] = field(default_factory=list[Run])
+    damage: list[Damage] = field(default_factory=list[Damage])
+    frame_ends: dict[int, int] = field(default_factory=dict[int, int])
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong with the file by itself."""
+        return not self.header_problem and not self.damage and len(self.runs) <= 1
+
+    @property
+    def end_index(self) -> int:
+        """One past the last unharmed record; the first index when there is none."""
+        return self.runs[-1].end_index if self.runs else self.first_index
+
+
+def inspect(path: Path, identity: bytes) -> Inspected:
+    """Read a whole segment of the shard `identity`. Raises OSError."""
+    data = path.read_bytes()
+    found = Inspected(path, int(path.stem), len(data))
+    start = frame.SEGMENT_HEADER_BYTES
+    try:
+        first_index, whose = frame.decode_segment_header(data[:start])
+    except CorruptFrame as error:
+        found.header_problem = "the segment was emptied" if not data else str(error)
+    else:
+        if whose != identity:
+            found.header_problem = "the segment belongs to another shard"
+        elif first_index != found.first_index:
+            found.header_problem = (
+                f"the segment is named {found.first_index} but starts at {first_index}"
+            )
+        found.is_foreign = bool(found.header_problem)
+    found.frame_ends[min(start, len(data))] = found.first_index
+    for piece in _pieces(data, start, found.first_index):
+        if isinstance(piece, Damage):
+            found.damage.append(piece)
+            continue
+        offset, header = piece
+        end_offset = offset + header.frame_bytes
+        found.frame_ends[end_offset] = header.end_index
+        last = found.runs[-1] if found.runs else None
+        if last is not None and (last.end_offset, last.end_index) == (offset, header.first_index):
+            found.runs[-1] = Run(last.offset, end_offset, last.first_index, header.end_index)
+        else:
+            found.runs.append(Run(offset, end_offset, header.first_index, header.end_index))
+    return found
+
+
+def _pieces(
+    data: bytes, offset: int, expected: int
+) -> Iterator[tuple[int, frame.FrameHeader] | Damage]:
+    view = memoryview(data)
+    while offset < len(data):
+        try:
+            header = frame.decode_header(view, offset)
+            at = offset + frame.FRAME_HEADER_BYTES
+            frame.verify(header, view[at : at + header.payload_bytes])
+            if header.first_index < expected:
+                raise CorruptFrame(f"record {expected} expected, {header.first_index} found")
+        except CorruptFrame as error:
+            behind = frame.find(data, offset, expected)
+            end_offset = len(data) if behind is None else behind[0]
+            yield Damage(offset, end_offset, str(error))
+            offset = end_offset
+            continue
+        yield offset, header
+        expected = header.end_index
+        offset += header.frame_bytes

@@ -1,0 +1,178 @@
+"""Records that a log had and has no more: where, how many, and whether somebody has accepted that they are gone.
+
+A reader that comes to a loss is told so (LogDamaged), again and again, until `headrace check --repair` has reported it:
+from then on it is accepted, and reading goes on behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from headrace.store.segment import Segment
+from headrace.store.sequence import SequenceBase
+
+# Numbers that may have been given since the last mark are not given again: more than a shard takes in a minute.
+UNCERTAIN = 1 << 25
+
+
+class LogDamaged(Exception):
+    """Records that are wanted are not there, or not what was written; the text says which and where.
+
+    Attributes:
+        first_index, end_index: the records, as far as that is known.
+    """
+
+    def __init__(self, text: str, first_index: int = 0, end_index: int = 0) -> None:
+        super().__init__(text)
+        self.first_index = first_index
+        self.end_index = end_index
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Records of a log that are missing.
+
+    Attributes:
+        first_index: of the first that is missing.
+        end_index: of the first that may follow.
+        known_end_index: up to where there certainly were records; from there to `end_index` nobody knows.
+        path: the segment in which the first of them were.
+        why: what is wrong with it, as `is empty`.
+        accepted: `headrace check --repair` has reported it.
+    """
+
+    first_index: int
+    end_index: int
+    known_end_index: int
+    path: Path
+    why: str
+    accepted: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many records are known to be missing."""
+        return self.known_end_index - self.first_index
+
+    @property
+    def is_open_ended(self) -> bool:
+        """Whether there may have been more than is known."""
+        return self.end_index > self.known_end_index
+
+    def holds(self, index: int) -> bool:
+        """Whether a record is among them."""
+        return self.first_index <= index < self.end_index
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the state database knows of a log.
+
+    Attributes:
+        start_index: of the oldest record that retention had left; None when that was never noted.
+        end_index: one past the newest record, as of some moment up to a minute ago.
+        losses: those that were found earlier.
+        is_certain: all of it was sure to stay. What the disk had not been told to keep when the system went down is
+            lost without a fault of anybody; it is told, and readers go on behind it.
+    """
+
+    start_index: int | None = None
+    end_index: int = 0
+    losses: tuple[Loss, ...] = ()
+    is_certain: bool = True
+
+
+NOTHING_KNOWN = Known()
+
+
+def find_losses(
+    segments: Sequence[Segment],
+    unreadable: Mapping[int, tuple[Path, str]],
+    known: Known,
+    claimed_end_index: int,
+) -> list[Loss]:
+    """Return what is missing between segments, within them, and before the first.
+
+    Args:
+        segments: that could be opened, in order; the last takes new records.
+        unreadable: those that could not, by the index in their name: path, and what is wrong.
+        known: what the state database knows.
+        claimed_end_index: up to where there certainly were records.
+    """
+    gaps: list[tuple[int, int, Path, str]] = []
+    first = segments[0].first_index
+    start = min([first, *unreadable]) if known.start_index is None else known.start_index
+    if start < first:
+        gaps.append((start, first, segments[0].path.with_name(Segment.file_name(start)), ""))
+    for segment, following in pairwise(segments):
+        end = segment.end_index
+        missing = segment.path.with_name(Segment.file_name(end))
+        if end < following.first_index and segment.is_complete:
+            gaps.append((end, following.first_index, missing, "is not there"))
+        elif end < following.first_index:
+            why = f"ends too early, or {missing.name} is not there"
+            gaps.append((end, following.first_index, segment.path, why))
+    for segment in segments:
+        gaps += [(h.first_index, h.end_index, segment.path, "is damaged") for h in segment.holes]
+    return sorted(
+        (
+            _loss(gap, unreadable, known, claimed_end_index, segments[-1].first_index)
+            for gap in gaps
+            if gap[0] < gap[1]
+        ),
+        key=lambda loss: loss.first_index,
+    )
+
+
+def _loss(
+    gap: tuple[int, int, Path, str],
+    unreadable: Mapping[int, tuple[Path, str]],
+    known: Known,
+    claimed_end_index: int,
+    tail_index: int,
+) -> Loss:
+    first, end, path, why = gap
+    named = [index for index in unreadable if first <= index < end]
+    if named:
+        path, why = unreadable[min(named)]
+        why = f"cannot be read ({why})"
+    elif not why:
+        why = "is not there"
+    known_end = end
+    before = next((loss for loss in known.losses if loss.first_index == first), None)
+    if before is not None and before.known_end_index < end:
+        known_end = before.known_end_index
+    elif end == tail_index and claimed_end_index < end:
+        known_end = max(claimed_end_index, first)
+    if end == tail_index and not known.is_certain and not named:
+        return Loss(first, end, known_end, path, "ends early since the system went down", True)
+    accepted = any(
+        loss.accepted and loss.first_index <= first and end <= loss.end_index
+        for loss in known.losses
+    )
+    return Loss(first, end, known_end, path, why, accepted)
+
+
+def describe(loss: Loss, shard_id: str, base: SequenceBase, segments: Sequence[Segment]) -> str:
+    """Say in one sentence which records are missing, between which sequence numbers, and where they were."""
+    one = loss.count == 1
+    records = "1 record is" if one else f"{loss.count} records are"
+    which = f"number {loss.first_index}" + ("" if one else f" to {loss.known_end_index - 1}")
+    if not loss.count:
+        records, which = "Records are", f"nobody knows how many, from number {loss.first_index} on"
+    more = ""
+    if loss.count and loss.is_open_ended:
+        more = ", and perhaps some that were put in the minute after them"
+    between: list[str] = []
+    for segment in segments:
+        if segment.end_index == loss.first_index > segment.first_index:
+            number = base.text(loss.first_index - 1, segment.last_arrival_ms)
+            between.append(f"after sequence number {number}")
+        if segment.first_index == loss.end_index < segment.end_index:
+            between.append(f"before {base.text(loss.end_index, segment.first_arrival_ms)}")
+    where = f" ({' and '.join(between)})" if between else ""
+    return (
+        f"{records} missing of {shard_id}, {which}{where}{more}: the segment {loss.path} {loss.why}"
+    )

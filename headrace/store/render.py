@@ -1,0 +1,28 @@
+"""Records as GetRecords sends them, made once, when they are put."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_START = '{"SequenceNumber":"'
+_KEY = '","PartitionKey":"'
+
+
+def render(
+    numbers: Sequence[str], data: Sequence[str], keys: Sequence[str], arrival_ms: int, tail: str
+) -> bytes:
+    """Return records as GetRecords sends them, separated as `frame` says.
+
+    Whole columns are laid into one list, and that is joined once: half the time of a format a record.
+    """
+    arrival = f'","ApproximateArrivalTimestamp":{arrival_ms / 1000:.3f},"Data":"'
+    if len(numbers) == 1:
+        text = f'{_START}{numbers[0]}{arrival}{data[0]}{_KEY}{keys[0]}"{tail}}}'
+        return text.encode("ascii")
+    parts = [f'"{tail}}},\n{_START}', "", arrival, "", _KEY, ""] * len(numbers)
+    parts[0] = _START
+    parts[1::6] = numbers
+    parts[3::6] = data
+    parts[5::6] = keys
+    parts.append(f'"{tail}}}')
+    return "".join(parts).encode("ascii")

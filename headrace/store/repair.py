@@ -1,0 +1,177 @@
+"""Mend the logs of a data directory, offline: cut damage out, keep its bytes aside, and tell which records are lost.
+
+Everything unharmed stays readable: what stands behind damage becomes a segment of its own, named by its first record.
+Each step is safe to be killed in and to be done again: bytes are in the quarantine folder before they leave a segment,
+files appear whole by a rename, and losses are accepted only after they were reported.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from headrace.store import frame
+from headrace.store.check import identity_of_folder, log_folders
+from headrace.store.database import Database
+from headrace.store.inspect import Inspected, Run, inspect
+from headrace.store.losses import NOTHING_KNOWN, Known
+from headrace.store.marks import accept
+from headrace.store.segment import SUFFIX, Segment
+from headrace.store.segment_index import INDEX_SUFFIX, SparseIndex, WrongIndex
+from headrace.store.sequence import SequenceBase
+from headrace.store.shard_log import ShardLog
+
+QUARANTINE_FOLDER = "quarantine"
+_NEW_SUFFIX = ".repairing"
+_COPY_BYTES = 4 * 1024 * 1024
+_NO_BASE = SequenceBase(0, 0)
+
+
+def repair_logs(
+    data_dir: Path, database: Database, known: dict[str, Known], bases: dict[Path, SequenceBase]
+) -> Iterator[str]:
+    """Mend every log, yielding a sentence for each thing done and each loss. Nobody else may use the directory.
+
+    Args:
+        data_dir: where they are.
+        database: the state database, open and sound.
+        known: what it knows of each log, by its folder.
+        bases: what the sequence numbers of a log's records have in common, by its folder.
+
+    Raises OSError.
+    """
+    folders = dict(log_folders(data_dir))
+    for key in known:
+        # A folder that is gone is made again, so that its numbers are not given twice.
+        folders.setdefault(data_dir / key, identity_of_folder(data_dir, data_dir / key))
+    for folder, identity in sorted(folders.items()):
+        of_log = known.get(folder.relative_to(data_dir).as_posix(), NOTHING_KNOWN)
+        yield from _mend_files(data_dir, folder, identity)
+        yield from _accept_losses(data_dir, database, folder, identity, of_log, bases)
+
+
+def _mend_files(data_dir: Path, folder: Path, identity: bytes) -> Iterator[str]:
+    for left in folder.glob(f"*{_NEW_SUFFIX}"):
+        left.unlink()
+    for index in sorted(folder.glob(f"*{INDEX_SUFFIX}")):
+        if not _is_index_of_its_segment(index, identity):
+            index.unlink()
+            yield f"{index}: removed; it is made anew from its segment"
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        found = inspect(path, identity)
+        if not found.is_sound:
+            yield from _mend_segment(data_dir, found, identity)
+
+
+def _is_index_of_its_segment(path: Path, identity: bytes) -> bool:
+    segment = path.with_suffix(SUFFIX)
+    try:
+        extent = SparseIndex().load(path, int(path.stem), identity)
+    except (WrongIndex, ValueError):
+        return False
+    return segment.exists() and extent.size_bytes <= segment.stat().st_size
+
+
+def _mend_segment(data_dir: Path, found: Inspected, identity: bytes) -> Iterator[str]:
+    """Cut a segment's damage out."""
+    if found.is_foreign or not found.runs:
+        aside = _keep_whole(data_dir, found.path)
+        yield f"{found.path}: moved to {aside}: {found.header_problem or 'no record of it is unharmed'}"
+    else:
+        for damage in found.damage:
+            aside = _keep(data_dir, found.path, damage.offset, damage.end_offset)
+            size = damage.end_offset - damage.offset
+            yield f"{found.path}: {size} bytes from byte {damage.offset} on ({damage.what}) are kept in {aside}"
+        if found.header_problem and not found.is_foreign:
+            _keep(data_dir, found.path, 0, min(frame.SEGMENT_HEADER_BYTES, found.size_bytes))
+            yield f"{found.path}: its header is written anew ({found.header_problem})"
+        # From the back, so that what stands behind the damage is safe before the file itself is touched.
+        for run in reversed(found.runs):
+            _write_run(found.path, run, identity)
+        if found.runs[0].first_index != found.first_index:
+            found.path.unlink()
+    found.path.with_suffix(INDEX_SUFFIX).unlink(missing_ok=True)
+    _sync(found.path.parent)
+
+
+def _keep(data_dir: Path, path: Path, offset: int, end_offset: int) -> Path:
+    """Copy bytes of a file into the quarantine folder; done before, they stay as they are."""
+    aside = _quarantine(data_dir, path).with_suffix(f".from-{offset}-to-{end_offset}")
+    if not aside.exists():
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        partial = aside.with_name(f"{aside.name}{_NEW_SUFFIX}")
+        with path.open("rb") as source, partial.open("wb") as sink:
+            source.seek(offset)
+            sink.write(source.read(end_offset - offset))
+            _settle(sink.fileno())
+        partial.replace(aside)
+        _sync(aside.parent)
+    return aside
+
+
+def _keep_whole(data_dir: Path, path: Path) -> Path:
+    aside = _quarantine(data_dir, path)
+    aside.parent.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while aside.exists():
+        aside = aside.with_name(f"{path.name}.{number}")
+        number += 1
+    path.rename(aside)
+    _sync(aside.parent)
+    return aside
+
+
+def _quarantine(data_dir: Path, path: Path) -> Path:
+    return data_dir / QUARANTINE_FOLDER / path.relative_to(data_dir)
+
+
+def _write_run(path: Path, run: Run, identity: bytes) -> None:
+    """Make a segment of the frames of a run, under the name of its first record."""
+    target = path.with_name(Segment.file_name(run.first_index))
+    if target != path and target.exists() and inspect(target, identity).end_index >= run.end_index:
+        return  # written by a repair that was killed
+    partial = target.with_suffix(_NEW_SUFFIX)
+    with path.open("rb") as source, partial.open("wb") as sink:
+        sink.write(frame.encode_segment_header(run.first_index, identity))
+        source.seek(run.offset)
+        left = run.end_offset - run.offset
+        while left:
+            chunk = source.read(min(left, _COPY_BYTES))
+            sink.write(chunk)
+            left -= len(chunk)
+        _settle(sink.fileno())
+    shutil.copymode(path, partial)
+    partial.replace(target)
+
+
+def _accept_losses(
+    data_dir: Path,
+    database: Database,
+    folder: Path,
+    identity: bytes,
+    known: Known,
+    bases: dict[Path, SequenceBase],
+) -> Iterator[str]:
+    """Tell which records are lost, then let readers pass over them."""
+    log = ShardLog(folder, bases.get(folder, _NO_BASE), identity, known=known)
+    try:
+        losses = [loss for loss in log.losses if not loss.accepted]
+        if losses:
+            yield from (f"lost: {log.describe(loss)}" for loss in losses)
+            accept(database, data_dir, folder, losses)
+    finally:
+        log.close_files()
+
+
+def _settle(descriptor: int) -> None:
+    os.fsync(descriptor)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,241 @@
+"""Mend a damaged state database, offline, as far as SQLite can read it.
+
+Every row that can still be read goes into a new file, which takes the old one's place by a rename; the old one is
+kept in the quarantine folder. What cannot be mended: a file whose first page is unreadable (SQLite knows nothing of it
+then), rows on the damaged pages themselves, and commits in a damaged write-ahead log, which SQLite passes over without
+a word. SQLite keeps no checksums: a flipped bit within a value is found only where it makes the value no JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from headrace.store.data_dir import REPAIRED_SUFFIX
+from headrace.store.repair import QUARANTINE_FOLDER
+
+_SALVAGE_SUFFIX = ".salvage"
+_NEW_SUFFIX = ".repairing"
+_LOG_SUFFIX = "-wal"
+_COPIED = ("", _LOG_SUFFIX)
+_SIDE_FILES = (_LOG_SUFFIX, "-shm")
+
+
+class Hopeless(Exception):
+    """SQLite can read nothing of the file; it is left as it is."""
+
+
+def damage_of(path: Path) -> str:
+    """Return what SQLite finds wrong with a database, empty when nothing. The file is not changed."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+            connection.text_factory = _text
+            rows = connection.execute("PRAGMA integrity_check(3)").fetchall()
+            told = "; ".join(" ".join(str(row[0]).split()) for row in rows)
+            if told == "ok":
+                told = "; ".join(f"{key} in {table} is no JSON" for table, key in _bad(connection))
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return told
+
+
+def _bad(connection: sqlite3.Connection) -> Iterator[tuple[str, str]]:
+    """Yield the tables and keys of documents that are no JSON."""
+    tables = connection.execute(
+        "SELECT name FROM sqlite_master WHERE name LIKE 'doc\\_%' ESCAPE '\\'"
+    )
+    for (table,) in tables.fetchall():
+        for key, value in connection.execute(f"SELECT key, value FROM {table}"):
+            try:
+                json.loads(value)
+            except ValueError:
+                yield table, str(key)
+
+
+def finish(path: Path) -> bool:
+    """Do what is left of a repair that was killed at its end; return whether there was anything."""
+    repaired = path.with_name(f"{path.name}{REPAIRED_SUFFIX}")
+    for suffix in (_SALVAGE_SUFFIX, _NEW_SUFFIX):
+        for side in ("", *_SIDE_FILES):
+            path.with_name(f"{path.name}{suffix}{side}").unlink(missing_ok=True)
+    if not repaired.exists():
+        return False
+    # The old file's log must never meet the new file.
+    for side in _SIDE_FILES:
+        path.with_name(f"{path.name}{side}").unlink(missing_ok=True)
+    repaired.replace(path)
+    _sync(path.parent)
+    return True
+
+
+def repair_database(path: Path) -> Iterator[str]:
+    """Mend the database, yielding a sentence for each thing done and lost. Raises Hopeless, OSError."""
+    aside = _keep(path)
+    yield f"{path}: kept as it was in {aside}"
+    salvage = path.with_name(f"{path.name}{_SALVAGE_SUFFIX}")
+    for side in _COPIED:
+        if Path(f"{path}{side}").exists():
+            shutil.copyfile(f"{path}{side}", f"{salvage}{side}")
+    new = path.with_name(f"{path.name}{_NEW_SUFFIX}")
+    try:
+        with (
+            contextlib.closing(sqlite3.connect(salvage)) as old,
+            contextlib.closing(sqlite3.connect(new, isolation_level=None)) as fresh,
+        ):
+            old.text_factory = _text
+            yield from _copy(path, old, fresh)
+    except Hopeless:
+        finish(path)
+        raise
+    shutil.copymode(path, new)
+    _sync(new)
+    new.replace(path.with_name(f"{path.name}{REPAIRED_SUFFIX}"))
+    _sync(path.parent)
+    finish(path)
+
+
+def _keep(path: Path) -> Path:
+    folder = path.parent / QUARANTINE_FOLDER
+    number = 1
+    while (aside := folder / f"{path.stem}-{number}").exists():
+        number += 1
+    partial = aside.with_name(f"{aside.name}{_NEW_SUFFIX}")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    for side in _COPIED:
+        source = Path(f"{path}{side}")
+        if source.exists():
+            shutil.copy2(source, partial / source.name)
+            _sync(partial / source.name)
+    partial.rename(aside)
+    return aside
+
+
+def _copy(path: Path, old: sqlite3.Connection, new: sqlite3.Connection) -> Iterator[str]:
+    try:
+        schema = old.execute(
+            "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+        ).fetchall()
+    except sqlite3.DatabaseError as error:
+        raise Hopeless(
+            f"{path}: SQLite can read nothing of it ({error}); restore it from a copy, or move the directory away"
+        ) from error
+    named = [(str(kind), str(name), str(sql)) for kind, name, sql in schema]
+    tables = [(name, sql) for kind, name, sql in named if kind == "table"]
+    new.execute("BEGIN")
+    for name, sql in tables:
+        if name.startswith("sqlite_"):
+            continue  # SQLite's own: made with the first AUTOINCREMENT
+        new.execute(sql)
+        saved, whole = _copy_rows(old, new, name)
+        if not whole:
+            yield f"{path}: table {name}: {saved} rows are saved, those on damaged pages are lost"
+    if any(name == "sqlite_sequence" for name, _ in tables):
+        new.execute("DELETE FROM sqlite_sequence")
+        _copy_rows(old, new, "sqlite_sequence")
+    for kind, _, sql in named:
+        if kind != "table":
+            new.execute(sql)
+    new.text_factory = _text
+    for table, key in list(_bad(new)):
+        new.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
+        yield f"{path}: table {table}: {key} is lost, since it is no JSON any more"
+    new.execute("COMMIT")
+
+
+def _copy_rows(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> tuple[int, bool]:
+    """Copy the rows of a table that can be read; return how many there are now, and whether none was damaged."""
+    try:
+        info = old.execute(f'PRAGMA table_info("{table}")').fetchall()
+    except sqlite3.DatabaseError:
+        return 0, False
+    names = [f'"{column[1]}"' for column in info]
+    keys = [f'"{column[1]}"' for column in sorted(info, key=lambda c: c[5]) if column[5]]
+    if _has_rowid(old, table):
+        copy = _Copy(old, new, table, ["rowid", *names])
+        whole = copy.run("rowid ASC") or copy.go_on_behind_damage()
+    else:
+        copy = _Copy(old, new, table, names)
+        # Keys of text leave no way to step over a damaged page: from the other end, then.
+        whole = copy.run(", ".join(f"{key} ASC" for key in keys))
+        if not whole:
+            copy.run(", ".join(f"{key} DESC" for key in keys))
+    count = new.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0]
+    return int(count), whole
+
+
+class _Copy:
+    """Copies rows of one table until one cannot be read."""
+
+    def __init__(
+        self,
+        old: sqlite3.Connection,
+        new: sqlite3.Connection,
+        table: str,
+        names: list[str],
+    ) -> None:
+        self._old = old
+        self._new = new
+        columns, marks = ", ".join(names), ", ".join("?" * len(names))
+        self._select = f'SELECT {columns} FROM "{table}"'
+        self._insert = f'INSERT OR IGNORE INTO "{table}" ({columns}) VALUES ({marks})'
+        self._last: Any = 0
+
+    def run(self, order: str, where: str = "1", args: tuple[int, ...] = ()) -> bool:
+        """Return whether it went to the end."""
+        try:
+            for row in self._old.execute(f"{self._select} WHERE {where} ORDER BY {order}", args):
+                self._new.execute(self._insert, row)
+                self._last = row[0]
+        except sqlite3.DatabaseError:
+            return False
+        return True
+
+    def go_on_behind_damage(self) -> bool:
+        """Find rows behind each damaged page, by longer and longer steps of the rowid. Returns False."""
+        step = 1
+        while step < 1 << 62:
+            before, start = self._last, self._last + step
+            step *= 2
+            if start >= 1 << 63:
+                break
+            if self.run("rowid ASC", "rowid >= ?", (start,)):
+                if self._last > before:
+                    self.run("rowid DESC", "rowid < ? AND rowid > ?", (start, before))
+                break
+            if self._last > before:
+                # Some were read, up to the next damaged page; then those just before where they begin.
+                last = self._last
+                self.run("rowid DESC", "rowid < ? AND rowid > ?", (start, before))
+                self._last, step = last, 1
+        return False
+
+
+def _has_rowid(old: sqlite3.Connection, table: str) -> bool:
+    try:
+        old.execute(f'SELECT rowid FROM "{table}" LIMIT 0')
+    except sqlite3.OperationalError:
+        return False
+    return True
+
+
+def _text(value: bytes) -> str | bytes:
+    """Return a text, or, where a page is damaged, its bytes."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

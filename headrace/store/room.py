@@ -1,0 +1,85 @@
+"""How much room is left on the disk, and the room that is kept for what gives some back.
+
+Deleting writes too: SQLite notes each change in its log before anything is freed. So SQLite's log is allocated ahead,
+where nobody else can take it, and a reserve file gives a cloud that starts on a full disk enough to start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+
+MIB = 1024 * 1024
+# With less than this free, the state database takes only what gives room back.
+LOW_BYTES = 256 * 1024
+# SQLite moves its log into the database at 4 MiB; the rest is for deletions when that cannot be done.
+LOG_BYTES = 5 * MIB
+# What a cloud that starts on a full disk does with: its log, its run file, a few folders.
+RESERVE_BYTES = MIB
+_LEAST_LOG_BYTES = MIB // 2
+# The reserve is made, and the log allocated, only where it is no loss to anybody.
+_PLENTY_BYTES = 64 * MIB
+
+
+class DiskFull(OSError):
+    """Nothing was written because there is no room."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def free_bytes(folder: Path) -> int:
+    """Return how much this process may still write to the file system of `folder`."""
+    status = os.statvfs(folder)
+    if not status.f_blocks:
+        return _PLENTY_BYTES  # some network and user-space file systems do not tell
+    blocks = status.f_bfree if os.geteuid() == 0 else status.f_bavail
+    return blocks * status.f_frsize
+
+
+class Room:
+    """The room kept for one state database. Used under the database's lock."""
+
+    def __init__(self, database: Path) -> None:
+        self._folder = database.parent
+        self._log = database.with_name(f"{database.name}-wal")
+        self._reserve = database.with_suffix(".reserve")
+
+    @property
+    def is_low(self) -> bool:
+        """Whether only what gives room back should be written."""
+        return free_bytes(self._folder) < LOW_BYTES
+
+    def give_up_if_low(self) -> None:
+        """On a full disk, let go of the reserve, for a start."""
+        if self.is_low:
+            self._reserve.unlink(missing_ok=True)
+
+    def keep(self) -> None:
+        """Allocate SQLite's log ahead, and make the reserve again once there is plenty. Never raises OSError."""
+        plenty = free_bytes(self._folder) >= _PLENTY_BYTES
+        with contextlib.suppress(OSError):
+            _allocate(self._log, LOG_BYTES if plenty else _LEAST_LOG_BYTES)
+        if plenty and not self._reserve.exists():
+            try:
+                self._reserve.touch()
+                _allocate(self._reserve, RESERVE_BYTES)
+            except OSError:
+                self._reserve.unlink(missing_ok=True)
+
+
+def _allocate(path: Path, size_bytes: int) -> None:
+    """Give a file so many bytes on the disk, at least, without changing what it holds."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if status.st_size >= size_bytes and status.st_blocks * 512 >= size_bytes:
+            return
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(descriptor, 0, size_bytes)
+        else:  # macOS
+            os.pwrite(descriptor, bytes(size_bytes - status.st_size), status.st_size)
+    finally:
+        os.close(descriptor)

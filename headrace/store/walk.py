@@ -1,0 +1,86 @@
+"""Going over the frames of a segment: each checked before it is given out, damage told or passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.store import frame
+from headrace.store.frame import CorruptFrame, FrameHeader
+from headrace.store.losses import LogDamaged
+from headrace.store.segment import Segment
+
+READ_CHUNK_BYTES = 1024 * 1024
+
+
+def frames(
+    segment: Segment, offset: int, from_index: int | None
+) -> Iterator[tuple[FrameHeader, bytes | memoryview]]:
+    """Yield (header, payload) of the frames that hold `from_index` and what follows.
+
+    Every payload is held against its checksum: damaged records are never served. Frames before `from_index` are
+    stepped over by what their headers say; when that leads nowhere, or past it, one of them was damaged, and they are
+    gone over again, each checked. Damage before `from_index` is passed over, and, when that is None, all damage.
+    Raises LogDamaged, SegmentDeleted.
+    """
+    end = segment.size_bytes
+    # Up to here all is known to be right, and so is the index of what follows, where there is one.
+    sure = offset
+    expected = segment.first_index if offset == frame.SEGMENT_HEADER_BYTES else None
+    chunk, start = memoryview(b""), offset
+    while offset != end:
+        try:
+            if offset > end:
+                raise CorruptFrame("a header is damaged")  # of one that was stepped over
+            if len(chunk) - (offset - start) < frame.FRAME_HEADER_BYTES:
+                start, chunk = offset, memoryview(segment.read(offset, READ_CHUNK_BYTES))
+            header = frame.decode_header(chunk, offset - start)
+            if from_index is not None and header.end_index <= from_index:
+                offset += header.frame_bytes
+                continue
+            if len(chunk) - (offset - start) < header.frame_bytes:
+                start = offset
+                wanted = max(READ_CHUNK_BYTES, header.frame_bytes)
+                chunk = memoryview(segment.read(offset, wanted))
+            at = offset - start + frame.FRAME_HEADER_BYTES
+            payload = chunk[at : at + header.payload_bytes]
+            frame.verify(header, payload)
+            if offset != sure and from_index is not None and header.first_index > from_index:
+                raise CorruptFrame("a header is damaged")  # of one that was stepped over
+        except CorruptFrame as error:
+            offset = sure = _behind_damage(segment, sure, end, from_index, expected, error)
+            chunk, start = memoryview(b""), offset  # perhaps further back
+            continue
+        yield header, payload
+        expected = header.end_index
+        offset = sure = offset + header.frame_bytes
+        if from_index is not None:
+            from_index = expected
+
+
+def _behind_damage(
+    segment: Segment,
+    sure: int,
+    end: int,
+    from_index: int | None,
+    expected: int | None,
+    error: CorruptFrame,
+) -> int:
+    """Return the offset of the next unharmed frame that is wanted, or `end`; see `frames`. Raises LogDamaged."""
+    data, at = segment.read(sure, end), 0
+    while True:
+        found = frame.find(data, at, expected or 0)
+        following = segment.end_index if found is None else found[1].first_index
+        is_damage = found is None or found[0] > at
+        if from_index is not None and is_damage and (expected or 0) <= from_index < following:
+            first = from_index if expected is None else expected
+            raise LogDamaged(
+                f"{segment.path}, byte {sure + at}: {error}; of {segment.path.parent.name}, the records"
+                f" {first} to {following - 1} are damaged or lost",
+                first,
+                following,
+            ) from error
+        if found is None:
+            return end
+        if from_index is None or found[1].end_index > from_index:
+            return sure + found[0]
+        expected, at = found[1].end_index, found[0] + found[1].frame_bytes

@@ -1,0 +1,61 @@
+"""The options of `headrace up` that say who may use the cloud."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from headrace.cli.access import access_options
+from headrace.cli.main import main
+
+
+def taken(*arguments: str, **environment: str) -> dict[str, Any]:
+    """Return what the options give to a command."""
+    found: dict[str, Any] = {}
+
+    @click.command()
+    @access_options
+    def command(**values: Any) -> None:
+        found.update(values)
+
+    done = CliRunner().invoke(command, list(arguments), env=environment)
+    assert done.exit_code == 0, done.output
+    return found
+
+
+def test_origins_and_hosts_are_listed_by_flags_or_by_the_environment():
+    flags = taken("--allow-origin", "http://a", "--allow-origin", "http://b", "--allow-host", "c")
+    assert flags["allow_origins"] == ("http://a", "http://b")
+    assert flags["allow_hosts"] == ("c",)
+    variables = taken(HEADRACE_ALLOW_ORIGIN="http://a, http://b", HEADRACE_ALLOW_HOST="c d")
+    assert variables["allow_origins"] == ("http://a", "http://b")
+    assert variables["allow_hosts"] == ("c", "d")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--allow-origin", "localhost:3000"], "--allow-origin takes an origin such as"),
+        (["--allow-origin", "null"], "--allow-origin does not take null"),
+        (["--allow-host", "http://x"], "--allow-host takes a host's name without a port"),
+        (
+            ["--host", "0.0.0.0"],
+            "On 0.0.0.0 everybody who reaches this machine could run code as you: start with --auth",
+        ),
+        (["--host", "::"], "On :: everybody who reaches this machine"),
+        (["--host", "198.51.100.7"], "On 198.51.100.7 everybody who reaches"),
+        (["--host", "no.such.host.invalid"], "Cannot listen on no.such.host.invalid: "),
+        (
+            ["--auth-keys", "/nowhere/keys"],
+            "The keys of /nowhere/keys cannot be read: No such file",
+        ),
+    ],
+)
+def test_what_is_neither_ends_with_a_sentence(arguments: list[str], sentence: str):
+    done = CliRunner().invoke(main, ["up", *arguments])
+    assert done.exit_code == 1
+    assert done.output.startswith(f"Error: {sentence}")
+    assert len(done.output.splitlines()) == 1

@@ -1,0 +1,45 @@
+"""Who may speak on a function's Runtime API: its process, and no web page that tries this machine's ports."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.services.lambda_.runtime.channel import NextAsked, RuntimeChannel
+
+
+@pytest.fixture
+def channel() -> Iterator[RuntimeChannel]:
+    made = RuntimeChannel(lambda _: None)
+    yield made
+    made.close()
+
+
+def said(channel: RuntimeChannel, *headers: str) -> bool:
+    """Ask for the next invocation; return whether the function is taken to be ready."""
+    host, _, port = channel.address.partition(":")
+    with socket.create_connection((host, int(port)), timeout=5) as asking:
+        lines = "".join(f"{header}\r\n" for header in headers)
+        asking.sendall(f"GET /2018-06-01/runtime/invocation/next HTTP/1.1\r\n{lines}\r\n".encode())
+        # The connection comes, then the request.
+        messages = [message for _ in range(2) for message in channel.poll(5.0)]
+        heard = any(isinstance(message, NextAsked) for message in messages)
+        assert heard or asking.recv(1) == b""  # it was hung up
+        return heard
+
+
+def test_the_functions_process_is_heard(channel: RuntimeChannel):
+    assert said(channel, f"Host: {channel.address}", "User-Agent: awslambdaric")
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["Origin: http://evil.example", "Origin: null", "Sec-Fetch-Site: cross-site", "Host: evil.example",
+     "Host: 127.0.0.1.evil.example"],
+)  # fmt: skip
+def test_a_web_page_is_not(channel: RuntimeChannel, header: str):
+    hosts = [] if header.startswith("Host") else [f"Host: {channel.address}"]
+    assert not said(channel, *hosts, header)
+    assert not channel.ready
