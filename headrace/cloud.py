@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -47,6 +49,7 @@ from headrace.services.emr_serverless.service import FOLDER as EMR_SERVERLESS_FO
 from headrace.services.emr_serverless.service import EmrServerless, emr_serverless_api
 from headrace.services.firehose.service import Firehose, firehose_api
 from headrace.services.kinesis.service import Kinesis, kinesis_api
+from headrace.services.kinesis.subjects import shards_by_stream
 from headrace.services.lambda_.service import Lambda, lambda_api
 from headrace.services.s3.service import S3, s3_api
 from headrace.spark_submit.event_bounds import EventLogBounds
@@ -59,6 +62,8 @@ from headrace.store.database import Database
 __all__ = ["Cloud", "DataDirInUse", "bind", "server_for"]
 
 log = logging.getLogger(__name__)
+
+TEMP_FOLDER = "tmp"
 
 
 class _Lifecycle(Protocol):
@@ -166,6 +171,7 @@ class Cloud:
             faults=self.gateway.faults,
             **shared,
         )
+        self.gateway.faults.shards_by_stream = partial(shards_by_stream, self.kinesis)
         self.lambda_ = Lambda(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
@@ -260,6 +266,8 @@ class Cloud:
         if port is not None:
             self.config = replace(self.config, port=port)
         self.moto.endpoint_host = self.config.endpoint_url.removeprefix("http://")
+        # Bodies that were on their way when an earlier cloud was killed.
+        shutil.rmtree(self.config.data_dir / TEMP_FOLDER, ignore_errors=True)
         for service in self._services:
             service.start()
         self.s3.notifications.wake = self.supervisor.start(self.s3.notifications).wake
@@ -392,7 +400,7 @@ def server_for(cloud: Cloud) -> Server:
         cloud.handle,
         is_inline=cloud.gateway.is_inline,
         refuse=cloud.entrance.refuse,
-        temp_dir=cloud.config.data_dir / "tmp",
+        temp_dir=cloud.config.data_dir / TEMP_FOLDER,
     )
 
 

@@ -23,12 +23,15 @@ from headrace.spark_submit.job_pages import (
     REFRESH_S,
     STATUS_PATH,
 )
+from headrace.spark_submit.spark_home import why_no_spark
 
+SPARK_PATH = "/_headrace/spark"
 # Of clusters, and of applications, on the status page.
 SHOWN = 20
 _PAGES = (
     (STATUS_PATH, "EMR: clusters, steps, EMR Serverless; their Spark UIs and logs"),
     (HISTORY_PATH, "Spark's history server, started by the visit"),
+    (SPARK_PATH, "Whether Spark jobs can be run on this machine (JSON)"),
     ("/_headrace/firehose", "Firehose: each delivery stream's buffers and deliveries (JSON)"),
     ("/_headrace/faults", "Faults on demand (JSON)"),
     ("/_headrace/fidelity", "Fidelity: what of the stacks is only stored or ignored (JSON)"),
@@ -64,6 +67,8 @@ class StatusPages:
             answer = self._home
         elif path in (STATUS_PATH, SERVERLESS_PATH):
             answer = self._status
+        elif path == SPARK_PATH:
+            answer = self._spark
         elif path == HISTORY_PATH or path.startswith(f"{HISTORY_PATH}/"):
             answer = self._history
         elif path.startswith((f"{STATUS_PATH}/", f"{SERVERLESS_PATH}/")):
@@ -105,6 +110,9 @@ class StatusPages:
             trail=[(HOME_PATH, "headrace")],
             refresh_s=REFRESH_S if self.emr.busy or self.serverless.busy else IDLE_REFRESH_S,
         )
+
+    def _spark(self, request: HttpRequest, _: list[str]) -> HttpResponse:
+        return json_response({"problem": why_no_spark()})
 
     def _part(self, request: HttpRequest, parts: list[str]) -> HttpResponse:
         pages = self.serverless if request.path.startswith(f"{SERVERLESS_PATH}/") else self.emr

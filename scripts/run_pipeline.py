@@ -11,6 +11,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -24,7 +25,9 @@ from typing import Any
 import boto3
 import pandas as pd
 import pyarrow.parquet as pq
+from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -36,14 +39,20 @@ from rich.progress import (
 from rich.table import Table
 
 from headrace.cli import flights
+from headrace.cli.interrupts import INTERRUPTED
+from headrace.cli.options import words_of
 from headrace.cli.pacing import parse_speed
+from headrace.cli.putting import PutFailed, Putter
 from headrace.cli.replay import replay_events
-from headrace.cli.run import health
+from headrace.cli.run import LOG_FILE, health
+from headrace.cloud import LOCK_FILE
 from scripts import reference
 
 ROOT = Path(__file__).parent.parent
 ACCOUNT, REGION = "000000000000", "us-east-1"
 JANUARY = 1
+# Not the script: the first line of a script cannot name an interpreter in a folder with a space.
+AWS = [sys.executable, "-m", "awscli"]
 LOOK_EVERY_S = 0.2
 STAGE_WITHIN_S = 600.0
 STEP_STATES_ENDED = {"COMPLETED", "FAILED", "CANCELLED", "INTERRUPTED"}
@@ -133,19 +142,39 @@ def command(arguments: list[str], run: Run, *, cwd: Path = ROOT) -> str:
 
 
 def start(data_dir: Path, port: int) -> Run:
-    """Start an empty cloud."""
+    """Start an empty cloud. Raises StageError."""
     headrace = [sys.executable, "-m", "headrace.cli.main"]
+    if not is_expendable(data_dir):
+        raise StageError(
+            f"{data_dir} is no data directory of headrace's and is not empty: "
+            "what is in it would be lost, so name another."
+        )
     if health(data_dir) is not None:
         subprocess.run([*headrace, "down", "--data-dir", str(data_dir)], check=True, cwd=ROOT)
     shutil.rmtree(data_dir, ignore_errors=True)
-    done = subprocess.run(
+    # In a session of its own: Ctrl-C is passed on once, and what it has begun is undone before this goes on.
+    with subprocess.Popen(
         [*headrace, "up", "--detach", "--data-dir", str(data_dir), "--port", str(port)],
-        capture_output=True, text=True, check=False, cwd=ROOT,
-    )  # fmt: skip
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True,
+    ) as up:  # fmt: skip
+        try:
+            said, complained = up.communicate()
+        except KeyboardInterrupt:
+            up.send_signal(signal.SIGINT)
+            up.communicate()
+            raise
     running = health(data_dir)
-    if done.returncode != 0 or running is None:
-        raise StageError((done.stderr or done.stdout).strip())
+    if up.returncode != 0 or running is None:
+        raise StageError((complained or said).strip())
     return Run(str(running["endpoint_url"]), data_dir)
+
+
+def is_expendable(data_dir: Path) -> bool:
+    """Whether a folder may be emptied: it is missing, empty, or a cloud's own."""
+    if not data_dir.is_dir():
+        return not data_dir.exists()
+    names = {path.name for path in data_dir.iterdir()}
+    return not names or not names.isdisjoint((LOCK_FILE, LOG_FILE))
 
 
 def deploy(run: Run, progress: Progress) -> None:
@@ -165,7 +194,7 @@ def deploy(run: Run, progress: Progress) -> None:
         except StageError as error:
             failures.append(error)
 
-    synthesis = threading.Thread(target=synthesise)
+    synthesis = threading.Thread(target=synthesise, daemon=True)
     synthesis.start()
     command([cdk, "bootstrap", f"aws://{ACCOUNT}/{REGION}"], run, cwd=run.data_dir)
     progress.advance(task)
@@ -188,22 +217,23 @@ def replay(
     """Put the flights into the stream."""
     events = list(flights.iter_events(month))
     task = progress.add_task("replaying flights", total=len(events))
-    shards = replay_events(
-        run.client("kinesis"),
-        run.output("ingest", "FlightsStreamName"),
+    putter = Putter(run.client("kinesis"), run.output("ingest", "FlightsStreamName"))
+    replay_events(
+        putter,
         events,
         key=flights.PARTITION_KEY,
         time_field="event_time",
         speed=speed,
         on_put=lambda count: progress.advance(task, count),
     )
-    spread = ", ".join(f"{shard[-1]}: {count:,}" for shard, count in sorted(shards.items()))
+    shards = sorted(putter.shards.items())
+    spread = ", ".join(f"{shard[-1]}: {count:,}" for shard, count in shards)
     run.checks.append(
         Check(
             "Kinesis",
             "records put",
             len(events),
-            sum(shards.values()),
+            putter.acknowledged,
             f"{len(shards)} shards ({spread})",
         )
     )
@@ -261,7 +291,7 @@ def submit(run: Run) -> str:
         }
     ]  # fmt: skip
     printed = command(
-        ["aws", "emr", "add-steps", "--cluster-id", run.output("analytics", "ClusterId"),
+        [*AWS, "emr", "add-steps", "--cluster-id", run.output("analytics", "ClusterId"),
          "--steps", json.dumps(steps), "--output", "json"],
         run,
     )  # fmt: skip
@@ -379,7 +409,7 @@ def malformed(run: Run) -> int:
 # --- the summary ------------------------------------------------------------------------------
 
 
-def summary(run: Run, windows: pd.DataFrame, seconds: float) -> bool:
+def summary(run: Run, windows: pd.DataFrame, seconds: float, *, stays: bool) -> bool:
     """Print the results; return whether every check holds."""
     console.print(checks_table(run.checks))
     console.print(preview(windows))
@@ -387,9 +417,11 @@ def summary(run: Run, windows: pd.DataFrame, seconds: float) -> bool:
     verdict = "[green]everything holds[/]" if holds else "[red]something is wrong[/]"
     console.print(f"{verdict} after {seconds:.0f} s; the endpoint is [bold]{run.endpoint_url}[/]")
     console.print(fidelity(run))
-    console.print("\ntry it:")
-    for line in invitations(run):
-        console.print(f"  {line}", soft_wrap=True, markup=False)
+    # Nobody can try what is about to be stopped.
+    if stays:
+        console.print("\ntry it:")
+        for line in invitations(run):
+            console.print(f"  {line}", soft_wrap=True, markup=False)
     return holds
 
 
@@ -449,9 +481,10 @@ def invitations(run: Run) -> list[str]:
     bucket = run.output("delivery", "LakeBucketName")
     stream = run.output("ingest", "EnrichedStreamName")
     code = "import boto3; print(boto3.client('kinesis').list_streams()['StreamNames'])"
+    aws = ".venv/bin/aws" if " " not in str(ROOT) else ".venv/bin/python -m awscli"
     return [
         f'{there} .venv/bin/python -c "{code}"',
-        f"{there} .venv/bin/aws s3 ls s3://{bucket} --recursive",
+        f"{there} {aws} s3 ls s3://{bucket} --recursive",
         f"AWS_ENDPOINT_URL={run.endpoint_url} .venv/bin/headrace tail {stream} --from TRIM_HORIZON --limit 3",
     ]
 
@@ -478,6 +511,7 @@ def main() -> int:
     options = parse(sys.argv[1:])
     began = time.monotonic()
     run: Run | None = None
+    interrupted = False
     try:
         with Progress(
             SpinnerColumn(finished_text="[green]✓[/]"), TextColumn("{task.description}"), BarColumn(),
@@ -494,12 +528,20 @@ def main() -> int:
             delivered(run, events, progress)
             windows = spark(run, step_id, events, progress)
         run.checks.insert(2, Check("Lambda", "failure reports", 0, malformed(run)))
-        return 0 if summary(run, windows, time.monotonic() - began) else 1
-    except StageError as error:
-        console.print(f"[red]headrace:[/] {error}", markup=True)
+        seconds = time.monotonic() - began
+        return 0 if summary(run, windows, seconds, stays=not options.once) else 1
+    except (StageError, PutFailed, BotoCoreError, ClientError) as error:
+        console.print(
+            f"[red]headrace:[/] {escape(str(error) if isinstance(error, StageError) else words_of(error))}",
+            soft_wrap=True,
+        )
         return 1
+    except KeyboardInterrupt:
+        # What is half done is of no use; after a failure the cloud stays, to be looked at.
+        interrupted = True
+        return INTERRUPTED
     finally:
-        if run is not None and options.once:
+        if run is not None and (options.once or interrupted):
             subprocess.run(
                 [sys.executable, "-m", "headrace.cli.main", "down", "--data-dir", str(options.data_dir)],
                 check=False, cwd=ROOT,

@@ -6,6 +6,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # Where headrace and its tools are installed; scripts/test --python has another folder for each version.
 VENV=.venv
 
+# Also where an installer has its own idea of how to end.
+trap 'exit 130' INT
+
 die() { printf 'headrace: %s\n' "$1" >&2; exit 1; }
 
 find_python() {
@@ -56,7 +59,29 @@ need_node() {
     die "Node.js 20 or newer is needed for $purpose, not Node.js $major; install a newer one."
 }
 
+# what_to_try LOG: prints what may help, judged by what an installer has printed.
+what_to_try() {
+  local printed
+  printed=$(cat "$1")
+  shopt -s nocasematch
+  case "$printed" in
+    *"no space left"*|*ENOSPC*)
+      printf 'there is no space left on the disk: free some, and run this again.' ;;
+    *EACCES*|*EPERM*|*"permission denied"*)
+      printf 'a file there belongs to somebody else, maybe since an earlier run as root: make this folder yours again.' ;;
+    *"no module named pip"*|*ensurepip*)
+      printf 'the environment is not whole: remove %s, and run this again (Debian: apt-get install python3-venv).' "$VENV" ;;
+    *ENOTFOUND*|*EAI_AGAIN*|*ETIMEDOUT*|*ECONNREFUSED*|*ECONNRESET*|*"name resolution"*|*"connection error"*|\
+    *"timed out"*|*"max retries"*|*unreachable*|*proxy*|*certificate*|*"could not find a version"*)
+      printf 'the registry was not reached, or lacks what is asked for: see "pip config list", "npm config get registry" and HTTPS_PROXY; run this again.' ;;
+    *)
+      printf 'run the command by hand; or remove %s, cdk/node_modules and tests/clients/js/node_modules, and run this again.' "$VENV" ;;
+  esac
+  shopt -u nocasematch
+}
+
 # install STAMP SOURCES... -- COMMAND...: runs COMMAND unless it ran before with the same SOURCES.
+# What it prints is kept to itself, warnings and all, and shown when it fails.
 install() {
   local stamp="$1" sum; shift
   local sources=()
@@ -64,7 +89,16 @@ install() {
   shift
   sum=$(cat "${sources[@]}" | cksum)
   if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$sum" ]; then return; fi
-  "$@" || die "installing failed: $*"
+  local log="$stamp.log" code=0
+  { : > "$log"; } 2>/dev/null || die "nothing can be written to $(dirname "$stamp"): make this folder yours, and run this again."
+  "$@" > "$log" 2>&1 || code=$?
+  if [ "$code" -ne 0 ]; then
+    printf 'headrace: installing failed: %s\n' "$*" >&2
+    sed -e '/^WARNING: /d' -e '/^npm warn/d' -e 's/^/  | /' "$log" | tail -n 25 >&2
+    printf 'headrace: exit code %s, all of it in %s; what to try: %s\n' "$code" "$log" "$(what_to_try "$log")" >&2
+    exit 1
+  fi
+  rm -f "$log"
   printf '%s\n' "$sum" > "$stamp"
 }
 
@@ -82,9 +116,9 @@ setup_python() {
 
 setup_node() {
   install cdk/.headrace-installed cdk/package-lock.json -- \
-    npm ci --prefix cdk --no-audit --no-fund --silent
+    npm ci --prefix cdk --no-audit --no-fund --loglevel=error
   install tests/clients/js/.headrace-installed tests/clients/js/package-lock.json -- \
-    npm ci --prefix tests/clients/js --no-audit --no-fund --silent
+    npm ci --prefix tests/clients/js --no-audit --no-fund --loglevel=error
 }
 
 setup() { need_java; need_node; setup_python; setup_node; }

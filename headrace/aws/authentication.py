@@ -22,9 +22,9 @@ from headrace.aws.sigv4 import (
     ALGORITHM,
     AUTHORITY,
     UNSIGNED_PAYLOAD,
-    ChunkSignatures,
     Claim,
     Signed,
+    SigV4Chunks,
     is_same,
     signatures,
 )
@@ -70,7 +70,7 @@ class Authentication:
             raise _other_body(wording)
         _check_signature(request, claim, key, declared, wording)
         if declared in _SIGNED_CHUNKS:
-            request.chunk_signatures = ChunkSignatures(claim, key.secret)
+            request.chunk_signatures = SigV4Chunks(claim, key.secret)
         return key
 
     def verify_head(self, request: HttpRequest, service: str, now_ms: int) -> None:

@@ -13,10 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
-from botocore.exceptions import UnknownServiceError
-
 from headrace.aws.errors import AwsError
-from headrace.aws.model import service_model
+from headrace.aws.fault_names import ShardsByStream, UnknownName, check_service, check_stream
 from headrace.core.ids import Ids
 
 FaultKind = Literal["throttle", "error", "partial", "latency", "drop"]
@@ -144,18 +142,23 @@ class Faults:
         rules: replaced whole by every change; empty is the usual case.
         is_slow: some rule waits, so that no request may run where waiting harms others.
         is_partial: some rule refuses single records.
+        shards_by_stream: gives what a rule may name; without it any stream and shard is taken.
     """
 
     def __init__(self, ids: Ids) -> None:
         self.rules: tuple[Rule, ...] = ()
         self.is_slow = False
         self.is_partial = False
+        self.shards_by_stream: ShardsByStream | None = None
         self._ids = ids
         self._lock = threading.Lock()
 
     def add(self, value: Any) -> Rule:
-        """Add the rule that a JSON object describes. Raises FaultRefused."""
-        rule = _rule(self._ids.hex(12), value)
+        """Add the rule that a JSON object describes. Raises FaultRefused.
+
+        Its member `even_if_missing` allows a stream or shard that there is not yet.
+        """
+        rule = _rule(self._ids.hex(12), value, self.shards_by_stream)
         with self._lock:
             if len(self.rules) >= MOST_RULES:
                 raise FaultRefused(f"There are {MOST_RULES} faults already; clear some.")
@@ -255,17 +258,23 @@ _MEMBERS: Final = (
     "error_message",
     "when",
 )
+# No part of the rule, but of how it is added.
+_EVEN_IF_MISSING: Final = "even_if_missing"
 _TEXTS: Final = ("service", "action", "stream", "shard", "error_code", "error_message")
 
 
-def _rule(rule_id: str, value: Any) -> Rule:
+def _rule(rule_id: str, value: Any, shards_by_stream: ShardsByStream | None) -> Rule:
     if not isinstance(value, dict):
         raise FaultRefused("A fault is a JSON object.")
     given = cast("dict[str, Any]", value)
-    unknown = sorted(set(given) - set(_MEMBERS))
+    known = (*_MEMBERS, _EVEN_IF_MISSING)
+    unknown = sorted(set(given) - set(known))
     if unknown:
-        raise FaultRefused(f"A fault has no member {unknown[0]!r}; it has {', '.join(_MEMBERS)}.")
+        raise FaultRefused(f"A fault has no member {unknown[0]!r}; it has {', '.join(known)}.")
     members = {name: member for name, member in given.items() if member is not None}
+    even_if_missing = members.pop(_EVEN_IF_MISSING, False)
+    if not isinstance(even_if_missing, bool):
+        raise FaultRefused("The member 'even_if_missing' must be true or false.")
     if members.get("fault") not in KINDS:
         raise FaultRefused(f"The member 'fault' must be one of {', '.join(KINDS)}.")
     for name in _TEXTS:
@@ -273,7 +282,15 @@ def _rule(rule_id: str, value: Any) -> Rule:
             raise FaultRefused(f"The member {name!r} must be a text that is not empty.")
     _check_numbers(members)
     _check_kind(members)
-    _check_names(members)
+    if "action" in members and "service" not in members:
+        raise FaultRefused("A fault with 'action' needs 'service'.")
+    try:
+        if "service" in members:
+            check_service(members["service"], members.get("action"))
+        if shards_by_stream is not None and not even_if_missing:
+            check_stream(members, shards_by_stream)
+    except UnknownName as error:
+        raise FaultRefused(str(error)) from None
     return Rule(id=rule_id, dice=Ids(members.get("seed")), **members)
 
 
@@ -315,17 +332,3 @@ def _check_kind(members: dict[str, Any]) -> None:
         if members.get("service", "kinesis") != "kinesis":
             raise FaultRefused("Only Kinesis has streams and shards.")
         members["service"] = "kinesis"
-
-
-def _check_names(members: dict[str, Any]) -> None:
-    service, action = members.get("service"), members.get("action")
-    if action is not None and service is None:
-        raise FaultRefused("A fault with 'action' needs 'service'.")
-    if service is None:
-        return
-    try:
-        names = service_model(service).operation_names
-    except UnknownServiceError as error:
-        raise FaultRefused(f"There is no AWS service {service!r}.") from error
-    if action is not None and action not in names:
-        raise FaultRefused(f"The service {service} has no action {action!r}.")

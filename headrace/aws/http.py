@@ -6,13 +6,22 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, Protocol
 from urllib.parse import parse_qsl, unquote
 
 from headrace.aws.operation import Call
 
-if TYPE_CHECKING:
-    from headrace.aws.sigv4 import ChunkSignatures
+
+class ChunkSignatures(Protocol):
+    """Checks the signatures of an upload's chunks, each of which vouches for the one before. For one body."""
+
+    def is_right(self, sha256: str, signature: str) -> bool:
+        """Whether the next chunk, whose SHA-256 is given in hexadecimal, has this signature."""
+        ...
+
+    def is_right_trailer(self, trailers: bytes, signature: str) -> bool:
+        """Whether the trailers, `name:value` and a line feed each, have this signature."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,8 +156,8 @@ def _encoded(text: str) -> str:
     return quote(plain, safe="-_.~", errors="surrogateescape")
 
 
-class ChunkSignatures:
-    """Checks the signatures of an upload's chunks, each of which vouches for the one before. For one body."""
+class SigV4Chunks:
+    """What headrace.aws.http.ChunkSignatures is to do, by Signature Version 4."""
 
     def __init__(self, claim: Claim, secret: str) -> None:
         self._claim = claim

@@ -10,17 +10,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from headrace.cli.options import fail
+from headrace.cli.options import endpoint_url_option, fail
 from headrace.client.faults import FaultError, Faults
-from headrace.core.config import DEFAULT_PORT
-
-_endpoint = click.option(
-    "--endpoint-url",
-    envvar="AWS_ENDPOINT_URL",
-    default=f"http://127.0.0.1:{DEFAULT_PORT}",
-    show_default=True,
-    help="The cloud to talk to.",
-)
 
 
 @click.group()
@@ -45,7 +36,10 @@ def faults() -> None:
     type=click.Choice(["before", "after"]),
     help="Drop the connection before or after the request is done.",
 )
-@_endpoint
+@click.option(
+    "--even-if-missing", is_flag=True, help="Take a stream or shard that there is not yet."
+)
+@endpoint_url_option
 def add(fault: str, *, endpoint_url: str, **members: Any) -> None:
     """Add a rule and print its id."""
     try:
@@ -56,7 +50,7 @@ def add(fault: str, *, endpoint_url: str, **members: Any) -> None:
 
 
 @faults.command(name="list")
-@_endpoint
+@endpoint_url_option
 def list_(endpoint_url: str) -> None:
     """Print every rule, and how often it has acted."""
     try:
@@ -83,7 +77,7 @@ def list_(endpoint_url: str) -> None:
 
 @faults.command()
 @click.argument("fault_id", required=False)
-@_endpoint
+@endpoint_url_option
 def clear(fault_id: str | None, endpoint_url: str) -> None:
     """Remove every rule, or the one of FAULT_ID."""
     client = Faults(endpoint_url)

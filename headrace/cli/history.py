@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import signal
-import tempfile
 import threading
 from pathlib import Path
-from types import FrameType
 
 import click
 
+from headrace.cli.interrupts import INTERRUPTED, StopAsked
 from headrace.cli.options import data_dir_option, fail, usable
 from headrace.core.clock import SystemClock
+from headrace.spark.held_folder import HeldFolder
 
 DEFAULT_HISTORY_PORT = 18080
 LINK_EVERY_S = 2.0
+# Below the folder for temporary files: the server's settings, and what it prints.
+HISTORY_PREFIX = "headrace-history-"
 
 
 @click.command()
@@ -35,14 +37,12 @@ def history(data_dir: Path, port: int) -> None:
     if not data_dir.is_dir():
         raise fail(f"There is no data directory {data_dir}.")
     stop, clock = threading.Event(), SystemClock()
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
-    with tempfile.TemporaryDirectory(prefix="headrace-history-") as folder:
-        server = HistoryServer(clock, data_dir, Path(folder), port=port)
+    with (
+        StopAsked(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as asked,
+        HeldFolder.make(HISTORY_PREFIX) as folder,
+    ):
+        asked.tell(stop.set)
+        server = HistoryServer(clock, data_dir, folder.path, port=port)
         try:
             count = len(link_event_logs(data_dir))
             server.start()
@@ -57,6 +57,8 @@ def history(data_dir: Path, port: int) -> None:
                 raise fail(str(error)) from None
         finally:
             server.stop()
+    if asked.number == signal.SIGINT:
+        click.get_current_context().exit(INTERRUPTED)
 
 
 def _applications(count: int) -> str:

@@ -1,28 +1,24 @@
-"""`headrace`: the local cloud's own command. One clear sentence and a non-zero exit on bad input."""
+"""The `headrace` command's front door: Ctrl-C ends it quietly from here on, while everything else is still imported."""
 
 from __future__ import annotations
 
-import click
-
-from headrace import __version__
-from headrace.cli.check import check
-from headrace.cli.faults import faults
-from headrace.cli.history import history
-from headrace.cli.replay import replay
-from headrace.cli.run import down, status, up
-from headrace.cli.streams import put, tail
-from headrace.cli.submit import submit
-from headrace.cli.trace import trace
+import os
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="headrace")
 def main() -> None:
-    """AWS streaming, whole, on a laptop."""
+    """Run the command that the arguments name, and exit with its code."""
+    try:
+        from headrace.cli.interrupts import leave_at_once
 
+        leave_at_once()
+    except KeyboardInterrupt:
+        # Between Python's own start and the line above.
+        os._exit(130)
+    from headrace.cli.commands import headrace
+    from headrace.cli.interrupts import print_whatever_comes
 
-for command in (up, down, status, put, tail, replay, check, faults, trace, submit, history):
-    main.add_command(command)
+    print_whatever_comes()
+    headrace(prog_name="headrace")
 
 
 if __name__ == "__main__":

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
+from urllib.parse import urlsplit
 
 import click
 
+from headrace.client.http import is_here
 from headrace.client.signing import Keys, find_keys
 from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION
 
@@ -29,16 +32,33 @@ def data_dir_option(function: _F) -> _F:
     )(function)
 
 
+def endpoint_url_option(function: _F) -> _F:
+    """Add --endpoint-url."""
+    return click.option(
+        "--endpoint-url",
+        envvar="AWS_ENDPOINT_URL",
+        default=f"http://127.0.0.1:{DEFAULT_PORT}",
+        show_default=True,
+        callback=_endpoint_url,
+        help="The cloud to talk to.",
+    )(function)
+
+
+def _endpoint_url(_: click.Context, _option: click.Parameter, given: str) -> str:
+    try:
+        url = urlsplit(given)
+        is_one = url.scheme in ("http", "https") and url.hostname and url.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise fail(f"{given!r} is no URL of a cloud, such as http://127.0.0.1:{DEFAULT_PORT}.")
+    return given
+
+
 def endpoint_option(function: _F) -> _F:
     """Add --endpoint-url, --region and --aws."""
     for option in (
-        click.option(
-            "--endpoint-url",
-            envvar="AWS_ENDPOINT_URL",
-            default=f"http://127.0.0.1:{DEFAULT_PORT}",
-            show_default=True,
-            help="The cloud to talk to.",
-        ),
+        endpoint_url_option,
         click.option(
             "--region", envvar=["AWS_REGION", "AWS_DEFAULT_REGION"], default=DEFAULT_REGION
         ),
@@ -49,25 +69,43 @@ def endpoint_option(function: _F) -> _F:
 
 
 def client(service: str, *, endpoint_url: str, region: str, aws: bool) -> Any:
-    """Return a boto3 client of the local cloud, or of AWS with `aws`."""
+    """Return a boto3 client of the local cloud, or of AWS with `aws`. Raises ClickException with one sentence.
+
+    What the user has configured for AWS (profiles, proxies) is for AWS, and the local cloud does not depend on it.
+    """
     import boto3
     from botocore.config import Config
+    from botocore.exceptions import BotoCoreError
+    from botocore.session import Session
 
-    make: Any = cast("Any", boto3).client
-    config = Config(max_pool_connections=32, retries={"mode": "standard"})
-    if aws:
-        return make(service, region_name=region, config=config)
-    # Without --auth any key will do.
-    keys = find_keys() or Keys("test", "test")
-    return make(
-        service,
-        region_name=region,
-        endpoint_url=endpoint_url,
-        aws_access_key_id=keys.access_key,
-        aws_secret_access_key=keys.secret,
-        aws_session_token=keys.token,
-        config=config,
-    )
+    retries: Any = {"mode": "standard"}
+    try:
+        if aws:
+            make: Any = cast("Any", boto3).client
+            config = Config(max_pool_connections=32, retries=retries)
+            return make(service, region_name=region, config=config)
+        nothing = (None, None, None, None)
+        session: Any = Session(
+            session_vars={"profile": nothing, "config_file": (None, None, os.devnull, None)}
+        )
+        make = cast("Any", boto3).Session(botocore_session=session).client
+        # Without --auth any key will do.
+        keys = find_keys() or Keys("test", "test")
+        return make(
+            service,
+            region_name=region,
+            endpoint_url=endpoint_url,
+            aws_access_key_id=keys.access_key,
+            aws_secret_access_key=keys.secret,
+            aws_session_token=keys.token,
+            config=Config(
+                max_pool_connections=32,
+                retries=retries,
+                proxies={} if is_here(endpoint_url) else None,
+            ),
+        )
+    except (BotoCoreError, ValueError) as error:
+        raise explain(error) from error
 
 
 def fail(message: str) -> click.ClickException:
@@ -85,15 +123,27 @@ def usable(data_dir: Path) -> None:
         raise fail(str(error)) from error
 
 
+def sentence(error: OSError) -> str:
+    """Return what an OSError says: the file if there is one, and the system's words, without its number."""
+    said = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename}: {said}." if error.filename else f"{said}."
+
+
 def explain(error: Exception) -> click.ClickException:
-    """Turn a botocore error into one sentence."""
+    """Turn an error of boto3's, or of a file, into one sentence."""
+    return fail(words_of(error))
+
+
+def words_of(error: Exception) -> str:
+    """Return what an error says, on one line: AWS's code and sentence, or whose absence it is."""
     from botocore.exceptions import ClientError, EndpointConnectionError
 
     if isinstance(error, ClientError):
         details: Any = error.response.get("Error", {})
-        return fail(f"{details.get('Code', 'error')}: {details.get('Message', error)}")
+        return f"{details.get('Code', 'error')}: {details.get('Message', error)}"
     if isinstance(error, EndpointConnectionError):
-        return fail(
-            f"No cloud answers at {error.kwargs.get('endpoint_url')}; start one: headrace up"
-        )  # type: ignore[attr-defined]
-    return fail(str(error))
+        kwargs: Any = error.kwargs  # type: ignore[attr-defined]
+        return f"No cloud answers at {kwargs.get('endpoint_url')}; start one: headrace up"
+    if isinstance(error, OSError):
+        return sentence(error)
+    return " ".join(str(error).split())

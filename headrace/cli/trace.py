@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from headrace.cli.options import fail
+from headrace.cli.options import endpoint_url_option, fail
+from headrace.client.http import ask
 from headrace.client.signing import find_keys, signed_headers
-from headrace.core.config import DEFAULT_PORT
 
 _TIMEOUT_S = 10
 _MARKS = {"success": "green", "partly done": "yellow", "bisected": "yellow", "open": "yellow"}
@@ -23,13 +23,7 @@ _MARKS = {"success": "green", "partly done": "yellow", "bisected": "yellow", "op
 @click.argument("mapping")
 @click.option("--sequence", "-s", help="The story of the record with this sequence number only.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option(
-    "--endpoint-url",
-    envvar="AWS_ENDPOINT_URL",
-    default=f"http://127.0.0.1:{DEFAULT_PORT}",
-    show_default=True,
-    help="The cloud to ask.",
-)
+@endpoint_url_option
 def trace(mapping: str, sequence: str | None, *, as_json: bool, endpoint_url: str) -> None:
     """Show the batch trees of MAPPING: the UUID of an event-source mapping, or a function's name."""
     reports = _fetch(endpoint_url, mapping, sequence)
@@ -44,13 +38,22 @@ def _fetch(endpoint_url: str, mapping: str, sequence: str | None) -> list[dict[s
     url = f"{endpoint_url}/_headrace/lambda/trace?{urllib.parse.urlencode(query)}"
     try:
         request = urllib.request.Request(url, headers=signed_headers(find_keys(), "GET", url))
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+        with ask(request, _TIMEOUT_S) as answer:
             return json.load(answer)["mappings"]
     except urllib.error.HTTPError as error:
         with error:
-            raise fail(json.load(error).get("message", str(error))) from error
+            raise fail(_refusal(error, endpoint_url)) from error
     except OSError as error:
         raise fail(f"No cloud answers at {endpoint_url}; start one: headrace up") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise fail(f"{endpoint_url} is no headrace cloud.") from error
+
+
+def _refusal(error: urllib.error.HTTPError, endpoint_url: str) -> str:
+    try:
+        return str(json.load(error)["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"{endpoint_url} is no headrace cloud."
 
 
 def _show(reports: list[dict[str, Any]]) -> None:

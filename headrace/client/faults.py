@@ -14,8 +14,9 @@ import os
 import urllib.error
 import urllib.request
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
+from headrace.client.http import ask
 from headrace.client.signing import find_keys, signed_headers
 
 _PATH = "/_headrace/faults"
@@ -50,6 +51,7 @@ class Faults:
         error_code: str | None = None,
         error_message: str | None = None,
         when: str | None = None,
+        even_if_missing: bool = False,
     ) -> dict[str, Any]:
         """Add a rule and return it, with its `id`. Raises FaultError.
 
@@ -67,6 +69,7 @@ class Faults:
             error_code: AWS's code instead of the usual one.
             error_message: its sentence.
             when: `drop` the connection `before` the request is done (then it never is) or `after`.
+            even_if_missing: take a stream or shard that there is not yet, which is refused otherwise.
         """
         rule: dict[str, Any] = {
             "fault": fault,
@@ -81,14 +84,17 @@ class Faults:
             "error_code": error_code,
             "error_message": error_message,
             "when": when,
+            # Not sent unless it is wanted: an older cloud does not know it.
+            "even_if_missing": even_if_missing or None,
         }
-        added = self._ask("POST", "", {k: v for k, v in rule.items() if v is not None})
+        given = {name: member for name, member in rule.items() if member is not None}
+        added = self._ask("POST", "", given, expected="id")
         self._added.append(added["id"])
         return added
 
     def list(self) -> list[dict[str, Any]]:
         """Return every rule; `acted` is how often it has acted. Raises FaultError."""
-        return self._ask("GET")["faults"]
+        return self._ask("GET", expected="faults")["faults"]
 
     def remove(self, fault_id: str) -> None:
         """Remove one rule. Raises FaultError when there is none of that id."""
@@ -96,7 +102,7 @@ class Faults:
 
     def clear(self) -> int:
         """Remove every rule, whoever added it; return how many there were. Raises FaultError."""
-        return self._ask("DELETE")["removed"]
+        return self._ask("DELETE", expected="removed")["removed"]
 
     def __enter__(self) -> Self:
         return self
@@ -113,26 +119,32 @@ class Faults:
                 self.remove(fault_id)
         self._added.clear()
 
-    def _ask(self, method: str, path: str = "", value: Any = None) -> Any:
+    def _ask(
+        self, method: str, path: str = "", value: Any = None, *, expected: str | None = None
+    ) -> Any:
+        """Return the page's answer, which has the member `expected` if it is a headrace cloud's. Raises FaultError."""
         body = None if value is None else json.dumps(value).encode()
-        request = urllib.request.Request(self._url + path, data=body, method=method)
-        request.add_header("Content-Type", "application/json")
-        for name, text in signed_headers(
-            find_keys(), method, request.full_url, body or b""
-        ).items():
-            request.add_header(name, text)
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
-                return json.load(response)
+            request = urllib.request.Request(self._url + path, data=body, method=method)
+            request.add_header("Content-Type", "application/json")
+            signed = signed_headers(find_keys(), method, request.full_url, body or b"")
+            for name, text in signed.items():
+                request.add_header(name, text)
+            with ask(request, _TIMEOUT_S) as response:
+                answer: Any = json.load(response)
         except urllib.error.HTTPError as error:
             with error:
-                raise FaultError(_sentence(error.read())) from None
+                raise FaultError(self._sentence(error.read())) from None
         except OSError as error:
             raise FaultError(f"No cloud answers at {self._url}; start one: headrace up") from error
+        except ValueError as error:
+            raise FaultError(f"{self._url} is no headrace cloud's page.") from error
+        if expected is not None and not (isinstance(answer, dict) and expected in answer):
+            raise FaultError(f"{self._url} is no headrace cloud's page.")
+        return cast("Any", answer)
 
-
-def _sentence(body: bytes) -> str:
-    try:
-        return str(json.loads(body)["message"])
-    except (ValueError, KeyError, TypeError):
-        return "This is no headrace cloud."
+    def _sentence(self, body: bytes) -> str:
+        try:
+            return str(json.loads(body)["message"])
+        except (ValueError, KeyError, TypeError):
+            return f"{self._url} is no headrace cloud's page."

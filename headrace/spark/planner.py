@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from headrace.spark.held_folder import HeldFolder
 from headrace.spark.offsets import Init, Offset, has_latest, pinned
 from headrace.spark.options import Options
 from headrace.spark.pace import Pace
@@ -32,6 +31,8 @@ from headrace.spark.untyped import pa
 
 log = logging.getLogger(__name__)
 
+# Below the driver's folder for temporary files. Not the name of earlier releases, whose spools have no lock.
+SPOOL_PREFIX = "headrace-kinesis-spool-"
 _MOST_THREADS = 16
 # A micro-batch of its own costs more than such a wait.
 _SHORT_WAIT_S = 0.05
@@ -200,7 +201,11 @@ class Fetcher:
 
 
 class Planner:
-    """Plans the micro-batches of one query. Called by one thread at a time, as Spark does."""
+    """Plans the micro-batches of one query. Called by one thread at a time, as Spark does.
+
+    Attributes:
+        folder: the spool; what a driver that was killed has left is removed by the next planner.
+    """
 
     def __init__(
         self,
@@ -214,7 +219,7 @@ class Planner:
         self._options = options
         self._clock_s = clock_s
         self._wall_s = wall_s
-        self._folder = Path(tempfile.mkdtemp(prefix="headrace-spool-"))
+        self.folder = HeldFolder.make(SPOOL_PREFIX)
         self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="kinesis-fetch")
         self._fetchers: dict[str, Fetcher] = {}
         self._fetchers_made = 0
@@ -225,7 +230,7 @@ class Planner:
     def close(self) -> None:
         """Stop reading and remove the spool."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self.folder.close()
 
     def stop_at_now(self) -> None:
         """Have the following plans end at what the stream holds now (AvailableNow)."""
@@ -304,7 +309,7 @@ class Planner:
         count = base.count(shard_id)
         if found is None or not found.spool.first <= count <= found.spool.end:
             self._fetchers_made += 1
-            folder = self._folder / f"{self._fetchers_made}-{shard_id}"
+            folder = self.folder.path / f"{self._fetchers_made}-{shard_id}"
             found = Fetcher(
                 self._reads, self._options, shard_id, base, folder, self._until_ms, self._wall_s
             )

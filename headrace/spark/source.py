@@ -116,6 +116,8 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _plan(self) -> Planner:
         if self._planner is None:
             self._planner = Planner(connect(self._options), self._options)
+            # How Spark ends this process when the query is over; it calls `stop` only when the driver has died.
+            self._planner.folder.close_at_sigterm()
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:

@@ -145,8 +145,18 @@ def spark_properties(*, buckets: Mapping[str, Path], cores: int) -> dict[str, st
 
 
 def properties_file(properties: Mapping[str, str], *, separator: str = " ") -> str:
-    """Return a Java properties file."""
-    return "".join(f"{key}{separator}{_escaped(value)}\n" for key, value in properties.items())
+    """Return a Java properties file, in ASCII: some readers take its bytes for ISO 8859-1, others for UTF-8."""
+    return "".join(
+        f"{in_ascii(key)}{separator}{in_ascii(_escaped(value))}\n"
+        for key, value in properties.items()
+    )
+
+
+def in_ascii(text: str) -> str:
+    """Return a text of a properties file with what is beyond ASCII as Java's escapes, four hexadecimal digits each."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    pairs = (int.from_bytes(units[i : i + 2], "big") for i in range(0, len(units), 2))
+    return "".join(chr(unit) if unit < 0x80 else f"\\u{unit:04x}" for unit in pairs)
 
 
 def _escaped(value: str) -> str:

@@ -21,6 +21,7 @@ from headrace.spark_submit.arguments import (
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_home import find_java, find_spark_home
 from headrace.spark_submit.ui import events_folder, ui_logging, ui_properties
+from headrace.spark_submit.utf8 import require_utf8, utf8_environment
 
 AUTOLOAD = Path(headrace.__file__).parent / "spark" / "autoload"
 PACKAGE_ROOT = Path(headrace.__file__).parent.parent
@@ -66,12 +67,13 @@ def job_environment(
     """Return what every job's environment holds: credentials, region and endpoint; nothing of the cloud's own."""
     kept = {
         name: os.environ[name]
-        for name in ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "JAVA_HOME", "USER", "LD_LIBRARY_PATH")
+        for name in ("PATH", "HOME", "TZ", "JAVA_HOME", "USER", "LD_LIBRARY_PATH")
         if name in os.environ
     }
     return {
         "PATH": os.defpath,
         **kept,
+        **utf8_environment(os.environ),
         # The account travels as the access key; the secret is checked with `--auth`.
         "AWS_ACCESS_KEY_ID": account,
         "AWS_SECRET_ACCESS_KEY": workshop.secret_of(account),
@@ -121,6 +123,7 @@ def spark_command(
         JobRefused: Spark or Java is missing, or a file cannot be fetched.
     """
     home, java_home = find_spark_home(), find_java()
+    require_utf8(os.environ, folder, home, *workshop.objects.buckets().values())
 
     def local(uri: str) -> str:
         """Fetch `s3://bucket/key#name`; anything else stays as it is."""
@@ -135,10 +138,10 @@ def spark_command(
     properties.update(ui_properties(folder))
     properties.update(defaults)
     events_folder(folder).mkdir(exist_ok=True)
-    (conf / "spark-defaults.conf").write_text(properties_file(properties))
+    (conf / "spark-defaults.conf").write_text(properties_file(properties), encoding="ascii")
     # Later lines win, so the job's own settings are added to ours.
     given = properties_file(logging, separator=" = ")
-    (conf / "log4j2.properties").write_text(LOGGING + ui_logging(folder) + given)
+    (conf / "log4j2.properties").write_text(LOGGING + ui_logging(folder) + given, encoding="ascii")
     environment = {
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": str(conf),

@@ -22,9 +22,10 @@ from headrace.core.clock import Clock
 from headrace.spark_submit.arguments import LOGGING, properties_file
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.limits import STOP_GRACE_S
-from headrace.spark_submit.logs import tail
+from headrace.spark_submit.logs import failure_cause, tail
 from headrace.spark_submit.spark_home import find_java, find_spark_home
 from headrace.spark_submit.ui import EventLog, event_logs_in
+from headrace.spark_submit.utf8 import require_utf8, utf8_environment
 
 FOLDER = "spark-history"
 START_WITHIN_S = 60.0
@@ -137,11 +138,14 @@ class HistoryServer:
             raise JobRefused(
                 f"{home} has no bin/spark-class: the history server cannot be started."
             )
+        require_utf8(os.environ, self._folder, self._logs, home)
         _require_free(self._port)
         conf = self._folder / "conf"
         conf.mkdir(parents=True, exist_ok=True)
         self._logs.mkdir(parents=True, exist_ok=True)
-        (conf / "spark-defaults.conf").write_text(properties_file(self._properties()))
+        (conf / "spark-defaults.conf").write_text(
+            properties_file(self._properties()), encoding="ascii"
+        )
         (conf / "log4j2.properties").write_text(LOGGING + _LOGGING)
         self._url = None
         with self.output.open("wb") as output:
@@ -178,10 +182,9 @@ class HistoryServer:
             if url is not None:
                 return url
             if not self.alive:
-                said = [line for line in tail(self.output).splitlines() if line.strip()]
-                raise JobRefused(
-                    f"Spark's history server ended: {said[-1].strip() if said else 'it said nothing'}"
-                )
+                printed = tail(self.output)
+                cause = failure_cause(printed, "", None)[1] if printed else "it said nothing"
+                raise JobRefused(f"Spark's history server ended: {cause}")
             if self._clock.wait(stop, _LOOK_EVERY_S):
                 raise JobRefused("Spark's history server is not waited for any more.")
         raise JobRefused(
@@ -214,10 +217,11 @@ class HistoryServer:
         }
 
     def _environment(self, home: Path, java_home: Path | None) -> dict[str, str]:
-        kept = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LD_LIBRARY_PATH")
+        kept = ("PATH", "HOME", "TZ", "USER", "LD_LIBRARY_PATH")
         environment = {
             "PATH": os.defpath,
             **{name: os.environ[name] for name in kept if name in os.environ},
+            **utf8_environment(os.environ),
             "SPARK_HOME": str(home),
             "SPARK_CONF_DIR": str(self._folder / "conf"),
             # The address that it binds to.

@@ -108,6 +108,14 @@ class JobProcess:
             self._child.wait()
 
 
+def end_jobs_below(folder: Path) -> None:
+    """Kill what is left of the jobs in the data directory `folder`: of a cloud that nobody takes over."""
+    for found in folder.glob("emr*/**/pid"):
+        process = JobProcess.find(found.parent)
+        if process is not None:
+            process.kill()
+
+
 def _send(number: int, members: Callable[[], list[int]], most_rounds: int | None = None) -> None:
     """Send a signal until there is no process that has not been sent it: those that died of it cannot start others."""
     sent: set[int] = set()

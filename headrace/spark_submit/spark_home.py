@@ -33,6 +33,16 @@ def find_spark_home() -> Path:
     )
 
 
+def why_no_spark() -> str | None:
+    """Return why no Spark job can be run here, as one sentence; None when it can."""
+    try:
+        find_spark_home()
+        find_java()
+    except JobRefused as error:
+        return str(error)
+    return None
+
+
 def find_java() -> Path | None:
     """Return JAVA_HOME if it is set; None says that `java` is on the path. Raises JobRefused."""
     home = os.environ.get("JAVA_HOME")

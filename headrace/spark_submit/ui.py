@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from headrace.spark_submit.arguments import in_ascii
+
 _UI_LOG = Path("conf", "ui.log")
 _EVENTS = "events"
 # Spark's smallest: of a job that runs for days, the middle can be let go file by file (see `event_bounds`).
@@ -75,7 +77,7 @@ def ui_properties(folder: Path) -> dict[str, str]:
 
 def ui_logging(folder: Path) -> str:
     """Return the log4j2 properties by which the driver of the job in `folder` says where its UI is."""
-    return _LOGGING.format(path=(folder / _UI_LOG).absolute())
+    return _LOGGING.format(path=in_ascii(str((folder / _UI_LOG).absolute())))
 
 
 def events_folder(folder: Path) -> Path:

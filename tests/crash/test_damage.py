@@ -13,7 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.support.cloud import InProcessCloud
-from tests.support.command import run
+from tests.support.forked_command import run
 from tests.support.lambda_lab import ROLE, zipped
 from tests.support.server import wait_until
 

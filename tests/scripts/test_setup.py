@@ -1,8 +1,9 @@
-"""What the scripts say when a tool is missing or too old: one clear sentence."""
+"""What the scripts say when a tool is missing or too old, and when an installer fails."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,11 +11,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 # What setup.sh itself needs of a system.
-TOOLS = ("bash", "dirname", "sed", "head", "cat", "cksum")
+TOOLS = ("bash", "dirname", "sed", "head", "tail", "cat", "rm", "cksum")
 
 
-def need(function: str, folder: Path, **programs: str) -> subprocess.CompletedProcess[str]:
+def need(
+    function: str, folder: Path, root: Path = ROOT, **programs: str
+) -> subprocess.CompletedProcess[str]:
     """Run a function of setup.sh where only `programs` (name to script) can be found."""
+    folder.mkdir(exist_ok=True)
     for tool in TOOLS:
         for place in os.environ["PATH"].split(os.pathsep):
             if (Path(place) / tool).exists():
@@ -26,7 +30,7 @@ def need(function: str, folder: Path, **programs: str) -> subprocess.CompletedPr
         file.chmod(0o755)
     return subprocess.run(
         [str(folder / "bash"), "-c", f"source scripts/setup.sh; {function}"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
+        cwd=root, capture_output=True, text=True, check=False, start_new_session=True,
         env={"PATH": f"{folder}:/usr/bin/env-only"},
     )  # fmt: skip
 
@@ -108,3 +112,115 @@ def test_a_python_that_cannot_be_is_refused_in_one_sentence(arguments: list[str]
     assert done.returncode == 1
     assert done.stderr.startswith(f"headrace: {sentence}")
     assert len(done.stderr.splitlines()) == 1
+
+
+# --- installers -------------------------------------------------------------------------------
+
+WARNINGS = "for i in {1..60}; do echo 'WARNING: Ignoring invalid distribution'; done"
+NPM = """
+echo 'npm warn deprecated inflight@1.0.6: it leaks memory' >&2
+echo 'npm error code ENOTFOUND' >&2
+echo 'npm error network request to the registry failed' >&2
+exit 7
+"""
+
+
+def install(
+    folder: Path, tool: str, script: str, *, stamp: str = "stamp"
+) -> subprocess.CompletedProcess[str]:
+    """Have setup.sh install with a tool that does what `script` says."""
+    (folder / "sources").write_text("1")
+    function = f"install '{folder / stamp}' '{folder / 'sources'}' -- {tool} ci --prefix cdk"
+    return need(function, folder / "bin", **{tool: script})
+
+
+def test_a_failed_install_shows_the_tools_last_lines_and_what_to_try(tmp_path: Path):
+    done = install(tmp_path, "npm", NPM)
+    assert (done.returncode, done.stdout) == (1, "")
+    log = tmp_path / "stamp.log"
+    assert done.stderr.splitlines() == [
+        "headrace: installing failed: npm ci --prefix cdk",
+        "  | npm error code ENOTFOUND",
+        "  | npm error network request to the registry failed",
+        (
+            f"headrace: exit code 7, all of it in {log}; what to try: the registry was not reached, or lacks what is "
+            "asked for: see "
+            '"pip config list", "npm config get registry" and HTTPS_PROXY; run this again.'
+        ),
+    ]
+    assert "npm warn deprecated" in log.read_text()
+    assert not (tmp_path / "stamp").exists()
+
+
+def test_dozens_of_harmless_warnings_do_not_hide_the_reason(tmp_path: Path):
+    script = f"echo 'ERROR: No matching distribution' >&2; {WARNINGS} >&2; exit 1"
+    done = install(tmp_path, "python3", script)
+    assert done.stderr.splitlines()[1] == "  | ERROR: No matching distribution"
+    assert len(done.stderr.splitlines()) == 3
+
+
+def test_of_a_long_failure_the_end_is_shown(tmp_path: Path):
+    done = install(tmp_path, "npm", "for i in {1..100}; do echo line $i; done; exit 1")
+    assert [line for line in done.stderr.splitlines() if line.startswith("  | ")] == [
+        f"  | line {number}" for number in range(76, 101)
+    ]
+
+
+def test_an_install_that_succeeds_says_nothing_and_is_not_repeated(tmp_path: Path):
+    script = f"{WARNINGS} | while read -r line; do echo $line >&2; done; echo x >> {tmp_path}/runs"
+    for _ in range(2):
+        done = install(tmp_path, "python3", script)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        for name in (tmp_path / "bin").iterdir():
+            name.unlink()
+    assert (tmp_path / "runs").read_text() == "x\n"
+    assert not (tmp_path / "stamp.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("printed", "hint"),
+    [
+        ("OSError: [Errno 28] No space left on device", "there is no space left on the disk"),
+        ("npm error code EACCES", "a file there belongs to somebody else"),
+        (".venv/bin/python: No module named pip", "the environment is not whole: remove .venv"),
+        ("Could not fetch URL: connection error", "the registry was not reached, or lacks"),
+        ("something else", "run the command by hand; or remove .venv,"),
+    ],
+)
+def test_what_to_try_fits_what_was_printed(tmp_path: Path, printed: str, hint: str):
+    done = install(tmp_path, "npm", f"echo '{printed}' >&2; exit 1")
+    assert f"; what to try: {hint}" in done.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path):
+    done = install(tmp_path, "npm", "true", stamp="sources/stamp")
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"headrace: nothing can be written to {tmp_path}/sources: make this folder yours, "
+        "and run this again.\n"
+    )
+
+
+def test_an_interrupted_install_is_quiet(tmp_path: Path):
+    script = "trap 'echo cancelled; exit 1' INT; kill -INT 0; while :; do :; done"
+    done = install(tmp_path, "npm", script)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert not (tmp_path / "stamp").exists()
+
+
+def test_no_tool_is_told_to_hide_why_it_fails(tmp_path: Path):
+    root = tmp_path / "clone"
+    for name in ("scripts", "cdk", "tests/clients/js", ".venv/bin"):
+        (root / name).mkdir(parents=True)
+    shutil.copy(ROOT / "scripts" / "setup.sh", root / "scripts")
+    for name in ("pyproject.toml", "cdk/package-lock.json", "tests/clients/js/package-lock.json"):
+        (root / name).touch()
+    said = f'echo "$0" "$@" >> {tmp_path}/called'
+    pip = root / ".venv" / "bin" / "python"
+    pip.write_text(f"#!/usr/bin/env bash\n{said}\n")
+    pip.chmod(0o755)
+    done = need("setup_python; setup_node", tmp_path / "bin", root, npm=said)
+    assert (done.returncode, done.stderr) == (0, "")
+    called = (tmp_path / "called").read_text().splitlines()
+    assert [line.split()[1] for line in called] == ["-m", "ci", "ci"]
+    assert not [line for line in called if "--silent" in line]

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest
-from headrace.aws.sigv4 import ChunkSignatures, Claim, signatures
+from headrace.aws.sigv4 import Claim, SigV4Chunks, signatures
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.chunked import unwrap
 
@@ -45,7 +45,7 @@ def headers(*, trailer: bool) -> dict[str, str]:
     }
 
 
-def checker(*, trailer: bool) -> ChunkSignatures:
+def checker(*, trailer: bool) -> SigV4Chunks:
     """Return what checks the chunks of the example's request; its own signature is the first of them."""
     given = headers(trailer=trailer)
     claim = Claim(
@@ -63,7 +63,7 @@ def checker(*, trailer: bool) -> ChunkSignatures:
         claim.access_key, claim.date, claim.region, claim.service, claim.signed_headers,
         signed.signature, claim.timestamp,
     )  # fmt: skip
-    return ChunkSignatures(claim, SECRET)
+    return SigV4Chunks(claim, SECRET)
 
 
 def body(chunks: tuple[tuple[bytes, str], ...], end: str = "") -> bytes:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from headrace.cli import run
+from headrace.store import data_dir as data_directory
 from tests.support.server import ServerProcess, wait_until
 
 TARGET = "Kinesis_20131202"
@@ -126,6 +130,20 @@ def test_a_large_body_does_not_stay_in_the_temporary_folder(server: ServerProces
     wait_until(lambda: not list((server.data_dir / "tmp").glob("*")), what="the clean-up")
 
 
+def test_a_body_that_a_killed_cloud_was_receiving_goes_with_the_next_start(tmp_path: Path):
+    with ServerProcess(tmp_path / "data") as server:
+        server.client("s3").create_bucket(Bucket="large")
+        head = b"PUT /large/k HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n"
+        temporary = server.data_dir / "tmp"
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            connection.sendall(head + b"x" * (17 * 1024 * 1024))
+            wait_until(lambda: list(temporary.iterdir()), what="the body's file")
+            server.kill9()
+        assert list(temporary.iterdir())
+        server.start()
+        assert list(temporary.iterdir()) == []
+
+
 def test_only_the_loopback_address_is_bound(server: ServerProcess):
     inodes = Path("/proc/net/tcp").read_text().splitlines()[1:]
     local = [line.split()[1] for line in inodes if line.split()[3] == "0A"]
@@ -237,6 +255,26 @@ def test_up_down_and_status(tmp_path: Path):
         down = headrace("down", "--data-dir", data_dir)
     assert (down.returncode, down.stdout) == (0, "headrace is stopped\n")
     assert "is sound" in headrace("check", "--data-dir", data_dir).stdout
+
+
+def test_a_cloud_that_does_not_answer_is_not_said_to_be_none(tmp_path: Path):
+    with ServerProcess(tmp_path / "data") as server:
+        where = ["--data-dir", str(server.data_dir)]
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            for command in (["status"], ["down"], ["up", "--detach", "--port", "0"]):
+                done = headrace(*command, *where)
+                assert done.returncode == 1
+                assert done.stderr.startswith(f"Error: The headrace on {server.data_dir} does not")
+                assert done.stderr.count("\n") == 1
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        # Its place is still known.
+        assert json.loads(headrace("status", "--json", *where).stdout)["pid"] == server.pid
+
+
+def test_the_lock_that_the_command_looks_at_is_the_clouds():
+    assert run.LOCK_FILE == data_directory.LOCK_FILE
 
 
 def test_an_ephemeral_cloud_leaves_nothing():

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace.spark
+from headrace.spark.planner import SPOOL_PREFIX
 from tests.spark.conftest import Stream
 from tests.support.server import REGION, ServerProcess, wait_until
 
@@ -32,6 +33,7 @@ class Driver:
 
     def __init__(self, server: ServerProcess, stream: Stream, folder: Path) -> None:
         self.folder = folder
+        self.temporary = folder / "tmp"
         self.stream = stream
         conf = "--conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1"
         self._environment = {
@@ -41,13 +43,14 @@ class Driver:
             "AWS_ACCESS_KEY_ID": "test",
             "AWS_SECRET_ACCESS_KEY": "test",
             "PYSPARK_PYTHON": sys.executable,
+            "TMPDIR": str(self.temporary),
             "PYSPARK_SUBMIT_ARGS": f"--master local[2] {conf} pyspark-shell",
             "PYTHONPATH": os.pathsep.join([str(AUTOLOAD), str(Path(__file__).parents[2])]),
         }
 
     @contextmanager
     def running(self, mode: str) -> Iterator[subprocess.Popen[bytes]]:
-        self.folder.mkdir(exist_ok=True)
+        self.temporary.mkdir(parents=True, exist_ok=True)
         with (self.folder / "log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-W", "ignore", str(JOB), self.stream.name, f"{self.folder}/", mode],
@@ -71,6 +74,10 @@ class Driver:
         """Return how many batches are planned (`offsets`) or done (`commits`)."""
         folder = self.folder / "checkpoint" / kind
         return sum(name.name.isdigit() for name in folder.iterdir()) if folder.exists() else 0
+
+    def spools(self) -> list[Path]:
+        """Return the folders of what has been read ahead."""
+        return list(self.temporary.glob(f"{SPOOL_PREFIX}*"))
 
     def rows(self) -> list[int]:
         """Return the numbers in the files that the sink has committed."""
@@ -106,8 +113,11 @@ def run(server: ServerProcess, stream: Stream, folder: Path, seed: int, kills: i
                 return driver.batches(kind) >= enough
 
             wait_until(there, within_s=120, what=f"{enough} {kind}")
+        # That of the driver before was swept, and that of the one just killed was not removed by itself.
+        assert len(driver.spools()) == 1
     with driver.running("drain") as process:
         assert process.wait(180) == 0, (folder / "log").read_text()[-4000:]
+        wait_until(lambda: not driver.spools(), what="the removal of every spool")
     assert Counter(driver.rows()) == Counter(range(stream.count))
 
 

@@ -1,54 +1,38 @@
-"""The `headrace` command in a child of the test's own process: quick, since everything is imported already."""
+"""The `headrace` command as a process of its own, to be interrupted."""
 
 from __future__ import annotations
 
-import ctypes
 import os
+import signal
+import subprocess
 import sys
-import tempfile
-import traceback
-from collections.abc import Callable
+from typing import Any
 
-from headrace.cli.main import main
+from headrace.cli.interrupts import BROKEN_PIPE, INTERRUPTED
 
-# From linux/capability.h: reading and writing whatever the mode says, which root may.
-_DAC_OVERRIDE, _DAC_READ_SEARCH = 1, 2
+__all__ = ["BROKEN_PIPE", "INTERRUPTED", "begin", "begin_python"]
 
 
-def obey_modes() -> None:
-    """Take from this process what lets root pass over files' modes."""
-    if os.geteuid() != 0:
-        return
-    libc = ctypes.CDLL(None, use_errno=True)
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    data = (ctypes.c_uint32 * 6)()
-    assert libc.capget(header, data) == 0
-    for word in (0, 1):  # effective and permitted
-        data[word] &= ~(1 << _DAC_OVERRIDE | 1 << _DAC_READ_SEARCH)
-    assert libc.capset(header, data) == 0
+def begin(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """Start `headrace` with pipes for what it reads and says. A context manager."""
+    return _begin("-m", "headrace.cli.main", *arguments, **options)
 
 
-def run(*arguments: str, prepare: Callable[[], None] = obey_modes) -> tuple[int, str, str]:
-    """Run the command in a child of this process; return its exit code and what it printed."""
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        pid = os.fork()
-        if pid == 0:
-            code = 99
-            try:
-                os.dup2(out.fileno(), 1)
-                os.dup2(err.fileno(), 2)
-                sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
-                prepare()
-                main(list(arguments))
-            except SystemExit as ended:
-                code = int(ended.code or 0)
-            except BaseException:  # noqa: BLE001 - what the test looks for
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        out.seek(0)
-        err.seek(0)
-        return code, out.read(), err.read()
+def begin_python(program: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """Start a Python program, which may begin the command in a way of its own."""
+    return _begin("-c", program, *arguments, **options)
+
+
+def _begin(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    environment = options.pop("environment", {})
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        stdin=options.pop("stdin", subprocess.PIPE),
+        stdout=options.pop("stdout", subprocess.PIPE),
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+        # Tests that are run in the background have it ignored, which is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        **options,
+    )

@@ -7,6 +7,7 @@ properties of its JVM and MainClass the class that starts, unless the jar's mani
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -16,6 +17,7 @@ from headrace.spark_submit.arguments import Submission, spark_properties
 from headrace.spark_submit.commands import Workshop, fetch
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_home import find_java, find_spark_home
+from headrace.spark_submit.utf8 import require_utf8
 
 _HADOOP = "spark.hadoop."
 _EXAMPLES = "org.apache.spark.examples."
@@ -29,10 +31,11 @@ def jar_command(workshop: Workshop, step: Step, folder: Path) -> list[str]:
         jar = str(fetch(workshop.objects, jar, folder / "work"))
     elif not Path(jar).is_file():
         raise JobRefused(f"The jar {step.jar} cannot be read: there is no such file.")
+    require_utf8(os.environ, folder, home)
     conf = folder / "conf"
     conf.mkdir(exist_ok=True)
     properties = spark_properties(buckets=workshop.objects.buckets(), cores=workshop.cores)
-    (conf / "core-site.xml").write_text(_site(properties))
+    (conf / "core-site.xml").write_text(_site(properties), encoding="utf-8")
     return [
         "java" if java_home is None else str(java_home / "bin" / "java"),
         f"-Djava.io.tmpdir={folder / 'tmp'}",

@@ -39,6 +39,15 @@ def subject_of(kinesis: Kinesis, request: HttpRequest, action: str, call: Call) 
     return name, shard
 
 
+def shards_by_stream(kinesis: Kinesis) -> dict[str, set[str]]:
+    """Return the ids of all shards, closed ones too, by stream name, of every account and region."""
+    found: dict[str, set[str]] = {}
+    with kinesis.lock:
+        for stream in kinesis.streams.values():
+            found.setdefault(stream.name, set()).update(s.shard_id for s in stream.shards)
+    return found
+
+
 def _stream_name(params: Mapping[str, Any]) -> str:
     for member in ("StreamARN", "ConsumerARN", "ResourceARN"):
         if member in params:

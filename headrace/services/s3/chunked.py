@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from headrace.aws.errors import AwsError
-from headrace.aws.sigv4 import ChunkSignatures
+from headrace.aws.http import ChunkSignatures
 from headrace.services.s3.checksums import Body
 
 MAX_LINE_BYTES = 16 * 1024

@@ -16,6 +16,7 @@ import pytest
 
 from headrace.cli.submit_logs import DriverLogs
 from tests.api.emr.conftest import is_running
+from tests.support.command import INTERRUPTED, begin
 from tests.support.server import REGION, ServerProcess, wait_until
 
 
@@ -47,16 +48,12 @@ def test_ctrl_c_cancels_the_step_and_leaves_no_process(
         tmp_path,
         f"import os, time\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(300)\n",
     )
-    command = [sys.executable, "-m", "headrace.cli.main", "submit", "--region", REGION]
-    with subprocess.Popen(
-        [*command, "--endpoint-url", server.endpoint_url, job],
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as submitting:
+    arguments = ["--region", REGION, "--endpoint-url", server.endpoint_url, job]
+    with begin("submit", *arguments) as submitting:
         wait_until(lambda: pid_file.exists() and pid_file.read_text(), within_s=60)
         submitting.send_signal(signal.SIGINT)
         _, printed = submitting.communicate(timeout=60)
-    assert submitting.returncode == 1
+    assert submitting.returncode == INTERRUPTED
     assert [line.split()[1] for line in printed.splitlines() if line.startswith("s-")][-1] == (
         "CANCELLED"
     )
@@ -130,7 +127,7 @@ def test_a_cluster_that_is_not_there_is_named(server: ServerProcess, tmp_path: P
     done = _submit(server.endpoint_url, "--cluster", "j-NONE", _job(tmp_path, ""))
 
     assert done.returncode == 1
-    assert "ValidationException: Specified job flow ID does not exist." in done.stderr
+    assert done.stderr == "Error: InvalidRequestException: Cluster id 'j-NONE' is not valid.\n"
 
 
 @pytest.mark.parametrize(

@@ -93,10 +93,18 @@ def test_rules_are_listed_and_removed(page: Page) -> None:
         ({"fault": "partial", "service": "firehose"}, "Only Kinesis has partial faults."),
         ({"fault": "drop", "service": "s3", "shard": "x"}, "Only Kinesis has streams and shards."),
         ({"fault": "drop", "action": "PutRecord"}, "A fault with 'action' needs 'service'."),
-        ({"fault": "drop", "service": "kinesys"}, "There is no AWS service 'kinesys'."),
         (
-            {"fault": "drop", "service": "kinesis", "action": "PutRecordz"},
-            "The service kinesis has no action 'PutRecordz'.",
+            {"fault": "drop", "stream": "flights"},
+            "There is no stream 'flights', there are none; for one that is yet to be made, set even_if_missing.",
+        ),
+        (
+            {"fault": "drop", "shard": "shardId-000000000000"},
+            ("There is no shard 'shardId-000000000000', there are none; for one that is yet to be made, "
+            "set even_if_missing."),
+        ),
+        (
+            {"fault": "drop", "stream": "flights", "even_if_missing": "yes"},
+            "The member 'even_if_missing' must be true or false.",
         ),
     ],
 )  # fmt: skip
@@ -111,6 +119,51 @@ def test_an_unknown_member_is_refused(page: Page) -> None:
     status, answer = page.ask("POST", value={"fault": "drop", "propability": 0.1})
     assert status == 400
     assert answer["message"].startswith("A fault has no member 'propability'; it has fault, ")
+
+
+def test_a_service_or_action_that_there_is_not_is_refused_with_the_nearest_names(
+    page: Page,
+) -> None:
+    for members, sentence in (
+        ({"service": "kinesys"}, "There is no AWS service 'kinesys'; the nearest are kinesis, "),
+        (
+            {"service": "kinesis", "action": "putrecords"},
+            "The service kinesis has no action 'putrecords'; the nearest are PutRecords, PutRecord, ",
+        ),
+    ):
+        status, answer = page.ask("POST", value={"fault": "drop", **members})
+        assert status == 400
+        assert answer["message"].startswith(sentence)
+
+
+def test_a_fault_on_a_stream_or_shard_that_is_not_there_names_those_that_are(
+    streams: Streams, page: Page
+) -> None:
+    for name in ("delays", "flights", *(f"other-{number}" for number in range(10))):
+        streams.create(name)
+    status, answer = page.ask("POST", value={"fault": "error", "stream": "fligths"})
+    assert status == 400
+    assert answer["message"].startswith("There is no stream 'fligths', there are flights, ")
+    assert " and 2 more; for one that is yet to be made, " in answer["message"]
+    wrong = {"fault": "error", "stream": "flights", "shard": "shardId-000000000001"}
+    assert page.ask("POST", value=wrong) == (
+        400,
+        {
+            "message": "There is no shard 'shardId-000000000001' in the stream flights, there are "
+            "shardId-000000000000; for one that is yet to be made, set even_if_missing."
+        },
+    )
+    assert page.ask("GET")[1] == {"faults": []}
+
+
+def test_a_fault_may_wait_for_a_stream_that_is_yet_to_be_made(
+    streams: Streams, kinesis: Any, page: Page
+) -> None:
+    page.add("error", stream="flights", even_if_missing=True, count=1)
+    assert "even_if_missing" not in page.ask("GET")[1]["faults"][0]
+    assert failure(kinesis.create_stream, StreamName="flights").code == "InternalFailure"
+    streams.create()
+    put(kinesis)
 
 
 def test_throttling_has_awss_words_and_ends_with_its_count(

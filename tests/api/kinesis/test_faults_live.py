@@ -13,7 +13,7 @@ import pytest
 from botocore.exceptions import ConnectionClosedError
 from click.testing import CliRunner
 
-from headrace.cli.main import main
+from headrace.cli.commands import headrace
 from headrace.client.faults import FaultError, Faults
 from headrace.core.clock import SystemClock
 from tests.api.kinesis.live import LiveCloud
@@ -59,6 +59,9 @@ def test_the_object_says_what_is_wrong(url: str) -> None:
     faults = Faults(url)
     with pytest.raises(FaultError, match=r"^The member 'probability' must be above 0"):
         faults.add("drop", probability=0)
+    with pytest.raises(FaultError, match=r"^There is no stream 'nope', there are flights; "):
+        faults.add("drop", stream="nope")
+    faults.remove(faults.add("drop", stream="nope", even_if_missing=True)["id"])
     with pytest.raises(FaultError, match=r"^There is no fault 'none'.$"):
         faults.remove("none")
     with pytest.raises(FaultError, match=r"^No cloud answers at http://127.0.0.1:1/"):
@@ -111,7 +114,7 @@ def test_latency_of_one_request_does_not_hold_another(data_dir: Path) -> None:
 
 def test_the_command_adds_lists_and_clears(live: LiveCloud, url: str) -> None:
     def run(*arguments: str) -> tuple[int, str]:
-        result = CliRunner().invoke(main, ["faults", *arguments, "--endpoint-url", url])
+        result = CliRunner().invoke(headrace, ["faults", *arguments, "--endpoint-url", url])
         return result.exit_code, result.output
 
     assert run("list") == (0, "There are no faults.\n")
@@ -132,5 +135,15 @@ def test_the_command_adds_lists_and_clears(live: LiveCloud, url: str) -> None:
         1,
         "Error: A latency fault has 'latency_ms', and no other fault has it.\n",
     )
+    code, said = run("add", "drop", "--stream", "flihgts")
+    assert (code, said) == (
+        1,
+        (
+            "Error: There is no stream 'flihgts', there are flights; for one that is yet to be made, "
+            "set even_if_missing.\n"
+        ),
+    )
+    assert run("add", "drop", "--stream", "flihgts", "--even-if-missing")[0] == 0
+    assert run("clear") == (0, "1 removed\n")
     code, said = run("clear", "none")
     assert (code, said) == (1, "Error: There is no fault 'none'.\n")

@@ -11,7 +11,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from headrace.aws.http import HttpRequest
-from headrace.cli.main import main
+from headrace.cli.commands import headrace
 from tests.support.cloud import InProcessCloud
 from tests.support.server import ServerProcess, wait_until
 
@@ -108,15 +108,15 @@ def test_the_command_shows_a_story_on_one_screen(tmp_path: Path) -> None:
         command = ["trace", uuid, "--endpoint-url", server.endpoint_url]
 
         def shown(*more: str) -> str:
-            return CliRunner().invoke(main, [*command, *more]).output
+            return CliRunner().invoke(headrace, [*command, *more]).output
 
         wait_until(lambda: "RetryAttemptsExhausted" in shown(), what="the poison given up")
         story = shown("--sequence", numbers[2])
         assert "bisected" in story
         assert "cannot digest" in story
         assert len(story.splitlines()) < 24
-        wrong = CliRunner().invoke(main, ["trace", "none", *command[2:]])
+        wrong = CliRunner().invoke(headrace, ["trace", "none", *command[2:]])
         assert wrong.exit_code == 1
         assert wrong.output == "Error: No mapping or mapped function none.\n"
-    gone = CliRunner().invoke(main, command)
+    gone = CliRunner().invoke(headrace, command)
     assert gone.output.startswith("Error: No cloud answers at")

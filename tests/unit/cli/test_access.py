@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli.access import access_options
-from headrace.cli.main import main
+from headrace.cli.commands import headrace
 
 
 def taken(*arguments: str, **environment: str) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def test_origins_and_hosts_are_listed_by_flags_or_by_the_environment():
     ],
 )
 def test_what_is_neither_ends_with_a_sentence(arguments: list[str], sentence: str):
-    done = CliRunner().invoke(main, ["up", *arguments])
+    done = CliRunner().invoke(headrace, ["up", *arguments])
     assert done.exit_code == 1
     assert done.output.startswith(f"Error: {sentence}")
     assert len(done.output.splitlines()) == 1

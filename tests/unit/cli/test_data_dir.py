@@ -13,7 +13,7 @@ import pytest
 
 from headrace.store.database import Database
 from tests.support.cloud import InProcessCloud
-from tests.support.command import run
+from tests.support.forked_command import run
 from tests.support.small_disk import NoSmallDisk, SmallDisk
 
 COMMANDS = {

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import socket
 import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 
 import pytest
 
+from headrace.cli.history import HISTORY_PREFIX
+from tests.support.command import INTERRUPTED, begin
 from tests.support.history_home import make_event_log, make_history_home
 
 
@@ -22,11 +22,9 @@ def home(tmp_path: Path) -> Path:
 
 
 def _start(home: Path, data_dir: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "headrace.cli.main", "history", "--data-dir", str(data_dir),
-         *arguments],
-        env={**os.environ, "HEADRACE_SPARK_HOME": str(home)},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    return begin(
+        "history", "--data-dir", str(data_dir), *arguments,
+        environment={"HEADRACE_SPARK_HOME": str(home), "TMPDIR": str(home)},
     )  # fmt: skip
 
 
@@ -37,9 +35,11 @@ def _refusal(home: Path, data_dir: Path, *arguments: str) -> str:
     return said
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, 0)]
+)  # fmt: skip
 def test_prints_where_it_listens_and_ends_when_asked(
-    home: Path, data_dir: Path, number: signal.Signals
+    home: Path, data_dir: Path, number: signal.Signals, code: int
 ) -> None:
     make_event_log(data_dir, "local-1")
     with _start(home, data_dir, "--port", "0") as process:
@@ -51,8 +51,9 @@ def test_prints_where_it_listens_and_ends_when_asked(
             assert page.status == 200
         process.send_signal(number)
         _, said = process.communicate(timeout=30)
-    assert process.returncode == 0
+    assert process.returncode == code
     assert said == ""
+    assert not list(home.glob(f"{HISTORY_PREFIX}*"))
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(found[1], timeout=5)
 

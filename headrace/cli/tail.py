@@ -1,9 +1,10 @@
-"""`headrace put` and `headrace tail`: records into and out of a stream, here or on AWS (`--aws`)."""
+"""`headrace tail`: the records of a stream as they come, here or on AWS (`--aws`)."""
 
 from __future__ import annotations
 
+import base64
+import itertools
 import json
-import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -11,82 +12,13 @@ from typing import Any
 
 import click
 
+from headrace.cli.interrupts import reader_is_gone
 from headrace.cli.options import client, endpoint_option, explain, fail
 from headrace.core.clock import SystemClock
 
 # AWS allows five reads a second and shard.
 POLL_EVERY_S = 0.2
 POLL_AWS_EVERY_S = 0.25
-RECORDS_PER_PUT = 500
-BYTES_PER_PUT = 4 * 1024 * 1024
-
-
-@click.command()
-@click.argument("stream")
-@click.argument("data", required=False)
-@click.option("--key", "-k", help="Partition key; default: a digest of the data.")
-@endpoint_option
-def put(
-    stream: str, data: str | None, key: str | None, *, endpoint_url: str, region: str, aws: bool
-) -> None:
-    """Put DATA, or each line of standard input, into STREAM."""
-    import hashlib
-
-    kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
-    lines = (
-        [data.encode()] if data is not None else (line.rstrip(b"\n") for line in sys.stdin.buffer)
-    )
-    records = (
-        {"Data": line, "PartitionKey": key or hashlib.md5(line, usedforsecurity=False).hexdigest()}
-        for line in lines
-    )
-    count = 0
-    try:
-        for batch in batches(records):
-            put_all(kinesis, stream, batch)
-            count += len(batch)
-    except Exception as error:
-        raise explain(error) from error
-    click.echo(f"{count} record{'s' if count != 1 else ''} put into {stream}")
-
-
-def batches(records: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Group records into PutRecords requests by AWS's limits of count and bytes."""
-    batch: list[dict[str, Any]] = []
-    size_bytes = 0
-    for record in records:
-        record_bytes = len(record["Data"]) + len(record["PartitionKey"].encode())
-        if batch and (len(batch) == RECORDS_PER_PUT or size_bytes + record_bytes > BYTES_PER_PUT):
-            yield batch
-            batch, size_bytes = [], 0
-        batch.append(record)
-        size_bytes += record_bytes
-    if batch:
-        yield batch
-
-
-def put_all(kinesis: Any, stream: str, batch: list[dict[str, Any]]) -> list[str]:
-    """Put a batch, retrying what was throttled; return the shard of each record.
-
-    A retried record may land behind a later one of its key, as with AWS's own SDK. Raises ClickException
-    when records still fail after ten tries.
-    """
-    clock, never = SystemClock(), threading.Event()
-    shard_of: dict[int, str] = {}
-    waiting = list(range(len(batch)))
-    for attempt in range(10):
-        answer = kinesis.put_records(StreamName=stream, Records=[batch[i] for i in waiting])
-        failed: list[int] = []
-        for index, result in zip(waiting, answer["Records"], strict=True):
-            if result.get("ErrorCode"):
-                failed.append(index)
-            else:
-                shard_of[index] = result["ShardId"]
-        if not failed:
-            return [shard_of[i] for i in range(len(batch))]
-        waiting = failed
-        clock.wait(never, min(0.05 * 2**attempt, 2.0))
-    raise fail(f"{len(waiting)} records were refused ten times.")
 
 
 @click.command()
@@ -116,22 +48,15 @@ def tail(
     aws: bool,
 ) -> None:
     """Print the records of STREAM as they come, all shards, parents before children."""
-    kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
+    from botocore.exceptions import BotoCoreError, ClientError
+
     position = _position(start)
-    printed = 0
+    kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
+    records = _follow(kinesis, stream, position, drain=drain, aws=aws)
     try:
-        for shard_id, record in _follow(kinesis, stream, position, drain=drain, aws=aws):
+        for shard_id, record in itertools.islice(records, limit):
             click.echo(_line(shard_id, record, as_json=as_json))
-            printed += 1
-            if printed == limit:
-                return
-    except KeyboardInterrupt:
-        return
-    except BrokenPipeError:
-        sys.stderr.close()
-    except click.ClickException:
-        raise
-    except Exception as error:
+    except (BotoCoreError, ClientError) as error:
         raise explain(error) from error
 
 
@@ -189,6 +114,8 @@ def _follow(
                     StreamName=stream, ShardId=shard_id, ShardIteratorType="TRIM_HORIZON"
                 )["ShardIterator"]
         if idle and iterators:
+            if reader_is_gone():
+                raise BrokenPipeError
             clock.wait(never, POLL_AWS_EVERY_S if aws else POLL_EVERY_S)
 
 
@@ -207,10 +134,14 @@ def _parents(shard: dict[str, Any]) -> set[str]:
     return {shard[name] for name in ("ParentShardId", "AdjacentParentShardId") if shard.get(name)}
 
 
-def _line(shard_id: str, record: dict[str, Any], *, as_json: bool) -> str:
-    text = record["Data"].decode("utf-8", "replace")
+def _line(shard_id: str, record: dict[str, Any], *, as_json: bool) -> str | bytes:
+    data: bytes = record["Data"]
     if not as_json:
-        return text
+        return data
+    try:
+        shown = {"data": data.decode()}
+    except UnicodeDecodeError:
+        shown = {"dataBase64": base64.b64encode(data).decode()}
     return json.dumps(
         {
             "shardId": shard_id,
@@ -219,6 +150,6 @@ def _line(shard_id: str, record: dict[str, Any], *, as_json: bool) -> str:
             "approximateArrivalTimestamp": record["ApproximateArrivalTimestamp"]
             .astimezone(UTC)
             .isoformat(timespec="milliseconds"),
-            "data": text,
+            **shown,
         }
     )

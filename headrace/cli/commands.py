@@ -1,0 +1,75 @@
+"""Every command of `headrace`. One clear sentence and a non-zero exit on bad input, on Ctrl-C and on a closed pipe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from headrace import __version__
+from headrace.cli.check import check
+from headrace.cli.faults import faults
+from headrace.cli.history import history
+from headrace.cli.interrupts import BROKEN_PIPE, INTERRUPTED, interruptible, silence_output
+from headrace.cli.options import fail, sentence
+from headrace.cli.put import put
+from headrace.cli.replay import replay
+from headrace.cli.run import down, status, up
+from headrace.cli.submit import submit
+from headrace.cli.tail import tail
+from headrace.cli.trace import trace
+
+# Raised for a group without a command, whose help is shown; click before 8.2 shows it without raising.
+_HELP_WANTED: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
+
+
+class _Commands(click.Group):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments; what is wrong with them is said in one sentence."""
+        try:
+            return super().parse_args(ctx, args)
+        except _HELP_WANTED:
+            raise
+        except click.UsageError as error:
+            raise _misused(error) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; whatever is not its own error ends it with a sentence or a code, never a traceback."""
+        try:
+            with interruptible():
+                return super().invoke(ctx)
+        except _HELP_WANTED:
+            raise
+        except click.UsageError as error:
+            raise _misused(error) from error
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError:
+            silence_output()
+            ctx.exit(BROKEN_PIPE)
+        except OSError as error:
+            # On a full disk maybe, where Python's own last try to write would end in a traceback.
+            silence_output()
+            raise fail(sentence(error)) from error
+
+
+class _Misused(click.ClickException):
+    """What was typed makes no sense; in one sentence, where click shows the usage too."""
+
+    exit_code = click.UsageError.exit_code
+
+
+def _misused(error: click.UsageError) -> _Misused:
+    command = error.ctx.command_path if error.ctx is not None else "headrace"
+    said = " ".join(error.format_message().split()).removesuffix(".")
+    return _Misused(f"{said}; see: {command} --help")
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="headrace")
+def headrace() -> None:
+    """AWS streaming, whole, on a laptop."""
+
+
+for command in (up, down, status, put, tail, replay, check, faults, trace, submit, history):
+    headrace.add_command(command)

@@ -1,0 +1,89 @@
+"""`headrace put`: records into a stream, here or on AWS (`--aws`)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from headrace.cli.interrupts import INTERRUPTED, StopAsked
+from headrace.cli.lines import LineTooLong, lines_as_they_come
+from headrace.cli.options import client, endpoint_option, fail, sentence
+from headrace.cli.putting import PutFailed, Putter, batches, check_stream
+
+# Of a record, in any stream (API_PutRecordsRequestEntry).
+LONGEST_DATA_BYTES = 10 * 1024 * 1024
+
+
+@click.command()
+@click.argument("stream")
+@click.argument("data", required=False)
+@click.option("--key", "-k", help="Partition key; default: a digest of the data.")
+@endpoint_option
+def put(
+    stream: str, data: str | None, key: str | None, *, endpoint_url: str, region: str, aws: bool
+) -> None:
+    """Put DATA, or each line of standard input as it comes, into STREAM."""
+    kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
+    if data is None:
+        check_stream(kinesis, stream)
+    putter = Putter(kinesis, stream)
+    # As it was typed, whatever the locale takes it for.
+    records = _records([os.fsencode(data)] if data is not None else _lines(), key)
+    try:
+        _put_all(putter, batches(records))
+    except KeyboardInterrupt:
+        _say_interrupted(putter)
+        click.get_current_context().exit(INTERRUPTED)
+    except (PutFailed, LineTooLong) as error:
+        raise fail(f"{error}; {putter.told()}.") from error
+    except OSError as error:
+        said = sentence(error).removesuffix(".")
+        raise fail(f"standard input cannot be read: {said}; {putter.told()}.") from error
+    click.echo(putter.told())
+
+
+def _put_all(putter: Putter, groups: Iterator[list[dict[str, Any]]]) -> None:
+    """Put batch after batch. Ctrl-C lets the one that is on its way be answered, so that its records are counted."""
+
+    def leave() -> None:
+        _say_interrupted(putter)
+        os._exit(INTERRUPTED)
+
+    with StopAsked(signal.SIGINT, again=leave) as asked:
+        asked.tell(putter.stop)
+        while not asked:
+            with asked.raising():
+                batch = next(groups, None)
+            if batch is None:
+                return
+            try:
+                putter.put(batch)
+            except PutFailed:
+                if not asked:
+                    raise
+    raise KeyboardInterrupt
+
+
+def _say_interrupted(putter: Putter) -> None:
+    click.echo(f"interrupted: {putter.told()}", err=True)
+
+
+def _lines() -> Iterator[bytes | None]:
+    if sys.stdin is None:
+        raise OSError("it is closed")
+    yield from lines_as_they_come(sys.stdin.buffer, LONGEST_DATA_BYTES)
+
+
+def _records(lines: Iterator[bytes | None] | list[bytes], key: str | None) -> Iterator[Any]:
+    for line in lines:
+        if line is None:
+            yield None
+            continue
+        digest = hashlib.md5(line, usedforsecurity=False).hexdigest()
+        yield {"Data": line, "PartitionKey": digest if key is None else key}

@@ -1,0 +1,113 @@
+"""What `headrace submit` uploads and runs, and the AWS CLI's commands that do the same. Reads files, asks no cloud."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.cli import submit_serverless
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is uploaded and run, the same here and on AWS.
+
+    Attributes:
+        uris: the job and its --py-files, and where each goes.
+        args: of the step's `command-runner.jar`.
+        driver: the job run's jobDriver.
+    """
+
+    name: str
+    uris: dict[Path, str]
+    args: list[str]
+    driver: dict[str, Any]
+    bucket: str
+    region: str
+
+    @property
+    def log_uri(self) -> str:
+        """Where the logs of what this command makes go."""
+        return f"s3://{self.bucket}/logs/"
+
+    def step_command(self, cluster_id: str) -> str:
+        """Return the AWS CLI's command that adds the step."""
+        return aws_command(cluster_id, self.name, self.args, self.region)
+
+    def serverless_command(self, application_id: str, role: str) -> str:
+        """Return the AWS CLI's command that starts the job run."""
+        return submit_serverless.aws_command(
+            application_id,
+            self.name,
+            self.driver,
+            log_uri=self.log_uri,
+            region=self.region,
+            role=role,
+        )
+
+
+def make_plan(
+    job: Path,
+    arguments: Sequence[str],
+    *,
+    conf: Sequence[str],
+    py_files: Sequence[Path],
+    bucket: str,
+    region: str,
+) -> Plan:
+    """Return what is to be done with a job. Reads its files."""
+    uris = {path: _uri(bucket, path) for path in (job, *py_files)}
+    beside = [uris[path] for path in py_files]
+    return Plan(
+        job.name,
+        uris,
+        step_arguments(uris[job], arguments, conf=conf, py_files=beside),
+        submit_serverless.job_driver(uris[job], arguments, conf=conf, py_files=beside),
+        bucket,
+        region,
+    )
+
+
+def step_arguments(
+    job_uri: str, arguments: Sequence[str], *, conf: Sequence[str], py_files: Sequence[str]
+) -> list[str]:
+    """Return the arguments of `command-runner.jar`, the same here and on AWS."""
+    options = ["--deploy-mode", "cluster"]
+    for setting in conf:
+        options += ["--conf", setting]
+    if py_files:
+        options += ["--py-files", ",".join(py_files)]
+    return ["spark-submit", *options, job_uri, *arguments]
+
+
+def aws_command(cluster_id: str, name: str, args: Sequence[str], region: str) -> str:
+    """Return the AWS CLI's command that adds the step; its `Args` are JSON, for they may hold commas."""
+    step = {
+        "Type": "CUSTOM_JAR",
+        "Name": name,
+        "ActionOnFailure": "CONTINUE",
+        "Jar": "command-runner.jar",
+        "Args": list(args),
+    }
+    steps = json.dumps([step])
+    words = ["aws", "emr", "add-steps", "--region", region]
+    return shlex.join([*words, "--cluster-id", cluster_id, "--steps", steps])
+
+
+def upload_commands(uris: dict[Path, str], region: str) -> list[str]:
+    """Return the AWS CLI's commands that bring the job and its files to their URIs."""
+    return [
+        shlex.join(["aws", "s3", "cp", "--region", region, str(path), uri])
+        for path, uri in uris.items()
+    ]
+
+
+def _uri(bucket: str, path: Path) -> str:
+    """Return where a file goes: by its content, so that no running step loses what it reads."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return f"s3://{bucket}/code/{digest}/{path.name}"

@@ -1,0 +1,93 @@
+"""A locale in which a job can name every file, whatever locale the cloud was started in.
+
+Java names files by the locale (`sun.jnu.encoding`): in `LC_ALL=C` a folder with a letter outside ASCII is a folder of
+question marks, and Spark does not find its own classes there. So a job's environment has a UTF-8 locale: the cloud's
+own if it is one, else another that the machine has. Only the encoding changes; language and formats stay.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from headrace.spark_submit.errors import JobRefused
+
+# What says the locale, the first that is set: all of it, its encoding, the rest.
+VARIABLES = ("LC_ALL", "LC_CTYPE", "LANG")
+# C.UTF-8 is everywhere but on macOS; glibc before 2.35 has it only where the distribution adds it.
+_UTF8_LOCALES = ("C.UTF-8", "en_US.UTF-8", "UTF-8")
+_PROBE_WITHIN_S = 30
+
+# Prints the place of the first of several settings that programs take whole, and that is UTF-8. In a process of its
+# own: to ask for a locale is to set it, for every thread.
+_PROBE = """
+import json, locale, os, sys
+variables, settings = json.loads(sys.argv[1])
+for place, setting in enumerate(settings):
+    for name in variables:
+        os.environ.pop(name, None)
+    os.environ.update(setting)
+    try:
+        locale.setlocale(locale.LC_ALL, "")
+    except locale.Error:
+        continue
+    if locale.nl_langinfo(locale.CODESET).upper().replace("-", "") == "UTF8":
+        print(place)
+        break
+"""
+
+
+def utf8_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the locale that a job of this environment gets; without a UTF-8 one, as they are."""
+    given = _given(environment)
+    found = _utf8_setting(tuple(given.items()))
+    return given if found is None else dict(found)
+
+
+def require_utf8(environment: Mapping[str, str], *paths: Path) -> None:
+    """Raise JobRefused when Java could not name one of the paths in the locale that a job gets."""
+    beyond = next((path for path in paths if not str(path).isascii()), None)
+    if beyond is not None and _utf8_setting(tuple(_given(environment).items())) is None:
+        raise JobRefused(
+            f"Java cannot name the folder {beyond}: it has letters outside ASCII, and this machine has no UTF-8 locale "
+            "(see `locale -a`); install one, such as C.UTF-8, or use a folder with a name in ASCII."
+        )
+
+
+def _given(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: environment[name] for name in VARIABLES if environment.get(name)}
+
+
+@functools.cache
+def _utf8_setting(given: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...] | None:
+    """Return the setting of this machine that is UTF-8 and changes least of what is given; None when there is none."""
+    settings = [dict(given), *_others(dict(given))]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", _PROBE, json.dumps([VARIABLES, settings])],
+            # Python must not choose a locale by itself here.
+            env={"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PATH": os.defpath},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PROBE_WITHIN_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    place = done.stdout.strip()
+    return tuple(settings[int(place)].items()) if place else None
+
+
+def _others(given: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return the settings that may stand for what is given: first those that keep its language and formats."""
+    # LC_ALL would win over the encoding, so it goes to where it decides the rest.
+    rest = given.get("LC_ALL") or given.get("LANG") or "C"
+    return [
+        *({"LANG": rest, "LC_CTYPE": name} for name in _UTF8_LOCALES),
+        *({"LANG": "C", "LC_CTYPE": name} for name in _UTF8_LOCALES),
+    ]
