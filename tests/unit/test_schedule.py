@@ -44,7 +44,7 @@ class Scheduled(RuleBasedStateMachine):
         self.schedule.wake(turn)
         if turn in self.running:
             self.woken.add(turn)
-        elif turn in self.due_s:
+        elif turn in self.due_s and not self.failures[turn]:
             del self.due_s[turn]
             self.owed.append(turn)
 
@@ -86,6 +86,8 @@ class Scheduled(RuleBasedStateMachine):
     @rule(data=st.data())
     def fail(self, data: st.DataObject) -> None:
         turn = self._finished(data)
+        # What would wake it has failed with it.
+        self.woken.discard(turn)
         self.schedule.fail(turn, self.now_s)
         self._expect(turn, min(0.1 * 2 ** self.failures[turn], LONGEST_BACKOFF_S))
         self.failures[turn] += 1
