@@ -137,6 +137,7 @@ class Cloud:
             ("GET", "/_headrace/lambda/trace"): self._lambda_trace,
         }
         self._started = False
+        self._is_stopping = False
 
     def endpoint_url(self) -> str:
         """The URL of this cloud; right once the port is known."""
@@ -284,7 +285,9 @@ class Cloud:
             if on_warm is not None:
                 on_warm()
         except Exception:
-            log.exception("moto did not start")
+            # Of a cloud that is stopped meanwhile, the files are closed.
+            if not self._is_stopping:
+                log.exception("moto did not start")
 
     def prepare_stop(self) -> None:
         """Start nothing new; called while the socket is still open."""
@@ -293,6 +296,7 @@ class Cloud:
 
     def stop(self) -> None:
         """Stop the workers and close the files. What was acknowledged stays."""
+        self._is_stopping = True
         self._spark_history.stop()
         for service in reversed(self._services):
             service.stop()
