@@ -186,6 +186,38 @@ def test_a_machine_without_walls_says_so_once_and_runs_functions(
     assert remark["remark"] == f"{walls.NO_WALLS}."
 
 
+WITHOUT = """
+import sys
+from pathlib import Path
+from tests.support.lambda_lab import LambdaLab
+with LambdaLab(Path(sys.argv[1])) as lab:
+    lab.create("f", "import os; handler = lambda e, c: os.environ['LAMBDA_TASK_ROOT']")
+    print(lab.lambda_.invoker.invoke("f", b"{}").payload.decode())
+    print(lab.lambda_.fidelity_remarks()[0]["remark"])
+"""
+
+
+def test_a_system_that_really_allows_no_namespaces_says_so_and_runs_functions(
+    tmp_path: Path,
+) -> None:
+    run = shlex.join([sys.executable, "-c", WITHOUT, str(tmp_path / "data")])
+    forbid = f"echo 0 > /proc/sys/user/max_user_namespaces && exec {run}"
+    command = ["unshare", "--user", "--map-root-user", "sh", "-c", forbid]
+    try:
+        subprocess.run([*command[:-3], "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this machine allows none to begin with")
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    answer, remark = done.stdout.splitlines()
+    assert json.loads(answer).startswith(str(tmp_path / "data"))
+    assert remark == f"{walls.NO_WALLS}."
+    (said,) = [line for line in done.stderr.splitlines() if walls.NO_WALLS in line]
+    assert said.endswith("([Errno 28] user namespaces: no more are allowed).")
+
+
 def test_a_launcher_that_fails_later_lets_no_function_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,7 +113,11 @@ def _prctl(option: int, value: int) -> int:
 def _enter_namespaces() -> None:
     """Become the owner of namespaces in which mounting is allowed; the user stays who they are."""
     uid, gid = os.geteuid(), os.getegid()
-    _check(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "unshare")
+    if _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS) < 0:
+        number = ctypes.get_errno()
+        # Nothing about a disk.
+        why = "no more are allowed" if number == errno.ENOSPC else os.strerror(number)
+        raise OSError(number, f"user namespaces: {why}")
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{uid} {uid} 1"),
