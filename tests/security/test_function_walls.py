@@ -218,6 +218,42 @@ def test_a_system_that_really_allows_no_namespaces_says_so_and_runs_functions(
     assert said.endswith("([Errno 28] user namespaces: no more are allowed).")
 
 
+SHORT = """
+import json, socket, struct
+server = socket.socket(fileno=0)
+data = json.dumps({"error": "clone: no memory", "errno": 12}).encode()
+server.sendall(struct.pack("!I", len(data)) + data)
+"""
+
+
+@pytest.mark.usefixtures("unknown_machine")
+@pytest.mark.parametrize("why", ["no memory", "a file is in the way"])
+def test_a_machine_that_lacks_something_for_now_lets_no_function_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """The first start of a launcher may meet a full disk or too many processes: that says nothing about walls."""
+    short = tmp_path / "launcher.py"
+    short.write_text(SHORT)
+    launcher = walls._LAUNCHER
+    stage = tmp_path / "data" / "lambda" / "root"
+    if why == "no memory":
+        monkeypatch.setattr(walls, "_LAUNCHER", short)
+    else:
+        stage.parent.mkdir(parents=True)
+        stage.write_text("")
+    with LambdaLab(tmp_path / "data") as lab:
+        lab.create("f", "import os; handler = lambda e, c: os.environ['LAMBDA_TASK_ROOT']")
+        failed = json.loads(lab.lambda_.invoker.invoke("f", b"{}").payload)
+        assert failed["errorType"] == "Runtime.InvalidEntrypoint"
+        assert lab.lambda_.fidelity_remarks() == []
+        monkeypatch.setattr(walls, "_LAUNCHER", launcher)
+        if stage.is_file():
+            stage.unlink()
+        lab.lambda_.pools._walls.view()
+        if not lab.lambda_.pools._walls.are_missing:
+            assert lab.lambda_.invoker.invoke("f", b"{}").payload == b'"/var/task"'
+
+
 def test_a_launcher_that_fails_later_lets_no_function_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -355,7 +355,8 @@ def main() -> None:
         skipped = _lay_out(plan)
         _prctl(_PR_SET_DUMPABLE, 0)
     except (OSError, KeyError) as failure:
-        _answer(server, {"error": str(failure)}, [])
+        number = failure.errno if isinstance(failure, OSError) else None
+        _answer(server, {"error": str(failure), "errno": number}, [])
         return
     _answer(server, {"skipped": skipped}, [])
     while (message := _receive(server)) is not None:

@@ -8,6 +8,7 @@ cloud's own rights, as `isolation` has it, and that is said once.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -33,6 +34,8 @@ _LAUNCHER = Path(__file__).with_name("launcher.py")
 _LENGTH = struct.Struct("!I")
 _STATUS = struct.Struct("!i")
 _ANSWER_WITHIN_S = 30.0
+# What a machine says that has too little of something now, and may have more later.
+_FOR_NOW = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 class _Refused(Exception):
@@ -89,17 +92,19 @@ class Walls:
             return self._view
 
     def _start_launcher(self) -> None:
-        """Start the launcher; the first failure means that there are no walls, a later one raises NotStarted."""
+        """Start the launcher; a refusal at first means that there are no walls. Raises NotStarted for all else."""
         view = self._view or make_view(self._data_dir, self._folders)
         try:
             self._stage.mkdir(parents=True, exist_ok=True)
             self._launcher = _Launcher(_plan(view, self._stage))
-        except (_Refused, OSError) as error:
+        except _Refused as error:
             if _Known.permitted:
-                # Too many processes, a full disk: no reason to let functions out.
                 raise NotStarted(str(error)) from error
             _Known.refuse(str(error))
             return
+        except OSError as error:
+            # Too many processes, a full disk, a machine too busy to answer: no reason to let functions out.
+            raise NotStarted(str(error)) from error
         self._view, _Known.permitted = view, True
 
     def start(
@@ -211,7 +216,7 @@ class _Launcher:
     """The launcher program and the socket to it. One thread at a time."""
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
-        """Start it. Raises _Refused, OSError."""
+        """Start it. Raises _Refused when the machine permits no walls, OSError when it has no room for a launcher."""
         if not sys.platform.startswith("linux"):
             raise _Refused("walls need Linux")
         self._socket, theirs = socket.socketpair()
@@ -229,15 +234,19 @@ class _Launcher:
         self._socket.settimeout(_ANSWER_WITHIN_S)
         try:
             answer, _ = self._ask(plan, [])
-            refusal = answer.get("error")
-            for path, why in answer.get("skipped", ()):
-                log.warning("functions do not see %s: %s", path, why)
-        except (EOFError, OSError) as error:
-            refusal = str(error) or "the launcher ended"
-        if refusal is not None:
-            refusal = self._last_words() or refusal
+        except TimeoutError:
+            self._process.kill()
             self.close()
-            raise _Refused(refusal)
+            raise
+        except (EOFError, OSError) as error:
+            answer = {"error": self._last_words() or str(error) or "the launcher ended"}
+        for path, why in answer.get("skipped", ()):
+            log.warning("functions do not see %s: %s", path, why)
+        if "error" in answer:
+            self.close()
+            if answer.get("errno") in _FOR_NOW:
+                raise OSError(answer["errno"], answer["error"])
+            raise _Refused(answer["error"])
 
     def _last_words(self) -> str:
         """Return the last line of what an ended launcher wrote, empty when it runs or wrote nothing."""
