@@ -49,7 +49,8 @@ def _become_cloud(arguments: list[str], log: str) -> NoReturn:
     from headrace.cli.main import main
 
     with contextlib.suppress(SystemExit):
-        main(arguments)
+        sys.argv = ["headrace", *arguments]
+        main()
     os._exit(1)  # one that was stopped has left by itself
 
 
