@@ -5,12 +5,13 @@ Each is a thin translation from `headrace.core.ports` to `gateway.call`. Thread-
 
 from __future__ import annotations
 
+import functools
+import itertools
 import logging
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from headrace.aws.errors import AwsError
 from headrace.core.arn import Arn
@@ -29,9 +30,16 @@ log = logging.getLogger(__name__)
 FLUSH_LOGS_EVERY_S = 0.5
 FLUSH_METRICS_EVERY_S = 5.0
 METRICS_PER_CALL = 1000
+# PutLogEvents takes so many events and bytes, of which so many are counted for each event beside its message.
 LOG_EVENTS_PER_CALL = 10_000
+LOG_BYTES_PER_CALL = 1_048_576
+LOG_EVENT_BYTES = 26
 MESSAGES_PER_CALL = 10
 MOST_QUEUED = 100_000
+MOST_KNOWN = 10_000
+
+Key = TypeVar("Key")
+Item = TypeVar("Item")
 
 
 class Queues:
@@ -197,6 +205,48 @@ def _columns(columns: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ...
     return tuple((str(column["Name"]), str(column.get("Type", "string"))) for column in columns)
 
 
+class _Backlog(Generic[Key, Item]):
+    """What waits to be sent on, by where it goes; bounded, so that a slow receiver costs no memory. Thread-safe."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._lock = threading.Lock()
+        self._queued: dict[Key, list[Item]] = {}
+        self._count = 0
+        self._dropped = 0
+
+    def put(self, key: Key, items: Sequence[Item]) -> None:
+        """Add items; of those that are too many, the latest are dropped, which is logged."""
+        with self._lock:
+            room = max(MOST_QUEUED - self._count, 0)
+            if room:
+                self._queued.setdefault(key, []).extend(items[:room])
+            self._count += min(len(items), room)
+            self._dropped += max(len(items) - room, 0)
+
+    def take(self) -> dict[Key, list[Item]]:
+        """Return everything, and begin anew."""
+        with self._lock:
+            queued, self._queued, self._count = self._queued, {}, 0
+            dropped, self._dropped = self._dropped, 0
+        if dropped:
+            log.warning(
+                "%d %s were dropped: more than %d were waiting", dropped, self._what, MOST_QUEUED
+            )
+        return queued
+
+    def send(self, key: Key, items: Sequence[Item], send: Callable[[Sequence[Item]], None]) -> None:
+        """Send items on. What is refused is dropped, which is logged; what fails is queued again."""
+        try:
+            send(items)
+        except AwsError as error:
+            if error.status >= 500:
+                self.put(key, items)
+            log.warning("%d %s of %s could not be sent: %s", len(items), self._what, key, error)
+        except Exception:
+            log.exception("%d %s of %s are lost", len(items), self._what, key)
+
+
 class MetricQueue:
     """Takes metrics at once and sends them to CloudWatch later: a `MetricSink` and a `Worker`."""
 
@@ -204,32 +254,26 @@ class MetricQueue:
 
     def __init__(self, control: ControlPlane) -> None:
         self._control = control
-        self._lock = threading.Lock()
-        self._queued: dict[tuple[str, str, str], list[Metric]] = defaultdict(list)
+        self._backlog = _Backlog[tuple[str, str, str], Metric]("metric values")
 
     def put(self, metrics: Sequence[Metric], *, account: str, region: str) -> None:
         """See `MetricSink.put`."""
-        with self._lock:
-            for metric in metrics:
-                queue = self._queued[(account, region, metric.namespace)]
-                if len(queue) < MOST_QUEUED:
-                    queue.append(metric)
+        for namespace, group in itertools.groupby(metrics, lambda metric: metric.namespace):
+            self._backlog.put((account, region, namespace), list(group))
 
     def step(self) -> float:
         """Send what is queued."""
-        with self._lock:
-            queued, self._queued = self._queued, defaultdict(list)
-        for (account, region, namespace), metrics in queued.items():
+        for key, metrics in self._backlog.take().items():
             for start in range(0, len(metrics), METRICS_PER_CALL):
-                data = [_datum(metric) for metric in metrics[start : start + METRICS_PER_CALL]]
-                self._control.call(
-                    "cloudwatch",
-                    "PutMetricData",
-                    {"Namespace": namespace, "MetricData": data},
-                    account=account,
-                    region=region,
-                )
+                part = metrics[start : start + METRICS_PER_CALL]
+                self._backlog.send(key, part, functools.partial(self._send, key))
         return FLUSH_METRICS_EVERY_S
+
+    def _send(self, key: tuple[str, str, str], metrics: Sequence[Metric]) -> None:
+        account, region, namespace = key
+        data = [_datum(metric) for metric in metrics]
+        params = {"Namespace": namespace, "MetricData": data}
+        self._control.call("cloudwatch", "PutMetricData", params, account=account, region=region)
 
 
 def _datum(metric: Metric) -> dict[str, Any]:
@@ -252,38 +296,34 @@ class LogQueue:
 
     def __init__(self, control: ControlPlane) -> None:
         self._control = control
-        self._lock = threading.Lock()
-        self._queued: dict[tuple[str, str, str, str], list[LogLine]] = defaultdict(list)
+        self._backlog = _Backlog[tuple[str, str, str, str], LogLine]("log lines")
+        # Groups and streams that are there, as far as we know.
         self._known: set[tuple[str, ...]] = set()
 
     def put(
         self, group: str, stream: str, lines: Sequence[LogLine], *, account: str, region: str
     ) -> None:
         """See `LogSink.put`."""
-        with self._lock:
-            queue = self._queued[(account, region, group, stream)]
-            if len(queue) < MOST_QUEUED:
-                queue.extend(lines)
+        self._backlog.put((account, region, group, stream), lines)
 
     def step(self) -> float:
         """Send what is queued."""
-        with self._lock:
-            queued, self._queued = self._queued, defaultdict(list)
-        for (account, region, group, stream), lines in queued.items():
-            self._make(account, region, group, stream)
+        for key, lines in self._backlog.take().items():
             lines.sort(key=lambda line: line.timestamp_ms)
-            for start in range(0, len(lines), LOG_EVENTS_PER_CALL):
-                events = [
-                    {"timestamp": line.timestamp_ms, "message": line.message}
-                    for line in lines[start : start + LOG_EVENTS_PER_CALL]
-                ]
-                self._send(account, region, group, stream, events)
+            for part in _log_batches(lines):
+                self._backlog.send(key, part, functools.partial(self._send, key))
         return FLUSH_LOGS_EVERY_S
 
-    def _send(
-        self, account: str, region: str, group: str, stream: str, events: list[dict[str, Any]]
-    ) -> None:
-        params = {"logGroupName": group, "logStreamName": stream, "logEvents": events}
+    def _send(self, key: tuple[str, str, str, str], lines: Sequence[LogLine]) -> None:
+        account, region, group, stream = key
+        params = {
+            "logGroupName": group,
+            "logStreamName": stream,
+            "logEvents": [
+                {"timestamp": line.timestamp_ms, "message": line.message} for line in lines
+            ],
+        }
+        self._make(account, region, group, stream)
         try:
             self._control.call("logs", "PutLogEvents", params, account=account, region=region)
         except AwsError as error:
@@ -307,4 +347,21 @@ class LogQueue:
             except AwsError as error:
                 if error.code != "ResourceAlreadyExistsException":
                     raise
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
             self._known.add(key)
+
+
+def _log_batches(lines: Sequence[LogLine]) -> Generator[Sequence[LogLine]]:
+    """Yield lines in as many as one PutLogEvents takes, in number and in bytes."""
+    start = size_bytes = 0
+    for n, line in enumerate(lines):
+        line_bytes = len(line.message) * 4 if not line.message.isascii() else len(line.message)
+        line_bytes += LOG_EVENT_BYTES
+        is_full = n - start >= LOG_EVENTS_PER_CALL or size_bytes + line_bytes > LOG_BYTES_PER_CALL
+        if is_full and n > start:
+            yield lines[start:n]
+            start, size_bytes = n, 0
+        size_bytes += line_bytes
+    if start < len(lines):
+        yield lines[start:]

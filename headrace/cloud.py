@@ -39,8 +39,7 @@ from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.ports import any_secret
 from headrace.core.workers import Supervisor
-from headrace.fallback import MotoServices
-from headrace.fallback.journal import Journal
+from headrace.fallback import MotoServices, keep_log_groups_within
 from headrace.services.cloudformation.service import CloudFormation, cloudformation_api
 from headrace.services.emr.pages import EmrPages
 from headrace.services.emr.service import EMR_FOLDER, Emr, emr_api
@@ -88,7 +87,7 @@ class Cloud:
         check_no_repair_is_half_done(config.data_dir)
         self.database = Database(config.data_dir / STATE_FILE, fsync=config.durability == "fsync")
         self.supervisor = Supervisor(self.clock)
-        self.moto = MotoServices(journal=Journal(self.database), clock=self.clock, ids=self.ids)
+        self.moto = MotoServices(database=self.database, clock=self.clock, ids=self.ids)
         secret = session_secret(config.data_dir, self.ids.bytes(32))
         self.sessions = self.moto.sessions = RoleSessions(secret)
         self.keys = self._key_ring() if config.auth else None
@@ -102,6 +101,7 @@ class Cloud:
             sessions=self.sessions,
             authentication=authentication,
         )
+        keep_log_groups_within(events=config.log_group_events, mib=config.log_group_mib)
         self._metrics = MetricQueue(self.gateway)
         self._logs = LogQueue(self.gateway)
         self._build_services()
@@ -189,6 +189,7 @@ class Cloud:
             **shared,
         )
         self.moto.function_target = self.lambda_.invoke_for_service
+        self.moto.control = self.gateway
         self.s3.notifications.deliver = self.lambda_.destinations.send
         self.firehose = Firehose(
             data_dir=config.data_dir,
@@ -276,6 +277,8 @@ class Cloud:
         self.supervisor.start(self._metrics)
         self.supervisor.start(self._logs)
         self.supervisor.start(EventLogBounds(self.config.data_dir))
+        self.moto.wake_outbox = self.supervisor.start(self.moto.outbox).wake
+        self.supervisor.start(self.moto.retention)
         # Not waited for: a request that needs moto before it is ready waits by itself.
         threading.Thread(target=self._warm_up, args=(on_warm,), name="moto", daemon=True).start()
         self._started = True
@@ -349,15 +352,19 @@ class Cloud:
 
     def _health(self, request: HttpRequest) -> HttpResponse:
         known = self.entrance.knows(request)
+        status, moto = "ok" if self._started else "starting", self.moto.status()
+        if status == "ok" and moto["moto"] != "ready":
+            # What headrace owns is served; calls of moto's services wait.
+            status = str(moto["moto"])
         return _json(
             {
-                "status": "ok" if self._started else "starting",
+                "status": status,
                 "version": __version__,
                 "pid": os.getpid(),
                 **({"data_dir": str(self.config.data_dir)} if known else {}),
                 "endpoint_url": self.endpoint_url(),
                 "services": sorted(self.gateway.owned),
-                "moto": "ready" if self.moto.ready else "loading",
+                **moto,
                 "losses": [*self.kinesis.losses, *self.firehose.losses],
             }
         )

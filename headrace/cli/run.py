@@ -18,7 +18,7 @@ import threading
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from rich.console import Console
@@ -29,8 +29,19 @@ from headrace.cli.interrupts import INTERRUPTED, StopAsked, leave_at_once
 from headrace.cli.options import data_dir_option, fail, usable
 from headrace.client.http import ask
 from headrace.core.clock import SystemClock
-from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION, Config, Durability, Limits
+from headrace.core.config import (
+    DEFAULT_LOG_GROUP_EVENTS,
+    DEFAULT_LOG_GROUP_MIB,
+    DEFAULT_PORT,
+    DEFAULT_REGION,
+    Config,
+    Durability,
+    Limits,
+)
 from headrace.spark.held_folder import HeldFolder
+
+if TYPE_CHECKING:
+    from headrace.cloud import Cloud
 
 RUN_FILE = "headrace.json"
 # The cloud's; imported from there it would bring the whole cloud along.
@@ -41,6 +52,7 @@ START_WITHIN_S = 60.0
 STOP_WITHIN_S = 20.0
 MOST_FILES = 10_240
 LOOK_EVERY_S = 0.02
+SAY_EVERY_S = 2.0
 HEALTH_WITHIN_S = 2.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Below the folder for temporary files; what a killed cloud leaves there is removed by the next ephemeral one.
@@ -99,6 +111,22 @@ EPHEMERAL_PREFIX = "headrace-ephemeral-"
     envvar="HEADRACE_FUNCTION_FOLDERS",
     help="A folder that Lambda functions may read and write, beside their own /tmp.",
 )
+@click.option(
+    "--log-group-events",
+    default=DEFAULT_LOG_GROUP_EVENTS,
+    type=click.IntRange(1),
+    envvar="HEADRACE_LOG_GROUP_EVENTS",
+    show_default=True,
+    help="Events of a CloudWatch log group that are kept; the oldest go.",
+)
+@click.option(
+    "--log-group-mib",
+    default=DEFAULT_LOG_GROUP_MIB,
+    type=click.IntRange(1),
+    envvar="HEADRACE_LOG_GROUP_MIB",
+    show_default=True,
+    help="The same, in MiB of messages.",
+)
 @access_options
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--detached", is_flag=True, hidden=True)
@@ -118,6 +146,8 @@ def up(
     limits: Limits,
     run_bootstrap_actions: bool,
     function_folders: tuple[Path, ...],
+    log_group_events: int,
+    log_group_mib: int,
     auth: bool,
     auth_keys: Path | None,
     insecure: bool,
@@ -166,6 +196,8 @@ def up(
         limits=limits,
         run_bootstrap_actions=run_bootstrap_actions,
         function_folders=function_folders,
+        log_group_events=log_group_events,
+        log_group_mib=log_group_mib,
         allow_origins=access.allow_origins,
         allow_hosts=access.allow_hosts,
         auth=access.auth,
@@ -248,9 +280,10 @@ def _serve(config: Config, asked: StopAsked, told: Access | None) -> None:
             cloud.start(on_warm=leave_the_program_alone)
             await server.start(bound)
             _write_run_file(config)
+        without = await _loaded(cloud, stop)
         if not asked:
             click.echo(
-                f"headrace is listening on {config.endpoint_url} (data in {config.data_dir})"
+                f"headrace is listening on {config.endpoint_url} (data in {config.data_dir}){without}"
             )
             for line in how_to_use(config.data_dir, config.endpoint_url, told) if told else []:
                 click.echo(line)
@@ -268,6 +301,32 @@ def _serve(config: Config, asked: StopAsked, told: Access | None) -> None:
         with contextlib.suppress(OSError):
             (config.data_dir / RUN_FILE).unlink(missing_ok=True)
         cloud.stop()
+
+
+async def _loaded(cloud: Cloud, stop: asyncio.Event) -> str:
+    """Wait until the state of moto's services is loaded, saying how far it is when that takes long.
+
+    Return what to add to the line that says that headrace is listening: nothing, or that they are missing.
+    """
+    clock = SystemClock()
+    say_at_s = clock.monotonic_s() + SAY_EVERY_S
+    while not stop.is_set():
+        status = cloud.moto.status()
+        if status["moto"] == "ready":
+            break
+        if status["moto"] == "failed":
+            return f", without moto's services: {status['moto_failure']}"
+        if clock.monotonic_s() >= say_at_s:
+            say_at_s += SAY_EVERY_S
+            click.echo(f"loading the state of moto's services: {_how_far(status)}")
+        await asyncio.sleep(LOOK_EVERY_S)
+    return ""
+
+
+def _how_far(status: dict[str, Any]) -> str:
+    """Return how much is loaded, in words."""
+    loading = status["moto_loading"]
+    return f"{loading['done']:,} of {loading['all']:,}"
 
 
 def _write_run_file(config: Config) -> None:
@@ -314,14 +373,17 @@ def _detach(data_dir: Path, access: Access, *, ephemeral: bool) -> None:
         pass_fds=() if folder is None else (folder.descriptor,),
     )
     clock, never = SystemClock(), threading.Event()
-    deadline_s = clock.monotonic_s() + START_WITHIN_S
+    deadline_s, say_at_s = clock.monotonic_s() + START_WITHIN_S, clock.monotonic_s() + SAY_EVERY_S
     while clock.monotonic_s() < deadline_s:
         if asked:
             _end(child, folder)
             context.exit(asked.exit_code)
         found = health(data_dir)
-        if found is not None and found["status"] == "ok":
-            click.echo(f"headrace is listening on {found['endpoint_url']} (pid {found['pid']})")
+        if found is not None and found["status"] in ("ok", "failed"):
+            without = "" if found["moto"] == "ready" else ", without moto's services"
+            click.echo(
+                f"headrace is listening on {found['endpoint_url']} (pid {found['pid']}){without}"
+            )
             _tell_losses(found)
             for line in how_to_use(data_dir, found["endpoint_url"], access):
                 click.echo(line)
@@ -333,6 +395,12 @@ def _detach(data_dir: Path, access: Access, *, ephemeral: bool) -> None:
             lines = log.read().decode(errors="replace").strip().splitlines()
             _end(child, folder)
             raise fail((lines[-1] if lines else "it ended at once").removeprefix("Error: "))
+        if found is not None and found["status"] == "loading":
+            # It is at work, and says so: a large journal of an older headrace takes its time, once.
+            deadline_s = clock.monotonic_s() + START_WITHIN_S
+            if clock.monotonic_s() >= say_at_s:
+                say_at_s += SAY_EVERY_S
+                click.echo(f"loading the state of moto's services: {_how_far(found)}")
         clock.wait(never, LOOK_EVERY_S)
     _end(child, folder)
     raise fail(
@@ -392,6 +460,13 @@ def health(data_dir: Path) -> dict[str, Any] | None:
     # Another cloud may have taken the port since, or something else.
     page = cast("dict[str, Any]", answer if isinstance(answer, dict) else {})
     return page if page.get("pid") == record["pid"] else None
+
+
+def _moto_in_words(page: dict[str, Any]) -> str:
+    """Return what a health page says of moto's services."""
+    if page["moto"] == "loading":
+        return f"loading, {_how_far(page)}"
+    return ": ".join(filter(None, (page["moto"], page.get("moto_failure"))))
 
 
 def _unheard(data_dir: Path) -> str | None:
@@ -456,8 +531,9 @@ def status(data_dir: Path, *, as_json: bool) -> None:
         click.echo(json.dumps(running))
         return
     table = Table(show_header=False, box=None)
-    for name in ("endpoint_url", "status", "pid", "data_dir", "version", "moto"):
+    for name in ("endpoint_url", "status", "pid", "data_dir", "version"):
         table.add_row(name.replace("_", " "), str(running[name]))
+    table.add_row("moto", _moto_in_words(running))
     table.add_row("services", ", ".join(running["services"]) + " (others: moto)")
     # As wide as it gets: a path that is broken into lines cannot be copied.
     Console(width=1000, soft_wrap=True).print(table)

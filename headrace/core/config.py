@@ -12,6 +12,8 @@ Limits = Literal["off", "aws"]
 DEFAULT_PORT = 4566
 DEFAULT_REGION = "us-east-1"
 DEFAULT_ACCOUNT_ID = "000000000000"
+DEFAULT_LOG_GROUP_EVENTS = 25_000
+DEFAULT_LOG_GROUP_MIB = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,8 @@ class Config:
         run_bootstrap_actions: run the bootstrap actions of EMR's clusters on this machine.
         strict: refuse properties that would be ignored.
         function_folders: folders of this machine that functions may read and write, beside their own /tmp.
+        log_group_events: events of a CloudWatch log group that are kept in memory; the oldest go.
+        log_group_mib: the same in MiB of messages.
         allow_origins: web pages of these origins may use the cloud; `*` is every page.
         allow_hosts: Host headers that are this cloud's beside the machine's own.
         auth: verify who signed each request.
@@ -50,6 +54,8 @@ class Config:
     limits: Limits = "off"
     run_bootstrap_actions: bool = False
     function_folders: tuple[Path, ...] = ()
+    log_group_events: int = DEFAULT_LOG_GROUP_EVENTS
+    log_group_mib: int = DEFAULT_LOG_GROUP_MIB
     allow_origins: tuple[str, ...] = ()
     allow_hosts: tuple[str, ...] = ()
     auth: bool = False

@@ -1,13 +1,13 @@
-"""The journal of requests that changed moto's state, so that the state is there again after kill -9.
+"""The journal of requests that changed a service of moto whose state cannot be stored as it is.
 
-moto keeps everything in memory. Each request that may change it is written to the state database with the
-seed that its random ids came from, and is run again, in order, when moto is next loaded. Thread-safe.
+Each such request is written with the seed that its random ids came from, and is run again, in order, when moto is next
+loaded. All services were once kept so; entries of that time name no service. Thread-safe.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from headrace.store.database import Database
@@ -33,23 +33,67 @@ class Journal:
             "fallback_journal",
             [
                 """CREATE TABLE fallback_journal (id INTEGER PRIMARY KEY AUTOINCREMENT,
-                   method TEXT, url TEXT, headers TEXT, body BLOB, seed INTEGER)"""
+                   method TEXT, url TEXT, headers TEXT, body BLOB, seed INTEGER)""",
+                # Whose state needs the entry, as `,kms,sts,`; null in entries of the time before snapshots.
+                "ALTER TABLE fallback_journal ADD COLUMN services TEXT",
             ],
         )
 
-    def append(self, entry: Entry) -> None:
-        """Write an entry; it is durable when this returns."""
+    def append(self, entry: Entry, services: Iterable[str]) -> None:
+        """Write an entry that the state of `services` needs; it is durable when this returns."""
         self._database.execute(
-            "INSERT INTO fallback_journal (method, url, headers, body, seed) VALUES (?, ?, ?, ?, ?)",
-            (entry.method, entry.url, json.dumps(entry.headers), entry.body, entry.seed),
+            "INSERT INTO fallback_journal (method, url, headers, body, seed, services)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                entry.method,
+                entry.url,
+                json.dumps(entry.headers),
+                entry.body,
+                entry.seed,
+                f",{','.join(services)},",
+            ),
         )
+
+    def services(self) -> set[str]:
+        """Return the services whose state needs an entry."""
+        rows = self._database.query(
+            "SELECT DISTINCT services FROM fallback_journal WHERE services IS NOT NULL"
+        )
+        return {name for (names,) in rows for name in names.strip(",").split(",")}
+
+    def has_old_entries(self) -> bool:
+        """Whether there are entries of the time before snapshots."""
+        return bool(
+            self._database.query("SELECT 1 FROM fallback_journal WHERE services IS NULL LIMIT 1")
+        )
+
+    def adopt_old_entries(self, services: Iterable[str]) -> None:
+        """Leave entries of the time before snapshots to `services`; drop them when there are none."""
+        names = ",".join(services)
+        if names:
+            self._database.execute(
+                "UPDATE fallback_journal SET services = ? WHERE services IS NULL", (f",{names},",)
+            )
+        else:
+            self._database.execute("DELETE FROM fallback_journal WHERE services IS NULL")
+
+    def drop(self, service: str) -> None:
+        """Forget what only `service` needed: its state is stored whole."""
+        self._database.execute(
+            "UPDATE fallback_journal SET services = replace(services, ?, ',') WHERE services LIKE ?",
+            (f",{service},", f"%,{service},%"),
+        )
+        self._database.execute("DELETE FROM fallback_journal WHERE services = ','")
 
     def __len__(self) -> int:
         return int(self._database.query("SELECT count(*) FROM fallback_journal")[0][0])
 
     def __iter__(self) -> Iterator[Entry]:
-        rows = self._database.query(
-            "SELECT method, url, headers, body, seed FROM fallback_journal ORDER BY id"
-        )
-        for method, url, headers, body, seed in rows:
-            yield Entry(method, url, json.loads(headers), bytes(body), seed)
+        last = 0
+        while rows := self._database.query(
+            "SELECT id, method, url, headers, body, seed FROM fallback_journal WHERE id > ?"
+            " ORDER BY id LIMIT 1000",
+            (last,),
+        ):
+            for last, method, url, headers, body, seed in rows:  # noqa: B007 - where the next part begins
+                yield Entry(method, url, json.loads(headers), bytes(body), seed)

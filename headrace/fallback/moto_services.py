@@ -1,21 +1,23 @@
 """moto behind the gateway: one of moto's two doors.
 
-State is moto's, in memory, and is rebuilt from the journal after a restart. Requests that may change state
-run one at a time, so that the journal's order is the order in which they ran; reads run beside them.
-moto is imported when first needed (or by `warm_up`), so a cloud is healthy before it.
+State is moto's, in memory, and what a request changes is in the database before the request is answered. Requests that
+may change state run one at a time; reads run beside them, and wait for what they may have seen to be stored. moto is
+imported and its state loaded when first needed (or by `warm_up`). It is one to a process: of two clouds in a process
+the one that was asked last has it, and the other loads its own state again when it is asked.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import re
+import sqlite3
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, cast
-from urllib.parse import parse_qs
 
 import botocore.session
 from botocore.awsrequest import AWSResponse
@@ -30,163 +32,282 @@ from headrace.aws.moto_imports import IMPORTING, load_moto
 from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
+from headrace.core.ports import ControlPlane
 from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import guard_patterns
-from headrace.fallback.function_targets import FunctionTarget, deliver_nowhere, deliver_to
-from headrace.fallback.journal import Entry, Journal
-from headrace.fallback.long_poll import is_long_poll, wait_for_messages
+from headrace.fallback.current import CURRENT, FunctionTarget
+from headrace.fallback.journal import Entry
+from headrace.fallback.kept.state import KeptState
+from headrace.fallback.kept.touched import MOTO_LOCK, TOUCHED
+from headrace.fallback.long_poll import wait_for_messages
+from headrace.fallback.moto_requests import (
+    MOST_BODY_BYTES,
+    aws_response,
+    host_of,
+    http_request_of,
+    method_for,
+    moto_request,
+    operation_of,
+    service_of,
+)
+from headrace.fallback.outbox import OUTBOX, OutboxWorker
+from headrace.fallback.post import post
 from headrace.fallback.queue_peek import queue_is_empty
+from headrace.fallback.refusals import error_response, refusal
+from headrace.fallback.services import mend_all
 from headrace.fallback.session_identity import answer_of_session
+from headrace.fallback.which import FREES, QUIET, WAITS, changes_rows_only, only_reads
+from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
 
-# Where the host name on AWS is not the signature scope's name.
-SCOPE_TO_HOST = {"ecr": "api.ecr", "cloudwatch": "monitoring", "stepfunctions": "states"}
-# Hosts without a region in their name.
-GLOBAL_HOSTS = frozenset({"iam", "route53", "cloudfront", "organizations"})
+# How long a call waits for the state to be loaded, or for another to end, before it is told to come again.
+LONGEST_WAIT_S = 50.0
+LOOK_AT_LOGS_EVERY_S = 60.0
 
-READ_ONLY = re.compile(
-    r"^(Get|List|Describe|Head|BatchGet|Query|Scan|Filter|Lookup|Search|Simulate|Validate|Verify"
-    r"|Decrypt|Encrypt|GenerateDataKey|GenerateRandom|BatchCheck|CheckIfPhone|ReEncrypt|Sign"
-    r"|TestEventPattern|StartQuery|ReceiveMessage)"
-)
-# High-rate and worthless after a restart: kept in memory only, as the README's table says.
-NOT_JOURNALLED = frozenset({"PutMetricData", "PutLogEvents"})
+
+class _Owner:
+    """Whose state moto holds."""
+
+    services: MotoServices | None = None
 
 
 class MotoServices:
     """All of moto's services. Thread-safe."""
 
     def __init__(
-        self, *, journal: Journal, clock: Clock, ids: Ids, endpoint_host: str = "127.0.0.1:4566"
+        self,
+        *,
+        database: Database,
+        clock: Clock,
+        ids: Ids,
+        endpoint_host: str = "127.0.0.1:4566",
     ) -> None:
-        self._journal = journal
+        self._kept = KeptState(database, always=[OUTBOX])
         self._clock = clock
         self._ids = ids
         self.endpoint_host = endpoint_host
-        self._lock = threading.RLock()
         self._ready = threading.Event()
+        self._failure = ""
         self._clients: dict[tuple[str, str, str], Any] = {}
         self._client_lock = threading.Lock()
-        self._message_arrived = threading.Condition()
         # Whose temporary credentials moto does not know; set before the first request.
         self.sessions: RoleSessions | None = None
-        # Who invokes functions that topics and rules have for targets; set before the first request.
+        # Who invokes functions, and who calls the services that headrace owns, for what moto's services have for
+        # targets; set before the first request.
         self.function_target: FunctionTarget | None = None
+        self.control: ControlPlane | None = None
+        self.wake_outbox: Callable[[], None] = lambda: None
+        self.outbox = OutboxWorker(
+            is_ready=lambda: self._ready.is_set() and _Owner.services is self,
+            # What was delivered, or is given up, gives its room back.
+            save=lambda: self._save(None, with_services=False, frees=True),
+            post=post,
+        )
+        self.retention = _Retention(self)
 
     # --- loading ------------------------------------------------------------------------------
 
     @property
     def ready(self) -> bool:
-        """Whether moto is loaded and the journal replayed."""
+        """Whether moto is imported and its state loaded."""
         return self._ready.is_set()
 
-    def warm_up(self) -> None:
-        """Load moto and replay the journal, once; later calls wait for the first."""
+    def status(self) -> dict[str, Any]:
+        """Return what the health page says: ready; or loading, how much of how much; or failed, and why."""
         if self._ready.is_set():
+            return {"moto": "ready"}
+        if self._failure:
+            return {"moto": "failed", "moto_failure": self._failure}
+        progress = self._kept.progress
+        return {"moto": "loading", "moto_loading": {"done": progress.done, "all": progress.all}}
+
+    def warm_up(self) -> None:
+        """Import moto and load the state, once; later calls wait for the first. Raises AwsError when it takes long."""
+        if self._ready.is_set() and _Owner.services is self:
             return
-        with self._lock:
-            if self._ready.is_set():
+        with self._alone(), IMPORTING:
+            if self._ready.is_set() and _Owner.services is self:
                 return
-            guard_patterns()
-            load_moto()
-            from moto.core.config import default_user_config
+            try:
+                self._load()
+            except Exception as error:
+                self._failure = f"{type(error).__name__}: {error}"
+                raise
+            self._failure = ""
 
-            # AWS's own policies (AdministratorAccess, ...) are there from the start, as on AWS.
-            iam: Any = cast("Any", default_user_config)["iam"]
-            iam["load_aws_managed_policies"] = True
-            self._reset()
-            deliver_nowhere()
-            failed = 0
-            for entry in self._journal:
-                status = self._run_entry(entry).status
-                failed += status >= 500
-            if failed:
-                log.error("%d journalled requests failed when replayed", failed)
-            if self.function_target is not None:
-                deliver_to(self.function_target, self._clock)
-            self._ready.set()
-
-    @staticmethod
-    def _reset() -> None:
-        """Empty moto: it is global in a process, and this cloud may not be the first in it."""
+    def _load(self) -> None:
+        guard_patterns()
+        load_moto()
+        mend_all()
         from moto.core.base_backend import BackendDict
+        from moto.core.config import default_user_config
 
+        # AWS's own policies (AdministratorAccess, ...) are there from the start, as on AWS.
+        iam: Any = cast("Any", default_user_config)["iam"]
+        iam["load_aws_managed_policies"] = True
+        _Owner.services = None
         backends: Any = BackendDict
-        for backend in list(backends._instances):  # noqa: SLF001 - as moto's own mock_aws does
-            backend.reset()
+        for each in list(backends._instances):  # noqa: SLF001 - moto's own reset makes all of them anew first
+            each.clear()
+        backends._instances.clear()  # noqa: SLF001
+        CURRENT.clock, CURRENT.control, CURRENT.functions = self._clock, None, None
+        OUTBOX.clear()
+        TOUCHED.take()
+        self._kept.load(lambda entry: self._run_entry(entry).status)
+        CURRENT.control, CURRENT.functions = self.control, self.function_target
+        OUTBOX.wake = self.wake_outbox
+        _Owner.services = self
+        self._ready.set()
+        OUTBOX.wake()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Generator[None]:
+        """Hold the lock of moto. Raises AwsError when another has had it for too long."""
+        if not MOTO_LOCK.acquire(timeout=LONGEST_WAIT_S):
+            raise AwsError("ServiceUnavailable", self._busy(), 503)
+        try:
+            yield
+        finally:
+            MOTO_LOCK.release()
+
+    def _busy(self) -> str:
+        if self._ready.is_set():
+            return f"headrace has been busy with another request for {LONGEST_WAIT_S:.0f} s."
+        progress = self._kept.progress
+        return (
+            f"headrace is loading the state of moto's services: {progress.done} of {progress.all}."
+        )
 
     # --- requests -----------------------------------------------------------------------------
 
     def handle(self, request: HttpRequest, service: str) -> HttpResponse:
-        """See `headrace.aws.gateway.Fallback.handle`."""
-        self.warm_up()
-        check_body(request)
+        """See `headrace.aws.gateway.Fallback.handle`; never raises."""
         assert request.call is not None
-        host = _host(request, service, request.call.region)
+        service = service_of(request, service)
+        try:
+            self.warm_up()
+        except AwsError as error:
+            return error_response(service, request, error)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the caller is told in words
+            failure = AwsError(
+                "InternalFailure",
+                f"The state of moto's services cannot be loaded: {type(error).__name__}: {error}",
+                500,
+            )
+            return error_response(service, request, failure)
+        try:
+            return self._handle(request, service)
+        except AwsError as error:
+            return error_response(service, request, error)
+
+    def _handle(self, request: HttpRequest, service: str) -> HttpResponse:
+        call = request.call
+        assert call is not None
+        check_body(request)
+        host = host_of(service, call.region)
+        found = method_for(f"https://{host}{request.path}")
+        if found is None:
+            raise AwsError("UnknownOperationException", f"headrace has no service for {host}")
         entry = Entry(
             method=request.method,
             url=f"https://{host}{request.path}" + (f"?{request.query}" if request.query else ""),
             headers={
                 **{k: v for k, v in request.headers.items() if k != "transfer-encoding"},
                 "host": self.endpoint_host,
-                "x-moto-account-id": request.call.account,
+                "x-moto-account-id": call.account,
             },
-            body=request.body,
+            body=_body_of(request),
             # Of as many bits as SQLite keeps: the secrets of access keys come from it.
             seed=int.from_bytes(self._ids.bytes(8), "big") >> 1,
         )
-        operation = _operation(request)
-        if service == "sts" and operation == "GetCallerIdentity" and self.sessions is not None:
+        package, operation = found[0], operation_of(request)
+        if package == "sts" and operation == "GetCallerIdentity" and self.sessions is not None:
             answer = answer_of_session(self.sessions, request)
             if answer is not None:
                 return answer
-        if is_long_poll(entry, operation):
-            return wait_for_messages(
-                entry, self._message_arrived, self._clock, self._run_journalled_if_filled
-            )
-        return self._run(entry, operation)
 
-    def _run(self, entry: Entry, operation: str) -> HttpResponse:
-        if operation == "ReceiveMessage":
-            return self._run_journalled_if_filled(entry)
-        if READ_ONLY.match(operation) or operation in NOT_JOURNALLED:
-            return self._run_entry(entry)
-        with self._lock:
+        def run() -> HttpResponse:
+            try:
+                return self._run(entry, package, operation)
+            except AwsError:
+                raise
+            except Exception as error:  # one place where moto's failures become answers
+                raise refusal(service, operation, request, error) from error
+
+        if operation == "ReceiveMessage" and package == "sqs":
+            return wait_for_messages(run, self._clock)
+        return run()
+
+    def _run(self, entry: Entry, package: str, operation: str) -> HttpResponse:
+        if only_reads(package, operation) and package in QUIET:
+            return self._read(entry)
+        if WAITS.match(operation):
             response = self._run_entry(entry)
-            if response.status < 400:
-                self._journal.append(entry)
-        if operation.startswith(("SendMessage", "Publish")):
-            with self._message_arrived:
-                self._message_arrived.notify_all()
+            with self._alone():
+                TOUCHED.service(package)
+                self._save(entry)
+            return response
+        with self._alone():
+            if _Owner.services is not self:
+                self.warm_up()
+            TOUCHED.is_watching = True
+            try:
+                return self._run_entry(entry)
+            finally:
+                TOUCHED.is_watching = False
+                rows_only = changes_rows_only(package, operation)
+                if not rows_only:
+                    TOUCHED.service(package)
+                self._save(entry, with_services=not rows_only, frees=bool(FREES.match(operation)))
+
+    def _read(self, entry: Entry) -> HttpResponse:
+        """Run a read beside writes; what it may have seen is stored when it is answered."""
+        times_taken_back = self._kept.times_taken_back
+        try:
+            response = self._run_entry(entry)
+        except AwsError:
+            raise
+        except Exception:  # noqa: BLE001 - moto may have been changed under the read
+            with self._alone():
+                response = self._run_entry(entry)
+        with self._alone():
+            if self._kept.times_taken_back != times_taken_back:
+                # It may have seen what was never stored.
+                response = self._run_entry(entry)
+            if TOUCHED.has_made:
+                self._save(None, with_services=False)
         return response
 
-    def _run_journalled_if_filled(self, entry: Entry) -> HttpResponse:
-        """Receive messages: what was handed out changes state, an empty answer does not."""
-        with self._lock:
-            response = self._run_entry(entry)
-            if response.status < 400 and b"ReceiptHandle" in cast("bytes", response.body):
-                self._journal.append(entry)
-            return response
+    def _save(
+        self, entry: Entry | None, *, with_services: bool = True, frees: bool = False
+    ) -> None:
+        """Store what was touched. Raises AwsError when the disk does not take it; then it has not happened."""
+        try:
+            self._kept.save(entry, with_services=with_services, frees=frees)
+        except (sqlite3.Error, OSError) as error:
+            raise AwsError(
+                "InternalFailure", f"The change is undone, for it could not be stored: {error}", 500
+            ) from error
+        finally:
+            if self._kept.must_load_again:
+                _Owner.services = None
 
     def _run_entry(self, entry: Entry) -> HttpResponse:
-        from moto.core.request import Request
         from moto.moto_api._internal import mock_random
         from werkzeug.exceptions import HTTPException
 
-        match_url = entry.url.partition("?")[0]
-        method = _method_for(match_url)
-        if method is None:
-            raise AwsError(
-                "UnknownOperationException",
-                f"headrace has no service for {match_url.split('/')[2]}",
-            )
+        url, _, query = entry.url.partition("?")
+        found = method_for(url)
+        assert found is not None
         # Queue URLs and the like are made from the request's host: they must lead back here.
-        url = re.sub(r"^https://[^/]+", f"http://{self.endpoint_host}", entry.url)
-        request = Request.from_primitives(entry.method, url, entry.headers, entry.body)
+        path = url.partition("://")[2].partition("/")[2]
+        request = moto_request(
+            entry.method, self.endpoint_host, f"/{path}", query, entry.headers, entry.body
+        )
         mock_random.seed(entry.seed)
         try:
-            status, headers, body = method(request, request.raw_url, request.headers)
+            status, headers, body = found[1](request, request.raw_url, request.headers)
         except HTTPException as error:
             status = error.code or 500
             headers, body = dict(error.get_headers()), error.get_body()
@@ -204,11 +325,13 @@ class MotoServices:
         """See `headrace.aws.gateway.Fallback.account_of`."""
         if not self._ready.is_set() or not access_key.startswith(("AKIA", "ASIA", "LSIA")):
             return None
-        from moto.core.models import DEFAULT_ACCOUNT_ID
-        from moto.iam.models import get_account_id_from
+        from moto.iam.models import iam_backends
 
-        account = str(get_account_id_from(access_key))
-        return None if account == DEFAULT_ACCOUNT_ID else account
+        # Not moto's own way, which makes a backend for every partition.
+        for account, regions in list(iam_backends.items()):
+            if any(access_key in backend.access_keys for backend in list(regions.values())):
+                return str(account)
+        return None
 
     def queue_is_empty(self, account: str, region: str, name: str) -> bool:
         """Whether a queue has nothing to receive now, or moto is not loaded yet. Raises LookupError."""
@@ -268,15 +391,35 @@ class MotoServices:
         http_request = http_request_of(request)
         http_request.call = Call(account, region, self._ids.uuid(), self._clock.now_ms(), service)
         scope = re.search(r"/([^/]+)/aws4_request", http_request.headers.get("authorization", ""))
-        try:
-            response = self.handle(http_request, scope.group(1) if scope else service)
-        except AwsError as error:
-            from headrace.aws import codec_json
-
-            response = HttpResponse(
-                error.status, [], codec_json.encode_error(error, codec_json.JSON_1_1)
-            )
+        response = self.handle(http_request, scope.group(1) if scope else service)
         return aws_response(request.url, response)
+
+
+class _Retention:
+    """Lets go of log events that are past their group's retention: a `Worker`."""
+
+    name = "moto-retention"
+
+    def __init__(self, services: MotoServices) -> None:
+        self._services = services
+
+    def step(self) -> float:
+        """Look at every group."""
+        if self._services.ready and _Owner.services is self._services:
+            from headrace.fallback.services.logs import trim_all
+
+            with MOTO_LOCK:
+                trim_all()
+        return LOOK_AT_LOGS_EVERY_S
+
+
+def _body_of(request: HttpRequest) -> bytes:
+    """Return a request's body. Raises AwsError when it is too large for a service in memory."""
+    if request.body_file is None:
+        return request.body
+    if request.body_file.stat().st_size > MOST_BODY_BYTES:
+        raise AwsError("RequestEntityTooLargeException", "Request is too large", 413)
+    return request.body_file.read_bytes()
 
 
 @functools.cache
@@ -293,104 +436,4 @@ def _client_methods(service: str) -> dict[str, str]:
     return {name: xform_name(name) for name in service_model(service).operation_names}
 
 
-def http_request_of(request: Any) -> HttpRequest:
-    """Turn botocore's prepared request into ours."""
-    path, _, query = request.url.split("://", 1)[1].partition("/")[2].partition("?")
-    headers = {
-        str(key).lower(): value.decode("latin-1") if isinstance(value, bytes) else str(value)
-        for key, value in request.headers.items()
-    }
-    body = request.body
-    if body is None:
-        body = b""
-    elif isinstance(body, str):
-        body = body.encode()
-    elif not isinstance(body, bytes | bytearray):
-        body = body.read()
-    return HttpRequest(request.method, f"/{path}", query, headers, bytes(body))
-
-
-class _Raw:
-    """A response body as botocore reads one."""
-
-    def __init__(self, body: bytes) -> None:
-        import io
-
-        self._file = io.BytesIO(body)
-
-    def stream(self, amt: int = 65536, **_: Any) -> Any:
-        while chunk := self._file.read(amt):
-            yield chunk
-
-    def read(self, amt: int | None = None, **_: Any) -> bytes:
-        return self._file.read(-1 if amt is None else amt)
-
-    def close(self) -> None:
-        self._file.close()
-
-
-def aws_response(url: str, response: HttpResponse) -> AWSResponse:
-    """Turn our response into botocore's; the body must be bytes."""
-    from botocore.compat import HTTPHeaders
-
-    headers = HTTPHeaders()
-    for name, value in response.headers:
-        headers[name] = value
-    return AWSResponse(
-        url, response.status, headers, cast("Any", _Raw(cast("bytes", response.body)))
-    )
-
-
-def _operation(request: HttpRequest) -> str:
-    target = request.headers.get("x-amz-target")
-    if target:
-        return target.rpartition(".")[2]
-    if request.path.startswith("/service/"):  # Smithy RPC v2: /service/<Name>/operation/<Operation>
-        return request.path.rsplit("/", 1)[-1]
-    for text in (
-        request.query,
-        request.body.decode("latin-1") if len(request.body) < 1 << 20 else "",
-    ):
-        action = parse_qs(text).get("Action") if "Action=" in text else None
-        if action:
-            return action[0]
-    # A REST protocol: the method tells.
-    return "Get" if request.method in ("GET", "HEAD") else request.method.title()
-
-
-def _host(request: HttpRequest, service: str, region: str) -> str:
-    host = SCOPE_TO_HOST.get(service, service)
-    if host in GLOBAL_HOSTS:
-        return f"{host}.amazonaws.com"
-    return f"{host}.{region}.amazonaws.com"
-
-
-@functools.cache
-def _url_table(service: str) -> list[tuple[re.Pattern[str], Any]]:
-    import moto.backends
-    from moto.core.base_backend import BackendDict
-    from moto.core.models import DEFAULT_ACCOUNT_ID
-
-    backends: Any = moto.backends.get_backend(cast("Any", service))
-    if isinstance(backends, BackendDict):
-        of_account: Any = backends[DEFAULT_ACCOUNT_ID]
-        backend = of_account["us-east-1" if "us-east-1" in of_account else "aws"]
-    else:
-        backend = backends["global"]
-    return [(re.compile(url), method) for url, method in backend.urls.items()]
-
-
-@functools.lru_cache(maxsize=4096)
-def _method_for(url: str) -> Any:
-    """Return moto's function for a URL on AWS, or None."""
-    from moto import backend_index
-
-    for service, pattern in backend_index.backend_url_patterns:
-        if pattern.match(url):
-            # A service's own modules are imported at its first request.
-            with IMPORTING:
-                table = _url_table(service)
-            for path_pattern, method in table:
-                if path_pattern.match(url):
-                    return method
-    return None
+__all__ = ["MotoServices", "aws_response", "http_request_of"]

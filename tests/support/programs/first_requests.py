@@ -18,7 +18,6 @@ from headrace.aws.http import HttpRequest
 from headrace.core.clock import SystemClock
 from headrace.core.ids import Ids
 from headrace.fallback import MotoServices
-from headrace.fallback.journal import Journal
 from headrace.store.database import Database
 
 
@@ -27,7 +26,7 @@ def main() -> None:
     # Threads change places as often as can be.
     sys.setswitchinterval(1e-5)
     clock, ids = SystemClock(), Ids()
-    moto = MotoServices(journal=Journal(Database(folder / "state")), clock=clock, ids=ids)
+    moto = MotoServices(database=Database(folder / "state"), clock=clock, ids=ids)
     gateway = Gateway(
         clock=clock, ids=ids, account="000000000000", region="us-east-1", fallback=moto
     )

@@ -1,0 +1,54 @@
+"""The cloud that moto, which is one to a process, works for at present."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from headrace.core.clock import Clock, SystemClock
+from headrace.core.ports import ControlPlane
+
+
+class FunctionTarget(Protocol):
+    """Invokes a function asynchronously for a service that acts for one of its resources; never raises."""
+
+    def __call__(self, function_arn: str, payload: bytes, *, service: str, source_arn: str) -> None:
+        """Queue an invocation, if the function is there and its policy lets the service."""
+        ...
+
+
+@dataclass(slots=True)
+class Current:
+    """What moto's services reach of the cloud around them.
+
+    Attributes:
+        clock: the cloud's.
+        functions: who invokes functions; None while nothing may leave moto, as when it is loaded.
+        control: the control plane, for targets that headrace owns; None as above.
+    """
+
+    clock: Clock = field(default_factory=SystemClock)
+    functions: FunctionTarget | None = None
+    control: ControlPlane | None = None
+    _listeners: list[threading.Event] = field(default_factory=list[threading.Event])
+
+    @contextlib.contextmanager
+    def listening(self) -> Generator[threading.Event]:
+        """Give an event that is set whenever a queue has a message more."""
+        event = threading.Event()
+        self._listeners.append(event)
+        try:
+            yield event
+        finally:
+            self._listeners.remove(event)
+
+    def message_arrived(self) -> None:
+        """Tell those who wait for a message."""
+        for event in list(self._listeners):
+            event.set()
+
+
+CURRENT = Current()

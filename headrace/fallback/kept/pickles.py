@@ -1,0 +1,471 @@
+"""A service of moto as bytes and back: pickle, with what must not or cannot go along left out.
+
+A backend, wherever it is met, is its name; what is kept row by row is its id; a lock is a new lock. Only classes of
+moto and harmless ones of the standard library are made when bytes are read, whatever the bytes say.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import importlib
+import io
+import pickle
+import threading
+import types
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from headrace.aws.moto_imports import IMPORTING
+from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
+
+# A reducer says how an object is pickled, as `__reduce__` does; NotImplemented leaves it to the object.
+Reducer = Callable[[Any], Any]
+
+_REDUCERS: dict[type, Reducer] = {}
+# By moto's package: changes a backend's attributes before they are pickled.
+_FILTERS: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {}
+# By moto's package: gives a backend that was read again what is in memory only, out of its attributes before.
+_CARRIERS: dict[str, Callable[[dict[str, Any], Any], None]] = {}
+# By module and qualified name: functions without a name of their own that state refers to.
+_FACTORIES: dict[tuple[str, str], Callable[[], Any]] = {}
+
+_HARMLESS: Mapping[str, frozenset[str]] = {
+    "builtins": frozenset(
+        [
+            "set",
+            "frozenset",
+            "bytearray",
+            "complex",
+            "range",
+            "slice",
+            "object",
+            "list",
+            "dict",
+            "tuple",
+            "int",
+            "float",
+            "str",
+            "bytes",
+            "bool",
+        ]
+    ),
+    "collections": frozenset({"OrderedDict", "defaultdict", "deque", "Counter"}),
+    "copyreg": frozenset({"__newobj__", "__newobj_ex__", "_reconstructor"}),
+    "datetime": frozenset({"date", "datetime", "time", "timedelta", "timezone"}),
+    "dateutil.tz.tz": frozenset({"tzutc", "tzlocal", "tzoffset"}),
+    "decimal": frozenset({"Decimal"}),
+    "ipaddress": frozenset({"IPv4Address", "IPv4Network", "IPv6Address", "IPv6Network"}),
+    "random": frozenset({"Random"}),
+    "re": frozenset({"_compile"}),
+    "uuid": frozenset({"UUID", "SafeUUID"}),
+    "zoneinfo": frozenset({"ZoneInfo"}),
+    "_thread": frozenset({"RLock", "allocate_lock"}),
+    "threading": frozenset({"Condition", "Event"}),
+}
+
+
+def reduces(kind: type, reducer: Reducer) -> None:
+    """Have objects of `kind`, and of classes made of it, pickled as `reducer` says."""
+    _REDUCERS[kind] = reducer
+    _reducer_of.cache_clear()
+
+
+def filters(package: str, change: Callable[[Any, dict[str, Any]], dict[str, Any]]) -> None:
+    """Have the attributes of a service's backends changed by `change` before they are pickled."""
+    _FILTERS[package] = change
+
+
+def carries(package: str, carry: Callable[[dict[str, Any], Any], None]) -> None:
+    """Have `carry` give a service's backends what is in memory only, when what is stored of them is read again."""
+    _CARRIERS[package] = carry
+
+
+def knows_factory(module: str, qualified_name: str, make: Callable[[], Any]) -> None:
+    """Have a function that cannot be named (a lambda of moto's) pickled as a name for `make`."""
+    _FACTORIES[module, qualified_name] = make
+
+
+def without(obj: Any, **instead: Any) -> tuple[Any, ...]:
+    """Return a reduction of an object with some attributes replaced."""
+    new_object: Any = vars(copyreg)["__newobj__"]
+    return new_object, (type(obj),), {**vars(obj), **instead}
+
+
+# --- backends -----------------------------------------------------------------------------------
+
+
+def package_of(kind: type) -> str:
+    """Return moto's package of a class, such as `dynamodb`."""
+    return kind.__module__.split(".")[1]
+
+
+def backends_of(package: str) -> dict[tuple[str, str, str, str], Any]:
+    """Return a service's backends that exist, by module, class, account and region."""
+    from moto.core.base_backend import BackendDict
+
+    found: dict[tuple[str, str, str, str], Any] = {}
+    backends: Any = BackendDict
+    for each in list(backends._instances):  # noqa: SLF001 - moto has no other list of them
+        kind = each.backend
+        if package_of(kind) != package:
+            continue
+        for account, regions in list(each.items()):
+            for region, backend in list(regions.items()):
+                found[kind.__module__, kind.__qualname__, account, region] = backend
+    return found
+
+
+def all_packages() -> set[str]:
+    """Return the services that have a backend."""
+    from moto.core.base_backend import BackendDict
+
+    backends: Any = BackendDict
+    return {package_of(each.backend) for each in list(backends._instances) if each}  # noqa: SLF001
+
+
+def backend_at(module: str, qualified_name: str, account: str, region: str) -> Any:
+    """Return a backend, made when it is not there. Raises LookupError when moto has none such."""
+    return backend_dict(module, qualified_name)[account][region]
+
+
+@functools.cache
+def backend_dict(module: str, qualified_name: str) -> Any:
+    """Return moto's dictionary of a service's backends."""
+    from moto.core.base_backend import BackendDict
+
+    from headrace.fallback.services import mend_imported
+
+    with IMPORTING:
+        found = importlib.import_module(module)
+        mend_imported()
+    for value in vars(found).values():
+        if isinstance(value, BackendDict) and value.backend.__qualname__ == qualified_name:
+            return value
+    raise LookupError(f"moto has no backends {module}.{qualified_name}")
+
+
+def _reduce_backend(backend: Any) -> Any:
+    kind: type = type(backend)
+    where = (kind.__module__, kind.__qualname__, backend.account_id, backend.region_name)
+    # A service may make a backend that is in no dictionary, for a comparison: that one is pickled whole.
+    known: Any = backend_dict(*where[:2]).get(where[2], {})
+    return (backend_at, where) if known.get(where[3]) is backend else NotImplemented
+
+
+def _reduce_backend_dict(backends: Any) -> Any:
+    kind: type = backends.backend
+    return backend_dict, (kind.__module__, kind.__qualname__)
+
+
+# --- what cannot be pickled ---------------------------------------------------------------------
+
+
+def _reduce_function(function: types.FunctionType) -> Any:
+    name = function.__module__, function.__qualname__
+    if name not in _FACTORIES:
+        # It may be a stand-in, that state which was read has.
+        name = next((known for known, made in _FACTORIES.items() if made is function), name)
+    return (known_factory, name) if name in _FACTORIES else NotImplemented
+
+
+def known_factory(module: str, qualified_name: str) -> Callable[[], Any]:
+    """Return the stand-in for a function without a name."""
+    return _FACTORIES[module, qualified_name]
+
+
+def _reduce_method(method: types.MethodType) -> Any:
+    return bound_method, (method.__self__, method.__name__)
+
+
+def bound_method(owner: Any, name: str) -> Any:
+    """Return a method of an object of moto's."""
+    if not type(owner).__module__.startswith("moto."):
+        raise pickle.UnpicklingError(f"{type(owner)} is no part of moto's state")
+    return getattr(owner, name)
+
+
+def _reduce_thread(thread: threading.Thread) -> Any:
+    own = vars(threading.Thread())
+    return ended_thread, (type(thread),), {k: v for k, v in vars(thread).items() if k not in own}
+
+
+def ended_thread(kind: type) -> threading.Thread:
+    """Return a thread that does not run: a restart ended it."""
+    make: Any = kind.__new__
+    thread: threading.Thread = make(kind)
+    threading.Thread.__init__(thread)
+    return thread
+
+
+def _reduce_private_key(key: Any) -> Any:
+    from cryptography.hazmat.primitives import serialization as s
+
+    der = key.private_bytes(s.Encoding.DER, s.PrivateFormat.PKCS8, s.NoEncryption())
+    return private_key, (der,)
+
+
+def private_key(der: bytes) -> Any:
+    """Return a private key from its PKCS #8 form."""
+    from cryptography.hazmat.primitives.serialization import load_der_private_key
+
+    return load_der_private_key(der, None)
+
+
+def found(rows: Rows) -> None:
+    """Say that what is being pickled has these rows."""
+    _Pickler.now.rows.append(rows)
+
+
+def _reduce_rows(rows: Rows) -> Any:
+    found(rows)
+    return rows_with_id, (type(rows), rows.id)
+
+
+def rows_with_id(kind: type[Rows], rows_id: int) -> Rows:
+    """Return rows as they were filed; the object that they belong to is set by what is pickled."""
+    rows = kind(rows_id)
+    if _Unpickler.now is not None:
+        _Unpickler.now.append(rows)
+    return rows
+
+
+@functools.cache
+def _prepare() -> None:
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+    from moto.core.base_backend import AccountSpecificBackend, BackendDict, BaseBackend
+
+    for lock, maker in ((threading.Lock(), threading.Lock), (threading.RLock(), threading.RLock)):
+        _REDUCERS[type(lock)] = functools.partial(_reduce_new, maker)
+    for kind in (threading.Condition, threading.Event):
+        _REDUCERS[kind] = functools.partial(_reduce_new, kind)
+    for kind in (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey, ed25519.Ed25519PrivateKey):
+        _REDUCERS[kind] = _reduce_private_key
+    _REDUCERS[BaseBackend] = _reduce_backend
+    _REDUCERS[BackendDict] = _reduce_backend_dict
+    _REDUCERS[AccountSpecificBackend] = _reduce_account
+    _REDUCERS[types.FunctionType] = _reduce_function
+    _REDUCERS[types.MethodType] = _reduce_method
+    _REDUCERS[threading.Thread] = _reduce_thread
+    _REDUCERS[Rows] = _reduce_rows
+    _reducer_of.cache_clear()
+
+
+def _reduce_new(maker: Callable[[], Any], _: Any) -> Any:
+    return new_lock, (maker.__name__,)
+
+
+def new_lock(name: str) -> Any:
+    """Return a new `Lock`, `RLock`, `Condition` or `Event`."""
+    makers: dict[str, Callable[[], Any]] = {
+        "allocate_lock": threading.Lock,
+        "lock": threading.Lock,
+        "Lock": threading.Lock,
+        "RLock": threading.RLock,
+        "Condition": threading.Condition,
+        "Event": threading.Event,
+    }
+    return makers[name]()
+
+
+def _reduce_account(account: Any) -> Any:
+    kind: type = account.backend
+    return backends_of_account, (kind.__module__, kind.__qualname__, account.account_id)
+
+
+def backends_of_account(module: str, qualified_name: str, account: str) -> Any:
+    """Return moto's dictionary of a service's backends in an account."""
+    return backend_dict(module, qualified_name)[account]
+
+
+# --- there and back -----------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=4096)
+def _reducer_of(kind: type) -> Reducer | None:
+    for each in kind.__mro__:
+        if each in _REDUCERS:
+            return _REDUCERS[each]
+    # Keys of cryptography are registered with their abstract classes, not made of them.
+    if kind.__module__.startswith("cryptography."):
+        for abstract, reducer in _REDUCERS.items():
+            if issubclass(kind, abstract):
+                return reducer
+    return None
+
+
+_NAMED = (type, types.FunctionType, types.BuiltinFunctionType)
+_OURS = ("moto.", "headrace.fallback.")
+
+
+def _check_name(module: str, name: str, found: Any) -> None:
+    """Raise `pickle.PickleError` for what must not be made, or called, when state is read."""
+    if name in _HARMLESS.get(module, ()):
+        return
+    own = getattr(found, "__module__", None) or ""
+    if isinstance(found, type) and own.startswith("moto."):
+        return
+    if own == module and module.startswith("headrace.fallback.") and "." not in name:
+        return
+    raise pickle.PickleError(f"{module}.{name} is no part of moto's state")
+
+
+class _Pickler(pickle.Pickler):
+    now: _Pickler
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=5)
+        self.rows: list[Rows] = []
+
+    def reducer_override(self, obj: Any) -> Any:
+        reducer = _reducer_of(type(obj))
+        reduced = NotImplemented if reducer is None else reducer(obj)
+        if reduced is NotImplemented and isinstance(obj, _NAMED):
+            # Pickled by name: whoever reads it must be ready to look it up.
+            _check_name(obj.__module__, obj.__qualname__, obj)
+        return reduced
+
+
+class _Unpickler(pickle.Unpickler):
+    # The rows that were met while a snapshot is read.
+    now: list[Rows] | None = None
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        if module_name not in _HARMLESS and not module_name.startswith(_OURS):
+            raise pickle.UnpicklingError(f"{module_name}.{global_name} is no part of moto's state")
+        found = super().find_class(module_name, global_name)
+        _check_name(module_name, global_name, found)
+        return found
+
+
+def dump(value: Any) -> bytes:
+    """Pickle a value of moto's."""
+    return _dump(value)[0]
+
+
+def _dump(value: Any) -> tuple[bytes, list[Rows]]:
+    _prepare()
+    file = io.BytesIO()
+    pickler = _Pickler(file)
+    outer = getattr(_Pickler, "now", None)
+    _Pickler.now = pickler
+    try:
+        pickler.dump(value)
+    finally:
+        if outer is not None:
+            _Pickler.now = outer
+    return file.getvalue(), pickler.rows
+
+
+def load(data: bytes) -> Any:
+    """Return what was pickled. Raises `pickle.UnpicklingError` for what is not moto's."""
+    _prepare()
+    return _Unpickler(io.BytesIO(data)).load()
+
+
+def dump_service(package: str) -> tuple[bytes, list[Rows]]:
+    """Return all of a service's backends as bytes, and what of them is kept row by row.
+
+    Raises whatever pickle raises for an object that it cannot take.
+    """
+    change = _FILTERS.get(package)
+    states: dict[tuple[str, str, str, str], dict[str, Any]] = {}
+    for where, backend in backends_of(package).items():
+        state = dict(vars(backend))
+        states[where] = state if change is None else change(backend, state)
+    return _dump(states)
+
+
+def load_service(data: bytes) -> list[Rows]:
+    """Make a service's backends what they were; return their rows, which are still empty.
+
+    An attribute that this version of moto has and the stored one had not stays as a new backend has it.
+    """
+    _Unpickler.now = rows = list[Rows]()
+    try:
+        states: dict[tuple[str, str, str, str], dict[str, Any]] = load(data)
+    finally:
+        _Unpickler.now = None
+    for where, state in states.items():
+        vars(backend_at(*where)).update(state)
+    return rows
+
+
+def take_back(package: str, load: Callable[[], None] | None) -> None:
+    """Make a service's backends what is stored of them, by `load`, or new ones when nothing is stored.
+
+    The backends stay the same objects, since those of other services may refer to them.
+    """
+    known: list[Any] = list(backends_of(package).values())
+    before: list[tuple[Any, dict[str, Any]]] = [(each, dict(vars(each))) for each in known]
+    for backend, state in before:
+        vars(backend).clear()
+        backend.__init__(state["region_name"], account_id=state["account_id"])
+    if load is not None:
+        load()
+    carry = _CARRIERS.get(package)
+    for backend, state in before:
+        if carry is not None:
+            carry(state, backend)
+
+
+# --- dictionaries that pile up ------------------------------------------------------------------
+
+
+class KeptDict(OrderedDict[Any, Any]):
+    """A dictionary of a model of moto's that is kept row by row: a row is a pickled value.
+
+    Values must be replaced, not changed in place, and must not refer to what holds the dictionary.
+    """
+
+    def __init__(self, rows: DictRows) -> None:
+        super().__init__()
+        self.rows = rows
+        rows.values = self
+
+    def __reduce__(self) -> Any:
+        return KeptDict, (self.rows,)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        import copy
+
+        return OrderedDict((key, copy.deepcopy(value, memo)) for key, value in self.items())
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key, value)
+        TOUCHED.row(self.rows, key)
+
+    def __delitem__(self, key: Any) -> None:
+        super().__delitem__(key)
+        TOUCHED.row(self.rows, key)
+
+    def pop(self, key: Any, *default: Any, **named: Any) -> Any:
+        """See `OrderedDict.pop`."""
+        TOUCHED.row(self.rows, key)
+        return super().pop(key, *default, **named)
+
+    def clear(self) -> None:
+        """See `dict.clear`."""
+        TOUCHED.all_rows(self.rows)
+        super().clear()
+
+
+class DictRows(Rows):
+    """The rows of a `KeptDict`; a subclass names the service."""
+
+    values: KeptDict
+
+    def encoded(self, key: Any) -> bytes | None:
+        """See `Rows.encoded`."""
+        return dump(self.values[key]) if key in self.values else None
+
+    def keys(self) -> Iterable[Any]:
+        """See `Rows.keys`."""
+        return list(self.values)
+
+    def load(self, rows: Iterable[tuple[RowKey, bytes]]) -> None:
+        """See `Rows.load`."""
+        for key, value in rows:
+            OrderedDict.__setitem__(self.values, key, load(value))

@@ -1,0 +1,186 @@
+"""Requests as moto takes them: which of its functions answers, what is asked for; botocore's requests in process."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+import sys
+from typing import Any, cast
+from urllib.parse import parse_qs, unquote_to_bytes
+
+from botocore.awsrequest import AWSResponse
+
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.moto_imports import IMPORTING
+from headrace.fallback.kept.touched import MOTO_LOCK
+from headrace.fallback.services import mend_imported
+
+# Where the host name on AWS is not the signature scope's name.
+SCOPE_TO_HOST = {
+    "ecr": "api.ecr",
+    "cloudwatch": "monitoring",
+    "stepfunctions": "states",
+    "dynamodbstreams": "streams.dynamodb",
+}
+# Where two services share a signature scope: the target tells.
+TARGET_TO_SERVICE = {"DynamoDBStreams_20120810": "dynamodbstreams"}
+# Hosts without a region in their name.
+GLOBAL_HOSTS = frozenset({"iam", "route53", "cloudfront", "organizations"})
+# Bodies that came as a file and that moto is given all the same: an image's layer.
+MOST_BODY_BYTES = 64 * 1024 * 1024
+
+
+def service_of(request: HttpRequest, service: str) -> str:
+    """Return the service that a request is for, when `service` is only what its signature says."""
+    return TARGET_TO_SERVICE.get(request.headers.get("x-amz-target", "").partition(".")[0], service)
+
+
+def operation_of(request: HttpRequest) -> str:
+    """Return the operation that a request is for; of a REST protocol, what its method tells."""
+    target = request.headers.get("x-amz-target")
+    if target:
+        return target.rpartition(".")[2]
+    if request.path.startswith("/service/"):  # Smithy RPC v2: /service/<Name>/operation/<Operation>
+        return request.path.rsplit("/", 1)[-1]
+    for text in (
+        request.query,
+        request.body.decode("latin-1") if len(request.body) < 1 << 20 else "",
+    ):
+        action = parse_qs(text).get("Action") if "Action=" in text else None
+        if action:
+            return action[0]
+    return "Get" if request.method in ("GET", "HEAD") else request.method.title()
+
+
+def host_of(service: str, region: str) -> str:
+    """Return the host of a service on AWS, which moto tells its services by."""
+    host = SCOPE_TO_HOST.get(service, service)
+    if host in GLOBAL_HOSTS:
+        return f"{host}.amazonaws.com"
+    return f"{host}.{region}.amazonaws.com"
+
+
+_URL_TABLES: dict[str, list[tuple[re.Pattern[str], Any]]] = {}
+
+
+def _url_table(service: str) -> list[tuple[re.Pattern[str], Any]]:
+    """Return a service's patterns and functions; its modules are imported, and its state loaded, at the first call."""
+    table = _URL_TABLES.get(service)
+    if table is None:
+        # In this order, as wherever both are held: who loads state imports, too.
+        with MOTO_LOCK, IMPORTING:
+            table = _URL_TABLES[service] = _imported_url_table(service)
+    return table
+
+
+def _imported_url_table(service: str) -> list[tuple[re.Pattern[str], Any]]:
+    import moto.backends
+    from moto.core.base_backend import BackendDict
+    from moto.core.models import DEFAULT_ACCOUNT_ID
+
+    backends: Any = moto.backends.get_backend(cast("Any", service))
+    mend_imported()
+    if isinstance(backends, BackendDict):
+        of_account: Any = backends[DEFAULT_ACCOUNT_ID]
+        backend = of_account["us-east-1" if "us-east-1" in of_account else "aws"]
+    else:
+        backend = backends["global"]
+    return [(re.compile(url), method) for url, method in backend.urls.items()]
+
+
+@functools.lru_cache(maxsize=4096)
+def method_for(url: str) -> tuple[str, Any] | None:
+    """Return moto's package and function for a URL on AWS without its query, or None."""
+    from moto import backend_index
+
+    for service, pattern in backend_index.backend_url_patterns:
+        if pattern.match(url):
+            for path_pattern, method in _url_table(service):
+                if path_pattern.match(url):
+                    return service, method
+    return None
+
+
+def moto_request(
+    method: str, netloc: str, path: str, query: str, headers: dict[str, str], body: bytes
+) -> Any:
+    """Return moto's request: a WSGI environment, which is what its own server makes of a socket's."""
+    from moto.core.request import Request
+
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
+        "RAW_URI": path,
+        "QUERY_STRING": query,
+        "SERVER_NAME": "127.0.0.1",
+        "SERVER_PORT": "80",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.input": io.BytesIO(body),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+    for name, value in headers.items():
+        environ[f"HTTP_{name.upper().replace('-', '_')}"] = value
+    environ["HTTP_HOST"] = netloc
+    environ["CONTENT_LENGTH"] = str(len(body))
+    environ.pop("HTTP_CONTENT_LENGTH", None)
+    if (content_type := environ.pop("HTTP_CONTENT_TYPE", None)) is not None:
+        environ["CONTENT_TYPE"] = content_type
+    return Request(environ)
+
+
+# --- botocore, in process -------------------------------------------------------------------------
+
+
+def http_request_of(request: Any) -> HttpRequest:
+    """Turn botocore's prepared request into ours."""
+    path, _, query = request.url.split("://", 1)[1].partition("/")[2].partition("?")
+    headers = {
+        str(key).lower(): value.decode("latin-1") if isinstance(value, bytes) else str(value)
+        for key, value in request.headers.items()
+    }
+    body = request.body
+    if body is None:
+        body = b""
+    elif isinstance(body, str):
+        body = body.encode()
+    elif not isinstance(body, bytes | bytearray):
+        body = body.read()
+    return HttpRequest(request.method, f"/{path}", query, headers, bytes(body))
+
+
+class _Raw:
+    """A response body as botocore reads one."""
+
+    def __init__(self, body: bytes) -> None:
+        self._file = io.BytesIO(body)
+
+    def stream(self, amt: int = 65536, **_: Any) -> Any:
+        while chunk := self._file.read(amt):
+            yield chunk
+
+    def read(self, amt: int | None = None, **_: Any) -> bytes:
+        return self._file.read(-1 if amt is None else amt)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def aws_response(url: str, response: HttpResponse) -> AWSResponse:
+    """Turn our response into botocore's; the body must be bytes."""
+    from botocore.compat import HTTPHeaders
+
+    headers = HTTPHeaders()
+    for name, value in response.headers:
+        headers[name] = value
+    return AWSResponse(
+        url, response.status, headers, cast("Any", _Raw(cast("bytes", response.body)))
+    )

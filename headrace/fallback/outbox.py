@@ -1,0 +1,258 @@
+"""What moto's services have accepted for somebody outside moto: kept until it is delivered, tried again when it fails.
+
+A delivery is written in the transaction of the request that made it, so an event that was accepted is delivered after
+kill -9 too; then perhaps twice. Thread-safe: `MOTO_LOCK`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from headrace.aws.errors import AwsError
+from headrace.fallback.current import CURRENT
+from headrace.fallback.kept.touched import MOTO_LOCK, TOUCHED, RowKey, Rows
+
+log = logging.getLogger(__name__)
+
+# Documented for EventBridge's targets: a day, 185 times. The delays are headrace's.
+MOST_AGE_S = 86_400
+MOST_RETRIES = 185
+FIRST_DELAY_S = 0.2
+LONGEST_DELAY_S = 60.0
+# What waits for targets that fail, before the oldest is given up.
+MOST_WAITING = 10_000
+# Trying again cannot help: AWS sends such an event to the dead-letter queue at once (documented).
+HOPELESS = (
+    "ResourceNotFound", "NotFound", "NonExistent", "DoesNotExist", "AccessDenied", "NotAuthorized",
+    "Validation", "InvalidArgument", "InvalidParameter", "UnknownOperation", "MissingParameter",
+)  # fmt: skip
+
+OUTBOX_ID = 1
+
+
+class Delivery(msgspec.Struct, omit_defaults=True):
+    """One thing to deliver.
+
+    Attributes:
+        what: whose it is and where it goes, in words for the log.
+        service, operation, params: the call of the control plane that delivers it; or
+        url, headers: where its `body` is posted.
+        account, region: of the call.
+        first_ms, attempts: since when, and how often it was tried.
+        most_age_s, most_retries: when it is given up.
+        dead_letter_arn: the queue for `body` when it is given up; empty for none.
+        attributes: what the message there says.
+    """
+
+    what: str
+    body: bytes
+    service: str = ""
+    operation: str = ""
+    params: dict[str, Any] = {}
+    url: str = ""
+    headers: dict[str, str] = {}
+    account: str = ""
+    region: str = ""
+    first_ms: int = 0
+    attempts: int = 0
+    most_age_s: int = MOST_AGE_S
+    most_retries: int = MOST_RETRIES
+    dead_letter_arn: str = ""
+    attributes: dict[str, str] = {}
+
+
+class Outbox(Rows):
+    """Deliveries by number, and when each is due. Its rows are live always."""
+
+    def __init__(self) -> None:
+        super().__init__(OUTBOX_ID)
+        self.waiting: dict[int, Delivery] = {}
+        self._due: list[tuple[int, int]] = []
+        self._next = 0
+        self.wake: Callable[[], None] = lambda: None
+
+    def add(self, delivery: Delivery) -> None:
+        """Take a delivery in; what waits longest is given up when there are too many."""
+        if len(self.waiting) >= MOST_WAITING:
+            oldest = next(iter(self.waiting))
+            log.error("%s is given up: %d deliveries wait", self.waiting[oldest].what, MOST_WAITING)
+            self.remove(oldest)
+        delivery.first_ms = delivery.first_ms or CURRENT.clock.now_ms()
+        self.put(self._next, delivery, CURRENT.clock.now_ms())
+        self.wake()
+
+    def put(self, number: int, delivery: Delivery, due_ms: int) -> None:
+        """Have a delivery wait until `due_ms`."""
+        self._next = max(self._next, number + 1)
+        self.waiting[number] = delivery
+        heapq.heappush(self._due, (due_ms, number))
+        TOUCHED.row(self, number)
+
+    def remove(self, number: int) -> None:
+        """Forget a delivery."""
+        del self.waiting[number]
+        TOUCHED.row(self, number)
+
+    def clear(self) -> None:
+        """Forget all, as before another cloud's are loaded."""
+        self.waiting, self._due = {}, []
+
+    def due(self, now_ms: int) -> int | None:
+        """Return the number of a delivery that is due and take it from the order of times; None for none."""
+        while self._due and self._due[0][0] <= now_ms:
+            _, number = heapq.heappop(self._due)
+            if number in self.waiting:
+                return number
+        return None
+
+    def next_s(self, now_ms: int) -> float:
+        """Return the seconds until something may be due."""
+        return max(0.0, (self._due[0][0] - now_ms) / 1000) if self._due else math.inf
+
+    def encoded(self, key: Any) -> bytes | None:
+        """See `Rows.encoded`."""
+        delivery = self.waiting.get(key)
+        return None if delivery is None else msgspec.msgpack.encode(delivery)
+
+    def keys(self) -> Iterable[Any]:
+        """See `Rows.keys`."""
+        return list(self.waiting)
+
+    def load(self, rows: Iterable[tuple[RowKey, bytes]]) -> None:
+        """See `Rows.load`."""
+        for key, value in rows:
+            self.put(int(key), msgspec.msgpack.decode(value, type=Delivery), CURRENT.clock.now_ms())
+
+
+OUTBOX = Outbox()
+
+
+class OutboxWorker:
+    """Makes the deliveries of the outbox: a `Worker`. `save` stores what has changed; `is_ready` says when to."""
+
+    name = "moto-outbox"
+
+    def __init__(
+        self,
+        *,
+        is_ready: Callable[[], bool],
+        save: Callable[[], None],
+        post: Callable[[str, bytes, Mapping[str, str]], None],
+    ) -> None:
+        self._is_ready = is_ready
+        self._save = save
+        self._post = post
+        self._said: set[str] = set()
+
+    def step(self) -> float:
+        """Try what is due."""
+        if not self._is_ready():
+            return math.inf
+        while True:
+            with MOTO_LOCK:
+                number = OUTBOX.due(CURRENT.clock.now_ms())
+                if number is None:
+                    return OUTBOX.next_s(CURRENT.clock.now_ms())
+                delivery = OUTBOX.waiting[number]
+            error = self._tried(delivery)
+            with MOTO_LOCK:
+                if OUTBOX.waiting.get(number) is not delivery:
+                    continue
+                if error is None:
+                    OUTBOX.remove(number)
+                    self._said.discard(delivery.what)
+                else:
+                    self._failed(number, delivery, error)
+                self._save()
+
+    def _tried(self, delivery: Delivery) -> AwsError | None:
+        try:
+            if delivery.url:
+                self._post(delivery.url, delivery.body, delivery.headers)
+            elif CURRENT.control is not None:
+                CURRENT.control.call(
+                    delivery.service,
+                    delivery.operation,
+                    delivery.params,
+                    account=delivery.account,
+                    region=delivery.region,
+                )
+        except AwsError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - whatever it is, the delivery is tried again
+            return AwsError("SDK_CLIENT_ERROR", f"{type(error).__name__}: {error}", 503)
+        return None
+
+    def _failed(self, number: int, delivery: Delivery, error: AwsError) -> None:
+        age_s = (CURRENT.clock.now_ms() - delivery.first_ms) / 1000
+        condition = ""
+        if delivery.attempts >= delivery.most_retries:
+            condition = "MaximumRetryAttempts"
+        elif age_s >= delivery.most_age_s:
+            condition = "MaximumEventAgeInSeconds"
+        if not condition and not any(name in error.code for name in HOPELESS):
+            self._say(delivery, error, "is tried again")
+            delivery.attempts += 1
+            delay_s = min(FIRST_DELAY_S * 2 ** min(delivery.attempts - 1, 20), LONGEST_DELAY_S)
+            OUTBOX.put(number, delivery, CURRENT.clock.now_ms() + round(delay_s * 1000))
+            return
+        OUTBOX.remove(number)
+        give_up(delivery, error.code, error.message, condition, self._say)
+
+    def _say(self, delivery: Delivery, error: AwsError, what_now: str) -> None:
+        """Log a failure, once until the next success."""
+        if delivery.what not in self._said and len(self._said) < MOST_WAITING:
+            self._said.add(delivery.what)
+            log.warning("%s %s: %s", delivery.what, what_now, error)
+
+
+def give_up(
+    delivery: Delivery,
+    code: str,
+    message: str,
+    condition: str,
+    say: Callable[[Delivery, AwsError, str], None],
+) -> None:
+    """Send a delivery to its dead-letter queue, or let it go; say which."""
+    error = AwsError(code, message)
+    if not delivery.dead_letter_arn:
+        say(delivery, error, "is not delivered")
+        return
+    attributes = {
+        **delivery.attributes,
+        "ERROR_CODE": code,
+        "ERROR_MESSAGE": message or code,
+        **({"EXHAUSTED_RETRY_CONDITION": condition} if condition else {}),
+        "RETRY_ATTEMPTS": str(delivery.attempts),
+    }
+    if to_queue(delivery.dead_letter_arn, delivery.body.decode(errors="replace"), attributes):
+        say(delivery, error, f"goes to {delivery.dead_letter_arn}")
+    else:
+        say(delivery, error, f"is lost, for there is no queue {delivery.dead_letter_arn}")
+
+
+def to_queue(
+    queue_arn: str, body: str, attributes: Mapping[str, str], group_id: str | None = None
+) -> bool:
+    """Send to a queue of moto's; return whether there is one. The caller holds `MOTO_LOCK` and saves."""
+    import moto.sqs.models
+    from moto.sqs.exceptions import QueueDoesNotExist
+
+    parts = queue_arn.split(":")
+    backends: Any = moto.sqs.models.sqs_backends
+    if len(parts) != 6 or parts[3] not in backends[parts[4]]:
+        return False
+    named = {n: {"DataType": "String", "StringValue": text} for n, text in attributes.items()}
+    try:
+        backends[parts[4]][parts[3]].send_message(
+            parts[5], body, message_attributes=named, group_id=group_id
+        )
+    except QueueDoesNotExist:
+        return False
+    return True

@@ -1,0 +1,88 @@
+"""Errors of what moto cannot answer, in the form and the words of AWS."""
+
+from __future__ import annotations
+
+import logging
+
+from headrace.aws import codec_json, codec_moto
+from headrace.aws.errors import AwsError
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.model import operation_model
+from headrace.aws.validate import sentence, validate
+
+log = logging.getLogger(__name__)
+
+_said: set[str] = set()
+_MOST_SAID = 1_000
+
+
+def refusal(service: str, operation: str, request: HttpRequest, error: Exception) -> AwsError:
+    """Return what to answer when moto failed with `error`.
+
+    Mostly the request is one that AWS refuses and moto does not look at; then these are AWS's words for it.
+    """
+    try:
+        _check(service, operation, request, error)
+    except AwsError as fault:
+        return fault
+    except Exception:
+        log.debug("%s:%s cannot be checked", service, operation, exc_info=True)
+    name = f"{service}:{operation}"
+    if name not in _said and len(_said) < _MOST_SAID:
+        _said.add(name)
+        log.error("moto cannot answer a %s (%s: %s)", name, type(error).__name__, error)
+    log.debug("%s failed in moto", name, exc_info=error)
+    # Not 500, which clients send again: it would fail again.
+    return AwsError(
+        "InternalFailure",
+        f"moto, which serves {service} in headrace, cannot answer this {operation}"
+        f" ({type(error).__name__}: {error})",
+        501,
+    )
+
+
+def _check(service: str, operation: str, request: HttpRequest, error: Exception) -> None:
+    """Raise AwsError when the request breaks the service's model, or lacks what moto looked for."""
+    code = "ValidationException"
+    if is_json(request):
+        content_type = request.headers.get("content-type", codec_json.JSON_1_1)
+        params = codec_json.decode_input(service, operation, request.body, content_type)
+    else:
+        operation, params = codec_moto.parse_request(service, request)
+        if b"Action=" in request.body or "Action=" in request.query:
+            code = "ValidationError"
+    validate(service, operation, params, code=code)
+    shape = operation_model(service, operation).input_shape
+    name = error.args[0] if isinstance(error, KeyError) and error.args else None
+    # Not in every model is what AWS requires marked as required.
+    if shape is not None and name in shape.members and name not in params:
+        member = f"{name[0].lower()}{name[1:]}"
+        raise AwsError(
+            code,
+            sentence(
+                [f"Value null at '{member}' failed to satisfy constraint: Member must not be null"]
+            ),
+        )
+
+
+def is_json(request: HttpRequest) -> bool:
+    """Whether the request is of a JSON protocol with a target, or says that its body is JSON."""
+    return "x-amz-target" in request.headers
+
+
+def error_response(service: str, request: HttpRequest, error: AwsError) -> HttpResponse:
+    """Return an error in the form of the request's protocol."""
+    if not is_json(request):
+        try:
+            request_id = "" if request.call is None else request.call.request_id
+            return codec_moto.serialize_error(service, None, error, request_id)
+        except Exception:
+            log.debug("%s has no form of its own for errors", service, exc_info=True)
+    content_type = request.headers.get("content-type", codec_json.JSON_1_1)
+    if not content_type.startswith("application/x-amz-json"):
+        content_type = codec_json.JSON_1_1
+    return HttpResponse(
+        error.status,
+        [("Content-Type", content_type), ("x-amzn-ErrorType", error.code)],
+        codec_json.encode_error(error, content_type),
+    )

@@ -1,0 +1,23 @@
+"""How much of what moto's services only hold in memory is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.core.config import DEFAULT_LOG_GROUP_EVENTS, DEFAULT_LOG_GROUP_MIB
+
+
+@dataclass(slots=True)
+class Bounds:
+    """How much of a log group is kept; the oldest goes first."""
+
+    events: int = DEFAULT_LOG_GROUP_EVENTS
+    bytes: int = DEFAULT_LOG_GROUP_MIB * 1024 * 1024
+
+
+BOUNDS = Bounds()
+
+
+def keep_log_groups_within(*, events: int, mib: int) -> None:
+    """Set the bounds of a log group, for all clouds of this process."""
+    BOUNDS.events, BOUNDS.bytes = events, mib * 1024 * 1024

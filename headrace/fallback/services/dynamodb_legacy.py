@@ -1,0 +1,252 @@
+"""DynamoDB's legacy members, which Java's Kinesis client library still sends: `Expected` and `AttributeUpdates`.
+
+moto ignores `ConditionalOperator`, the value beside `Exists`, and all of `Expected` in DeleteItem, and stores what a
+legacy update puts as another type. What holds here: documented (LegacyConditionalParameters in the developer guide);
+the sentences of errors are those that dynalite's tests saw of AWS.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+INVALID = "One or more parameter values were invalid: "
+# How many values each operator takes; None for one or more.
+_ARGUMENTS: Mapping[str, int | None] = {
+    "EQ": 1, "NE": 1, "LE": 1, "LT": 1, "GE": 1, "GT": 1, "NOT_NULL": 0, "NULL": 0,
+    "CONTAINS": 1, "NOT_CONTAINS": 1, "BEGINS_WITH": 1, "IN": None, "BETWEEN": 2,
+}  # fmt: skip
+_ORDERED = frozenset({"S", "N", "B"})
+_SETS = frozenset({"SS", "NS", "BS"})
+
+
+def check_expected(body: Mapping[str, Any]) -> None:
+    """Raise AWS's ValidationException when a request's legacy conditions are none."""
+    expected = body.get("Expected")
+    operator = body.get("ConditionalOperator")
+    modern = [name for name in ("UpdateExpression", "ConditionExpression") if body.get(name)]
+    legacy = [
+        name for name in ("AttributeUpdates", "Expected", "ConditionalOperator") if body.get(name)
+    ]
+    if modern and legacy:
+        raise _invalid(
+            "Can not use both expression and non-expression parameters in the same request: Non-expression"
+            f" parameters: {{{', '.join(legacy)}}} Expression parameters: {{{', '.join(modern)}}}"
+        )
+    if operator and not expected:
+        raise _invalid("ConditionalOperator cannot be used without Filter or Expected")
+    if operator and len(expected or ()) < 2:
+        raise _invalid(
+            "ConditionalOperator can only be used when Filter or Expected has two or more elements"
+        )
+    for name, condition in (expected or {}).items():
+        _check_condition(name, condition)
+
+
+def _check_condition(name: str, condition: Mapping[str, Any]) -> None:
+    comparison = condition.get("ComparisonOperator")
+    if comparison is None:
+        if "AttributeValueList" in condition:
+            raise _invalid(
+                f"{INVALID}AttributeValueList can only be used with a ComparisonOperator for Attribute: {name}"
+            )
+        exists = condition.get("Exists")
+        if exists is not False and "Value" not in condition:
+            shown = "null" if exists is None else "true"
+            raise _invalid(
+                f"{INVALID}Value must be provided when Exists is {shown} for Attribute: {name}"
+            )
+        if exists is False and "Value" in condition:
+            raise _invalid(
+                f"{INVALID}Value cannot be used when Exists is false for Attribute: {name}"
+            )
+        return
+    if "Exists" in condition:
+        raise _invalid(
+            f"{INVALID}Exists and ComparisonOperator cannot be used together for Attribute: {name}"
+        )
+    if "Value" in condition and "AttributeValueList" in condition:
+        raise _invalid(
+            f"{INVALID}Value and AttributeValueList cannot be used together for Attribute: {name}"
+        )
+    values = _values(condition)
+    wanted = _ARGUMENTS.get(comparison)
+    if not values and wanted != 0:
+        raise _invalid(
+            f"{INVALID}Value or AttributeValueList must be used with ComparisonOperator: {comparison}"
+            f" for Attribute: {name}"
+        )
+    if wanted is not None and len(values) != wanted:
+        raise _invalid(
+            f"{INVALID}Invalid number of argument(s) for the {comparison} ComparisonOperator"
+        )
+
+
+def _invalid(message: str) -> Exception:
+    from moto.dynamodb.exceptions import MockValidationException
+
+    return MockValidationException(message)
+
+
+def _values(condition: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if "Value" in condition:
+        return [condition["Value"]]
+    return list(condition.get("AttributeValueList") or ())
+
+
+def holds(expected: Mapping[str, Any], operator: str | None, item: Any) -> bool:
+    """Return whether a request's legacy conditions hold of moto's `item`, which may be None."""
+    attributes: Mapping[str, Any] = {} if item is None else item.attrs
+    results = (_holds(condition, attributes.get(name)) for name, condition in expected.items())
+    return any(results) if operator == "OR" and expected else all(results)
+
+
+def _holds(condition: Mapping[str, Any], found: Any) -> bool:
+    comparison = condition.get("ComparisonOperator")
+    if comparison is None:
+        if condition.get("Exists") is False:
+            return found is None
+        return _equal(found, _typed(condition["Value"]))
+    return _COMPARISONS[comparison](found, [_typed(value) for value in _values(condition)])
+
+
+def _typed(value: Mapping[str, Any]) -> Any:
+    from moto.dynamodb.models.dynamo_type import DynamoType
+
+    return DynamoType(dict(value))
+
+
+def _equal(found: Any, wanted: Any) -> bool:
+    return found is not None and bool(found == wanted)
+
+
+def _order(value: Any) -> Any:
+    """Return what values of a type are ordered by."""
+    if value.type == "B":
+        return value.value if isinstance(value.value, bytes) else base64.b64decode(value.value)
+    return value.cast_value
+
+
+def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, list[Any]], bool]:
+    def holds_of(found: Any, wanted: list[Any]) -> bool:
+        return _comparable(found, wanted[0]) and compare(_order(found), _order(wanted[0]))
+
+    return holds_of
+
+
+def _comparable(found: Any, wanted: Any) -> bool:
+    return found is not None and found.type == wanted.type and found.type in _ORDERED
+
+
+def _contains(found: Any, wanted: list[Any]) -> bool:
+    if found is None:
+        return False
+    value = wanted[0]
+    if found.type == value.type and found.type in ("S", "B"):
+        return bool(_order(value) in _order(found))
+    if found.type == f"{value.type}S":
+        return bool(value.cast_value in found.cast_value)
+    return found.type == "L" and any(_equal(each, value) for each in found.value)
+
+
+def _begins_with(found: Any, wanted: list[Any]) -> bool:
+    value = wanted[0]
+    return (
+        _comparable(found, value)
+        and found.type != "N"
+        and bool(_order(found).startswith(_order(value)))
+    )
+
+
+def _between(found: Any, wanted: list[Any]) -> bool:
+    low, high = wanted
+    return (
+        _comparable(found, low)
+        and _comparable(found, high)
+        and bool(_order(low) <= _order(found) <= _order(high))
+    )
+
+
+_COMPARISONS: Mapping[str, Callable[[Any, list[Any]], bool]] = {
+    "EQ": lambda found, wanted: _equal(found, wanted[0]),
+    "NE": lambda found, wanted: not _equal(found, wanted[0]),
+    "LE": _ordered(lambda a, b: a <= b),
+    "LT": _ordered(lambda a, b: a < b),
+    "GE": _ordered(lambda a, b: a >= b),
+    "GT": _ordered(lambda a, b: a > b),
+    "NOT_NULL": lambda found, _: found is not None,
+    "NULL": lambda found, _: found is None,
+    "CONTAINS": _contains,
+    "NOT_CONTAINS": lambda found, wanted: not _contains(found, wanted),
+    "BEGINS_WITH": _begins_with,
+    "IN": lambda found, wanted: any(_equal(found, value) for value in wanted),
+    "BETWEEN": _between,
+}
+
+
+# --- AttributeUpdates ---------------------------------------------------------------------------
+
+
+def check_updates(updates: Mapping[str, Any]) -> None:
+    """Raise AWS's ValidationException when legacy updates are none."""
+    for update in updates.values():
+        action, value = update.get("Action") or "PUT", update.get("Value")
+        if value is None:
+            if action != "DELETE":
+                raise _invalid(
+                    f"{INVALID}Only DELETE action is allowed when no attribute value is specified"
+                )
+            continue
+        kind = next(iter(value))
+        if action == "DELETE" and kind not in _SETS:
+            raise _invalid(
+                f"{INVALID}DELETE action with value is not supported for the type {kind}"
+            )
+        if action == "ADD" and kind not in _SETS | {"N", "L"}:
+            raise _invalid(f"{INVALID}ADD action is not supported for the type {kind}")
+
+
+def apply_updates(item: Any, updates: Mapping[str, Any], key_names: list[str]) -> None:
+    """Change moto's `item` as a request's legacy updates say. Raises AWS's ValidationException."""
+    for name, update in updates.items():
+        if name in key_names:
+            raise _invalid(
+                f"{INVALID}Cannot update attribute {name}. This attribute is part of the key"
+            )
+        action = update.get("Action") or "PUT"
+        if "Value" not in update:
+            item.attrs.pop(name, None)
+            continue
+        value, found = _typed(update["Value"]), item.attrs.get(name)
+        if action == "PUT" or (found is None and action == "ADD"):
+            item.attrs[name] = value
+        elif found is None:
+            continue
+        elif found.type != value.type:
+            raise _invalid("Type mismatch for attribute to update")
+        elif action == "ADD":
+            item.attrs[name] = _sum(found, value)
+        else:
+            _take_away(item, name, found, value)
+
+
+def _sum(found: Any, value: Any) -> Any:
+    if value.type == "N":
+        return _typed({"N": f"{Decimal(found.value) + Decimal(value.value):f}"})
+    if value.type == "L":
+        return _typed({"L": [*found.value, *value.value]})
+    known = found.cast_value
+    added = [each for each in value.value if _typed({value.type[0]: each}).cast_value not in known]
+    return _typed({value.type: [*found.value, *added]})
+
+
+def _take_away(item: Any, name: str, found: Any, value: Any) -> None:
+    gone = value.cast_value
+    left = [each for each in found.value if _typed({found.type[0]: each}).cast_value not in gone]
+    if left:
+        item.attrs[name] = _typed({found.type: left})
+    else:
+        del item.attrs[name]

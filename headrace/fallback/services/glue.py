@@ -1,0 +1,32 @@
+"""Glue: a table's partitions are kept row by row."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from headrace.fallback.kept.pickles import DictRows, KeptDict
+
+
+class PartitionRows(DictRows):
+    """The partitions of a table."""
+
+    service = "glue"
+
+
+@functools.cache
+def mend() -> None:
+    """Replace moto's methods, once."""
+    from moto.glue.models import FakeTable
+
+    table: Any = FakeTable
+    init: Any = FakeTable.__init__
+
+    @functools.wraps(init)
+    def with_rows(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)
+        self.partitions = KeptDict(PartitionRows())
+
+    table.__init__ = with_rows

@@ -1,0 +1,314 @@
+"""SNS: a subscriber that cannot be reached fails nobody, and nothing of a message stays when it is sent.
+
+moto keeps every message, makes a certificate for each, a private key for each subscription, and posts to HTTP
+subscribers inside the publisher's request, without a time limit.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+
+from headrace.fallback.current import CURRENT
+from headrace.fallback.kept.touched import TOUCHED
+from headrace.fallback.outbox import OUTBOX, Delivery, to_queue
+
+log = logging.getLogger(__name__)
+
+# Certificates of earlier starts that can still be fetched.
+MOST_CERTIFICATES = 10
+# Documented for HTTP endpoints of customers: 50 tries over about an hour.
+HTTP_RETRIES = 50
+HTTP_AGE_S = 3600
+MOST_SAID = 10_000
+
+
+@functools.cache
+def mend() -> None:
+    """Replace moto's methods, once."""
+    from moto.sns.models import PlatformEndpoint, SNSBackend, Subscription, Topic
+
+    topic: Any = Topic
+    topic.__init__ = _with_nothing(Topic.__init__, "sent_notifications")
+    backend: Any = SNSBackend
+    backend.__init__ = _with_nothing(SNSBackend.__init__, "sms_messages", "sms_message_objects")
+    endpoint: Any = PlatformEndpoint
+    endpoint.__init__ = _with_nothing(PlatformEndpoint.__init__, "messages")
+    subscription: Any = Subscription
+    subscription.publish = _publisher(Subscription.publish)
+    subscription.get_post_data = _post_data
+
+
+class Nothing:
+    """A list or a dictionary that forgets what it is given."""
+
+    def append(self, value: Any) -> None:
+        """Forget `value`."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Forget `value`."""
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+def _with_nothing(init: Any, *names: str) -> Any:
+    @functools.wraps(init)
+    def with_nothing(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)
+        for name in names:
+            setattr(self, name, Nothing())
+
+    return with_nothing
+
+
+# --- delivery ---------------------------------------------------------------------------------------
+
+
+class _Said:
+    """What has been logged: once for a subscription and a reason."""
+
+    subscriptions: ClassVar[set[tuple[str, str]]] = set()
+
+
+def _publisher(publish: Any) -> Any:
+    @functools.wraps(publish)
+    def publish_too(self: Any, message: str, message_id: str, *args: Any, **named: Any) -> None:
+        if self.protocol == "lambda":
+            _to_function(self, message, message_id, *args, **named)
+        elif self.protocol in ("http", "https"):
+            _to_address(self, message, message_id, *args, **named)
+        else:
+            try:
+                publish(self, message, message_id, *args, **named)
+            except Exception as error:  # noqa: BLE001 - a subscriber's failure is not the publisher's
+                _undeliverable(self, message, message_id, error)
+
+    return publish_too
+
+
+def _undeliverable(subscription: Any, message: str, message_id: str, error: Exception) -> None:
+    reason = str(getattr(error, "message", "") or error or type(error).__name__)
+    arn, queue = subscription.arn, _dead_letter_arn(subscription)
+    told = json.dumps(subscription.get_post_data(message, message_id, None))
+    is_kept = bool(queue) and to_queue(queue, told, {})
+    if (arn, reason) not in _Said.subscriptions and len(_Said.subscriptions) < MOST_SAID:
+        _Said.subscriptions.add((arn, reason))
+        fate = f"goes to {queue}" if is_kept else "is lost"
+        log.warning("what %s sends to %s %s: %s", arn, subscription.endpoint, fate, reason)
+
+
+def _dead_letter_arn(subscription: Any) -> str:
+    policy = subscription.attributes.get("RedrivePolicy")
+    if not policy:
+        return ""
+    try:
+        known = json.loads(policy) if isinstance(policy, str) else policy
+    except ValueError:
+        return ""
+    return str(known.get("deadLetterTargetArn", "")) if isinstance(known, dict) else ""
+
+
+def _wanted(
+    subscription: Any, message: str, attributes: Mapping[str, Any] | None, structure: str | None
+) -> str | None:
+    """Return the message as the subscription wants it; None when its filter does not."""
+    matcher = subscription._filter_policy_matcher
+    if matcher is not None and not matcher.matches(attributes, message):
+        return None
+    if structure == "json":
+        return str(subscription._parse_message_structure(message, subscription.protocol))
+    return message
+
+
+def _to_address(
+    subscription: Any,
+    message: str,
+    message_id: str,
+    subject: str | None = None,
+    message_attributes: Mapping[str, Any] | None = None,
+    group_id: str | None = None,
+    deduplication_id: str | None = None,
+    message_structure: str | None = None,
+) -> None:
+    wanted = _wanted(subscription, message, message_attributes, message_structure)
+    if wanted is None or CURRENT.control is None:
+        return
+    told = subscription.get_post_data(wanted, message_id, subject, message_attributes)
+    is_raw = str(subscription.attributes.get("RawMessageDelivery", "")).lower() == "true"
+    OUTBOX.add(
+        Delivery(
+            what=f"A message of {subscription.topic.arn} for {subscription.endpoint}",
+            body=wanted.encode() if is_raw else json.dumps(told).encode(),
+            url=subscription.endpoint,
+            headers={
+                "Content-Type": "text/plain; charset=UTF-8",
+                "x-amz-sns-message-type": "Notification",
+                "x-amz-sns-message-id": message_id,
+                "x-amz-sns-topic-arn": subscription.topic.arn,
+                "x-amz-sns-subscription-arn": subscription.arn,
+                **({"x-amz-sns-rawdelivery": "true"} if is_raw else {}),
+            },
+            most_age_s=HTTP_AGE_S,
+            most_retries=HTTP_RETRIES,
+            dead_letter_arn=_dead_letter_arn(subscription),
+        )
+    )
+
+
+def _to_function(
+    subscription: Any,
+    message: str,
+    message_id: str,
+    subject: str | None = None,
+    message_attributes: Mapping[str, Any] | None = None,
+    group_id: str | None = None,
+    deduplication_id: str | None = None,
+    message_structure: str | None = None,
+) -> None:
+    wanted = _wanted(subscription, message, message_attributes, message_structure)
+    if wanted is None or CURRENT.functions is None:
+        return
+    told = {
+        "Type": "Notification",
+        "MessageId": message_id,
+        "TopicArn": subscription.topic.arn,
+        "Subject": subject,
+        "Message": wanted,
+        "Timestamp": _now(),
+        "SignatureVersion": "1",
+        "Signature": "EXAMPLE",
+        "SigningCertUrl": "EXAMPLE",
+        "UnsubscribeUrl": "EXAMPLE",
+        "MessageAttributes": {
+            name: {"Type": each["Type"], "Value": str(each["Value"])}
+            for name, each in (message_attributes or {}).items()
+        },
+    }
+    record = {
+        "EventSource": "aws:sns",
+        "EventVersion": "1.0",
+        "EventSubscriptionArn": subscription.arn,
+        "Sns": told,
+    }
+    CURRENT.functions(
+        subscription.endpoint,
+        json.dumps({"Records": [record]}).encode(),
+        service="sns.amazonaws.com",
+        source_arn=subscription.topic.arn,
+    )
+
+
+def _now() -> str:
+    now_ms = CURRENT.clock.now_ms()
+    return f"{datetime.fromtimestamp(now_ms / 1000, UTC):%Y-%m-%dT%H:%M:%S}.{now_ms % 1000:03d}Z"
+
+
+# --- signatures -------------------------------------------------------------------------------------
+
+
+def _post_data(
+    subscription: Any,
+    message: str,
+    message_id: str,
+    subject: str | None,
+    message_attributes: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return a notification, signed as AWS signs it (signature version 2)."""
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import padding
+
+    topic = subscription.topic
+    region = topic.sns_backend.region_name
+    told: dict[str, Any] = {
+        "Type": "Notification",
+        "MessageId": message_id,
+        "TopicArn": topic.arn,
+        "Message": message,
+        "Timestamp": _now(),
+    }
+    if subject:
+        told["Subject"] = subject
+    signed = "".join(
+        f"{name}\n{told[name]}\n"
+        for name in ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
+        if name in told
+    )
+    key, certificate = _signing_key(region)
+    signature = key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
+    told["SignatureVersion"] = "2"
+    told["Signature"] = base64.b64encode(signature).decode()
+    told["SigningCertURL"] = f"https://sns.{region}.amazonaws.com/{certificate}"
+    told["UnsubscribeURL"] = (
+        f"https://sns.{region}.amazonaws.com/?Action=Unsubscribe&SubscriptionArn={subscription.arn}"
+    )
+    if message_attributes:
+        told["MessageAttributes"] = message_attributes
+    return told
+
+
+_KEYS: dict[int, tuple[Any, str]] = {}
+
+
+def _signing_key(region: str) -> tuple[Any, str]:
+    """Return a region's key, and its certificate's name; made at its first message after a start."""
+    from cryptography.hazmat.primitives.asymmetric import rsa
+    from moto.core.models import DEFAULT_ACCOUNT_ID
+    from moto.sns.models import sns_backends
+
+    # Certificates are fetched without credentials, so they are in moto's own account.
+    backend: Any = sns_backends[DEFAULT_ACCOUNT_ID][region]
+    known = _KEYS.get(id(backend))
+    if known is not None and known[1] in backend._message_public_keys:
+        return known
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem, serial_number = _certificate(key)
+    name = f"SimpleNotificationService-{serial_number:032x}.pem"
+    certificates = backend._message_public_keys
+    certificates[name] = pem
+    while len(certificates) > MOST_CERTIFICATES:
+        del certificates[next(iter(certificates))]
+    if len(_KEYS) > 100:
+        _KEYS.clear()
+    _KEYS[id(backend)] = key, name
+    TOUCHED.made("sns")
+    return key, name
+
+
+def _certificate(key: Any) -> tuple[bytes, int]:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.x509.oid import NameOID
+
+    def name(**parts: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(getattr(NameOID, k), v) for k, v in parts.items()])
+
+    now = datetime.fromtimestamp(CURRENT.clock.now_ms() / 1000, UTC)
+    serial_number = x509.random_serial_number() >> 32
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name(COMMON_NAME="sns.amazonaws.com"))
+        .issuer_name(
+            name(
+                COUNTRY_NAME="US",
+                ORGANIZATION_NAME="Amazon",
+                COMMON_NAME="Amazon RSA 2048 M01",
+            )
+        )
+        .public_key(key.public_key())
+        .serial_number(serial_number)
+        .not_valid_before(now)
+        .not_valid_after(now + timedelta(days=365))
+        .sign(key, hashes.SHA256())
+    )
+    return made.public_bytes(serialization.Encoding.PEM), serial_number

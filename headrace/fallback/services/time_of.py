@@ -1,0 +1,35 @@
+"""The cloud's clock in place of the machine's, in modules of moto whose times are compared with the cloud's."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any
+
+from headrace.fallback.current import CURRENT
+
+
+def utcnow() -> datetime:
+    """Return the time as moto has it: of UTC, without a zone."""
+    return datetime.fromtimestamp(CURRENT.clock.now_ms() / 1000, UTC).replace(tzinfo=None)
+
+
+def unix_time(dt: datetime | None = None) -> float:
+    """Return a time, or now, in seconds."""
+    at = utcnow() if dt is None else dt
+    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+
+
+def unix_time_millis(dt: datetime | None = None) -> float:
+    """Return a time, or now, in milliseconds."""
+    return unix_time(dt) * 1000.0
+
+
+def use_clock(*modules: ModuleType) -> None:
+    """Have modules of moto read the cloud's clock."""
+    for module in modules:
+        names: dict[str, Any] = vars(module)
+        for own in (utcnow, unix_time, unix_time_millis):
+            if own.__name__ in names:
+                names[own.__name__] = own

@@ -1,0 +1,133 @@
+"""moto's services on a data directory, without the rest of the cloud: killed and started again in a millisecond."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import boto3
+from botocore.awsrequest import AWSResponse
+from botocore.config import Config as BotocoreConfig
+
+from headrace.aws.errors import AwsError
+from headrace.aws.gateway import Gateway
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.fallback import MotoServices
+from headrace.fallback.moto_services import aws_response, http_request_of
+from headrace.store.database import Database
+from tests.support.clock import FakeClock
+
+ACCOUNT = "000000000000"
+REGION = "us-east-1"
+
+
+class Outside:
+    """The services that headrace owns, as far as moto's targets go: writes calls down, fails when told to.
+
+    Calls of services that are moto's go there.
+    """
+
+    def __init__(self, lab: MotoLab) -> None:
+        self._lab = lab
+        self.calls: list[tuple[str, str, dict[str, Any]]] = []
+        self.failures: list[AwsError] = []
+
+    def call(
+        self, service: str, operation: str, params: Mapping[str, Any], *,
+        account: str | None = None, region: str | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        if service not in ("kinesis", "firehose"):
+            return self._lab.moto.call(
+                service, operation, params, account=account or ACCOUNT, region=region or REGION
+            )
+        if self.failures:
+            raise self.failures.pop(0)
+        self.calls.append((service, operation, dict(params)))
+        return {}
+
+
+class MotoLab:
+    """moto behind the gateway; a context manager."""
+
+    def __init__(self, folder: Path, *, clock: Clock | None = None, ids: Ids | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.clock: Any = clock or FakeClock()
+        self.ids = ids or Ids(1)
+        self.outside = Outside(self)
+        self.invoked: list[tuple[str, bytes]] = []
+        self.start()
+
+    def start(self) -> None:
+        self.database = Database(self.folder / "state.sqlite")
+        self.moto = MotoServices(database=self.database, clock=self.clock, ids=self.ids)
+        self.moto.control = self.outside
+        self.moto.function_target = self._invoke
+        self.gateway = Gateway(
+            clock=self.clock, ids=Ids(2), account=ACCOUNT, region=REGION, fallback=self.moto
+        )
+
+    def _invoke(self, function_arn: str, payload: bytes, *, service: str, source_arn: str) -> None:
+        self.invoked.append((function_arn, payload))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """Drop everything that is in memory."""
+        self.database.close()
+
+    def restart(self) -> None:
+        """Kill, and load what was stored."""
+        self.kill()
+        self.start()
+
+    def size_bytes(self) -> int:
+        """Return the size of the data directory."""
+        return sum(file.stat().st_size for file in self.folder.iterdir())
+
+    def client(self, service: str, *, account: str = ACCOUNT, region: str = REGION) -> Any:
+        """Return a boto3 client; it validates nothing itself and never retries.
+
+        Making one takes long, so all labs share them: a client speaks to the lab that gave a client last.
+        """
+        _Asked.lab = self
+        return _client(service, account, region)
+
+    def handle(self, request: HttpRequest) -> HttpResponse:
+        """Answer a raw request."""
+        response = self.gateway.handle(request)
+        assert isinstance(response, HttpResponse)
+        return response
+
+
+class _Asked:
+    """The lab that gave a client last."""
+
+    lab: MotoLab | None = None
+
+
+@functools.cache
+def _client(service: str, account: str, region: str) -> Any:
+    client = boto3.client(
+        service,
+        region_name=region,
+        aws_access_key_id=account,
+        aws_secret_access_key="test",
+        endpoint_url="http://127.0.0.1:4566",
+        config=BotocoreConfig(retries={"total_max_attempts": 1}, parameter_validation=False),
+    )
+
+    def send(request: Any, **_: Any) -> AWSResponse:
+        assert _Asked.lab is not None
+        return aws_response(request.url, _Asked.lab.handle(http_request_of(request)))
+
+    client.meta.events.register_first("before-send.*", send)
+    return client

@@ -1,0 +1,114 @@
+"""What moto fails at is refused in AWS's words and form, without a traceback."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from headrace.aws.http import HttpRequest
+from tests.support.moto_lab import MotoLab
+
+
+def ask(
+    lab: MotoLab, service: str, target: str, body: bytes, version: str = "1.0"
+) -> tuple[int, dict[str, Any]]:
+    headers = {
+        "x-amz-target": target,
+        "content-type": f"application/x-amz-json-{version}",
+        "authorization": f"AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/{service}/aws4_request, x",
+    }
+    response = lab.handle(HttpRequest("POST", "/", "", headers, body))
+    return response.status, json.loads(bytes(response.body) or b"{}")
+
+
+@pytest.mark.parametrize(
+    ("service", "target", "body", "code"),
+    [
+        ("dynamodb", "DynamoDB_20120810.PutItem", b"{", "SerializationException"),
+        ("dynamodb", "DynamoDB_20120810.PutItem", b"", "ValidationException"),
+        ("dynamodb", "DynamoDB_20120810.PutItem", b"{}", "ValidationException"),
+        (
+            "dynamodb",
+            "DynamoDB_20120810.PutItem",
+            b'{"TableName": 5, "Item": []}',
+            "SerializationException",
+        ),
+        ("dynamodb", "DynamoDB_20120810.CreateTable", b'{"TableName": "t"}', "ValidationException"),
+        ("sqs", "AmazonSQS.SendMessage", b"[]", "SerializationException"),
+        ("sqs", "AmazonSQS.CreateQueue", b"{}", "ValidationException"),
+        ("ssm", "AmazonSSM.PutParameter", b"{}", "ValidationException"),
+        ("kms", "TrentService.Encrypt", b"{}", "ValidationException"),
+        ("glue", "AWSGlue.CreateTable", b"{}", "ValidationException"),
+        ("events", "AWSEvents.PutRule", b"{}", "ValidationException"),
+    ],
+)
+def test_a_bad_request_is_the_caller_s_fault(
+    lab: MotoLab,
+    caplog: pytest.LogCaptureFixture,
+    service: str,
+    target: str,
+    body: bytes,
+    code: str,
+):
+    with caplog.at_level(logging.INFO):
+        status, answer = ask(lab, service, target, body)
+    assert status == 400, answer
+    assert answer["__type"].rpartition("#")[2] == code
+    assert "Traceback" not in caplog.text
+
+
+def test_a_failure_of_the_query_protocol_is_said_in_xml(
+    lab: MotoLab, monkeypatch: pytest.MonkeyPatch
+):
+    from moto.iam.models import IAMBackend
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise KeyError("moto's own")
+
+    lab.client("iam").list_roles()
+    monkeypatch.setattr(IAMBackend, "create_role", broken)
+    for name, status, code in (("r", 501, b"InternalFailure"), ("", 400, b"ValidationError")):
+        headers = {
+            "content-type": "application/x-www-form-urlencoded",
+            "authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/iam/aws4_request, x",
+        }
+        params = {"Action": "CreateRole", "Version": "2010-05-08", "AssumeRolePolicyDocument": "{}"}
+        body = urlencode({**params, **({"RoleName": name} if name else {})}).encode()
+        response = lab.handle(HttpRequest("POST", "/", "", headers, body))
+        assert response.status == status
+        assert b"<Code>" + code + b"</Code>" in bytes(response.body)
+
+
+def test_what_moto_cannot_do_says_so_once(
+    lab: MotoLab, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    from moto.sqs.models import SQSBackend
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("moto's own")
+
+    lab.client("sqs").create_queue(QueueName="q")
+    monkeypatch.setattr(SQSBackend, "tag_queue", broken)
+    body = b'{"QueueUrl": "http://x/000000000000/q", "Tags": {"a": "b"}}'
+    with caplog.at_level(logging.INFO):
+        for _ in range(3):
+            status, answer = ask(lab, "sqs", "AmazonSQS.TagQueue", body)
+            assert status == 501
+            assert "moto's own" in answer["message"]
+    said = [record.getMessage() for record in caplog.records if "moto's own" in record.getMessage()]
+    assert said == ["moto cannot answer a sqs:TagQueue (ZeroDivisionError: moto's own)"]
+    assert "Traceback" not in caplog.text
+
+
+def test_an_operation_that_moto_has_not_is_refused(lab: MotoLab):
+    status, answer = ask(lab, "dynamodb", "DynamoDB_20120810.ListContributorInsights", b"{}")
+    assert (status, answer["__type"]) == (501, "UnknownOperationException")
+
+
+def test_a_service_that_nobody_has_is_refused(lab: MotoLab):
+    status, answer = ask(lab, "nonsense", "Nonsense_1.Do", b"{}")
+    assert (status, answer["__type"]) == (400, "UnknownOperationException")

@@ -1,0 +1,110 @@
+"""Metrics and log lines on their way to CloudWatch: bounded, split as AWS wants, not lost by a pause."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from headrace import adapters
+from headrace.adapters import LogQueue, MetricQueue
+from headrace.aws.errors import AwsError
+from headrace.core.ports import LogLine, Metric
+
+WHERE = {"account": "000000000000", "region": "us-east-1"}
+BUSY = AwsError("ServiceUnavailable", "headrace is loading", 503)
+
+
+class Control:
+    """Notes calls, and raises what it is told to."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Mapping[str, Any]]] = []
+        self.errors: dict[str, AwsError] = {}
+
+    def call(
+        self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
+    ) -> dict[str, Any]:
+        if operation in self.errors:
+            raise self.errors[operation]
+        self.calls.append((operation, params))
+        return {}
+
+    def sizes(self, operation: str, member: str) -> list[int]:
+        return [len(params[member]) for name, params in self.calls if name == operation]
+
+
+def lines(count: int, message: str = "x") -> list[LogLine]:
+    return [LogLine(n, message) for n in range(count)]
+
+
+def metrics(count: int, namespace: str = "app") -> list[Metric]:
+    return [Metric(namespace, "m", n, "None", (), n) for n in range(count)]
+
+
+def test_lines_are_split_by_number_and_bytes():
+    # Documented: at most 10,000 events and 1,048,576 bytes, 26 of them for each event beside its message
+    # (PutLogEvents, API reference).
+    control = Control()
+    queue = LogQueue(control)
+    queue.put("g", "s", lines(10_001), **WHERE)
+    queue.put("g", "large", lines(5, "é" * 130_000), **WHERE)
+    queue.step()
+    assert control.sizes("PutLogEvents", "logEvents") == [10_000, 1, 2, 2, 1]
+
+
+def test_one_group_that_is_refused_does_not_hold_up_another(caplog: pytest.LogCaptureFixture):
+    control = Control()
+    control.errors["CreateLogStream"] = AwsError("InvalidParameterException", "no such name")
+    queue = LogQueue(control)
+    queue.put("g", "s", lines(2), **WHERE)
+    queue.step()
+    assert "2 log lines of" in caplog.text
+    assert "no such name" in caplog.text
+    control.errors.clear()
+    queue.put("g", "other", lines(1), **WHERE)
+    queue.step()
+    assert control.sizes("PutLogEvents", "logEvents") == [1]
+
+
+def test_what_comes_while_the_state_is_loaded_is_sent_after():
+    control = Control()
+    control.errors["CreateLogGroup"] = control.errors["PutMetricData"] = BUSY
+    logs, values = LogQueue(control), MetricQueue(control)
+    logs.put("g", "s", lines(3), **WHERE)
+    values.put(metrics(2_500), **WHERE)
+    logs.step()
+    values.step()
+    assert control.calls == []
+    control.errors.clear()
+    logs.step()
+    values.step()
+    assert control.sizes("PutLogEvents", "logEvents") == [3]
+    assert control.sizes("PutMetricData", "MetricData") == [1_000, 1_000, 500]
+
+
+def test_there_is_a_bound_which_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(adapters, "MOST_QUEUED", 10)
+    control = Control()
+    queue = MetricQueue(control)
+    queue.put([*metrics(6), *metrics(6, "other")], **WHERE)
+    queue.put(metrics(5), **WHERE)
+    with caplog.at_level(logging.WARNING):
+        queue.step()
+    assert control.sizes("PutMetricData", "MetricData") == [6, 4]
+    assert "7 metric values were dropped" in caplog.text
+
+
+def test_known_streams_do_not_pile_up(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(adapters, "MOST_KNOWN", 8)
+    control = Control()
+    queue = LogQueue(control)
+    for n in range(100):
+        queue.put("g", f"s{n}", lines(1), **WHERE)
+        queue.step()
+    assert len(queue._known) <= 8
+    assert len(control.sizes("PutLogEvents", "logEvents")) == 100
