@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,10 +35,14 @@ MOST_QUEUED = 100_000
 
 
 class Queues:
-    """Sends to and receives from SQS. Implements `QueueSender` and `QueueReceiver`."""
+    """Sends to and receives from SQS. Implements `QueueSender` and `QueueReceiver`.
 
-    def __init__(self, control: ControlPlane) -> None:
+    `is_empty` looks into a queue, given by account, region and name, without asking SQS.
+    """
+
+    def __init__(self, control: ControlPlane, is_empty: Callable[[str, str, str], bool]) -> None:
         self._control = control
+        self._is_empty = is_empty
 
     def send(self, queue_arn: str, body: str, attributes: Mapping[str, str] | None = None) -> str:
         """See `QueueSender.send`."""
@@ -50,6 +54,11 @@ class Queues:
         params = {"AttributeNames": ["VisibilityTimeout"]}
         found = self._call(queue_arn, "GetQueueAttributes", params)
         return int(found["Attributes"]["VisibilityTimeout"])
+
+    def is_empty(self, queue_arn: str) -> bool:
+        """See `QueueReceiver.is_empty`."""
+        arn = Arn.parse(queue_arn)
+        return self._is_empty(arn.account, arn.region, arn.name)
 
     def receive(self, queue_arn: str, *, most: int) -> list[QueueMessage]:
         """See `QueueReceiver.receive`."""

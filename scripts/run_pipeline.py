@@ -45,7 +45,7 @@ from headrace.cli.pacing import parse_speed
 from headrace.cli.putting import PutFailed, Putter
 from headrace.cli.replay import replay_events
 from headrace.cli.run import LOG_FILE, health
-from headrace.cloud import LOCK_FILE
+from headrace.store.data_dir import LOCK_FILE
 from scripts import reference
 
 ROOT = Path(__file__).parent.parent

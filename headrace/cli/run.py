@@ -91,6 +91,14 @@ EPHEMERAL_PREFIX = "headrace-ephemeral-"
     is_flag=True,
     help="Run the bootstrap actions of EMR's clusters, on this machine.",
 )
+@click.option(
+    "--function-folder",
+    "function_folders",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    envvar="HEADRACE_FUNCTION_FOLDERS",
+    help="A folder that Lambda functions may read and write, beside their own /tmp.",
+)
 @access_options
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--detached", is_flag=True, hidden=True)
@@ -109,6 +117,7 @@ def up(
     state_delay: float,
     limits: Limits,
     run_bootstrap_actions: bool,
+    function_folders: tuple[Path, ...],
     auth: bool,
     auth_keys: Path | None,
     insecure: bool,
@@ -156,6 +165,7 @@ def up(
         state_delay_ms=round(state_delay * 1000),
         limits=limits,
         run_bootstrap_actions=run_bootstrap_actions,
+        function_folders=function_folders,
         allow_origins=access.allow_origins,
         allow_hosts=access.allow_hosts,
         auth=access.auth,

@@ -31,6 +31,7 @@ class Config:
         limits: `aws` throttles Kinesis as AWS does: each shard's throughput, and the rates of calls.
         run_bootstrap_actions: run the bootstrap actions of EMR's clusters on this machine.
         strict: refuse properties that would be ignored.
+        function_folders: folders of this machine that functions may read and write, beside their own /tmp.
         allow_origins: web pages of these origins may use the cloud; `*` is every page.
         allow_hosts: Host headers that are this cloud's beside the machine's own.
         auth: verify who signed each request.
@@ -48,6 +49,7 @@ class Config:
     state_delay_ms: int = 0
     limits: Limits = "off"
     run_bootstrap_actions: bool = False
+    function_folders: tuple[Path, ...] = ()
     allow_origins: tuple[str, ...] = ()
     allow_hosts: tuple[str, ...] = ()
     auth: bool = False

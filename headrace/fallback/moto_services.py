@@ -27,12 +27,16 @@ from headrace.aws.body_bounds import check_body
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.moto_imports import IMPORTING, load_moto
+from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.fallback.access_keys import find_access_key
+from headrace.fallback.client_patterns import guard_patterns
 from headrace.fallback.function_targets import FunctionTarget, deliver_nowhere, deliver_to
 from headrace.fallback.journal import Entry, Journal
 from headrace.fallback.long_poll import is_long_poll, wait_for_messages
+from headrace.fallback.queue_peek import queue_is_empty
+from headrace.fallback.session_identity import answer_of_session
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +69,8 @@ class MotoServices:
         self._clients: dict[tuple[str, str, str], Any] = {}
         self._client_lock = threading.Lock()
         self._message_arrived = threading.Condition()
+        # Whose temporary credentials moto does not know; set before the first request.
+        self.sessions: RoleSessions | None = None
         # Who invokes functions that topics and rules have for targets; set before the first request.
         self.function_target: FunctionTarget | None = None
 
@@ -82,6 +88,7 @@ class MotoServices:
         with self._lock:
             if self._ready.is_set():
                 return
+            guard_patterns()
             load_moto()
             from moto.core.config import default_user_config
 
@@ -130,6 +137,10 @@ class MotoServices:
             seed=int.from_bytes(self._ids.bytes(8), "big") >> 1,
         )
         operation = _operation(request)
+        if service == "sts" and operation == "GetCallerIdentity" and self.sessions is not None:
+            answer = answer_of_session(self.sessions, request)
+            if answer is not None:
+                return answer
         if is_long_poll(entry, operation):
             return wait_for_messages(
                 entry, self._message_arrived, self._clock, self._run_journalled_if_filled
@@ -198,6 +209,10 @@ class MotoServices:
 
         account = str(get_account_id_from(access_key))
         return None if account == DEFAULT_ACCOUNT_ID else account
+
+    def queue_is_empty(self, account: str, region: str, name: str) -> bool:
+        """Whether a queue has nothing to receive now, or moto is not loaded yet. Raises LookupError."""
+        return not self._ready.is_set() or queue_is_empty(account, region, name)
 
     def access_key(self, key_id: str) -> AccessKey | None:
         """Return a key that IAM or STS has made; None when there is none. Waits until moto is loaded."""

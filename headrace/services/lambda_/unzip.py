@@ -6,6 +6,7 @@ the archive declares about itself is not believed), and links are made last, so 
 
 from __future__ import annotations
 
+import errno
 import shutil
 import stat
 import zipfile
@@ -115,8 +116,22 @@ class _Unpacking:
                 raise UnsafeArchive(f"{path.name} links out of the package")
         # Judged together, when all are there: one link may point through another.
         for path, _ in links:
+            if _goes_round(path):
+                raise UnsafeArchive(f"{path.name} is a link that leads back to itself")
             if not path.resolve().is_relative_to(root):
                 raise UnsafeArchive(f"{path.name} links out of the package")
+
+
+def _goes_round(link: Path) -> bool:
+    """Whether a link leads nowhere because it leads in a circle; the system is asked.
+
+    `Path.resolve` raises for such a link up to Python 3.12 and returns it as it is from 3.13 on.
+    """
+    try:
+        link.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def safe_parts(name: str) -> tuple[str, ...]:

@@ -91,9 +91,28 @@ def test_a_chain_of_links_out_is_refused(tmp_path: Path) -> None:
         unzip(file, tmp_path / "out")
 
 
-def test_a_link_that_points_to_itself_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsafeArchive):
-        unzip(archive(tmp_path, ("loop", b"loop", LINK)), tmp_path / "out")
+@pytest.mark.parametrize(
+    "links",
+    [
+        {"loop": "loop"},
+        {"one": "two", "two": "one"},
+        {"loop": "loop", "through": "loop/x"},
+        {"sub/a": "../b", "b": "sub/a"},
+    ],
+    ids=lambda links: " ".join(links),
+)
+def test_links_that_lead_back_to_themselves_are_refused(
+    tmp_path: Path, links: dict[str, str]
+) -> None:
+    entries = [(name, target.encode(), LINK) for name, target in links.items()]
+    with pytest.raises(UnsafeArchive, match="leads back to itself"):
+        unzip(archive(tmp_path, *entries), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_link_to_a_file_that_is_missing_is_kept(tmp_path: Path) -> None:
+    unzip(archive(tmp_path, ("dangles", b"nothing", LINK)), tmp_path / "out")
+    assert (tmp_path / "out/dangles").readlink() == Path("nothing")
 
 
 def test_a_bomb_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
