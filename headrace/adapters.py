@@ -43,10 +43,14 @@ Item = TypeVar("Item")
 
 
 class Queues:
-    """Sends to and receives from SQS. Implements `QueueSender` and `QueueReceiver`."""
+    """Sends to and receives from SQS. Implements `QueueSender` and `QueueReceiver`.
 
-    def __init__(self, control: ControlPlane) -> None:
+    `is_empty` looks into a queue, given by account, region and name, without asking SQS.
+    """
+
+    def __init__(self, control: ControlPlane, is_empty: Callable[[str, str, str], bool]) -> None:
         self._control = control
+        self._is_empty = is_empty
 
     def send(self, queue_arn: str, body: str, attributes: Mapping[str, str] | None = None) -> str:
         """See `QueueSender.send`."""
@@ -58,6 +62,11 @@ class Queues:
         params = {"AttributeNames": ["VisibilityTimeout"]}
         found = self._call(queue_arn, "GetQueueAttributes", params)
         return int(found["Attributes"]["VisibilityTimeout"])
+
+    def is_empty(self, queue_arn: str) -> bool:
+        """See `QueueReceiver.is_empty`."""
+        arn = Arn.parse(queue_arn)
+        return self._is_empty(arn.account, arn.region, arn.name)
 
     def receive(self, queue_arn: str, *, most: int) -> list[QueueMessage]:
         """See `QueueReceiver.receive`."""

@@ -26,13 +26,14 @@ from headrace.aws.access_keys import KeyRing, read_keys, secrets_of
 from headrace.aws.authentication import Authentication
 from headrace.aws.entrance import Entrance
 from headrace.aws.front_door import FrontDoor
-from headrace.aws.gateway import Gateway
+from headrace.aws.gateway import Gateway, scope_of
 from headrace.aws.hosts import Hosts
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.origins import AllowedOrigins
 from headrace.aws.pages import is_admin, restrained
 from headrace.aws.server import Server
 from headrace.aws.service import ServiceApi
+from headrace.aws.sessions import RoleSessions, session_secret
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
@@ -87,6 +88,8 @@ class Cloud:
         self.database = Database(config.data_dir / STATE_FILE, fsync=config.durability == "fsync")
         self.supervisor = Supervisor(self.clock)
         self.moto = MotoServices(database=self.database, clock=self.clock, ids=self.ids)
+        secret = session_secret(config.data_dir, self.ids.bytes(32))
+        self.sessions = self.moto.sessions = RoleSessions(secret)
         self.keys = self._key_ring() if config.auth else None
         authentication = None if self.keys is None else Authentication(self.keys)
         self.gateway = Gateway(
@@ -95,6 +98,7 @@ class Cloud:
             account=config.account_id,
             region=config.region,
             fallback=self.moto,
+            sessions=self.sessions,
             authentication=authentication,
         )
         keep_log_groups_within(events=config.log_group_events, mib=config.log_group_mib)
@@ -133,6 +137,7 @@ class Cloud:
             ("GET", "/_headrace/lambda/trace"): self._lambda_trace,
         }
         self._started = False
+        self._is_stopping = False
 
     def endpoint_url(self) -> str:
         """The URL of this cloud; right once the port is known."""
@@ -145,6 +150,7 @@ class Cloud:
             listed=None if config.auth_keys is None else read_keys(config.auth_keys),
             others=self.moto.access_key,
             has_others=lambda: self.moto.ready,
+            sessions=self.sessions,
         )
 
     def _build_services(self) -> None:
@@ -173,13 +179,13 @@ class Cloud:
             config=config,
             objects=self.s3.objects,
             streams=self.kinesis.reader,
-            queues=Queues(self.gateway),
+            queues=Queues(self.gateway, self.moto.queue_is_empty),
             topics=Topics(self.gateway),
             buses=EventBuses(self.gateway),
             logs=self._logs,
             metrics=self._metrics,
             endpoint_url=self.endpoint_url,
-            secret_of=secret_of,
+            sessions=self.sessions,
             **shared,
         )
         self.moto.function_target = self.lambda_.invoke_for_service
@@ -221,6 +227,7 @@ class Cloud:
             supervisor=self.supervisor,
             control=self.gateway,
             objects=self.s3.objects,
+            functions=self.lambda_.invoker,
             endpoint_url=self.endpoint_url,
             strict=config.strict,
             **shared,
@@ -282,7 +289,9 @@ class Cloud:
             if on_warm is not None:
                 on_warm()
         except Exception:
-            log.exception("moto did not start")
+            # Of a cloud that is stopped meanwhile, the files are closed.
+            if not self._is_stopping:
+                log.exception("moto did not start")
 
     def prepare_stop(self) -> None:
         """Start nothing new; called while the socket is still open."""
@@ -291,6 +300,7 @@ class Cloud:
 
     def stop(self) -> None:
         """Stop the workers and close the files. What was acknowledged stays."""
+        self._is_stopping = True
         self._spark_history.stop()
         for service in reversed(self._services):
             service.stop()
@@ -376,7 +386,7 @@ class Cloud:
 
     def _fidelity(self, request: HttpRequest) -> HttpResponse:
         stack = request.query_params().get("stack", "")
-        return _json(self.cloudformation.fidelity(stack))
+        return _json(self.cloudformation.fidelity(stack) + self.lambda_.fidelity_remarks())
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -403,6 +413,7 @@ def server_for(cloud: Cloud) -> Server:
         is_inline=cloud.gateway.is_inline,
         refuse=cloud.entrance.refuse,
         temp_dir=cloud.config.data_dir / TEMP_FOLDER,
+        service_of=lambda request: cloud.gateway.service_of(request, scope_of(request)),
     )
 
 

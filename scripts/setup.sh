@@ -3,6 +3,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# Where headrace and its tools are installed; scripts/test --python has another folder for each version.
+VENV=.venv
+
 # Also where an installer has its own idea of how to end.
 trap 'exit 130' INT
 
@@ -18,6 +21,23 @@ find_python() {
   done
   die "Python 3.11 or newer is needed; install it (Debian: apt-get install python3 python3-venv) or set PYTHON."
 }
+
+# python_of VERSION: prints the path of an interpreter of exactly that version (3.13), from PATH, pyenv or uv.
+python_of() {
+  local candidate
+  for candidate in "python$1" \
+      "${PYENV_ROOT:-${HOME:-}/.pyenv}"/versions/"$1"*/bin/"python$1" \
+      "${XDG_DATA_HOME:-${HOME:-}/.local/share}"/uv/python/cpython-"$1".*/bin/"python$1"; do
+    # A shim of pyenv is there for versions that are not.
+    if command -v "$candidate" >/dev/null 2>&1 && "$candidate" -c '' >/dev/null 2>&1; then
+      command -v "$candidate"; return
+    fi
+  done
+  die "Python $1 is not on this machine; install it (pyenv install $1, or uv python install $1) and run this again."
+}
+
+# python_version INTERPRETER: prints 3.13.
+python_version() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])'; }
 
 need_java() {
   local java="${JAVA_HOME:+$JAVA_HOME/bin/}java" version
@@ -50,12 +70,12 @@ what_to_try() {
     *EACCES*|*EPERM*|*"permission denied"*)
       printf 'a file there belongs to somebody else, maybe since an earlier run as root: make this folder yours again.' ;;
     *"no module named pip"*|*ensurepip*)
-      printf 'the environment is not whole: remove .venv, and run this again (Debian: apt-get install python3-venv).' ;;
+      printf 'the environment is not whole: remove %s, and run this again (Debian: apt-get install python3-venv).' "$VENV" ;;
     *ENOTFOUND*|*EAI_AGAIN*|*ETIMEDOUT*|*ECONNREFUSED*|*ECONNRESET*|*"name resolution"*|*"connection error"*|\
     *"timed out"*|*"max retries"*|*unreachable*|*proxy*|*certificate*|*"could not find a version"*)
       printf 'the registry was not reached, or lacks what is asked for: see "pip config list", "npm config get registry" and HTTPS_PROXY; run this again.' ;;
     *)
-      printf 'run the command by hand; or remove .venv, cdk/node_modules and tests/clients/js/node_modules, and run this again.' ;;
+      printf 'run the command by hand; or remove %s, cdk/node_modules and tests/clients/js/node_modules, and run this again.' "$VENV" ;;
   esac
   shopt -u nocasematch
 }
@@ -82,15 +102,16 @@ install() {
   printf '%s\n' "$sum" > "$stamp"
 }
 
+# setup_python [INTERPRETER]
 setup_python() {
   local python
-  if [ ! -x .venv/bin/python ]; then
-    python=$(find_python)
-    "$python" -m venv .venv || die "Python's venv module is needed; install it (Debian: apt-get install python3-venv)."
+  if [ ! -x "$VENV/bin/python" ]; then
+    python="${1:-$(find_python)}"
+    "$python" -m venv "$VENV" || die "Python's venv module is needed; install it (Debian: apt-get install python3-venv)."
   fi
-  install .venv/.headrace-installed pyproject.toml -- \
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[spark,pipeline,dev,bench]"
-  export PATH="$PWD/.venv/bin:$PATH"
+  install "$VENV/.headrace-installed" pyproject.toml -- \
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -e ".[spark,pipeline,dev,bench]"
+  export PATH="$PWD/$VENV/bin:$PATH"
 }
 
 setup_node() {

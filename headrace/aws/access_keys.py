@@ -15,8 +15,8 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Protocol
 
+from headrace.aws.sessions import RoleSessions
 from headrace.core.ids import Ids
 
 SECRETS_FILE = "auth.json"
@@ -134,18 +134,6 @@ def _key_of(path: Path, profile: str, values: Mapping[str, str]) -> AccessKey:
     return AccessKey(key, secret, values.get("aws_session_token"), account)
 
 
-class SessionSecrets(Protocol):
-    """Temporary credentials that are kept nowhere, because all of them is in their token."""
-
-    def account_of(self, access_key: str) -> str | None:
-        """Return the account of such a key; None for all others."""
-        ...
-
-    def secret_of(self, access_key: str, session_token: str) -> str | None:
-        """Return the secret of a key and its token; None when they are no pair."""
-        ...
-
-
 class KeyRing:
     """Finds access keys by their ids. Thread-safe: what it keeps itself never changes.
 
@@ -161,7 +149,7 @@ class KeyRing:
         listed: list[AccessKey] | None,
         others: Callable[[str], AccessKey | None],
         has_others: Callable[[], bool],
-        sessions: SessionSecrets | None = None,
+        sessions: RoleSessions | None = None,
     ) -> None:
         """Take the data directory's secrets, the keys of a file (None without one), and who knows of all others.
 
@@ -195,10 +183,10 @@ class KeyRing:
         account = self._sessions.account_of(key_id)
         if account is None:
             return None
-        secret = self._sessions.secret_of(key_id, token or "")
-        if secret is None:
+        found = self._sessions.credentials(key_id, token or "")
+        if found is None:
             raise WrongToken(key_id)
-        return AccessKey(key_id, secret, token, account)
+        return AccessKey(key_id, found.secret_access_key, token, account, found.expires_ms)
 
     def _find_here(self, key_id: str) -> AccessKey | None:
         known = self._keys.get(key_id)

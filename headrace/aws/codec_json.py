@@ -68,15 +68,29 @@ def decode_body(body: bytes, content_type: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _load_cbor(body: bytes) -> Any:
-    return cbor2.loads(body, semantic_decoders={1: _decode_epoch_ms})
-
-
 def _decode_epoch_ms(value: Any, _immutable: bool) -> datetime:
     # AWS's CBOR counts milliseconds under tag 1, where RFC 8949 counts seconds. What is raised here becomes
     # a CBORDecodeError.
     # Source: SdkCborGenerator and AwsCborProtocolFactory of AWS's SDK for Java, both versions.
     return _from_epoch_s(value / 1000)
+
+
+def _refuse_tag(*_: Any) -> Any:
+    raise ValueError("no SDK sends it")
+
+
+# What AWS's protocol has no use for, and could make much of little: values that stand for others, by number, and
+# regular expressions. What is raised becomes a CBORDecodeError.
+_CBOR_TAGS = {
+    **dict.fromkeys(
+        (25, 28, 29, 30, 35, 36, 37, 100, 256, 258, 260, 261, 1004, 43000), _refuse_tag
+    ),
+    1: _decode_epoch_ms,
+}
+
+
+def _load_cbor(body: bytes) -> Any:
+    return cbor2.loads(body, semantic_decoders=_CBOR_TAGS)
 
 
 def decode_input(service: str, operation: str, body: bytes, content_type: str) -> dict[str, Any]:
@@ -132,6 +146,8 @@ def _unreadable(service: str, body: bytes, error: AwsError) -> AwsError:
             if found
             else "Unexpected end-of-input"
         )
+    except (RecursionError, ValueError):  # more levels, or more digits, than Python takes
+        place, why = 0, "too deep a value, or too long a number"
     return AwsError(
         "InvalidRequestContentException",
         f"Could not parse request body into json: {why}\n at [Source: (byte[]); line: 1, column: {place + 1}]",

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 from xml.sax.saxutils import escape
 
+from headrace.aws.body_bounds import check_form
 from headrace.aws.codec_json import decode_rest_json
 from headrace.aws.errors import AwsError, unknown_operation
 from headrace.aws.http import HttpRequest, HttpResponse
@@ -39,6 +40,7 @@ def _moto_request(request: HttpRequest) -> Any:
 
 def parse_request(service: str, request: HttpRequest) -> tuple[str, dict[str, Any]]:
     """Return the operation and its input. Raises AwsError when there is no such operation."""
+    check_form(request)
     model = _model(service)
     # After moto, which imports it too: see `headrace.aws.moto_imports`.
     from werkzeug.exceptions import HTTPException

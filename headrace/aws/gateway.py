@@ -21,7 +21,12 @@ from botocore.model import OperationNotFoundError
 from headrace.aws import codec_json, codec_moto, presigned
 from headrace.aws.auth_errors import wording_of
 from headrace.aws.authentication import Authentication
-from headrace.aws.errors import AwsError, internal_failure, unknown_operation
+from headrace.aws.errors import (
+    AwsError,
+    internal_failure,
+    serialization_error,
+    unknown_operation,
+)
 from headrace.aws.fault_injection import answer_with_faults
 from headrace.aws.faults import Faults
 from headrace.aws.http import HttpRequest, HttpResponse
@@ -29,6 +34,7 @@ from headrace.aws.model import operation_model, service_model
 from headrace.aws.operation import Action, Call
 from headrace.aws.refusals import error_answer
 from headrace.aws.service import RawAnswer, ServiceApi
+from headrace.aws.sessions import KEY_PREFIX, RoleSessions, token_of
 from headrace.aws.validate import validate
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
@@ -49,6 +55,9 @@ TARGET_TO_SERVICE = {
     "Firehose_20150804": "firehose",
     "ElasticMapReduce": "emr",
 }
+
+
+MOST_ACCOUNTS_KEPT = 10_000
 
 
 class Fallback(Protocol):
@@ -126,8 +135,10 @@ class Gateway:
         region: str,
         fallback: Fallback,
         authentication: Authentication | None = None,
+        sessions: RoleSessions | None = None,
     ) -> None:
         self._authentication = authentication
+        self._sessions = sessions
         self._clock = clock
         self._ids = ids
         self._account = account
@@ -189,7 +200,8 @@ class Gateway:
         service = service_of_head(request, scope) or _query_service(request.body)
         call = self._call(scope, service, request.headers)
         request.call = call
-        if self._authentication is not None or request.query:
+        is_session = scope.access_key.startswith(KEY_PREFIX)
+        if self._authentication is not None or request.query or is_session:
             refusal = self._refusal(request, call)
             if refusal is not None:
                 return refusal
@@ -215,12 +227,16 @@ class Gateway:
         return answer
 
     def _refusal(self, request: HttpRequest, call: Call) -> HttpResponse | None:
-        """Refuse what is wrongly signed, or not signed; without `--auth`, presigned URLs that are good no more."""
+        """Refuse what is wrongly signed, or not signed; without `--auth`, what is good no more.
+
+        That is presigned URLs and roles' credentials after their time.
+        """
         try:
             if call.service == "s3" and request.method == "OPTIONS":
                 pass  # browsers ask S3 what they may do without signing
             elif self._authentication is None:
                 presigned.check(request, wording_of(request, call.service), call.now_ms)
+                self._check_session(request, call)
             else:
                 key = self._authentication.verify(request, call.service, call.now_ms)
                 call.account = key.account or call.account
@@ -272,8 +288,19 @@ class Gateway:
             headers,
         )
 
+    def _check_session(self, request: HttpRequest, call: Call) -> None:
+        """Refuse credentials of a role's session that have expired, or whose token is another's. Raises AwsError."""
+        sessions = self._sessions
+        if sessions is None or sessions.account_of(call.access_key) is None:
+            return
+        session = sessions.find(call.access_key, token_of(request))
+        if session is None:
+            raise wording_of(request, call.service).wrong_token()
+        if call.now_ms >= session.expires_ms:
+            raise wording_of(request, call.service).expired_token()
+
     def account_of(self, access_key: str) -> str:
-        """Return the account of an access key: itself when it is 12 digits, else as STS knows it."""
+        """Return the account of an access key: itself when it is 12 digits, else as its session or STS knows it."""
         if not access_key:
             return self._account
         known = self._accounts.get(access_key)
@@ -282,9 +309,13 @@ class Gateway:
         if len(access_key) == 12 and access_key.isdigit():
             account = access_key
         else:
-            account = self._fallback.account_of(access_key)
+            account = None if self._sessions is None else self._sessions.account_of(access_key)
+            account = account or self._fallback.account_of(access_key)
         if account is None:
             return self._account  # not kept: STS may come to know it
+        if len(self._accounts) >= MOST_ACCOUNTS_KEPT:
+            # Keys of sessions come and go for as long as a cloud runs.
+            self._accounts.clear()
         self._accounts[access_key] = account
         return account
 
@@ -411,6 +442,8 @@ class _Owned:
     def _aws_error(self, error: Exception, operation: str) -> AwsError:
         if isinstance(error, AwsError):
             return error
+        if isinstance(error, RecursionError):  # a document inside the request, such as a policy
+            return serialization_error("The request is nested too deeply")
         translated = self.api.translate(error)
         if translated is not None:
             return translated

@@ -1,388 +1,447 @@
-"""HTTP/1.1 on one connection, by httptools.
+"""HTTP/1.1 on one connection: its turns, its answers, and its end. `http1_reader` has how requests arrive.
 
-Header and body leave in one write (two small writes cost 40 ms of delayed acknowledgement).
+Header and body of an answer leave in one write (two small writes cost 40 ms of delayed acknowledgement).
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+import logging
+from collections.abc import AsyncGenerator
 from concurrent.futures import Future
-from http import HTTPStatus
 from typing import TYPE_CHECKING, cast
 
-import httptools
-
+from headrace.aws.answer_parts import length_of
+from headrace.aws.exchange import Exchange
 from headrace.aws.http import DROPPED, FileSlice, HttpRequest, HttpResponse
+from headrace.aws.http1_answers import BODILESS, has_body, head
+from headrace.aws.http1_reader import RequestReader
+from headrace.aws.http1_requests import usual_request
 from headrace.aws.http2 import PREFACE, Http2Connection
-from headrace.aws.request_body import MAX_BODY_BYTES, RequestBody
+from headrace.aws.lingering import Lingering
+from headrace.aws.server_errors import plain
 from headrace.aws.tasks import log_failure
 from headrace.aws.waiting import settled
 
 if TYPE_CHECKING:
     from headrace.aws.server import Server
 
-MAX_HEADER_BYTES = 64 * 1024
-MOST_PIPELINED = 16
+log = logging.getLogger(__name__)
 
-_STATUS_LINES = {
-    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
-}
-
-
-# A request as SDKs send it, whole in one piece, is taken apart here in a third of the time that the parser's calls back
-# into Python take. Everything else, and everything that is odd in any way, is the parser's.
-_USUAL_START = b"POST / HTTP/1.1\r\n"
-_UNUSUAL = frozenset({"connection", "expect", "transfer-encoding", "upgrade"})
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_MOST_NAMES_KEPT = 1000
-_names: dict[str, str] = {}
-
-
-def _lower_name(name: str) -> str | None:
-    """Return a header's name in lower case; None when it is no token."""
-    lower = _names.get(name)
-    if lower is None and _TOKEN.fullmatch(name):
-        lower = name.lower()
-        if len(_names) < _MOST_NAMES_KEPT:
-            _names[name] = lower
-    return lower
-
-
-def _usual_request(data: bytes) -> HttpRequest | None:
-    """Return the one whole request that `data` is; None when it is anything but that."""
-    if not data.startswith(_USUAL_START):
-        return None
-    end = data.find(b"\r\n\r\n", 0, MAX_HEADER_BYTES)
-    if end < 0:
-        return None
-    text = data[len(_USUAL_START) : end].decode("latin-1")
-    lines = text.split("\r\n")
-    if not "".join(lines).isprintable():
-        return None
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        lower = _lower_name(name)
-        if lower is None or not colon or lower in headers:
-            return None
-        headers[lower] = value.strip(" \t")
-    length = headers.get("content-length", "")
-    if not length.isdecimal() or len(length) > 10 or int(length) != len(data) - end - 4:
-        return None
-    if not _UNUSUAL.isdisjoint(headers):
-        return None
-    return HttpRequest("POST", "/", "", headers, data[end + 4 :])
+# Header and body of a small answer leave in one packet; of a large one the copy would cost more.
+WRITE_APART_ABOVE_BYTES = 256 * 1024
+FILE_PIECE_BYTES = 16 * 1024 * 1024
 
 
 class Http1Connection(asyncio.Protocol):
-    """One client connection: requests in order, answers in the same order."""
+    """One client connection: requests in order, answers in the same order. Runs on the event loop's thread.
+
+    While a request is being answered, or its client does not take the answer, what comes is held, not parsed, and then
+    no longer read.
+    """
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._parser = httptools.HttpRequestParser(self)
+        self._bounds = server.bounds
+        self._reader = RequestReader(server, say_continue=self._say_continue)
         self._transport: asyncio.Transport | None = None
-        self._waiting: deque[tuple[HttpRequest, bool]] = deque()
-        self._busy = False
-        self._half_closed = False
+        # What came before it was clear whether the client speaks HTTP/2.
+        self._first: bytes = b""
+        self._begun = False
+        # Whether the next request may be taken as it comes: nothing is under way.
+        self._is_free = False
+        self._held: bytearray = bytearray()
+        self._current: Exchange | None = None
+        # The task that drives a body until it is told to stop, and the one that sends a file.
+        self._streaming: asyncio.Task[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
         self._writable = asyncio.Event()
         self._writable.set()
-        self._failed = False
-        self._first = b""
-        self._begun = False
-        self._parsing = False
-        self._streaming: asyncio.Task[None] | None = None
-        self._reset()
+        self._is_scheduled = False
+        self._half_closed = False
+        # No more requests are taken.
+        self._ended = False
+        # By the server's time: when something last came, went or was done.
+        self._since_s = server.now_s
+        self._unsent_before_bytes: int = 0
 
-    def _reset(self) -> None:
-        self._url = b""
-        self._headers: dict[str, str] = {}
-        self._header_bytes = 0
-        self._body = RequestBody(self._server.temp_dir)
+    # --- what the server asks -----------------------------------------------------------------
+
+    @property
+    def is_idle(self) -> bool:
+        return not (
+            self._current
+            or self._reader.is_arriving
+            or self._has_more
+            or not self._writable.is_set()
+        )
+
+    @property
+    def idle_since_s(self) -> float:
+        return self._since_s
+
+    @property
+    def unsent_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def look(self, now_s: float) -> None:
+        if self._transport is None:
+            return
+        if self._transport.is_closing() or not self._writable.is_set():
+            self._look_at_answer(now_s)
+        elif self._sending is not None:
+            if now_s - self._since_s > self._bounds.answer_idle_s:
+                self._abort_unread()
+        elif self._current is not None:
+            self._since_s = now_s
+        elif self._reader.is_arriving:
+            is_late, answer = self._reader.late(now_s)
+            if is_late and answer is not None:
+                self._end_with(answer)
+            elif is_late:
+                self.close()
+        elif now_s - self._since_s > self._bounds.keep_alive_s:
+            self.close()
+
+    def _look_at_answer(self, now_s: float) -> None:
+        unsent_bytes = self.unsent_bytes
+        self._server.is_behind(self, unsent_bytes)
+        if unsent_bytes != self._unsent_before_bytes:
+            self._unsent_before_bytes, self._since_s = unsent_bytes, now_s
+        elif now_s - self._since_s > self._bounds.answer_idle_s:
+            self._abort_unread()
+
+    def _abort_unread(self) -> None:
+        self._server.complain("a connection is closed whose client does not take its answer")
+        self.abort()
+
+    def close(self) -> None:
+        self._since_s = self._server.now_s
+        self._stop_sending()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._stop_sending()
+        if self._transport is not None:
+            self._transport.abort()
 
     # --- asyncio.Protocol ---------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._server.opened(self)
+        if not self._server.opened(self):
+            self._server.complain("connections are refused: %d are open", self._bounds.connections)
+            self._end_with(plain(503, "too many connections"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.closed(self)
         self._transport = None
+        self._ended = True
+        self._is_free = False
         self._writable.set()
-        self._body.discard()
+        self._held.clear()
+        self._reader.close()
+        if self._current is not None:
+            self._current.leave()
         self._stop_streaming()
+        self._stop_sending()
 
     def data_received(self, data: bytes) -> None:
-        if self._failed:
+        if self._is_free:
+            request = usual_request(data)
+            if request is not None:
+                self._since_s = self._server.now_s
+                self._take_usual(request)
+                return
+        self._receive(data)
+
+    def _receive(self, data: bytes) -> None:
+        if self._ended:
             return
+        self._since_s = self._server.now_s
+        self._is_free = False
         if not self._begun:
             data = self._first + data
             if PREFACE.startswith(data[: len(PREFACE)]):
                 self._first = data
+                self._reader.await_head()
                 if len(data) >= len(PREFACE):
                     self._hand_over()
                 return
-            self._begun = True
-        if not self._parsing:
-            request = _usual_request(data)
-            if request is not None:
-                self._take(request, keep_alive=True)
-                return
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._refuse(400, b"upgrades are not supported\n")
-        except httptools.HttpParserError:
-            self._refuse(400, b"bad request\n")
+            self._begun, self._first = True, b""
+            self._reader.forget()
+        if self._current is not None or self._has_more or not self._writable.is_set():
+            self._held += data
+        elif not self._reader.is_arriving and (request := usual_request(data)) is not None:
+            self._take_usual(request)
+        elif len(data) <= max(self._bounds.turn_bytes, self._reader.body_left_bytes):
+            self._feed(data)
+        else:
+            self._held += data
+        self._advance()
 
     def _hand_over(self) -> None:
         """Give the connection to HTTP/2, whose preface the client began with."""
         assert self._transport is not None
-        transport, self._transport = self._transport, None
-        self._server.closed(self)
+        transport, first = self._transport, self._first[len(PREFACE) :]
+        self.connection_lost(None)
         successor = Http2Connection(self._server)
         transport.set_protocol(successor)
         successor.connection_made(transport)
-        successor.data_received(self._first)
+        successor.data_received(first)
 
     def eof_received(self) -> bool:
         # A client that will send no more still wants its answers, but to one that goes on until it is told to
         # stop, this tells.
         self._half_closed = True
         self._stop_streaming()
-        return self._busy
+        return bool(self._current or self._has_more)
 
     def _stop_streaming(self) -> None:
         if self._streaming is not None:
             self._streaming.cancel()
 
+    def _stop_sending(self) -> None:
+        # Before its socket is closed, whose number may be another's a moment later.
+        if self._sending is not None:
+            self._sending.cancel()
+
     def pause_writing(self) -> None:
+        self._is_free = False
         self._writable.clear()
+        self._since_s = self._server.now_s
+        self._server.is_behind(self, self.unsent_bytes)
 
     def resume_writing(self) -> None:
         self._writable.set()
+        self._since_s = self._server.now_s
+        self._server.is_behind(self, 0)
+        self._advance()
 
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+    # --- turns --------------------------------------------------------------------------------
 
-    # --- httptools callbacks ------------------------------------------------------------------
+    @property
+    def _has_more(self) -> bool:
+        """Whether something is there that came behind another request."""
+        return bool(self._held or self._reader.ready)
 
-    def on_message_begin(self) -> None:
-        self._parsing = True
-
-    def on_url(self, url: bytes) -> None:
-        self._url += url
-        self._count_header(len(url))
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._count_header(len(name) + len(value))
-        key = name.decode("latin-1").lower()
-        text = value.decode("latin-1").strip(" \t")  # llhttp keeps what trails
-        known = self._headers.get(key)
-        self._headers[key] = text if known is None else f"{known},{text}"
-
-    def _count_header(self, size_bytes: int) -> None:
-        self._header_bytes += size_bytes
-        if self._header_bytes > MAX_HEADER_BYTES:
-            self._refuse(431, b"request header fields too large\n")
-            raise httptools.HttpParserError("headers too large")
-
-    def on_headers_complete(self) -> None:
-        if not self._busy and self._is_turned_away():
-            raise httptools.HttpParserError("refused")
-        length = self._headers.get("content-length", "")
-        if length.isdigit() and int(length) > MAX_BODY_BYTES:
-            self._refuse(413, b"body too large\n")
-            raise httptools.HttpParserError("body too large")
-        if self._headers.get("expect", "").lower() == "100-continue" and self._transport:
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    def _is_turned_away(self) -> bool:
-        """Refuse the request that begins here, if it may not go on, without its body."""
-        answer = self._server.refusal(self._request())
-        if answer is None:
-            return False
-        self._failed = True
-        self._write(self._request(), answer, keep_alive=False)
-        return True
-
-    def on_body(self, body: bytes) -> None:
-        if not self._body.add(body):
-            self._refuse(413, b"body too large\n")
-            raise httptools.HttpParserError("body too large")
-
-    def on_message_complete(self) -> None:
-        self._parsing = False
-        request = self._request()
-        request.body, request.body_file = self._body.finish()
-        keep_alive = self._parser.should_keep_alive()
-        self._reset()
-        self._take(request, keep_alive=keep_alive)
-
-    def _request(self) -> HttpRequest:
-        """Return the request without its body."""
-        path, _, query = self._url.decode("latin-1").partition("?")
-        if "://" in path.partition("?")[0][:8]:  # absolute form, as proxies send it
-            path = "/" + path.split("://", 1)[1].partition("/")[2]
-        return HttpRequest(
-            method=self._parser.get_method().decode("ascii"),
-            path=path,
-            query=query,
-            headers=self._headers,
-        )
-
-    # --- answering ----------------------------------------------------------------------------
-
-    def _take(self, request: HttpRequest, *, keep_alive: bool) -> None:
-        if not self._busy:
-            answer = self._server.answer_inline(request)
-            if isinstance(answer, HttpResponse) and isinstance(answer.body, bytes):
-                if answer.waits:
-                    self._busy = True
-                    self._server.call_when_done(
-                        answer, lambda: self._finish(request, answer, keep_alive=keep_alive)
-                    )
-                    return
-                self._write(request, answer, keep_alive=keep_alive)
+    def _advance(self) -> None:
+        """Answer what waits and parse what is held, until something must be waited for, or others have their turn."""
+        turns = self._bounds.turn_requests
+        while self._has_more and self._current is None and self._writable.is_set():
+            if self._transport is None:
                 return
-            self._busy = True
-            self._begin_task(request, answer, keep_alive=keep_alive)
+            if not turns:
+                self._advance_soon()
+                break
+            turns -= 1
+            if self._reader.ready:
+                self._begin(self._reader.ready.popleft())
+            else:
+                self._feed_held()
+        transport = self._transport
+        if transport is None or transport.is_closing():
             return
-        self._waiting.append((request, keep_alive))
-        if len(self._waiting) >= MOST_PIPELINED and self._transport is not None:
-            self._transport.pause_reading()
+        self._is_free = not self._ended and self._begun and self.is_idle
+        if self._half_closed:
+            if self.is_idle:
+                transport.close()
+        elif bool(self._held) == transport.is_reading():
+            if self._held:
+                transport.pause_reading()
+            else:
+                transport.resume_reading()
 
-    def _begin_task(
-        self,
-        request: HttpRequest,
-        started: HttpResponse | Future[HttpResponse] | None,
-        *,
-        keep_alive: bool,
+    def _advance_soon(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._advance_now)
+
+    def _advance_now(self) -> None:
+        self._is_scheduled = False
+        self._advance()
+
+    def _feed_held(self) -> None:
+        size_bytes = max(self._bounds.turn_bytes, self._reader.body_left_bytes)
+        piece = bytes(self._held[:size_bytes])
+        del self._held[:size_bytes]
+        request = None if self._held or self._reader.is_arriving else usual_request(piece)
+        if request is not None:
+            self._take_usual(request)
+        else:
+            self._feed(piece)
+
+    def _feed(self, data: bytes) -> None:
+        last = self._reader.feed(data)
+        if last is not None:
+            self._end_with(last)
+        elif self._reader.rest:
+            rest, self._reader.rest = self._reader.rest, b""
+            self._held[:0] = rest
+
+    def _end_with(self, answer: HttpResponse) -> None:
+        """Take no more requests; `answer` is the connection's last, after those to the requests before it."""
+        if self._ended:
+            return
+        self._ended, self._is_free = True, False
+        exchange = Exchange(HttpRequest(self._reader.method, "/"), answer=answer, keep_alive=False)
+        exchange.lingers = True
+        self._reader.forget()
+        self._held.clear()
+        self._reader.ready.append(exchange)
+        self._advance_soon()
+
+    def _say_continue(self) -> None:
+        self._send(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def _take_usual(self, request: HttpRequest) -> None:
+        server, answer = self._server, None
+        if server.refuse is not None:
+            answer = server.refusal(request.method, request.path, "", request.headers)
+        if answer is None:
+            answer = server.answer_inline(request)
+        if (
+            isinstance(answer, HttpResponse)
+            and isinstance(answer.body, bytes)
+            and not answer.waits
+            and answer.status not in BODILESS
+            and self._transport is not None
+        ):
+            self._transport.write(head(answer, len(answer.body)) + answer.body)
+        else:
+            self._begin_with(Exchange(request), answer)
+
+    def _begin(self, exchange: Exchange) -> None:
+        """Answer a request at once if that can be done; else begin to."""
+        answer = exchange.answer
+        if answer is None and not exchange.must_load:
+            answer = self._server.answer_inline(exchange.request)
+        self._begin_with(exchange, answer)
+
+    def _begin_with(
+        self, exchange: Exchange, answer: HttpResponse | Future[HttpResponse] | None
     ) -> None:
-        task = asyncio.get_running_loop().create_task(
-            self._serve(request, started, keep_alive=keep_alive)
-        )
+        if isinstance(answer, HttpResponse) and isinstance(answer.body, bytes):
+            if answer.waits:
+                self._current, self._is_free = exchange, False
+                self._server.call_when_done(answer, lambda: self._finish(exchange, answer))
+                return
+            self._write(exchange, answer)
+            exchange.release()
+            return
+        exchange.answer = answer
+        self._current, self._is_free = exchange, False
+        task = asyncio.get_running_loop().create_task(self._serve(exchange))
         task.add_done_callback(log_failure)
 
-    def _finish(self, request: HttpRequest, answer: HttpResponse, *, keep_alive: bool) -> None:
+    def _finish(self, exchange: Exchange, answer: HttpResponse) -> None:
         """Write an answer that was waited for, and go on; no task, since many wait for one fsync."""
-        answer = settled(answer)
-        self._busy = False
-        self._write(request, answer, keep_alive=keep_alive)
-        if request.body_file is not None:
-            request.body_file.unlink(missing_ok=True)
-        while self._waiting and keep_alive and not self._busy:
-            request, keep_alive = self._waiting.popleft()
-            self._take(request, keep_alive=keep_alive)
-        if self._busy:
-            return
-        if self._half_closed:
-            self.close()
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._write(exchange, settled(answer))
+        self._end_exchange(exchange)
 
-    async def _serve(
-        self,
-        request: HttpRequest,
-        started: HttpResponse | Future[HttpResponse] | None,
-        *,
-        keep_alive: bool,
-    ) -> None:
-        while True:
-            answer = await self._server.answer(request, started)
-            await self._write_any(request, answer, keep_alive=keep_alive)
-            if request.body_file is not None:
-                request.body_file.unlink(missing_ok=True)
-            if not self._waiting or not keep_alive:
-                break
-            started = None
-            request, keep_alive = self._waiting.popleft()
-        self._busy = False
-        if self._half_closed:
-            self.close()
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+    async def _serve(self, exchange: Exchange) -> None:
+        answer = await self._server.answer(exchange, self)
+        try:
+            if isinstance(answer.body, bytes):
+                self._write(exchange, answer)
+            elif isinstance(answer.body, FileSlice):
+                await self._write_file(exchange, answer, answer.body)
+            else:
+                await self._write_parts(exchange, answer)
+        except ConnectionError:
+            self.abort()
+        except OSError as error:  # of the body's file
+            self._server.complain("the answer to %s broke off: %s", exchange.request.path, error)
+            self.abort()
+        except Exception:
+            log.exception("the answer to %s broke off", exchange.request.path)
+            self.abort()
+        finally:
+            self._end_exchange(exchange)
 
-    async def _write_any(
-        self, request: HttpRequest, answer: HttpResponse, *, keep_alive: bool
-    ) -> None:
-        if self._transport is None:
-            return
+    def _end_exchange(self, exchange: Exchange) -> None:
+        exchange.release()
+        self._current = None
+        self._advance()
+
+    def _write(self, exchange: Exchange, answer: HttpResponse) -> None:
         if answer.status == DROPPED:
-            self._transport.abort()
-        elif isinstance(answer.body, bytes):
-            self._write(request, answer, keep_alive=keep_alive)
-        elif isinstance(answer.body, FileSlice):
-            await self._write_file(request, answer, answer.body, keep_alive=keep_alive)
-        elif isinstance(answer.body, AsyncGenerator):
-            await self._write_as_it_comes(answer, answer.body)
-        else:
-            await self._write_stream(answer, answer.body)
-        if not self._writable.is_set():
-            await self._writable.wait()
-
-    def _write(self, request: HttpRequest, answer: HttpResponse, *, keep_alive: bool) -> None:
-        if self._transport is None:
-            return
-        if answer.status == DROPPED:
-            self._transport.abort()
+            self.abort()
             return
         body = answer.body
         assert isinstance(body, bytes)
-        head = _head(answer, None if answer.status in (204, 304) else len(body), keep_alive)
-        self._transport.write(head if request.method == "HEAD" else head + body)
-        if not keep_alive:
-            self._transport.close()
+        length_bytes = None if answer.status in BODILESS else len(body)
+        data = head(answer, length_bytes, keep_alive=exchange.keep_alive)
+        if not has_body(exchange.request.method, answer.status):
+            self._send(data)
+        elif len(body) < WRITE_APART_ABOVE_BYTES:
+            self._send(data + body)
+        else:
+            self._send(data)
+            self._send(body)
+        if not exchange.keep_alive:
+            self._close_after(exchange)
 
-    async def _write_file(
-        self, request: HttpRequest, answer: HttpResponse, part: FileSlice, *, keep_alive: bool
-    ) -> None:
-        assert self._transport is not None
-        head = _head(answer, part.length_bytes, keep_alive)
-        with part.file or part.path.open("rb") as file:
-            self._transport.write(head)
-            if request.method != "HEAD":
-                await asyncio.get_running_loop().sendfile(
-                    self._transport, file, part.offset_bytes, part.length_bytes
-                )
-        if not keep_alive:
-            self.close()
-
-    async def _write_stream(self, answer: HttpResponse, body: Iterator[bytes]) -> None:
-        self._send(_head(answer, None, True, chunked=True))
-        while self._open:
-            chunk = await asyncio.wrap_future(self._server.next_chunk(body))
-            if chunk is None:
-                self._send(b"0\r\n\r\n")
-                return
-            if chunk:
-                self._send(b"%x\r\n%b\r\n" % (len(chunk), chunk))
-            await self._writable.wait()
-
-    async def _write_as_it_comes(
-        self, answer: HttpResponse, body: AsyncGenerator[bytes, None]
-    ) -> None:
-        self._send(_head(answer, None, True, chunked=True))
-        self._streaming = asyncio.current_task()
+    async def _write_parts(self, exchange: Exchange, answer: HttpResponse) -> None:
+        """Write a body as it comes, at the client's pace."""
+        length_bytes = length_of(answer)
+        chunked = length_bytes is None and not exchange.is_http10
+        parts = self._server.parts(exchange, self, answer)
+        if isinstance(answer.body, AsyncGenerator):
+            self._streaming = asyncio.current_task()
         try:
-            async for chunk in body:
-                if chunk:
-                    self._send(b"%x\r\n%b\r\n" % (len(chunk), chunk))
-                await self._writable.wait()
-            self._send(b"0\r\n\r\n")
+            if not self._is_open:
+                return
+            self._send(head(answer, length_bytes, keep_alive=exchange.keep_alive, chunked=chunked))
+            if has_body(exchange.request.method, answer.status):
+                async for part in parts:
+                    if part:
+                        self._send(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
+                    await self._writable.wait()
+                    if not self._is_open:
+                        return
+                if chunked:
+                    self._send(b"0\r\n\r\n")
+            if not exchange.keep_alive:
+                self._close_after(exchange)
         except asyncio.CancelledError:
             # The client is gone, and nobody awaits this task.
             self.close()
         finally:
             self._streaming = None
-            await body.aclose()
+            await parts.aclose()
+
+    async def _write_file(self, exchange: Exchange, answer: HttpResponse, part: FileSlice) -> None:
+        """Let the kernel send a part of a file; a quarter of the work of reading it. Raises OSError."""
+        loop, transport = asyncio.get_running_loop(), self._transport
+        with part.file or part.path.open("rb") as file:
+            if transport is None:
+                return
+            transport.write(head(answer, part.length_bytes, keep_alive=exchange.keep_alive))
+            at, end = part.offset_bytes, part.offset_bytes + part.length_bytes
+            if not has_body(exchange.request.method, answer.status):
+                at = end
+            self._sending = asyncio.current_task()
+            try:
+                while at < end and self._is_open:
+                    # In pieces, so that it shows whether the client takes any.
+                    self._since_s = self._server.now_s
+                    sent = await loop.sendfile(transport, file, at, min(end - at, FILE_PIECE_BYTES))
+                    if not sent:
+                        raise OSError(f"{part.path} ends {end - at} bytes too soon")
+                    at += sent
+            except asyncio.CancelledError:
+                return  # the connection was closed, and nobody awaits this task
+            finally:
+                self._sending = None
+        if not exchange.keep_alive:
+            self._close_after(exchange)
 
     @property
-    def _open(self) -> bool:
+    def _is_open(self) -> bool:
         """Whether the client is still there; asked anew after every wait."""
         return self._transport is not None
 
@@ -390,28 +449,16 @@ class Http1Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(data)
 
-    def _refuse(self, status: int, message: bytes) -> None:
-        if self._failed:
-            return  # it has its answer
-        self._failed = True
-        if self._transport is not None:
-            answer = HttpResponse(status, [("Content-Type", "text/plain")], message)
-            self._transport.write(_head(answer, len(message), False) + message)
-            self._transport.close()
-
-
-def _head(
-    answer: HttpResponse, length_bytes: int | None, keep_alive: bool, *, chunked: bool = False
-) -> bytes:
-    lines = [f"{name}: {value}\r\n" for name, value in answer.headers]
-    if length_bytes is not None and not any(
-        len(name) == 14 and name.lower() == "content-length" for name, _ in answer.headers
-    ):
-        lines.append(f"Content-Length: {length_bytes}\r\n")
-    if chunked:
-        lines.append("Transfer-Encoding: chunked\r\n")
-    if not keep_alive:
-        lines.append("Connection: close\r\n")
-    lines.append("\r\n")
-    status = _STATUS_LINES.get(answer.status) or f"HTTP/1.1 {answer.status} \r\n".encode()
-    return status + "".join(lines).encode("latin-1", "replace")
+    def _close_after(self, exchange: Exchange) -> None:
+        """Close the connection, as its last answer is written."""
+        transport = self._transport
+        if transport is None:
+            return
+        if (exchange.lingers or self._has_more) and not self._half_closed:
+            self.connection_lost(None)
+            Lingering.take_over(self._server, transport)
+        else:
+            self._ended = True
+            self._held.clear()
+            self._reader.close()
+            transport.close()

@@ -7,18 +7,13 @@ In clear text with prior knowledge (RFC 9113, 3.3): a client that speaks it begi
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
-from collections.abc import AsyncGenerator, Coroutine
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, cast
 
 from h2.config import H2Configuration
-from h2.connection import ConnectionState, H2Connection
+from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import (
-    ConnectionTerminated,
     DataReceived,
     Event,
     RemoteSettingsChanged,
@@ -30,8 +25,21 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
-from headrace.aws.http import DROPPED, FileSlice, HttpRequest, HttpResponse
-from headrace.aws.request_body import RequestBody
+from headrace.aws.exchange import Exchange
+from headrace.aws.http import HttpResponse
+from headrace.aws.http2_answers import AnswerSender, Gone
+from headrace.aws.http2_frames import (
+    Frame,
+    FrameGuard,
+    FrameReader,
+    FrameTooLarge,
+    Kind,
+    TooMuch,
+)
+from headrace.aws.http2_requests import Receiving
+from headrace.aws.lingering import Lingering
+from headrace.aws.request_body import BodyTooLarge
+from headrace.aws.server_errors import body_not_stored, body_too_large
 from headrace.aws.tasks import log_failure
 
 if TYPE_CHECKING:
@@ -40,53 +48,39 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-MOST_STREAMS = 1000
-MAX_HEADER_LIST_BYTES = 64 * 1024
 # What a client may send before it hears from us: of one stream, and of all.
 STREAM_WINDOW_BYTES = 1024 * 1024
 CONNECTION_WINDOW_BYTES = 16 * 1024 * 1024
-FILE_READ_BYTES = 256 * 1024
-# They mean the connection in HTTP/1.1 and are not allowed here (RFC 9113, 8.2.2).
-_OF_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding", "upgrade"})
-_SETTINGS = {
-    SettingCodes.MAX_CONCURRENT_STREAMS: MOST_STREAMS,
-    SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW_BYTES,
-    SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HEADER_LIST_BYTES,
-}
+# Of the headers that we send: a client may allow more, but what it allows we would keep for it.
+MOST_TABLE_BYTES = 4096
+# A header block takes the time of one more frame for each so many bytes.
+HEADER_BYTES_A_TURN = 512
+# A request takes the time of so many frames more: it is decoded, routed, and perhaps answered.
+HEADERS_TURNS = 2
 
 
-class _Gone(Exception):
-    """The stream or its connection is no more; nobody waits for the answer."""
+class _H2Connection(H2Connection):
+    """h2's, that remembers fewer of the streams that are over."""
+
+    MAX_CLOSED_STREAMS = 1000
 
 
-class _Receiving:
-    """A request that is arriving on a stream."""
+class _Answering:
+    """A request on a stream, and the task that answers it."""
 
-    def __init__(self, headers: list[tuple[str, str]], body: RequestBody) -> None:
-        self.pseudo = {name: value for name, value in headers if name.startswith(":")}
-        self.headers: dict[str, str] = {}
-        for name, value in headers:
-            if not name.startswith(":"):
-                known = self.headers.get(name)
-                # Cookie's parts may come apart; everything else is a list.
-                joint = "; " if name == "cookie" else ","
-                self.headers[name] = value if known is None else f"{known}{joint}{value}"
-        # h2 refuses one that differs from the authority.
-        self.headers.setdefault("host", self.pseudo.get(":authority", ""))
-        self.body = body
+    __slots__ = ("exchange", "is_written", "task")
 
-    def head(self) -> HttpRequest:
-        """Return the request without its body."""
-        path, _, query = self.pseudo.get(":path", "/").partition("?")
-        return HttpRequest(
-            method=self.pseudo.get(":method", "GET"), path=path, query=query, headers=self.headers
-        )
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        # Whether the answer is there: until then the task has something of the server to give back.
+        self.is_written = False
+        self.task: asyncio.Task[None] | None = None
 
-    def request(self) -> HttpRequest:
-        """Return the whole request."""
-        request = self.head()
-        request.body, request.body_file = self.body.finish()
-        return request
+    def leave(self) -> None:
+        """Nobody waits for the answer any more."""
+        self.exchange.leave()
+        if self.is_written and self.task is not None:
+            self.task.cancel()
 
 
 class Http2Connection(asyncio.Protocol):
@@ -94,16 +88,90 @@ class Http2Connection(asyncio.Protocol):
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._h2 = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
-        self._h2.local_settings = Settings(client=False, initial_values=_SETTINGS)
+        self._bounds = server.bounds
+        self._h2 = _H2Connection(H2Configuration(client_side=False))
+        self._h2.local_settings = Settings(
+            client=False,
+            initial_values={
+                SettingCodes.MAX_CONCURRENT_STREAMS: self._bounds.streams,
+                SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW_BYTES,
+                SettingCodes.MAX_HEADER_LIST_SIZE: self._bounds.head_bytes,
+            },
+        )
+        self._frames = FrameReader(self._h2.max_inbound_frame_size)
+        self._guard = FrameGuard(self._bounds, server.now_s)
+        self._sender = AnswerSender(
+            self._h2,
+            self._guard,
+            write=self._write,
+            now_s=lambda: server.now_s,
+            fell_behind=self._fell_behind,
+        )
         self._transport: asyncio.Transport | None = None
-        self._receiving: dict[int, _Receiving] = {}
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        # Set whenever something that a writer waits for may have changed: windows, the socket, the end.
-        self._news = asyncio.Event()
-        self._can_write = True
+        self._receiving: dict[int, Receiving] = {}
+        self._answering: dict[int, _Answering] = {}
+        self._is_greeted = False
+        self._is_scheduled = False
         # The client begins no more streams.
         self._is_left = False
+        # By the server's time: when something last came, and when the part of a frame that is there began to.
+        self._since_s = server.now_s
+        self._part_since_s: float | None = None
+
+    # --- what the server asks -----------------------------------------------------------------
+
+    @property
+    def is_idle(self) -> bool:
+        """See `headrace.aws.server.Connection`."""
+        return not (self._receiving or self._answering)
+
+    @property
+    def idle_since_s(self) -> float:
+        """See `headrace.aws.server.Connection`."""
+        return self._since_s
+
+    @property
+    def unsent_bytes(self) -> int:
+        """See `headrace.aws.server.Connection`."""
+        if self._transport is None:
+            return 0
+        return self._sender.unsent_bytes + self._transport.get_write_buffer_size()
+
+    def look(self, now_s: float) -> None:
+        """See `headrace.aws.server.Connection`."""
+        if self._transport is None:
+            return
+        bounds = self._bounds
+        self._server.is_behind(self, self.unsent_bytes)
+        if self._transport.is_closing():
+            # The client does not take what was written last.
+            if now_s - self._since_s > bounds.answer_idle_s:
+                self.abort()
+            return
+        for stream_id in self._sender.late(now_s, bounds.answer_idle_s):
+            self._server.complain("an answer is dropped that its client does not take")
+            self._drop(stream_id, ErrorCodes.CANCEL)
+        for stream_id, receiving in list(self._receiving.items()):
+            if now_s - receiving.since_s > bounds.body_idle_s:
+                self._drop(stream_id, ErrorCodes.CANCEL)
+        part_s = 0.0 if self._part_since_s is None else now_s - self._part_since_s
+        idle_s = now_s - self._since_s if self.is_idle else 0.0
+        if part_s > bounds.head_s or idle_s > bounds.keep_alive_s:
+            self.close()
+
+    def close(self) -> None:
+        """Say goodbye and close."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._since_s = self._server.now_s
+            self._h2.close_connection(ErrorCodes.NO_ERROR)
+            self._sender.flush()
+            self._sender.close()
+            self._transport.close()
+
+    def abort(self) -> None:
+        """See `headrace.aws.server.Connection`."""
+        if self._transport is not None:
+            self._transport.abort()
 
     # --- asyncio.Protocol ---------------------------------------------------------------------
 
@@ -113,271 +181,259 @@ class Http2Connection(asyncio.Protocol):
         self._server.opened(self)
         self._h2.initiate_connection()
         self._h2.increment_flow_control_window(CONNECTION_WINDOW_BYTES)
-        self._flush()
+        self._h2.receive_data(PREFACE)
+        self._sender.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End every stream that is still open."""
         self._server.closed(self)
         self._transport = None
-        for task in list(self._tasks.values()):
-            task.cancel()
+        self._sender.close()
+        for answering in list(self._answering.values()):
+            answering.leave()
         for receiving in self._receiving.values():
-            receiving.body.discard()
+            receiving.body.release()
         self._receiving.clear()
-        self._tell()
 
     def data_received(self, data: bytes) -> None:
         """Take frames; answer what they complete."""
-        try:
-            events = self._h2.receive_data(data)
-        except ProtocolError as error:
-            log.debug("HTTP/2: %s", error)
-            self._flush()  # the GOAWAY that says why
-            self.close()
-            return
-        if any(_is_goodbye(event) for event in events):
-            # h2 takes the connection for closed, but its streams are to be answered yet (RFC 9113, 6.8). Node's
-            # clients say goodbye as soon as a subscription has begun.
-            self._h2.state_machine.state = ConnectionState.SERVER_OPEN
-            self._is_left = True
-        for event in events:
-            self._take(event)
-        self._flush()
-        self._close_when_done()
+        self._since_s = self._server.now_s
+        self._frames.add(data)
+        if not self._is_scheduled:
+            self._advance()
 
     def pause_writing(self) -> None:
         """Hold: the socket's buffer is full."""
-        self._can_write = False
+        self._sender.can_write = False
+        self._fell_behind()
 
     def resume_writing(self) -> None:
         """Go on."""
-        self._can_write = True
-        self._tell()
+        self._sender.can_write = True
+        self._server.is_behind(self, self.unsent_bytes)
+        self._sender.tell()
 
-    def _close_when_done(self) -> None:
-        if self._is_left and not self._tasks and not self._receiving:
-            self.close()
+    def _fell_behind(self) -> None:
+        self._server.is_behind(self, self.unsent_bytes)
 
-    def close(self) -> None:
-        """Close the connection."""
+    def _write(self, data: bytes) -> None:
         if self._transport is not None:
-            self._transport.close()
+            self._transport.write(data)
 
-    # --- requests -----------------------------------------------------------------------------
+    # --- frames -------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Take the frames that have come, so many that others have their turn too."""
+        turns = self._bounds.turn_frames
+        try:
+            while self._transport is not None and turns > 0:
+                frame = self._frames.next()
+                if frame is None:
+                    break
+                turns -= 1
+                if frame.kind in (Kind.HEADERS, Kind.CONTINUATION):
+                    turns -= HEADERS_TURNS + frame.payload_bytes // HEADER_BYTES_A_TURN
+                self._receive(frame)
+        except TooMuch as error:
+            self._server.complain("an HTTP/2 client is cut off: %s", error)
+            self._end(ErrorCodes.ENHANCE_YOUR_CALM, str(error))
+        except FrameTooLarge:
+            self._end(ErrorCodes.FRAME_SIZE_ERROR)
+        except ProtocolError as error:
+            log.debug("HTTP/2: %s", error)
+            self._leave()  # h2 has made the GOAWAY that says why
+        if self._transport is None:
+            return
+        self._sender.flush()
+        self._read_on(has_more=turns <= 0)
+        self._close_when_done()
+
+    def _read_on(self, *, has_more: bool) -> None:
+        """Read on, or, with frames left from this turn, first let others have theirs."""
+        assert self._transport is not None
+        if has_more:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._advance_now)
+        if has_more == self._transport.is_reading() and not self._transport.is_closing():
+            if has_more:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+        if not has_more and (self._frames.has_part or self._guard.in_headers):
+            if self._part_since_s is None:
+                self._part_since_s = self._since_s
+        else:
+            self._part_since_s = None
+
+    def _advance_now(self) -> None:
+        self._is_scheduled = False
+        self._advance()
+
+    def _receive(self, frame: Frame) -> None:
+        """Take one frame. Raises TooMuch and h2's ProtocolError."""
+        if not self._is_greeted and frame.kind != Kind.SETTINGS:
+            self._end(ErrorCodes.PROTOCOL_ERROR, "SETTINGS comes first")
+            return
+        self._is_greeted = True
+        in_headers = self._guard.in_headers
+        self._guard.check(frame, self._server.now_s, wanted=frame.stream_id in self._receiving)
+        if frame.is_goodbye and not in_headers:
+            # Not shown to h2, which would take the connection for closed. The streams that are open are to be answered
+            # yet (RFC 9113, 6.8), with all that belongs to it: Node's clients say goodbye as soon as a subscription
+            # has begun, and open their windows, acknowledge settings and answer pings for as long as it lasts.
+            self._is_left = True
+            if frame.goodbye_code != ErrorCodes.NO_ERROR:
+                self._leave()
+            return
+        for event in self._h2.receive_data(frame.data):
+            self._take(event)
 
     def _take(self, event: Event) -> None:
         match event:
             case RequestReceived():
-                # Text, by our configuration's header_encoding.
-                headers = [(_text(name), _text(value)) for name, value in event.headers or []]
-                body = RequestBody(self._server.temp_dir)
-                self._receive(event.stream_id or 0, _Receiving(headers, body))
+                self._begin(event)
             case DataReceived():
                 self._take_data(event)
             case StreamEnded():
-                receiving = self._receiving.pop(event.stream_id or 0, None)
-                if receiving is not None:
-                    self._answer(event.stream_id or 0, receiving.request())
+                self._end_request(event.stream_id or 0)
             case StreamReset():
                 self._forget(event.stream_id or 0)
-            case WindowUpdated() | RemoteSettingsChanged():
-                self._tell()
-            case ConnectionTerminated():
-                if not _is_goodbye(event):
-                    self.close()
+            case RemoteSettingsChanged():
+                if self._h2.encoder.header_table_size > MOST_TABLE_BYTES:
+                    self._h2.encoder.header_table_size = MOST_TABLE_BYTES
+                self._sender.tell()
+            case WindowUpdated():
+                self._sender.tell()
             case _:
                 pass  # acknowledgements, pings (answered by h2), trailers, priorities
 
-    def _receive(self, stream_id: int, receiving: _Receiving) -> None:
-        """Take a request whose headers have come, or refuse it without its body."""
-        request = receiving.head()
-        refusal = self._server.refusal(request)
-        if refusal is None:
-            self._receiving[stream_id] = receiving
-            return
-        self._begin(stream_id, self._turn_away(stream_id, request, refusal))
+    def _end(self, code: ErrorCodes, reason: str = "") -> None:
+        """Close the connection, and say why."""
+        if self._transport is not None:
+            self._h2.close_connection(code, reason.encode() or None)
+            self._leave()
 
-    async def _turn_away(self, stream_id: int, request: HttpRequest, refusal: HttpResponse) -> None:
-        await self._serve(stream_id, request, refusal)
-        with contextlib.suppress(_Gone):
-            # Nothing more is wanted of the request (RFC 9113, 8.1).
-            self._reset(stream_id, ErrorCodes.NO_ERROR)
+    def _leave(self) -> None:
+        """Close the connection once the client had time to read what was said last."""
+        transport = self._transport
+        if transport is not None:
+            self._sender.flush()
+            self.connection_lost(None)
+            Lingering.take_over(self._server, transport)
+
+    def _close_when_done(self) -> None:
+        if self._is_left and self._transport is not None and self.is_idle:
+            self._since_s = self._server.now_s
+            self._transport.close()
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def _begin(self, event: RequestReceived) -> None:
+        stream_id = event.stream_id or 0
+        if len(self._receiving) + len(self._answering) >= self._bounds.streams:
+            # Streams that were reset have their requests running yet (CVE-2023-44487).
+            self._sender.reset(stream_id, ErrorCodes.REFUSED_STREAM)
+            return
+        receiving = Receiving(event.headers or [], self._server.bodies, self._server.now_s)
+        self._receiving[stream_id] = receiving
+        refusal = receiving.problem() or self._server.refusal(
+            receiving.method, receiving.path, receiving.query, receiving.headers
+        )
+        if refusal is not None:
+            self._refuse(stream_id, receiving, refusal)
+        elif receiving.headers.get("expect", "").lower() == "100-continue":
+            self._sender.say_continue(stream_id)
+
+    def _refuse(self, stream_id: int, receiving: Receiving, answer: HttpResponse) -> None:
+        """Answer before the body is there; what comes of it is dropped."""
+        receiving.body.release()
+        receiving.unwanted_bytes = 0
+        exchange = Exchange(receiving.request(), answer=answer)
+        self._answer(stream_id, exchange)
 
     def _take_data(self, event: DataReceived) -> None:
         stream_id = event.stream_id or 0
         self._h2.acknowledge_received_data(event.flow_controlled_length or 0, stream_id)
         receiving = self._receiving.get(stream_id)
-        if receiving is not None and not receiving.body.add(event.data or b""):
-            self._receiving.pop(stream_id).body.discard()
-            self._reset(stream_id, ErrorCodes.CANCEL)
+        if receiving is None:
+            return
+        receiving.since_s = self._server.now_s
+        data = event.data or b""
+        try:
+            if receiving.take(data):
+                return
+        except BodyTooLarge:
+            self._refuse(stream_id, receiving, body_too_large(receiving.headers))
+            return
+        except OSError as error:
+            self._server.complain("a request's body cannot be stored: %s", error)
+            self._refuse(stream_id, receiving, body_not_stored(receiving.headers))
+            return
+        # The answer is whole; this asks the client to stop (RFC 9113, 8.1).
+        del self._receiving[stream_id]
+        self._sender.reset(stream_id, ErrorCodes.NO_ERROR)
+
+    def _end_request(self, stream_id: int) -> None:
+        receiving = self._receiving.pop(stream_id, None)
+        if receiving is None or receiving.unwanted_bytes is not None:
+            return
+        try:
+            receiving.body.finish()
+        except OSError as error:
+            self._server.complain("a request's body cannot be stored: %s", error)
+            self._refuse(stream_id, receiving, body_not_stored(receiving.headers))
+            return
+        self._answer(stream_id, Exchange(receiving.request(), receiving.body))
 
     def _forget(self, stream_id: int) -> None:
         receiving = self._receiving.pop(stream_id, None)
         if receiving is not None:
-            receiving.body.discard()
-        task = self._tasks.get(stream_id)
-        if task is not None:
-            task.cancel()
+            receiving.body.release()
+        answering = self._answering.get(stream_id)
+        if answering is not None:
+            answering.leave()
 
-    def _answer(self, stream_id: int, request: HttpRequest) -> None:
-        started = self._server.answer_inline(request)
-        if isinstance(started, HttpResponse) and self._write_at_once(stream_id, request, started):
+    def _drop(self, stream_id: int, code: ErrorCodes) -> None:
+        self._sender.reset(stream_id, code)
+        self._forget(stream_id)
+
+    def _answer(self, stream_id: int, exchange: Exchange) -> None:
+        started = exchange.answer
+        if started is None and not exchange.must_load:
+            started = self._server.answer_inline(exchange.request)
+        if isinstance(started, HttpResponse) and self._sender.write_at_once(
+            stream_id, exchange.request.method, started
+        ):
+            exchange.release()
             return
-        self._begin(stream_id, self._serve(stream_id, request, started))
-
-    def _begin(self, stream_id: int, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks[stream_id] = task
-        task.add_done_callback(lambda _: self._done(stream_id))
-        task.add_done_callback(log_failure)
+        exchange.answer = started
+        answering = self._answering[stream_id] = _Answering(exchange)
+        answering.task = asyncio.get_running_loop().create_task(self._serve(stream_id, answering))
+        answering.task.add_done_callback(lambda _: self._done(stream_id))
+        answering.task.add_done_callback(log_failure)
 
     def _done(self, stream_id: int) -> None:
-        self._tasks.pop(stream_id, None)
+        self._answering.pop(stream_id, None)
         self._close_when_done()
 
-    async def _serve(
-        self,
-        stream_id: int,
-        request: HttpRequest,
-        started: HttpResponse | Future[HttpResponse] | None,
-    ) -> None:
-        answer = await self._server.answer(request, started)
+    async def _serve(self, stream_id: int, answering: _Answering) -> None:
+        exchange = answering.exchange
+        answer = await self._server.answer(exchange, self)
+        answering.is_written = True
+        parts = None
+        if not isinstance(answer.body, bytes):
+            parts = self._server.parts(exchange, self, answer)
         try:
-            await self._write(stream_id, request, answer)
-        except _Gone:
+            await self._sender.write(stream_id, exchange.request.method, answer, parts)
+        except Gone:
             log.debug("HTTP/2: stream %d went away before its answer", stream_id)
+        except OSError as error:
+            self._server.complain("the answer to %s broke off: %s", exchange.request.path, error)
+            self._sender.reset(stream_id, ErrorCodes.INTERNAL_ERROR)
+        except Exception:
+            log.exception("the answer to %s broke off", exchange.request.path)
+            self._sender.reset(stream_id, ErrorCodes.INTERNAL_ERROR)
         finally:
-            if request.body_file is not None:
-                request.body_file.unlink(missing_ok=True)
-
-    # --- answers ------------------------------------------------------------------------------
-
-    def _write_at_once(self, stream_id: int, request: HttpRequest, answer: HttpResponse) -> bool:
-        """Write a small answer in one go; False when it has to wait for a window."""
-        body = answer.body
-        if not isinstance(body, bytes) or answer.waits or answer.status == DROPPED:
-            return False
-        if self._is_gone(stream_id):
-            return True
-        if not self._can_write:
-            return False
-        if len(body) > min(
-            self._h2.local_flow_control_window(stream_id), self._h2.max_outbound_frame_size
-        ):
-            return False
-        empty = request.method == "HEAD" or not body
-        self._send_head(stream_id, answer, len(body), end=empty)
-        if not empty:
-            self._h2.send_data(stream_id, body, end_stream=True)
-        # data_received flushes when it has taken all that came.
-        return True
-
-    async def _write(self, stream_id: int, request: HttpRequest, answer: HttpResponse) -> None:
-        body = answer.body
-        if answer.status == DROPPED:
-            self._reset(stream_id, ErrorCodes.CANCEL)
-        elif isinstance(body, bytes):
-            self._send_head(stream_id, answer, len(body))
-            await self._send(stream_id, b"" if request.method == "HEAD" else body)
-            self._end(stream_id)
-        elif isinstance(body, FileSlice):
-            await self._write_file(stream_id, request, answer, body)
-        elif isinstance(body, AsyncGenerator):
-            self._send_head(stream_id, answer, None)
-            try:
-                async for chunk in body:
-                    await self._send(stream_id, chunk)
-            finally:
-                await body.aclose()
-            self._end(stream_id)
-        else:
-            self._send_head(stream_id, answer, None)
-            while (chunk := await asyncio.wrap_future(self._server.next_chunk(body))) is not None:
-                await self._send(stream_id, chunk)
-            self._end(stream_id)
-
-    async def _write_file(
-        self, stream_id: int, request: HttpRequest, answer: HttpResponse, part: FileSlice
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        with part.file or part.path.open("rb") as file:
-            self._send_head(stream_id, answer, part.length_bytes)
-            at, end = part.offset_bytes, part.offset_bytes + part.length_bytes
-            if request.method == "HEAD":
-                at = end
-            while at < end:
-                size_bytes = min(FILE_READ_BYTES, end - at)
-                chunk = await loop.run_in_executor(None, os.pread, file.fileno(), size_bytes, at)
-                if not chunk:
-                    self._reset(stream_id, ErrorCodes.INTERNAL_ERROR)
-                    return
-                await self._send(stream_id, chunk)
-                at += len(chunk)
-        self._end(stream_id)
-
-    def _send_head(
-        self, stream_id: int, answer: HttpResponse, length_bytes: int | None, *, end: bool = False
-    ) -> None:
-        headers = [(":status", str(answer.status))]
-        headers += [
-            (name.lower(), value)
-            for name, value in answer.headers
-            if name.lower() not in _OF_CONNECTION
-        ]
-        given = any(name == "content-length" for name, _ in headers)
-        if length_bytes is not None and answer.status not in (204, 304) and not given:
-            headers.append(("content-length", str(length_bytes)))
-        self._guard(stream_id)
-        self._h2.send_headers(stream_id, headers, end_stream=end)
-
-    async def _send(self, stream_id: int, data: bytes) -> None:
-        """Send data as the client's windows and the socket allow. Raises _Gone."""
-        view = memoryview(data)
-        while view:
-            self._guard(stream_id)
-            room = min(
-                self._h2.local_flow_control_window(stream_id), self._h2.max_outbound_frame_size
-            )
-            if room <= 0 or not self._can_write:
-                self._flush()
-                self._news.clear()
-                await self._news.wait()
-                continue
-            self._h2.send_data(stream_id, bytes(view[:room]))
-            view = view[room:]
-        self._flush()
-
-    def _end(self, stream_id: int) -> None:
-        self._guard(stream_id)
-        self._h2.end_stream(stream_id)
-        self._flush()
-
-    def _guard(self, stream_id: int) -> None:
-        if self._is_gone(stream_id):
-            raise _Gone
-
-    def _is_gone(self, stream_id: int) -> bool:
-        stream = self._h2.streams.get(stream_id)
-        return self._transport is None or stream is None or stream.closed
-
-    def _reset(self, stream_id: int, code: ErrorCodes) -> None:
-        self._guard(stream_id)
-        self._h2.reset_stream(stream_id, code)
-        self._flush()
-
-    def _flush(self) -> None:
-        data = self._h2.data_to_send()
-        if data and self._transport is not None:
-            self._transport.write(data)
-
-    def _tell(self) -> None:
-        self._news.set()
-
-
-def _is_goodbye(event: Event) -> bool:
-    """Whether the client will begin no more streams, and nothing is wrong."""
-    return isinstance(event, ConnectionTerminated) and event.error_code == ErrorCodes.NO_ERROR
-
-
-def _text(value: str | bytes) -> str:
-    return value if isinstance(value, str) else value.decode("utf-8", "replace")
+            if parts is not None:
+                await parts.aclose()
+            exchange.release()

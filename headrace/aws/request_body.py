@@ -1,55 +1,147 @@
-"""A request's body as it arrives: in memory, or past 16 MiB in a temporary file."""
+"""A request's body: in memory while there is room, in a temporary file when it is large or there is none."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import tempfile
 from pathlib import Path
 from typing import IO, cast
 
+from headrace.aws.body_room import BodyRoom
+from headrace.aws.bounds import Bounds
+
 SPOOL_ABOVE_BYTES = 16 * 1024 * 1024
+SMALL_PIECE_BYTES = 4 * 1024
+JOINED_BYTES = 256 * 1024
 # A part of a multipart upload has 5 GiB at most; signed chunks make it a little longer.
 MAX_BODY_BYTES = 5 * 1024**3 + 16 * 1024 * 1024
 
 
+class BodyTooLarge(Exception):
+    """The body is larger than any request's may be."""
+
+
+class Bodies:
+    """What the bodies of all connections share: the folder of temporary files, and room in memory.
+
+    Attributes:
+        arriving: room for bodies that are not whole yet. Apart from `held`, so that clients who send slowly cannot
+            keep others' requests from being handled.
+        held: room for bodies whose requests are being answered.
+    """
+
+    def __init__(self, temp_dir: Path, bounds: Bounds) -> None:
+        self.temp_dir = temp_dir
+        self.bounds = bounds
+        self.arriving = BodyRoom(bounds.arriving_bytes)
+        self.held = BodyRoom(bounds.held_bytes)
+
+
 class RequestBody:
-    """Gathers one body. Used by one thread."""
+    """One body, from its first byte until its request is answered. Used on the event loop's thread.
 
-    def __init__(self, temp_dir: Path) -> None:
+    Attributes:
+        size_bytes: what has come.
+        data: the whole body, once it is whole and unless it is in a file.
+        file: the file that holds the whole body, which is over 16 MiB; the receiver may move it away.
+        must_load: the body went to a file for want of room only; `load` it before the request is handled.
+    """
+
+    def __init__(self, bodies: Bodies) -> None:
         self.size_bytes = 0
-        self._temp_dir = temp_dir
-        self._chunks: list[bytes] = []
-        self._file: IO[bytes] | None = None
+        self.data = b""
+        self.file: Path | None = None
+        self.must_load = False
+        self._bodies = bodies
+        self._pieces: list[bytes | bytearray] = []
+        self._spool: IO[bytes] | None = None
+        self._arriving_bytes = 0
+        self._held_bytes = 0
 
-    def add(self, data: bytes) -> bool:
-        """Take the next bytes; False when the body is larger than any request's may be."""
+    def add(self, data: bytes) -> None:
+        """Take the next bytes. Raises BodyTooLarge, and OSError when a file cannot be written."""
         self.size_bytes += len(data)
         if self.size_bytes > MAX_BODY_BYTES:
-            return False
-        if self._file is not None:
-            self._file.write(data)
-            return True
-        self._chunks.append(data)
-        if self.size_bytes > SPOOL_ABOVE_BYTES:
-            # Its name outlives its closing: whoever receives it may move it away.
-            file = tempfile.NamedTemporaryFile(dir=self._temp_dir, delete=False)  # noqa: SIM115
-            self._file = cast("IO[bytes]", file)
-            self._file.writelines(self._chunks)
-            self._chunks = []
-        return True
+            raise BodyTooLarge
+        if self._spool is not None:
+            self._spool.write(data)
+            return
+        last = self._pieces[-1] if self._pieces else b""
+        if len(data) >= SMALL_PIECE_BYTES:
+            self._pieces.append(data)
+        elif isinstance(last, bytearray) and len(last) < JOINED_BYTES:
+            last += data
+        else:
+            # Small pieces are joined as they come: each by itself would weigh more than its bytes.
+            self._pieces.append(bytearray(data) if self._pieces else data)
+        if self.size_bytes > SPOOL_ABOVE_BYTES or not self._bodies.arriving.take(len(data)):
+            self.spool()
+        else:
+            self._arriving_bytes += len(data)
 
-    def finish(self) -> tuple[bytes, Path | None]:
-        """Return the body, or, with no bytes, the file that holds it."""
-        if self._file is not None:
-            self._file.close()
-            path = Path(self._file.name)
-            self._file = None
-            return b"", path
-        return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks), None
+    def spool(self) -> None:
+        """Move what has come, and what will, to a file. Raises OSError."""
+        if self._spool is not None:
+            return
+        # Its name outlives its closing: whoever receives it may move it away.
+        file = tempfile.NamedTemporaryFile(dir=self._bodies.temp_dir, delete=False)  # noqa: SIM115
+        self._spool = cast("IO[bytes]", file)
+        self.file = Path(file.name)
+        self._spool.writelines(self._pieces)
+        self._forget_pieces()
 
-    def discard(self) -> None:
-        """Forget what has come of a body that will not be whole."""
-        self._chunks = []
-        if self._file is not None:
-            self._file.close()
-            Path(self._file.name).unlink(missing_ok=True)
-            self._file = None
+    def finish(self) -> None:
+        """The body is whole. Raises OSError."""
+        if self._spool is None:
+            only = self._pieces[0] if len(self._pieces) == 1 else None
+            self.data = only if isinstance(only, bytes) else b"".join(self._pieces)
+            self._forget_pieces()
+            size_bytes = self.size_bytes
+            if size_bytes <= self._bodies.bounds.small_body_bytes:
+                self._bodies.held.take_anyway(size_bytes)
+                self._held_bytes = size_bytes
+            elif self._bodies.held.take(size_bytes):
+                self._held_bytes = size_bytes
+            else:
+                self._pieces.append(self.data)
+                self.data = b""
+                self.spool()
+        if self._spool is not None:
+            self._spool.close()
+            self._spool = None
+            self.must_load = self.size_bytes <= SPOOL_ABOVE_BYTES
+
+    async def load(self, now_s: float) -> None:
+        """Wait for room and read the body back into memory. Raises NoRoom and OSError."""
+        assert self.file is not None
+        if self.size_bytes <= self._bodies.bounds.small_body_bytes:
+            self._bodies.held.take_anyway(self.size_bytes)
+        else:
+            deadline_s = now_s + self._bodies.bounds.body_room_s
+            await self._bodies.held.wait_for(self.size_bytes, deadline_s)
+        self._held_bytes = self.size_bytes
+        self.data = await asyncio.get_running_loop().run_in_executor(None, self.file.read_bytes)
+        self.file.unlink(missing_ok=True)
+        self.file, self.must_load = None, False
+
+    def release(self) -> None:
+        """Forget the body: its request is answered, or will never be whole. Idempotent."""
+        self._forget_pieces()
+        self.data = b""
+        if self._held_bytes:
+            self._bodies.held.give(self._held_bytes)
+            self._held_bytes = 0
+        if self._spool is not None:
+            with contextlib.suppress(OSError):  # a full disk; the file goes anyway
+                self._spool.close()
+            self._spool = None
+        if self.file is not None:
+            self.file.unlink(missing_ok=True)
+            self.file = None
+
+    def _forget_pieces(self) -> None:
+        self._pieces = []
+        if self._arriving_bytes:
+            self._bodies.arriving.give(self._arriving_bytes)
+            self._arriving_bytes = 0

@@ -6,40 +6,82 @@ One event loop thread parses, answers what never blocks, and writes; the rest ru
 from __future__ import annotations
 
 import asyncio
+import functools
+import heapq
 import logging
 import os
+import resource
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import AsyncGenerator, Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
-from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
+from headrace.aws.answer_parts import file_parts, iterator_parts
+from headrace.aws.body_room import NoRoom
+from headrace.aws.bounds import Bounds
+from headrace.aws.exchange import Exchange
+from headrace.aws.http import DROPPED, FileSlice, HttpRequest, HttpResponse
 from headrace.aws.http1 import Http1Connection
+from headrace.aws.request_body import Bodies, RequestBody
+from headrace.aws.server_errors import body_not_stored, busy, internal_failure
+from headrace.aws.thread_pool import FairPool
 from headrace.aws.waiting import call_when_done, when_done
 
 log = logging.getLogger(__name__)
 
 Handler = Callable[[HttpRequest], HttpResponse | Future[HttpResponse]]
-# Given the method, the path with its query, and the headers.
+# Takes a request's method, its path with a question mark and its query, and its headers (as `HttpRequest.headers`).
 Refuse = Callable[[str, str, Mapping[str, str]], HttpResponse | None]
 
 READ_WHOLE_BELOW_BYTES = 1024 * 1024
-# Threads are made as needed. Many, because a synchronous Lambda invocation holds one while the
-# function's own calls need others.
-MOST_THREADS = 256
+LOOK_EVERY_S = 1.0
+COMPLAIN_EVERY_S = 30.0
 
 
-class _Closable(Protocol):
-    def close(self) -> None: ...
+class Connection(Protocol):
+    """A connection as the server sees it. All on the event loop's thread."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being asked or answered, so that it may be closed to make room."""
+        ...
+
+    @property
+    def idle_since_s(self) -> float:
+        """When something last happened, by the server's `now_s`."""
+        ...
+
+    @property
+    def unsent_bytes(self) -> int:
+        """The bytes of answers that the client has not taken."""
+        ...
+
+    def look(self, now_s: float) -> None:
+        """Close, or answer, what has been waited for too long."""
+        ...
+
+    def close(self) -> None:
+        """Close, after what was written is sent."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once."""
+        ...
 
 
 class Server:
     """Listens on one address. `start` and `stop` run on the event loop's thread.
 
     `refuse` is asked on the event loop's thread once a request's headers are in, so it must not block. What it
-    returns is the answer, and the request's body is not read; None lets the request go on.
+    returns is the answer (its body bytes, nothing to wait for), and the request's body is not read; None lets the
+    request go on. `service_of` names the service that a request is for, by which threads are shared out.
+
+    Attributes:
+        now_s: time as connections count it, in seconds, one at a time. It stands still while the process does, or
+            whoever sent something meanwhile would be cut off for having been silent.
     """
 
     def __init__(
@@ -49,14 +91,31 @@ class Server:
         is_inline: Callable[[HttpRequest], bool],
         temp_dir: Path,
         refuse: Refuse | None = None,
+        service_of: Callable[[HttpRequest], str] | None = None,
+        bounds: Bounds | None = None,
     ) -> None:
+        self.bounds = bounds or Bounds()
+        self.now_s = 0.0
         self._handle = handle
-        self._refuse = refuse
         self._is_inline = is_inline
-        self.temp_dir = temp_dir
-        self._pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="request")
+        self.refuse = refuse
+        self._service_of = service_of
+        self.bodies = Bodies(temp_dir, self.bounds)
+        self._pool = FairPool(
+            self.bounds.threads,
+            per_service=self.bounds.service_threads,
+            per_owner=self.bounds.connection_threads,
+            name="request",
+        )
         self._server: asyncio.Server | None = None
-        self._connections: set[_Closable] = set()
+        self._connections: set[Connection] = set()
+        # Those whose clients do not take their answers as fast as they come.
+        self._behind: dict[Connection, int] = {}
+        self._unsent_bytes = 0
+        self._answering = 0
+        self._complained_s: dict[str, float] = {}
+        self._looking: asyncio.TimerHandle | None = None
+        self._looked_s = 0.0
 
         self._loop: asyncio.AbstractEventLoop | None = None
         self._done: deque[Callable[[], None]] = deque()
@@ -64,7 +123,12 @@ class Server:
 
     async def start(self, bound: socket.socket) -> None:
         """Listen on a bound socket, which is the server's from then on."""
-        self.temp_dir.mkdir(parents=True, exist_ok=True)
+        self.bodies.temp_dir.mkdir(parents=True, exist_ok=True)
+        # Shard logs and functions need files too.
+        most_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if most_files != resource.RLIM_INFINITY:
+            most = min(self.bounds.connections, most_files // 2)
+            self.bounds = replace(self.bounds, connections=most)
         self._loop = loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: Http1Connection(self), sock=bound, backlog=1024
@@ -74,44 +138,159 @@ class Server:
         """Stop listening and close every connection."""
         if self._server is not None:
             self._server.close()
+        if self._looking is not None:
+            self._looking.cancel()
         for connection in list(self._connections):
             connection.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.stop()
 
-    def opened(self, connection: _Closable) -> None:
-        """Note a connection, so that `stop` can close it."""
+    # --- connections --------------------------------------------------------------------------
+
+    def opened(self, connection: Connection) -> bool:
+        """Note a connection; False when there are too many, and none of them is idle."""
+        has_room = self._make_room()
         self._connections.add(connection)
+        if self._looking is None and self._loop is not None:
+            self._looked_s = self._loop.time()
+            self._looking = self._loop.call_later(LOOK_EVERY_S, self._look_regularly)
+        return has_room
 
-    def closed(self, connection: _Closable) -> None:
+    def _make_room(self) -> bool:
+        """Have room for one more connection; False when too few of the others are idle."""
+        excess = len(self._connections) + 1 - self.bounds.connections
+        if excess <= 0:
+            return True
+        idle = [connection for connection in self._connections if connection.is_idle]
+        for connection in heapq.nsmallest(excess, idle, key=lambda each: each.idle_since_s):
+            connection.close()
+        return len(idle) >= excess
+
+    def closed(self, connection: Connection) -> None:
         """Forget a connection."""
         self._connections.discard(connection)
+        self.is_behind(connection, 0)
 
-    def refusal(self, request: HttpRequest) -> HttpResponse | None:
-        """Return the answer to a request that need not be read any further."""
-        if self._refuse is None:
+    def is_behind(self, connection: Connection, unsent_bytes: int) -> None:
+        """Note how much of its answers a connection's client has not taken, when it does not take them at once.
+
+        When too much waits for such clients, who has most waiting is cut off: mostly one who takes nothing.
+        """
+        self._unsent_bytes += unsent_bytes - self._behind.pop(connection, 0)
+        if unsent_bytes:
+            self._behind[connection] = unsent_bytes
+        while self._unsent_bytes > self.bounds.unsent_bytes:
+            worst = max(self._behind, key=self._behind.__getitem__)
+            size_bytes = self._behind.pop(worst)
+            self._unsent_bytes -= size_bytes
+            self.complain(
+                "a client is cut off that left %d bytes of its answers unread", size_bytes
+            )
+            worst.abort()
+
+    def complain(self, sentence: str, *arguments: object) -> None:
+        """Warn of what a client does, once in a while: one that does it all the time must not fill the log."""
+        before_s = self._complained_s.get(sentence)
+        if before_s is None or self.now_s - before_s >= COMPLAIN_EVERY_S:
+            self._complained_s[sentence] = self.now_s
+            log.warning(sentence, *arguments)
+
+    def _look_regularly(self) -> None:
+        assert self._loop is not None
+        now_s = self._loop.time()
+        passed_s, self._looked_s = now_s - self._looked_s, now_s
+        self._looking = None
+        if self._connections:
+            self._looking = self._loop.call_later(LOOK_EVERY_S, self._look_regularly)
+        self.look(min(passed_s, 2 * LOOK_EVERY_S))
+
+    def look(self, passed_s: float) -> None:
+        """Let time pass: end what has been waited for too long."""
+        self.now_s += passed_s
+        self.bodies.held.expire(self.now_s)
+        for connection in list(self._connections):
+            connection.look(self.now_s)
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def refusal(
+        self, method: str, path: str, query: str, headers: Mapping[str, str]
+    ) -> HttpResponse | None:
+        """Return the answer to a request that goes no further than its headers; None when it goes on."""
+        if self.refuse is None:
             return None
-        return self._refuse(request.method, f"{request.path}?{request.query}", request.headers)
-
-    async def answer(
-        self, request: HttpRequest, started: HttpResponse | Future[HttpResponse] | None = None
-    ) -> HttpResponse:
-        """Run the handler where it may run, unless it has `started`, and wait for its answer. Never raises."""
         try:
-            loop = asyncio.get_running_loop()
-            answer = started
-            if answer is None:
-                answer = await loop.run_in_executor(self._pool, self._handle, request)
-            if isinstance(answer, Future):
-                answer = await asyncio.wrap_future(answer)
-            if answer.waits:
-                answer = await asyncio.wrap_future(when_done(answer))
-            if isinstance(answer.body, FileSlice) and (
-                answer.body.length_bytes < READ_WHOLE_BELOW_BYTES
-            ):
-                answer.body = await loop.run_in_executor(self._pool, _read, answer.body)
+            return self.refuse(method, f"{path}?{query}", headers)
         except Exception:
+            log.exception("whether to refuse %s %s could not be told", method, path)
+            return internal_failure()
+
+    async def answer(self, exchange: Exchange, owner: object) -> HttpResponse:
+        """Run the handler where it may run, unless its answer is under way, and wait for it. Never raises.
+
+        The answer to one that was left before it ran is DROPPED.
+        """
+        if self._answering >= self.bounds.requests and exchange.answer is None:
+            return busy(exchange.request.headers)
+        self._answering += 1
+        try:
+            return await self._answer(exchange, owner)
+        except NoRoom:
+            return busy(exchange.request.headers)
+        except asyncio.CancelledError:
+            if not exchange.is_left:
+                raise
+            return HttpResponse(DROPPED)
+        except Exception:
+            request = exchange.request
             log.exception("%s %s failed", request.method, request.path)
-            return HttpResponse(500, [("Content-Type", "text/plain")], b"internal failure\n")
+            return internal_failure()
+        finally:
+            self._answering -= 1
+
+    async def _answer(self, exchange: Exchange, owner: object) -> HttpResponse:
+        request, answer = exchange.request, exchange.answer
+        if answer is None:
+            try:
+                was_loaded = await self._hold_body(exchange)
+            except OSError:
+                log.exception("the body of %s %s cannot be held", request.method, request.path)
+                return body_not_stored(request.headers)
+            if was_loaded:
+                answer = self.answer_inline(request)
+        if answer is None:
+            if exchange.is_left:
+                return HttpResponse(DROPPED)
+            exchange.job = self._pool.submit(owner, self._service(request), self._run, request)
+            answer = cast("HttpResponse | Future[HttpResponse]", await exchange.job.done)
+        if isinstance(answer, Future):
+            answer = await asyncio.wrap_future(answer)
+        if answer.waits:
+            answer = await asyncio.wrap_future(when_done(answer))
+        return answer
+
+    async def _hold_body(self, exchange: Exchange) -> bool:
+        """Have the body in memory, with room for it; return whether it had to wait. Raises NoRoom and OSError."""
+        request, body = exchange.request, exchange.body
+        if body is None:
+            if len(request.body) <= self.bounds.small_body_bytes:
+                return False
+            body = exchange.body = RequestBody(self.bodies)
+            body.add(request.body)
+            body.finish()
+        had_to = body.must_load
+        if had_to:
+            request.body = b""
+            await body.load(self.now_s)
+        request.body, request.body_file = body.data, body.file
+        return had_to
+
+    def _run(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
+        answer = self._handle(request)
+        if isinstance(answer, HttpResponse):
+            body = answer.body
+            if isinstance(body, FileSlice) and body.length_bytes < READ_WHOLE_BELOW_BYTES:
+                # Here is a thread that may block.
+                answer.body = _read(body)
         return answer
 
     def answer_inline(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse] | None:
@@ -122,7 +301,7 @@ class Server:
             return self._handle(request)
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
-            return HttpResponse(500, [("Content-Type", "text/plain")], b"internal failure\n")
+            return internal_failure()
 
     def call_when_done(self, answer: HttpResponse, then: Callable[[], None]) -> None:
         """Call `then` on the event loop once the answer's waits are done.
@@ -144,9 +323,21 @@ class Server:
         while self._done:
             self._done.popleft()()
 
-    def next_chunk(self, body: Iterator[bytes]) -> Future[bytes | None]:
-        """Take the next part of a streaming body on a thread; None at its end."""
-        return self._pool.submit(next, body, None)
+    def parts(
+        self, exchange: Exchange, owner: object, answer: HttpResponse
+    ) -> AsyncGenerator[bytes, None]:
+        """Return the parts of an answer's body that is not bytes. To be closed by who takes them."""
+        body = answer.body
+        if isinstance(body, FileSlice):
+            return file_parts(body)
+        if isinstance(body, AsyncGenerator):
+            return body
+        assert not isinstance(body, bytes)
+        service = self._service(exchange.request)
+        return iterator_parts(body, functools.partial(self._pool.submit, owner, service))
+
+    def _service(self, request: HttpRequest) -> str:
+        return "" if self._service_of is None else self._service_of(request)
 
 
 def _read(part: FileSlice) -> bytes:

@@ -14,11 +14,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-import regex
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
 from headrace.aws.errors import AwsError
 from headrace.aws.model import operation_model
+from headrace.core.patterns import MatchTooLong, Pattern, PatternRefused, model_pattern
 
 log = logging.getLogger(__name__)
 
@@ -219,18 +219,25 @@ def _pattern(shape: Shape) -> Check | None:
     if not pattern:
         return None
     try:
-        compiled = regex.compile(pattern)
-    except regex.error:
+        compiled = model_pattern(pattern)
+    except PatternRefused:
         # A few of AWS's Java patterns have no equal here; the service checks what matters.
         log.debug("pattern of %s is not checked: %s", shape.name, pattern)
         return None
 
     def run(value: Any, path: str, failures: Failures) -> None:
-        if compiled.fullmatch(value) is None:
+        if not _matches(compiled, value):
             constraint = f"Member must satisfy regular expression pattern: {pattern}"
             failures.append(_fail(value, path, constraint))
 
     return run
+
+
+def _matches(compiled: Pattern, value: str) -> bool:
+    try:
+        return compiled.matches(value)
+    except MatchTooLong:
+        return False
 
 
 def _scalar(shape: Shape) -> Check | None:

@@ -104,6 +104,14 @@ EPHEMERAL_PREFIX = "headrace-ephemeral-"
     help="Run the bootstrap actions of EMR's clusters, on this machine.",
 )
 @click.option(
+    "--function-folder",
+    "function_folders",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    envvar="HEADRACE_FUNCTION_FOLDERS",
+    help="A folder that Lambda functions may read and write, beside their own /tmp.",
+)
+@click.option(
     "--log-group-events",
     default=DEFAULT_LOG_GROUP_EVENTS,
     type=click.IntRange(1),
@@ -137,6 +145,7 @@ def up(
     state_delay: float,
     limits: Limits,
     run_bootstrap_actions: bool,
+    function_folders: tuple[Path, ...],
     log_group_events: int,
     log_group_mib: int,
     auth: bool,
@@ -186,6 +195,7 @@ def up(
         state_delay_ms=round(state_delay * 1000),
         limits=limits,
         run_bootstrap_actions=run_bootstrap_actions,
+        function_folders=function_folders,
         log_group_events=log_group_events,
         log_group_mib=log_group_mib,
         allow_origins=access.allow_origins,

@@ -33,6 +33,7 @@ class Config:
         limits: `aws` throttles Kinesis as AWS does: each shard's throughput, and the rates of calls.
         run_bootstrap_actions: run the bootstrap actions of EMR's clusters on this machine.
         strict: refuse properties that would be ignored.
+        function_folders: folders of this machine that functions may read and write, beside their own /tmp.
         log_group_events: events of a CloudWatch log group that are kept in memory; the oldest go.
         log_group_mib: the same in MiB of messages.
         allow_origins: web pages of these origins may use the cloud; `*` is every page.
@@ -52,6 +53,7 @@ class Config:
     state_delay_ms: int = 0
     limits: Limits = "off"
     run_bootstrap_actions: bool = False
+    function_folders: tuple[Path, ...] = ()
     log_group_events: int = DEFAULT_LOG_GROUP_EVENTS
     log_group_mib: int = DEFAULT_LOG_GROUP_MIB
     allow_origins: tuple[str, ...] = ()

@@ -247,6 +247,10 @@ class QueueReceiver(Protocol):
         """Return for how long a received message is hidden from others."""
         ...
 
+    def is_empty(self, queue_arn: str) -> bool:
+        """Whether `receive` would find nothing now, or nothing is known yet. Costs microseconds; never waits."""
+        ...
+
     def receive(self, queue_arn: str, *, most: int) -> list[QueueMessage]:
         """Return up to `most` messages (10 at most), hidden from now on; never waits."""
         ...

@@ -1,6 +1,8 @@
-"""Background work: a worker does one unit at a time; the supervisor owns its thread.
+"""Background work: a worker does one unit at a time; the supervisor lends it a thread for as long as that takes.
 
 Threads and not asyncio because what workers call blocks (files, SQLite, subprocesses, moto). See DECISIONS.md.
+A worker that waits costs no thread: the few threads that there are wait together, and only steps that are under way at
+the same time add more. So a thousand idle event-source mappings cost what ten do.
 """
 
 from __future__ import annotations
@@ -11,121 +13,320 @@ import threading
 from typing import Protocol
 
 from headrace.core.clock import Clock
+from headrace.core.schedule import Schedule, Stage, Turn
 
 log = logging.getLogger(__name__)
 
-FIRST_BACKOFF_S = 0.1
-LONGEST_BACKOFF_S = 30.0
+# How many steps may be under way at a time. A step may be a function's invocation of fifteen minutes, and AWS lets an
+# account run a thousand of them; the rest is for what else there is to do.
+MOST_THREADS = 1100
+# So many threads wait for work at all times; more of them end when none was needed for a while.
+KEPT_THREADS = 8
+_TRIM_EVERY_S = 10.0
+# When the machine refuses another thread.
+_THREAD_RETRY_S = 1.0
+# Workers whose time has come wait so long for a thread to be done with another step before a new one is started: many
+# poll every now and then and are quick. Who was woken does not wait.
+_PATIENCE_S = 0.002
 
 
 class WorkerDone(Exception):
-    """Raised by `Worker.step` when there will never be more work; its thread ends."""
+    """Raised by `Worker.step` when there will never be more work; the worker ends."""
 
 
 class Worker(Protocol):
-    """One loop of background work. `step` is called by one thread at a time."""
+    """One loop of background work. `step` is called by one thread at a time, not always by the same one."""
 
     name: str
 
     def step(self) -> float:
         """Do one unit of work and return the seconds until the next (`math.inf`: until woken).
 
-        Raising means back off, which no wake cuts short, and try again; raising `WorkerDone` ends the worker.
+        Raising means back off and try again; raising `WorkerDone` ends the worker.
         """
         ...
 
 
-class WorkerHandle:
-    """A running worker. Thread-safe."""
+class WorkerHandle(Turn):
+    """A worker that a supervisor runs. Thread-safe."""
 
-    def __init__(self, worker: Worker, clock: Clock) -> None:
-        self._worker = worker
-        self._clock = clock
-        self._wake = threading.Event()
-        self._stop = threading.Event()
-        self._stopping = False
-        self._thread = threading.Thread(target=self._run, name=worker.name, daemon=True)
-        self._thread.start()
+    __slots__ = ("_ended", "_supervisor", "last_failure", "worker")
+
+    def __init__(self, worker: Worker, supervisor: Supervisor) -> None:
+        super().__init__()
+        self.worker = worker
+        self._supervisor = supervisor
+        self._ended = threading.Event()
+        # For the supervisor, which logs no failure's traceback twice in a row.
+        self.last_failure = ""
 
     @property
     def name(self) -> str:
         """The worker's name."""
-        return self._worker.name
+        return self.worker.name
 
     @property
     def alive(self) -> bool:
-        """Whether its thread is still running."""
-        return self._thread.is_alive()
+        """Whether there may be another step, or one is under way."""
+        return self.stage is not Stage.ENDED
 
     def wake(self) -> None:
-        """Make the next step happen now; a wake during a step is not lost."""
-        self._wake.set()
+        """Make the next step happen now, unless the last one failed; a wake during a step is not lost."""
+        self._supervisor.wake(self)
 
     def stop(self) -> None:
-        """Ask the worker to end after the step it is in. Does not wait."""
-        self._stopping = True
-        self._stop.set()
-        self._wake.set()
+        """Let the worker end after the step that it is in. Does not wait."""
+        self._supervisor.stop(self)
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for the thread to end; return whether it did."""
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        """Wait for the worker to end; return whether it has."""
+        return self._ended.wait(timeout_s)
 
-    def _run(self) -> None:
-        backoff_s, last_failure = FIRST_BACKOFF_S, ""
-        while not self._stopping:
-            # Cleared before the step, so that a wake that arrives while it runs leads to another.
-            self._wake.clear()
-            try:
-                delay_s = self._worker.step()
-                backoff_s, last_failure = FIRST_BACKOFF_S, ""
-            except WorkerDone:
-                return
-            except Exception as error:
-                # The traceback once, and not again for the same failure.
-                failure = f"{type(error).__name__}: {error}"
-                log.error(  # noqa: TRY400 - with a traceback, or without
-                    "worker %s failed; next try in %.1f s: %s",
-                    self.name,
-                    backoff_s,
-                    failure,
-                    exc_info=None if failure == last_failure else error,
-                )
-                last_failure = failure
-                # Not to be woken from: what wakes it would fail as well, again and again.
-                self._clock.wait(self._stop, backoff_s)
-                backoff_s = min(backoff_s * 2, LONGEST_BACKOFF_S)
-                continue
-            if self._stopping:
-                return
-            if delay_s > 0:
-                self._clock.wait(self._wake, None if delay_s == math.inf else delay_s)
+    def note_end(self) -> None:
+        """Let those go on who wait for the end; for the supervisor."""
+        self._ended.set()
+
+
+class _Runner:
+    """A thread that runs steps. `gate` is open when `handle` says what to do: None is to end."""
+
+    __slots__ = ("gate", "handle")
+
+    def __init__(self, handle: WorkerHandle) -> None:
+        self.handle: WorkerHandle | None = handle
+        # A plain lock as a gate: half the time of an Event.
+        self.gate = threading.Lock()
+        self.gate.acquire()
+
+    def give(self, handle: WorkerHandle | None) -> None:
+        """Have the thread run a worker's step, or end. Only while it is parked."""
+        self.handle = handle
+        self.gate.release()
 
 
 class Supervisor:
-    """Starts and stops workers. Thread-safe."""
+    """Runs workers on a few shared threads. Thread-safe.
 
-    def __init__(self, clock: Clock) -> None:
+    A step that is due takes a thread that waits; without one, the keeper, the thread that watches the time,
+    starts another, up to `most_threads`. From then on steps wait for their turn, in order.
+    """
+
+    def __init__(
+        self, clock: Clock, *, most_threads: int = MOST_THREADS, kept_threads: int = KEPT_THREADS
+    ) -> None:
         self._clock = clock
+        self._most_threads = most_threads
+        self._kept_threads = kept_threads
         self._lock = threading.Lock()
-        self._handles: list[WorkerHandle] = []
+        self._schedule: Schedule[WorkerHandle] = Schedule()
+        self._handles: set[WorkerHandle] = set()
+        # The last to be parked is the first to be used, so that the surplus shows.
+        self._parked: list[_Runner] = []
+        self._least_parked = 0
+        self._threads = 0
+        self._keeper: threading.Thread | None = None
+        self._keeper_call = threading.Event()
+        self._keeper_due_s = math.inf
+        # Until when not to ask the machine for another thread, as it has refused one.
+        self._refused_s = -math.inf
+        self._trim_s = math.inf
+        self._is_closed = False
+
+    @property
+    def threads(self) -> int:
+        """How many threads run steps or wait for one."""
+        return self._threads
 
     def start(self, worker: Worker) -> WorkerHandle:
-        """Run `worker` on a thread of its own until it is done or stopped."""
-        handle = WorkerHandle(worker, self._clock)
+        """Run `worker`, beginning now, until it is done or stopped."""
+        handle = WorkerHandle(worker, self)
         with self._lock:
-            self._handles = [h for h in self._handles if h.alive]
-            self._handles.append(handle)
+            self._is_closed = False
+            self._handles.add(handle)
+            self._schedule.add(handle)
+            if self._keeper is None:
+                self._keeper = threading.Thread(target=self._keep, name="workers", daemon=True)
+                self._keeper.start()
+            self._hand_out()
+            self._call_keeper()
         return handle
+
+    def wake(self, handle: WorkerHandle) -> None:
+        """See `WorkerHandle.wake`."""
+        with self._lock:
+            if self._schedule.wake(handle):
+                self._hand_out()
+                self._call_keeper()
+
+    def stop(self, handle: WorkerHandle) -> None:
+        """See `WorkerHandle.stop`."""
+        with self._lock:
+            self._schedule.stop(handle)
+            self._forget_ended(handle)
 
     def stop_all(self, timeout_s: float = 5.0) -> None:
         """Stop every worker and wait up to `timeout_s` in all for their current steps."""
         with self._lock:
-            handles, self._handles = self._handles, []
+            handles = list(self._handles)
         for handle in handles:
             handle.stop()
         deadline_s = self._clock.monotonic_s() + timeout_s
         for handle in handles:
             if not handle.join(max(0.0, deadline_s - self._clock.monotonic_s())):
                 log.warning("worker %s did not stop in time", handle.name)
+        with self._lock:
+            self._is_closed = True
+            self._retire(len(self._parked))
+            self._keeper_call.set()
+
+    # --- under the lock -----------------------------------------------------------------------
+
+    def _hand_out(self, most: int = MOST_THREADS) -> None:
+        """Give those that are ready to threads that wait."""
+        for _ in range(min(most, len(self._parked))):
+            handle = self._schedule.next()
+            if handle is None:
+                return
+            self._parked.pop().give(handle)
+            self._least_parked = min(self._least_parked, len(self._parked))
+
+    def _call_keeper(self) -> None:
+        """Have threads started at once for those that are ready and found none."""
+        if self._schedule.ready_s < math.inf and self._threads < self._most_threads:
+            self._keeper_call.set()
+
+    def _forget_ended(self, handle: WorkerHandle) -> None:
+        if handle.stage is Stage.ENDED:
+            self._handles.discard(handle)
+            handle.note_end()
+
+    def _retire(self, count: int) -> None:
+        """End the threads that have waited longest."""
+        retired, self._parked = self._parked[:count], self._parked[count:]
+        self._threads -= len(retired)
+        self._least_parked = len(self._parked)
+        for runner in retired:
+            runner.give(None)
+
+    # --- the threads that run steps -----------------------------------------------------------
+
+    def _run(self, runner: _Runner) -> None:
+        thread = threading.current_thread()
+        while (handle := runner.handle) is not None:
+            thread.name = handle.name
+            delay_s = self._step(handle)
+            with self._lock:
+                self._take_back(handle, delay_s)
+                runner.handle = self._schedule.next()
+                if runner.handle is not None:
+                    continue
+                if self._is_closed:
+                    self._threads -= 1
+                    return
+                thread.name = "worker"
+                self._parked.append(runner)
+                if len(self._parked) == self._kept_threads + 1:
+                    self._keeper_call.set()
+            runner.gate.acquire()
+
+    @staticmethod
+    def _step(handle: WorkerHandle) -> float | WorkerDone | None:
+        """Run one step; return its delay, None when it has failed, and WorkerDone when it was the last."""
+        try:
+            delay_s = float(handle.worker.step())
+        except WorkerDone as done:
+            return done
+        except (Exception, SystemExit) as error:
+            failure = f"{type(error).__name__}: {error}"
+            log.error(  # noqa: TRY400 - with a traceback, or without
+                "worker %s failed; next try in %.1f s: %s",
+                handle.name,
+                handle.backoff_s,
+                failure,
+                exc_info=None if failure == handle.last_failure else error,
+            )
+            handle.last_failure = failure
+            return None
+        handle.last_failure = ""
+        return delay_s
+
+    def _take_back(self, handle: WorkerHandle, delay_s: float | WorkerDone | None) -> None:
+        now_s = self._clock.monotonic_s()
+        if isinstance(delay_s, WorkerDone):
+            self._schedule.end(handle)
+        elif delay_s is None:
+            self._schedule.fail(handle, now_s)
+        else:
+            self._schedule.finish(handle, delay_s, now_s)
+        self._forget_ended(handle)
+        if handle.due_s < self._keeper_due_s:
+            self._keeper_call.set()
+
+    # --- the thread that watches the time -----------------------------------------------------
+
+    def _keep(self) -> None:
+        """Make workers ready when their time comes, start threads that are missing, end those too many."""
+        reached_s = -math.inf
+        while True:
+            with self._lock:
+                self._keeper_call.clear()
+                if self._is_closed:
+                    self._keeper = None
+                    return
+                # A clock that stands still must not hold up what was waited for.
+                now_s = max(reached_s, self._clock.monotonic_s())
+                self._schedule.release_due(now_s)
+                # One thread goes through them; more only when it does not get on with them.
+                self._hand_out(1)
+                missing, until_s = self._missing(now_s)
+                self._keeper_due_s = until_s = min(until_s, self._schedule.next_due_s)
+                until_s = min(until_s, self._trim(now_s))
+            if missing is not None:
+                # Outside the lock: starting a thread takes long beside a wake, and others wake meanwhile.
+                self._start_thread(missing, now_s)
+            else:
+                reached_s = until_s if self._wait(until_s - now_s) else -math.inf
+
+    def _wait(self, wait_s: float) -> bool:
+        """Wait until somebody calls or the time is over; return whether it is over."""
+        if wait_s == math.inf:
+            return not self._keeper_call.wait()
+        return wait_s > 0 and not self._clock.wait(self._keeper_call, wait_s)
+
+    def _missing(self, now_s: float) -> tuple[WorkerHandle | None, float]:
+        """Return a worker that needs a new thread now, else when to look again whether one does."""
+        while (patient_s := self._schedule.ready_s + _PATIENCE_S) <= now_s:
+            if not self._parked:
+                if self._threads >= self._most_threads:
+                    return None, math.inf
+                if now_s < self._refused_s:
+                    return None, self._refused_s
+                return self._schedule.next(), math.inf
+            self._hand_out(1)
+        return None, patient_s
+
+    def _start_thread(self, handle: WorkerHandle, now_s: float) -> None:
+        """Run a worker on a new thread; without one it waits for those that there are."""
+        with self._lock:
+            self._threads += 1
+        try:
+            runner = _Runner(handle)
+            threading.Thread(target=self._run, args=(runner,), name="worker", daemon=True).start()
+        except RuntimeError as error:
+            log.warning("workers have %d threads and get no more: %s", self._threads - 1, error)
+            with self._lock:
+                self._threads -= 1
+                self._refused_s = now_s + _THREAD_RETRY_S
+                self._schedule.give_back(handle)
+                self._forget_ended(handle)
+
+    def _trim(self, now_s: float) -> float:
+        """End threads that were not needed since the last time; return when to do so again."""
+        if len(self._parked) <= self._kept_threads:
+            self._trim_s = math.inf
+        elif self._trim_s == math.inf:
+            self._trim_s, self._least_parked = now_s + _TRIM_EVERY_S, len(self._parked)
+        elif now_s >= self._trim_s:
+            self._retire(max(0, min(self._least_parked, len(self._parked)) - self._kept_threads))
+            self._trim_s, self._least_parked = now_s + _TRIM_EVERY_S, len(self._parked)
+        return self._trim_s

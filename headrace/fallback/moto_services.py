@@ -25,13 +25,16 @@ from botocore.config import Config as BotocoreConfig
 from botocore.exceptions import ClientError
 
 from headrace.aws.access_keys import AccessKey
+from headrace.aws.body_bounds import check_body
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.moto_imports import IMPORTING, load_moto
+from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane
 from headrace.fallback.access_keys import find_access_key
+from headrace.fallback.client_patterns import guard_patterns
 from headrace.fallback.current import CURRENT, FunctionTarget
 from headrace.fallback.journal import Entry
 from headrace.fallback.kept.state import KeptState
@@ -52,6 +55,7 @@ from headrace.fallback.post import post
 from headrace.fallback.queue_peek import queue_is_empty
 from headrace.fallback.refusals import error_response, refusal
 from headrace.fallback.services import mend_all
+from headrace.fallback.session_identity import answer_of_session
 from headrace.fallback.which import FREES, QUIET, WAITS, changes_rows_only, only_reads
 from headrace.store.database import Database
 
@@ -87,6 +91,8 @@ class MotoServices:
         self._failure = ""
         self._clients: dict[tuple[str, str, str], Any] = {}
         self._client_lock = threading.Lock()
+        # Whose temporary credentials moto does not know; set before the first request.
+        self.sessions: RoleSessions | None = None
         # Who invokes functions, and who calls the services that headrace owns, for what moto's services have for
         # targets; set before the first request.
         self.function_target: FunctionTarget | None = None
@@ -131,6 +137,7 @@ class MotoServices:
             self._failure = ""
 
     def _load(self) -> None:
+        guard_patterns()
         load_moto()
         mend_all()
         from moto.core.base_backend import BackendDict
@@ -197,6 +204,7 @@ class MotoServices:
     def _handle(self, request: HttpRequest, service: str) -> HttpResponse:
         call = request.call
         assert call is not None
+        check_body(request)
         host = host_of(service, call.region)
         found = method_for(f"https://{host}{request.path}")
         if found is None:
@@ -214,6 +222,10 @@ class MotoServices:
             seed=int.from_bytes(self._ids.bytes(8), "big") >> 1,
         )
         package, operation = found[0], operation_of(request)
+        if package == "sts" and operation == "GetCallerIdentity" and self.sessions is not None:
+            answer = answer_of_session(self.sessions, request)
+            if answer is not None:
+                return answer
 
         def run() -> HttpResponse:
             try:

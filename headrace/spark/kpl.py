@@ -14,6 +14,11 @@ from headrace.spark.untyped import Records, pa, pc
 
 MAGIC = b"\xf3\x89\x9a\xc2"
 _DIGEST_BYTES = 16
+# Kinesis takes no longer key. A table of longer ones would make megabytes of each byte that points into it.
+_MOST_KEY_CHARS = 256
+# Of the user records of one Kinesis record, which has 10 MiB at most.
+_MOST_EXPANDED_BYTES = 64 * 1024 * 1024
+_MOST_VARINT_BYTES = 10
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
@@ -33,12 +38,22 @@ def deaggregate(data: bytes) -> list[tuple[str, bytes]]:
     try:
         for number, value in _fields(body):
             if number == 1 and isinstance(value, bytes):
-                keys.append(value.decode())
+                keys.append(_key(value))
             elif number == 3 and isinstance(value, bytes):
                 records.append(_record(value))
-        return [(keys[index], payload) for index, payload in records]
+        users = [(keys[index], payload) for index, payload in records]
     except (IndexError, UnicodeDecodeError) as error:
         raise NotAggregated(str(error)) from error
+    if sum(len(key) + len(payload) for key, payload in users) > _MOST_EXPANDED_BYTES:
+        raise NotAggregated("its user records are larger than those of any producer")
+    return users
+
+
+def _key(value: bytes) -> str:
+    key = value.decode()
+    if len(key) > _MOST_KEY_CHARS:
+        raise NotAggregated("a partition key is longer than Kinesis takes")
+    return key
 
 
 def _record(body: bytes) -> tuple[int, bytes]:
@@ -74,14 +89,14 @@ def _fields(body: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _varint(body: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
+    value = 0
+    for shift in range(0, 7 * _MOST_VARINT_BYTES, 7):
         byte = body[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-        shift += 7
+    raise NotAggregated("a number of more than 64 bits")
 
 
 def expand(records: Records) -> Records:

@@ -135,6 +135,8 @@ class Running:
         environment = {
             **os.environ,
             "LOG_LEVEL": "ERROR",
+            # Functions leave what they measure there.
+            "HEADRACE_FUNCTION_FOLDERS": str(self.folder),
             **program.environment(self.port),
         }
         started = time.perf_counter()
@@ -189,6 +191,12 @@ class Running:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        assert self._process is not None
+        return self._process.pid
 
     def rss_mb(self) -> float:
         """Return the resident memory of the process and its children, in 10^6 bytes; 0 if not told."""

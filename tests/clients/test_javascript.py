@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,16 +11,6 @@ import pytest
 from tests.support.server import ServerProcess
 
 FOLDER = Path(__file__).parent / "js"
-
-
-@pytest.fixture(scope="module")
-def node() -> str:
-    found = shutil.which("node")
-    if found is None:
-        pytest.fail("Node.js 20 or newer is needed for the JavaScript SDK's tests; install it")
-    if not (FOLDER / "node_modules").is_dir():
-        pytest.fail("the JavaScript SDK is not installed: run `npm ci --prefix tests/clients/js`")
-    return found
 
 
 @pytest.mark.parametrize(

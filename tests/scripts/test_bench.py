@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scripts.benchmarks import report
+from scripts.benchmarks import report, slow_clients
 from scripts.benchmarks.kinesis import RESIDENT, WORKLOADS, measure
 from scripts.benchmarks.report import Line
 from scripts.benchmarks.servers import PROGRAMS, CannotStart, Running, version
@@ -99,3 +99,12 @@ def test_a_peer_that_cannot_start_fails_its_workloads_and_no_others(
 def test_every_target_has_a_version_or_says_that_it_is_not_installed():
     assert version("headrace") == "0.1.0"
     assert all(version(name) for name in PROGRAMS)
+
+
+@pytest.mark.slow
+def test_a_good_client_hardly_notices_bad_ones():
+    alone, *others = slow_clients.measure(1000)
+    assert len(others) == 6
+    for each in others:
+        assert each.median_ms < slow_clients.GOAL_TIMES * alone.median_ms, each
+        assert each.rss_mb < 1500, each

@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,11 +24,49 @@ from tests.security.browser import JS
 from tests.support.server import ServerProcess, wait_until
 
 ROLE = "arn:aws:iam::000000000000:role/worker"
-PUT = """
+# What a function does as its role, and as somebody it is not.
+CALLS = """
 import boto3, json, os
+from botocore.exceptions import ClientError
+def refused(service, call, **keys):
+    try:
+        getattr(boto3.client(service, **keys), call)()
+    except ClientError as error:
+        return error.response["Error"]["Code"]
 def handler(event, context):
     boto3.client("kinesis").put_record(StreamName="s", PartitionKey="k", Data=event["from"])
-    return boto3.client("s3").list_buckets()["Buckets"][0]["Name"]
+    s3 = boto3.client("s3")
+    s3.put_object(Bucket="bucket", Key="made", Body=b"by a function")
+    own = {"aws_access_key_id": os.environ["AWS_ACCESS_KEY_ID"],
+           "aws_secret_access_key": os.environ["AWS_SECRET_ACCESS_KEY"]}
+    other = {"aws_access_key_id": "999999999999", "aws_secret_access_key": "headrace"}
+    return {"arn": boto3.client("sts").get_caller_identity()["Arn"],
+            "read": s3.get_object(Bucket="bucket", Key="made")["Body"].read().decode(),
+            "url": s3.generate_presigned_url("get_object", Params={"Bucket": "bucket", "Key": "made"}),
+            "another account": refused("kinesis", "list_streams", **other),
+            "without its token": refused("sts", "get_caller_identity", **own)}
+"""
+NODE = """
+const { createHmac, createHash } = require("crypto");
+const hash = (text) => createHash("sha256").update(text).digest("hex");
+const hmac = (key, text) => createHmac("sha256", key).update(text).digest();
+exports.handler = async () => {
+  const env = process.env, url = new URL(env.AWS_ENDPOINT_URL);
+  const time = new Date().toISOString().replace(/[-:]|\\.\\d+/g, ""), day = time.slice(0, 8);
+  const headers = { host: url.host, "x-amz-date": time, "x-amz-security-token": env.AWS_SESSION_TOKEN,
+                    "x-amz-target": "Kinesis_20131202.ListStreams" };
+  const names = Object.keys(headers).sort(), signed = names.join(";");
+  const lines = names.map((name) => name + ":" + headers[name] + "\\n").join("");
+  const scope = [day, env.AWS_REGION, "kinesis", "aws4_request"].join("/");
+  const canonical = ["POST", "/", "", lines, signed, hash("{}")].join("\\n");
+  const text = ["AWS4-HMAC-SHA256", time, scope, hash(canonical)].join("\\n");
+  let key = "AWS4" + env.AWS_SECRET_ACCESS_KEY;
+  for (const part of scope.split("/")) key = hmac(key, part);
+  headers.authorization = "AWS4-HMAC-SHA256 Credential=" + env.AWS_ACCESS_KEY_ID + "/" + scope +
+    ", SignedHeaders=" + signed + ", Signature=" + hmac(key, text).toString("hex");
+  const answer = await fetch(url, { method: "POST", headers, body: "{}" });
+  return (await answer.json()).StreamNames;
+};
 """
 
 
@@ -83,10 +123,10 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
         yield made
 
 
-def package(source: str) -> bytes:
+def package(source: str, name: str = "index.py") -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as zipped:
-        zipped.writestr("index.py", source)
+        zipped.writestr(name, source)
     return file.getvalue()
 
 
@@ -103,15 +143,81 @@ def test_the_start_prints_the_key_and_the_address_of_the_pages(started: Started)
     )
 
 
-def test_functions_call_the_cloud_that_runs_them(started: Started):
+@pytest.fixture(scope="module")
+def calls(started: Started) -> Any:
+    """What a function has to say of its calls."""
     functions = started.client("lambda")
     functions.create_function(
-        FunctionName="put", Runtime="python3.12", Role=ROLE, Handler="index.handler", Timeout=30,
-        Code={"ZipFile": package(PUT)},
+        FunctionName="calls", Runtime="python3.12", Role=ROLE, Handler="index.handler", Timeout=30,
+        Code={"ZipFile": package(CALLS)},
     )  # fmt: skip
-    answer = functions.invoke(FunctionName="put", Payload=json.dumps({"from": "a function"}))
-    assert json.load(answer["Payload"]) == "bucket"
+    answer = functions.invoke(FunctionName="calls", Payload=json.dumps({"from": "a function"}))
+    said = json.load(answer["Payload"])
+    assert "FunctionError" not in answer, said
+    return said
+
+
+def test_functions_call_the_cloud_that_runs_them_as_their_role(started: Started, calls: Any):
+    assert calls["arn"] == "arn:aws:sts::000000000000:assumed-role/worker/calls"
+    assert calls["read"] == "by a function"
     assert b"a function" in started.records()
+    with urllib.request.urlopen(calls["url"], timeout=10) as answer:
+        assert answer.read() == b"by a function"
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(calls["url"].replace("made?", "other?"), timeout=10)
+
+
+def test_a_function_can_be_nobody_else(calls: Any):
+    assert calls["another account"] == "InvalidSignatureException"
+    assert calls["without its token"] == "InvalidClientTokenId"
+
+
+def test_functions_of_node_sign_as_their_role_too(started: Started):
+    functions = started.client("lambda")
+    functions.create_function(
+        FunctionName="node", Runtime="nodejs20.x", Role=ROLE, Handler="index.handler", Timeout=30,
+        Code={"ZipFile": package(NODE, "index.js")},
+    )  # fmt: skip
+    assert json.load(functions.invoke(FunctionName="node")["Payload"]) == ["s"]
+
+
+def test_a_delivery_with_a_transform_function_reaches_its_bucket(started: Started):
+    source = (
+        "import base64, boto3\n"
+        "def handler(event, context):\n"
+        "    arn = boto3.client('sts').get_caller_identity()['Arn']\n"
+        "    made = {'result': 'Ok', 'data': base64.b64encode(arn.encode()).decode()}\n"
+        "    return {'records': [{'recordId': r['recordId'], **made} for r in event['records']]}\n"
+    )
+    function = started.client("lambda").create_function(
+        FunctionName="transform", Runtime="python3.12", Role=ROLE, Handler="index.handler", Timeout=30,
+        Code={"ZipFile": package(source)},
+    )["FunctionArn"]  # fmt: skip
+    firehose = started.client("firehose")
+    firehose.create_delivery_stream(
+        DeliveryStreamName="d",
+        ExtendedS3DestinationConfiguration={
+            "RoleARN": ROLE, "BucketARN": "arn:aws:s3:::bucket", "Prefix": "delivered/",
+            "BufferingHints": {"IntervalInSeconds": 0, "SizeInMBs": 1},
+            "ProcessingConfiguration": {"Enabled": True, "Processors": [{
+                "Type": "Lambda",
+                "Parameters": [
+                    {"ParameterName": "LambdaArn", "ParameterValue": function},
+                    {"ParameterName": "BufferIntervalInSeconds", "ParameterValue": "0"},
+                ],
+            }]},
+        },
+    )  # fmt: skip
+    firehose.put_record(DeliveryStreamName="d", Record={"Data": b"x"})
+    s3 = started.client("s3")
+
+    def delivered() -> list[str]:
+        found = s3.list_objects_v2(Bucket="bucket", Prefix="delivered/").get("Contents", [])
+        return [str(entry["Key"]) for entry in found]
+
+    (key,) = wait_until(delivered, within_s=30, what="the delivery")
+    body = s3.get_object(Bucket="bucket", Key=key)["Body"].read()
+    assert body == b"arn:aws:sts::000000000000:assumed-role/worker/transform"
 
 
 def test_a_custom_resource_of_a_stack_answers(started: Started):

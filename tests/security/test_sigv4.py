@@ -25,6 +25,7 @@ from headrace.aws.access_keys import AccessKey, KeyRing, Secrets
 from headrace.aws.authentication import Authentication
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest
+from headrace.aws.sessions import RoleSession, RoleSessions
 from headrace.fallback.moto_services import http_request_of
 
 KEY, SECRET, TOKEN = (
@@ -200,43 +201,39 @@ def test_a_name_that_is_there_twice_deceives_nobody():
     assert refusal(request, "iam").code == "InvalidClientTokenId"
 
 
-class Sealed:
-    """Sessions whose token is all that there is of them."""
-
-    def account_of(self, access_key: str) -> str | None:
-        return "111111111111" if access_key == "ASIASEALED" else None
-
-    def secret_of(self, access_key: str, session_token: str) -> str | None:
-        return "sealed" if session_token == "its own" else None
-
-
 def test_sessions_that_are_nowhere_kept_are_known_by_their_token():
     def nobody(key_id: str) -> AccessKey | None:
         raise AssertionError("moto is not asked")
 
+    sessions = RoleSessions(bytes(32))
+    end_ms = now_ms() + 60_000
+    key = sessions.issue(RoleSession("111111111111", "worker", "f", end_ms))
+    own, right = key.session_token, key.secret_access_key
     ring = KeyRing(
         Secrets("HRKAX", "unused", "internal", "page"), listed=[], others=nobody,
-        has_others=lambda: False, sessions=Sealed(),
+        has_others=lambda: False, sessions=sessions,
     )  # fmt: skip
     verifier = Authentication(ring)
-    assert verifier.is_quick("ASIASEALED")
+    assert verifier.is_quick(key.access_key_id)
     assert not verifier.is_quick("ASIAOTHER")
 
-    def verified(secret: str, token: str | None) -> str | None:
+    def verified(secret: str, token: str | None, *, at_ms: int) -> str | None:
         request = AWSRequest("POST", "http://127.0.0.1:4566/", data=b"{}")
-        SigV4Auth(Credentials("ASIASEALED", secret, token), "kinesis", "us-east-1").add_auth(
-            request
-        )
-        return verifier.verify(sent(request), "kinesis", now_ms()).account
+        signer = Credentials(key.access_key_id, secret, token)
+        SigV4Auth(signer, "kinesis", "us-east-1").add_auth(request)
+        return verifier.verify(sent(request), "kinesis", at_ms).account
 
-    assert verified("sealed", "its own") == "111111111111"
-    for secret, token in (("", "another"), ("sealed", None), ("", None), ("other", "its own")):
+    assert verified(right, own, at_ms=end_ms - 1) == "111111111111"
+    for secret, token in (("", "another"), (right, None), ("", None), ("other", own)):
         with pytest.raises(AwsError):
-            verified(secret, token)
+            verified(secret, token, at_ms=end_ms - 1)
+    with pytest.raises(AwsError) as expired:
+        verified(right, own, at_ms=end_ms)
+    assert expired.value.code == "ExpiredTokenException"
     # In a query a token can be anything.
     for token in ("\n", "", "another"):
         request = AWSRequest("GET", "http://127.0.0.1:4566/bucket/key")
-        signer = S3SigV4QueryAuth(Credentials("ASIASEALED", "", token), "s3", "us-east-1")
+        signer = S3SigV4QueryAuth(Credentials(key.access_key_id, "", token), "s3", "us-east-1")
         signer.add_auth(request)
         with pytest.raises(AwsError) as caught:
             verifier.verify(sent(request), "s3", now_ms())

@@ -77,8 +77,7 @@ def test_requests_on_one_connection_are_answered_in_order(server: ServerProcess)
     [
         (b"NONSENSE\r\n\r\n", b"HTTP/1.1 400"),
         (b"GET / HTTP/1.1\r\nX: " + b"y" * 70_000 + b"\r\n\r\n", b"HTTP/1.1 431"),
-        (b"POST / HTTP/1.1\r\nContent-Length: 99999999999999\r\n\r\n", b"HTTP/1.1 413"),
-        (b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n", b"HTTP/1.1 400"),
+        (b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 400"),
     ],
 )
 def test_a_bad_request_is_refused_and_the_server_lives(

@@ -58,6 +58,30 @@ def test_a_message_that_is_none_breaks_nothing(body: bytes) -> None:
         assert all(isinstance(key, str) for key, _ in found)
 
 
+def signed(body: bytes) -> bytes:
+    return MAGIC + body + md5(body, usedforsecurity=False).digest()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x80" * 1_000_000 + b"\x01",  # a number of seven million bits
+        field(1, b"k" * 257) + field(3, b"\x08\x00"),
+        field(1, b"k" * 1_000_000) + field(3, b"\x08\x00") * 100_000,
+        field(1, b"k" * 256) + field(3, b"\x08\x00") * 300_000,
+    ],
+)
+def test_a_message_that_swells_is_a_record_as_any_other(body: bytes) -> None:
+    """Of a megabyte, a job would make a hundred gigabytes, or work for hours."""
+    with pytest.raises(NotAggregated):
+        deaggregate(signed(body))
+
+
+def test_the_longest_key_of_kinesis_is_taken() -> None:
+    users = [("k" * 256, b"x")] * 1000
+    assert deaggregate(aggregated(users)) == users
+
+
 def test_a_batch_keeps_its_order_and_the_other_columns_of_each_record() -> None:
     users = [("a", b"1"), ("b", b"2")]
     data = [b"0", aggregated(users), MAGIC + b"no digest of this", b"3"]

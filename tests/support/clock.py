@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 from headrace.core.clock import SystemClock
@@ -31,6 +32,19 @@ class FakeClock:
         """Move to the end of the wait, unless the event is set already."""
         if not event.is_set() and timeout_s is not None:
             self.advance(timeout_s)
+        return event.is_set()
+
+
+class HandClock(FakeClock):
+    """A clock whose waits last until a test moves the time on, or the event is set."""
+
+    def wait(self, event: threading.Event, timeout_s: float | None) -> bool:
+        """See Clock."""
+        end_s = math.inf if timeout_s is None else self.monotonic_s() + timeout_s
+        while self.monotonic_s() < end_s:
+            # The time may be moved at any moment, and nobody tells: it is looked at.
+            if event.wait(0.002):
+                return True
         return event.is_set()
 
 

@@ -33,8 +33,10 @@ class InProcessCloud:
     def __init__(
         self, data_dir: Path, *, clock: Clock | None = None, ids: Ids | None = None, **config: Any
     ) -> None:
+        # Functions may write where the data directory lies, so that tests see what they do.
+        settings = {"function_folders": (data_dir.parent,), **config}
         self.cloud = Cloud(
-            Config(data_dir=data_dir, account_id=ACCOUNT, region=REGION, **config),
+            Config(data_dir=data_dir, account_id=ACCOUNT, region=REGION, **settings),
             clock=clock,
             ids=ids,
         )

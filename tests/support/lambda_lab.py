@@ -17,7 +17,7 @@ from botocore.config import Config as BotocoreConfig
 from headrace.aws.errors import unknown_operation
 from headrace.aws.gateway import Gateway
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
-from headrace.core.clock import SystemClock
+from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.ports import BusEvent, LogLine, Metric, ObjectNotFound, QueueMessage
@@ -81,6 +81,11 @@ class Box:
         if queue_arn in self.missing:
             raise LookupError(queue_arn)
         return 30
+
+    def is_empty(self, queue_arn: str) -> bool:
+        if queue_arn in self.missing:
+            raise LookupError(queue_arn)
+        return self._received[queue_arn] >= len(self.messages[queue_arn])
 
     def receive(self, queue_arn: str, *, most: int) -> list[QueueMessage]:
         """Hand out what `send` took, each message once; `deleted` says what came back."""
@@ -162,10 +167,24 @@ class NoFallback:
 
 
 class LambdaLab:
-    """A started Lambda. A context manager; `restart` is a stop and a start on the same directory."""
+    """A started Lambda. A context manager; `restart` is a stop and a start on the same directory.
 
-    def __init__(self, data_dir: Path, *, endpoint_url: str = "http://127.0.0.1:4566") -> None:
+    Its functions may write in `folders`, so that tests see what they do: where the data directory lies, if not told.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        endpoint_url: str = "http://127.0.0.1:4566",
+        folders: Sequence[Path] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.clock = clock or SystemClock()
         self.data_dir = data_dir
+        # Where functions may leave things.
+        self.place = data_dir.parent
+        self.folders = (data_dir.parent,) if folders is None else tuple(folders)
         self.endpoint_url = endpoint_url
         self.box = Box(data_dir / "objects")
         self.logs = Logs()
@@ -180,11 +199,10 @@ class LambdaLab:
         self.stop()
 
     def start(self) -> None:
-        clock, ids = SystemClock(), Ids()
-        self.clock = clock
+        clock, ids = self.clock, Ids()
         self.database = Database(self.data_dir / "state.sqlite")
         self.supervisor = Supervisor(clock)
-        config = Config(data_dir=self.data_dir)
+        config = Config(data_dir=self.data_dir, function_folders=self.folders)
         self.lambda_ = Lambda(
             data_dir=self.data_dir,
             clock=clock,

@@ -34,13 +34,25 @@ def wait_until(condition: Any, *, within_s: float = 30.0, what: str = "the condi
 
 
 class ServerProcess:
-    """`headrace up` on a free port. A context manager; `kill9` and `start` again at will."""
+    """`headrace up` on a free port. A context manager; `kill9` and `start` again at will.
 
-    def __init__(self, data_dir: Path, *arguments: str, disk: SmallDisk | None = None) -> None:
+    Its functions may write where the data directory lies, so that tests see what they do; not with `walls_only`.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *arguments: str,
+        disk: SmallDisk | None = None,
+        walls_only: bool = False,
+    ) -> None:
         """Describe it; with a `disk`, `data_dir` is a folder on it, as this process sees it."""
         self.data_dir = data_dir
         self._disk = disk
-        self._arguments = arguments
+        # A folder on a small disk is not seen from here.
+        alone = walls_only or disk is not None
+        shared = () if alone else ("--function-folder", str(data_dir.parent))
+        self._arguments = (*arguments, *shared)
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
 

@@ -9,10 +9,12 @@ from typing import Any, cast
 
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation import limits
 
 PATH = "/_headrace/cfn-response/"
 LOOK_EVERY_S = 0.25
+# Stands for an answer that was larger than AWS takes.
+TOO_LONG: dict[str, Any] = {"Status": "TOO_LONG"}
 
 
 class CloudStopped(BaseException):
@@ -47,10 +49,12 @@ class Responses:
 
     def receive(self, token: str, body: bytes) -> bool:
         """Take an answer; False when nobody waits for it, or it is not a JSON object."""
-        try:
-            answer = json.loads(body)
-        except ValueError:
-            return False
+        answer: Any = TOO_LONG
+        if len(body) <= limits.CUSTOM_RESPONSE_BYTES:
+            try:
+                answer = json.loads(body)
+            except (ValueError, RecursionError):
+                return False
         with self._lock:
             event = self._waiting.get(token)
             if event is None or not isinstance(answer, dict):
@@ -64,7 +68,7 @@ class Responses:
         return self.wait_or(token, timeout_s, lambda: None)
 
     def wait_or(
-        self, token: str, timeout_s: float, failed: Callable[[], str | None]
+        self, token: str, timeout_s: float, look: Callable[[], None]
     ) -> dict[str, Any] | None:
         """See `CustomResponses.wait_or`."""
         with self._lock:
@@ -77,9 +81,8 @@ class Responses:
                     return None
                 if self._clock.wait(event, min(left_s, LOOK_EVERY_S)):
                     break
-                reason = failed()
-                if reason is not None and not event.is_set():
-                    raise ResourceFailed(reason)
+                if not event.is_set():
+                    look()
             with self._lock:
                 if self._stopping and token not in self._answers:
                     raise CloudStopped

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+
 from headrace.aws.errors import AwsError
+
+log = logging.getLogger(__name__)
 
 
 class TemplateError(Exception):
@@ -11,6 +15,47 @@ class TemplateError(Exception):
 
 class ResourceFailed(Exception):
     """A resource could not be created, changed or deleted; the message becomes its status reason."""
+
+
+class Cancelled(ResourceFailed):
+    """A resource was given up because the operation was, or because another resource failed."""
+
+
+# What an event's reason may have: a client's text can be in it.
+_REASON_CHARACTERS = 4096
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why something failed, in one sentence for an event."""
+    if isinstance(error, AwsError):
+        reason = f"{error.message} (Service: {error.code}, Status Code: {error.status})"
+    elif isinstance(error, ResourceFailed | TemplateError):
+        reason = str(error)
+    elif isinstance(error, MemoryError):
+        reason = "Internal failure of headrace: there was not enough memory"
+    elif isinstance(error, RecursionError):
+        reason = "Internal failure of headrace: values are nested too deeply"
+    else:
+        reason = f"Internal failure of headrace: {type(error).__name__}: {error}"
+    return reason[:_REASON_CHARACTERS]
+
+
+def log_defect(what: str, error: BaseException) -> None:
+    """Log what is no refusal by a service or of a template: in a sentence where a trace would say no more."""
+    if isinstance(error, AwsError | ResourceFailed | TemplateError):
+        return
+    trace = None if isinstance(error, RecursionError | MemoryError) else error
+    log.error("%s: %s", what, reason_of(error), exc_info=trace)
+
+
+def too_long(value: str, member: str, most_bytes: int) -> TemplateError | None:
+    """Return AWS's refusal of a text that is too long (the sentence is recorded), or None."""
+    if len(value) * 4 <= most_bytes or len(value.encode("utf-8", "surrogatepass")) <= most_bytes:
+        return None
+    return TemplateError(
+        f"1 validation error detected: Value '{value[:most_bytes]}' at '{member}' failed to satisfy constraint: Member"
+        f" must have length less than or equal to {most_bytes}"
+    )
 
 
 def validation_error(message: str) -> AwsError:

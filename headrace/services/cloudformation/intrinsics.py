@@ -2,6 +2,9 @@
 
 A `Scope` says what names stand for. What is only known after a resource has been made is UNKNOWN, which
 swallows every value that it is part of: that is what a change set shows as known after apply.
+
+What functions produce is bounded: each says how large its result will be before it makes it, and a scope has an
+allowance for all of them. Depth is bounded by the template's own (`template_text`).
 """
 
 from __future__ import annotations
@@ -9,11 +12,11 @@ from __future__ import annotations
 import base64
 import ipaddress
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.template import (
     get_att_parts,
@@ -23,7 +26,10 @@ from headrace.services.cloudformation.template import (
 )
 
 UNKNOWN = "{{changeSet:KNOWN_AFTER_APPLY}}"
-_DYNAMIC = re.compile(r"\{\{resolve:(ssm|ssm-secure|secretsmanager):([^}]+)\}\}")
+_DYNAMIC_START, _DYNAMIC_END = "{{resolve:", "}}"
+# The name of a parameter or the ARN of a secret with its field and version; what is longer is no reference.
+_DYNAMIC_CHARACTERS = 4096
+_DYNAMIC_SERVICES = ("ssm", "ssm-secure", "secretsmanager")
 
 
 class NoValue:
@@ -42,33 +48,57 @@ class Scope:
         attribute: (logical id, attribute) to value; raises TemplateError.
         imported: export name to value; raises TemplateError.
         dynamic: (service, key) of a dynamic reference to its value.
+        allowance_bytes: what functions may still produce.
+        decided: the conditions whose values are known.
     """
 
-    names: Mapping[str, Any]
+    names: dict[str, Any]
     attribute: Callable[[str, str], Any]
     imported: Callable[[str], Any]
     dynamic: Callable[[str, str], str]
     conditions: Mapping[str, Any] = field(default_factory=dict[str, Any])
     mappings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    _decided: dict[str, bool] = field(default_factory=dict[str, bool])
+    allowance_bytes: int = limits.PRODUCED_BYTES
+    decided: dict[str, bool] = field(default_factory=dict[str, bool])
+
+    def spend(self, size_bytes: int) -> None:
+        """Take what a function is about to produce from the allowance. Raises TemplateError."""
+        self.allowance_bytes -= size_bytes
+        if self.allowance_bytes < 0:
+            raise TemplateError(
+                f"Template error: functions produce more than {limits.PRODUCED_BYTES:,} bytes, which headrace does"
+                " not evaluate"
+            )
 
     def condition(self, name: str) -> bool:
         """Return a condition's value. Raises TemplateError."""
-        if name not in self._decided:
+        if name not in self.decided:
             if name not in self.conditions:
                 raise TemplateError(
                     f"Template error: unresolved condition dependency {name} in Conditions block of the template"
                 )
-            self._decided[name] = bool(evaluate(self.conditions[name], self))
-        return self._decided[name]
+            self.decided[name] = bool(_evaluate(self.conditions[name], self))
+        return self.decided[name]
 
 
 def evaluate(value: Any, scope: Scope) -> Any:
-    """Return `value` with every function in it done. Raises TemplateError."""
+    """Return `value` with every function in it done. Raises TemplateError, ResourceFailed."""
+    try:
+        return _evaluate(value, scope)
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
+        # Some function was given what it does not take: a map for a name, a text for a number.
+        raise TemplateError(
+            f"Template error: a function has an argument that it does not take ({error})"
+        ) from error
+    except RecursionError as error:
+        raise TemplateError("Template error: functions are nested too deeply") from error
+
+
+def _evaluate(value: Any, scope: Scope) -> Any:
     if isinstance(value, str):
-        return _dynamic(value, scope) if "{{resolve:" in value else value
+        return _dynamic(value, scope) if _DYNAMIC_START in value else value
     if isinstance(value, list):
-        items = [evaluate(item, scope) for item in cast("list[Any]", value)]
+        items = [_evaluate(item, scope) for item in cast("list[Any]", value)]
         return [item for item in items if item is not NO_VALUE]
     if not isinstance(value, dict):
         return value
@@ -80,7 +110,7 @@ def evaluate(value: Any, scope: Scope) -> Any:
             return function(argument, scope)
         if name.startswith("Fn::"):
             raise TemplateError(f"Template error: headrace does not know the function {name}")
-    evaluated = {key: evaluate(item, scope) for key, item in mapping.items()}
+    evaluated = {key: _evaluate(item, scope) for key, item in mapping.items()}
     return {key: item for key, item in evaluated.items() if item is not NO_VALUE}
 
 
@@ -96,7 +126,23 @@ def is_unknown(value: Any) -> bool:
 
 
 def _dynamic(text: str, scope: Scope) -> str:
-    return _DYNAMIC.sub(lambda match: scope.dynamic(match.group(1), match.group(2)), text)
+    """Replace each `{{resolve:<service>:<key>}}`, from left to right; a value is not looked into again."""
+    pieces: list[str] = []
+    place = 0
+    while (start := text.find(_DYNAMIC_START, place)) >= 0:
+        key_start = start + len(_DYNAMIC_START)
+        end = text.find(_DYNAMIC_END, key_start, key_start + _DYNAMIC_CHARACTERS)
+        if end < 0:
+            pieces.append(text[place:key_start])
+            place = key_start
+            continue
+        service, _, key = text[key_start:end].partition(":")
+        known = service in _DYNAMIC_SERVICES and key and "}" not in key
+        stop = end + len(_DYNAMIC_END) if known else key_start
+        pieces += [text[place:start], scope.dynamic(service, key) if known else text[start:stop]]
+        scope.spend(len(pieces[-1]) + start - place)
+        place = stop
+    return "".join([*pieces, text[place:]])
 
 
 def _ref(argument: Any, scope: Scope) -> Any:
@@ -107,13 +153,29 @@ def _ref(argument: Any, scope: Scope) -> Any:
             f"Template format error: Unresolved resource dependencies [{argument}] in the Resources block of the"
             " template"
         )
-    return scope.names[argument]
+    value = scope.names[argument]
+    scope.spend(size_of(value))
+    return value
+
+
+def size_of(value: Any) -> int:
+    """Return about how many bytes a value takes where it is written out."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, list):
+        return sum(3 + size_of(item) for item in cast("list[Any]", value))
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+        return sum(6 + len(key) + size_of(item) for key, item in pairs)
+    return 8
 
 
 def _get_att(argument: Any, scope: Scope) -> Any:
     if isinstance(argument, list):
-        argument = [evaluate(part, scope) for part in cast("list[Any]", argument)]
-    return scope.attribute(*get_att_parts(argument))
+        argument = [_evaluate(part, scope) for part in cast("list[Any]", argument)]
+    value = scope.attribute(*get_att_parts(argument))
+    scope.spend(size_of(value))
+    return value
 
 
 def _list_argument(name: str, argument: Any, scope: Scope, count: int | None = None) -> list[Any]:
@@ -123,18 +185,21 @@ def _list_argument(name: str, argument: Any, scope: Scope, count: int | None = N
         raise TemplateError(
             f"Template error: every {name} object requires {count if count is not None else 'a list of'} parameters"
         )
-    return [evaluate(part, scope) for part in cast("list[Any]", argument)]
+    return [_evaluate(part, scope) for part in cast("list[Any]", argument)]
 
 
 def _join(argument: Any, scope: Scope) -> Any:
     delimiter, items = _list_argument("Fn::Join", argument, scope, 2)
     if is_unknown(items):
         return UNKNOWN
-    if not isinstance(items, list):
+    if not isinstance(items, list) or not isinstance(delimiter, str):
         raise TemplateError(
-            "Template error: every Fn::Join object requires a list of values to join"
+            "Template error: every Fn::Join object requires two parameters, (1) a string delimiter and (2) a list of"
+            " strings to be joined or a function that returns a list of strings (such as Fn::GetAZs) to be joined."
         )
-    return str(delimiter).join(_scalar(item) for item in cast("list[Any]", items))
+    texts = [_scalar(item) for item in cast("list[Any]", items)]
+    scope.spend(sum(map(len, texts)) + len(delimiter) * max(0, len(texts) - 1))
+    return delimiter.join(texts)
 
 
 def _scalar(item: Any) -> str:
@@ -150,14 +215,16 @@ def _sub(argument: Any, scope: Scope) -> Any:
     values: dict[str, Any] = {}
     for name in sub_names(text):
         if name in variables:
-            values[name] = evaluate(variables[name], scope)
+            values[name] = _evaluate(variables[name], scope)
         elif "." in name and name not in scope.names:
             values[name] = scope.attribute(*get_att_parts(name))
         else:
             values[name] = _ref(name, scope)
     if is_unknown(values):
         return UNKNOWN
-    filled = substitute(text, {name: _scalar(value) for name, value in values.items()})
+    texts = {name: _scalar(value) for name, value in values.items()}
+    scope.spend(len(text) + sum(len(texts[name]) for name in sub_names(text)))
+    filled = substitute(text, texts)
     return _dynamic(filled, scope)
 
 
@@ -165,24 +232,37 @@ def _select(argument: Any, scope: Scope) -> Any:
     index, items = _list_argument("Fn::Select", argument, scope, 2)
     if is_unknown(items):
         return UNKNOWN
-    try:
-        return items[int(index)]
-    except (IndexError, ValueError, TypeError) as error:
+    place = str(index).strip()
+    if not isinstance(items, list) or not (place.isascii() and place.isdigit()):
         raise TemplateError(
-            f"Template error: Fn::Select cannot select nonexistent value at index {index}"
-        ) from error
+            "Template error: Fn::Select requires a list argument with two elements: an integer index and a list"
+        )
+    found = cast("list[Any]", items)
+    if len(place) > len(str(len(found))) or int(place) >= len(found):
+        raise TemplateError(
+            f"Template error: Fn::Select cannot select nonexistent value at index {place[: limits.NUMBER_CHARACTERS]}"
+        )
+    return found[int(place)]
 
 
 def _split(argument: Any, scope: Scope) -> Any:
     delimiter, text = _list_argument("Fn::Split", argument, scope, 2)
-    return [UNKNOWN] if is_unknown(text) else str(text).split(str(delimiter))
+    if is_unknown(text):
+        return [UNKNOWN]
+    if not isinstance(text, str) or not isinstance(delimiter, str) or not delimiter:
+        raise TemplateError(
+            "Template error: every Fn::Split object requires two parameters, (1) a string delimiter and (2) a string"
+            " to be split or a function that returns a string to be split."
+        )
+    scope.spend(len(text) + 3 * text.count(delimiter))
+    return text.split(delimiter)
 
 
 def _if(argument: Any, scope: Scope) -> Any:
     if not isinstance(argument, list) or len(cast("list[Any]", argument)) != 3:
         raise TemplateError("Template error: Fn::If requires a list argument with three elements")
     name, yes, no = cast("list[Any]", argument)
-    return evaluate(yes if scope.condition(str(name)) else no, scope)
+    return _evaluate(yes if scope.condition(str(name)) else no, scope)
 
 
 def _equals(argument: Any, scope: Scope) -> bool:
@@ -196,11 +276,19 @@ def _loosely(value: Any) -> Any:
 
 
 def _and(argument: Any, scope: Scope) -> bool:
-    return all(bool(item) for item in _list_argument("Fn::And", argument, scope))
+    return all(_conditions("Fn::And", argument, scope))
 
 
 def _or(argument: Any, scope: Scope) -> bool:
-    return any(bool(item) for item in _list_argument("Fn::Or", argument, scope))
+    return any(_conditions("Fn::Or", argument, scope))
+
+
+def _conditions(name: str, argument: Any, scope: Scope) -> list[bool]:
+    if not isinstance(argument, list) or not 2 <= len(cast("list[Any]", argument)) <= 10:
+        raise TemplateError(
+            f"Template error: every {name} object requires a list of at least 2 and at most 10 boolean parameters."
+        )
+    return [bool(item) for item in _list_argument(name, argument, scope)]
 
 
 def _not(argument: Any, scope: Scope) -> bool:
@@ -212,7 +300,7 @@ def _condition(argument: Any, scope: Scope) -> Any:
     return (
         scope.condition(argument)
         if isinstance(argument, str)
-        else {"Condition": evaluate(argument, scope)}
+        else {"Condition": _evaluate(argument, scope)}
     )
 
 
@@ -222,47 +310,75 @@ def _contains(argument: Any, scope: Scope) -> bool:
 
 
 def _import_value(argument: Any, scope: Scope) -> Any:
-    name = evaluate(argument, scope)
-    return UNKNOWN if is_unknown(name) else scope.imported(str(name))
+    name = _evaluate(argument, scope)
+    if is_unknown(name):
+        return UNKNOWN
+    value = scope.imported(str(name))
+    scope.spend(size_of(value))
+    return value
 
 
 def _find_in_map(argument: Any, scope: Scope) -> Any:
     keys = _list_argument("Fn::FindInMap", argument, scope)
     value: Any = scope.mappings
     for key in keys[:3]:
-        if not isinstance(value, Mapping) or key not in value:
+        if not isinstance(value, Mapping) or not isinstance(key, str) or key not in value:
             raise TemplateError(
                 f"Template error: Unable to get mapping for {'::'.join(map(str, keys[:3]))}"
             )
         value = cast("Mapping[str, Any]", value)[key]
+    scope.spend(size_of(value))
     return value
 
 
 def _base64(argument: Any, scope: Scope) -> Any:
-    text = evaluate(argument, scope)
-    return UNKNOWN if is_unknown(text) else base64.b64encode(str(text).encode()).decode()
+    text = _evaluate(argument, scope)
+    if is_unknown(text):
+        return UNKNOWN
+    data = _scalar(text).encode("utf-8", "surrogatepass")
+    scope.spend(len(data) * 4 // 3)
+    return base64.b64encode(data).decode()
 
 
 def _get_azs(argument: Any, scope: Scope) -> list[str]:
-    region = evaluate(argument, scope) or scope.names["AWS::Region"]
+    region = _evaluate(argument, scope) or scope.names["AWS::Region"]
     return [f"{region}{letter}" for letter in "abc"]
 
 
-def _cidr(argument: Any, scope: Scope) -> list[str]:
-    block, count, *bits = _list_argument("Fn::Cidr", argument, scope)
-    network = ipaddress.ip_network(str(block), strict=False)
-    prefix = network.max_prefixlen - int(bits[0] if bits else 8)
+def _cidr(argument: Any, scope: Scope) -> Any:
+    arguments = _list_argument("Fn::Cidr", argument, scope)
+    if is_unknown(arguments):
+        return [UNKNOWN]
+    try:
+        block, count, *bits = map(str, arguments)
+        network = ipaddress.ip_network(block, strict=False)
+        prefix = network.max_prefixlen - int(bits[0] if bits else 8)
+        wanted = int(count)
+        if not 1 <= wanted <= limits.CIDRS:
+            raise ValueError(f"count is not between 1 and {limits.CIDRS}")
+        if network.prefixlen > prefix or wanted > 1 << (prefix - network.prefixlen):
+            raise ValueError(f"{block} does not hold {wanted} blocks of that size")
+    except ValueError as error:
+        raise TemplateError(
+            "Template error: every Fn::Cidr object requires an address block, the number of blocks to make of it and,"
+            f" optionally, the bits of each ({error})"
+        ) from error
     subnets = network.subnets(new_prefix=prefix)
-    return [str(subnet) for subnet, _ in zip(subnets, range(int(count)), strict=False)]
+    return [str(next(subnets)) for _ in range(wanted)]
 
 
 def _to_json_string(argument: Any, scope: Scope) -> Any:
-    value = evaluate(argument, scope)
-    return UNKNOWN if is_unknown(value) else json.dumps(value, separators=(",", ":"))
+    value = _evaluate(argument, scope)
+    if is_unknown(value):
+        return UNKNOWN
+    scope.spend(size_of(value))
+    text = json.dumps(value, separators=(",", ":"))
+    scope.spend(len(text))
+    return text
 
 
 def _length(argument: Any, scope: Scope) -> int:
-    return len(evaluate(argument, scope))
+    return len(_evaluate(argument, scope))
 
 
 _FUNCTIONS: dict[str, Callable[[Any, Scope], Any]] = {

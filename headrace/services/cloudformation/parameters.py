@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.services.cloudformation.errors import TemplateError
+from headrace.core.patterns import Effort, MatchTooLong, PatternRefused
+from headrace.services.cloudformation import limits
+from headrace.services.cloudformation.errors import TemplateError, too_long
 
 HIDDEN = "****"
 _SSM_VALUE = re.compile(r"AWS::SSM::Parameter::Value<(.+)>")
@@ -37,11 +39,16 @@ def resolve(
     read_ssm: Callable[[str], str],
 ) -> dict[str, Parameter]:
     """Return every declared parameter's value."""
+    for place, value in enumerate(given.values(), 1):
+        member = f"parameters.{place}.member.parameterValue"
+        if refusal := too_long(value, member, limits.PARAMETER_VALUE_BYTES):
+            raise refusal
     unknown = sorted(set(given) - set(declared))
     if unknown:
         raise TemplateError(f"Parameters: [{', '.join(unknown)}] do not exist in the template")
     missing: list[str] = []
     found: dict[str, Parameter] = {}
+    effort = Effort()
     for name, declaration in declared.items():
         if name in use_previous and name in previous:
             value: str | None = previous[name]
@@ -52,7 +59,7 @@ def resolve(
         if value is None:
             missing.append(name)
             continue
-        found[name] = _checked(name, declaration, value, read_ssm)
+        found[name] = _checked(name, declaration, value, read_ssm, effort)
     if missing:
         raise TemplateError(f"Parameters: [{', '.join(sorted(missing))}] must have values")
     return found
@@ -67,8 +74,17 @@ def _text(value: Any) -> str:
 
 
 def _checked(
-    name: str, declaration: Mapping[str, Any], value: str, read_ssm: Callable[[str], str]
+    name: str,
+    declaration: Mapping[str, Any],
+    value: str,
+    read_ssm: Callable[[str], str],
+    effort: Effort,
 ) -> Parameter:
+    if too_long(value, name, limits.PARAMETER_VALUE_BYTES):
+        raise TemplateError(
+            f"Template format error: The default of parameter '{name}' is longer than"
+            f" {limits.PARAMETER_VALUE_BYTES} bytes."
+        )
     kind = str(declaration.get("Type", "String"))
     ssm = _SSM_VALUE.fullmatch(kind)
     resolved = None
@@ -80,16 +96,20 @@ def _checked(
         shown = ", ".join(_text(item) for item in allowed)
         raise _refused(name, declaration, f"must be one of AllowedValues [{shown}]")
     pattern = declaration.get("AllowedPattern")
-    if pattern is not None and re.fullmatch(str(pattern), value) is None:
+    # A list's pattern is held against each of its items (documented: parameters-section-structure).
+    items = [item.strip() for item in value.split(",")] if kind == "CommaDelimitedList" else [value]
+    if pattern is not None and not all(
+        _matches(name, str(pattern), item, effort) for item in items
+    ):
         raise _refused(name, declaration, f"must match pattern {pattern}")
     if kind == "Number":
         _check_number(name, declaration, value)
     else:
-        if "MinLength" in declaration and len(value) < int(declaration["MinLength"]):
+        if "MinLength" in declaration and len(value) < _bound(name, declaration, "MinLength"):
             raise _refused(
                 name, declaration, f"must contain at least {declaration['MinLength']} characters"
             )
-        if "MaxLength" in declaration and len(value) > int(declaration["MaxLength"]):
+        if "MaxLength" in declaration and len(value) > _bound(name, declaration, "MaxLength"):
             raise _refused(
                 name, declaration, f"must contain at most {declaration['MaxLength']} characters"
             )
@@ -101,19 +121,41 @@ def _checked(
     )
 
 
+def _matches(name: str, pattern: str, value: str, effort: Effort) -> bool:
+    try:
+        return effort.matches(pattern, value)
+    except PatternRefused as error:
+        raise TemplateError(
+            f"Template format error: AllowedPattern of parameter '{name}' is not a pattern that can be used: {error}"
+        ) from error
+    except MatchTooLong as error:
+        raise TemplateError(
+            f"Parameter '{name}' cannot be held against its AllowedPattern in time: the pattern is too complex"
+        ) from error
+
+
 def _check_number(name: str, declaration: Mapping[str, Any], value: str) -> None:
     try:
         number = float(value)
     except ValueError as error:
         raise TemplateError(f"Parameter '{name}' must be a number.") from error
-    if "MinValue" in declaration and number < float(declaration["MinValue"]):
+    if "MinValue" in declaration and number < _bound(name, declaration, "MinValue"):
         raise _refused(
             name, declaration, f"must be a number not less than {declaration['MinValue']}"
         )
-    if "MaxValue" in declaration and number > float(declaration["MaxValue"]):
+    if "MaxValue" in declaration and number > _bound(name, declaration, "MaxValue"):
         raise _refused(
             name, declaration, f"must be a number not greater than {declaration['MaxValue']}"
         )
+
+
+def _bound(name: str, declaration: Mapping[str, Any], key: str) -> float:
+    try:
+        return float(declaration[key])
+    except (TypeError, ValueError) as error:
+        raise TemplateError(
+            f"Template format error: {key} of parameter '{name}' must be a number."
+        ) from error
 
 
 def _refused(name: str, declaration: Mapping[str, Any], why: str) -> TemplateError:

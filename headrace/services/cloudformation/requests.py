@@ -10,13 +10,24 @@ from typing import TYPE_CHECKING, Any
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call
 from headrace.core.values import listed
-from headrace.services.cloudformation import changes, graph
+from headrace.services.cloudformation import changes, graph, limits
 from headrace.services.cloudformation import parameters as parameters_module
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
-from headrace.services.cloudformation.intrinsics import Scope, evaluate
-from headrace.services.cloudformation.scope import read_ssm_parameter, scope_of
+from headrace.services.cloudformation.intrinsics import (
+    UNKNOWN,
+    Scope,
+    evaluate,
+    size_of,
+)
+from headrace.services.cloudformation.scope import (
+    check_operation_size,
+    decide,
+    read_ssm_parameter,
+    scope_of,
+)
 from headrace.services.cloudformation.state import ChangeSet, Stack
-from headrace.services.cloudformation.template import Template, dependencies, parse
+from headrace.services.cloudformation.template import Template, dependencies
+from headrace.services.cloudformation.template_checks import parse
 
 if TYPE_CHECKING:
     from headrace.services.cloudformation.service import CloudFormation
@@ -100,7 +111,9 @@ def _scope(
 ) -> Scope:
     """Return a scope for what does not depend on resources."""
     effective = {name: cfn.effective_parameter(value) for name, value in values.items()}
-    return scope_of(cfn, stack, template, effective, stack.resources)
+    scope = scope_of(cfn, stack, template, effective, stack.resources)
+    decide(template, scope)
+    return scope
 
 
 def tags_of(request: Mapping[str, Any], stack: Stack) -> dict[str, str]:
@@ -115,23 +128,34 @@ def resource_changes(
     """Return the resource changes that this template would bring to the stack."""
     effective = {name: cfn.effective_parameter(value) for name, value in values.items()}
     pending: set[str] = {name for name in template.resources if name not in stack.resources}
-    found: dict[str, dict[str, Any]] = {}
-    # A replaced resource makes what refers to it change too: go on until nothing new is found.
-    while True:
-        scope = scope_of(
-            cfn,
-            stack,
-            template,
-            effective,
-            stack.resources,
-            later=pending.__contains__,
-            imported=lambda name: _imported(cfn, stack, name),
-        )
-        found = _changes_once(cfn, stack, template, scope)
-        replaced = {name for name, change in found.items() if change.get("Replacement") == "True"}
-        if replaced <= pending:
-            break
-        pending |= replaced
+    scope = scope_of(
+        cfn,
+        stack,
+        template,
+        effective,
+        stack.resources,
+        later=pending.__contains__,
+        imported=lambda name: _imported(cfn, stack, name),
+    )
+    decide(template, scope)
+    changed: dict[str, dict[str, Any]] = {}
+    size_bytes = 0
+    # What others need first: a replaced resource makes what refers to it change too.
+    for name in graph.in_order({name: dependencies(template, name) for name in template.resources}):
+        definition = template.resources[name]
+        if "Condition" in definition and not scope.condition(definition["Condition"]):
+            continue
+        properties = _evaluated(definition, scope)
+        size_bytes += size_of(properties)
+        check_operation_size(size_bytes)
+        change = _change_of(cfn, stack, name, definition, properties)
+        if change is None:
+            continue
+        changed[name] = change
+        if change.get("Replacement") == "True":
+            pending.add(name)
+            scope.names[name] = UNKNOWN
+    found = {name: changed[name] for name in template.resources if name in changed}
     kept = {
         name
         for name, resource in template.resources.items()
@@ -150,27 +174,27 @@ def _imported(cfn: CloudFormation, stack: Stack, name: str) -> str:
     return found[1]
 
 
-def _changes_once(
-    cfn: CloudFormation, stack: Stack, template: Template, scope: Scope
-) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for name, definition in template.resources.items():
-        if "Condition" in definition and not scope.condition(definition["Condition"]):
-            continue
-        try:
-            properties = evaluate(definition.get("Properties", {}), scope)
-        except ResourceFailed as error:
-            raise TemplateError(str(error)) from error
-        present = stack.resources.get(name)
-        kind = cfn.resource_type(definition["Type"])
-        assert kind is not None
-        if present is None or not present.physical_id:
-            found[name] = changes.added(name, definition["Type"], properties)
-            continue
-        change = changes.modified(present, kind, properties, definition)
-        if change is not None:
-            found[name] = change
-    return found
+def _evaluated(definition: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+    scope.allowance_bytes = limits.PRODUCED_BYTES
+    try:
+        return evaluate(definition.get("Properties", {}), scope)
+    except ResourceFailed as error:
+        raise TemplateError(str(error)) from error
+
+
+def _change_of(
+    cfn: CloudFormation,
+    stack: Stack,
+    name: str,
+    definition: dict[str, Any],
+    properties: dict[str, Any],
+) -> dict[str, Any] | None:
+    present = stack.resources.get(name)
+    if present is None or not present.physical_id:
+        return changes.added(name, definition["Type"], properties)
+    kind = cfn.resource_type(definition["Type"])
+    assert kind is not None
+    return changes.modified(present, kind, properties, definition)
 
 
 def outputs_differ(old_body: str, template: Template) -> bool:
@@ -209,8 +233,10 @@ def begin(
             "capabilities": stack.capabilities,
             "outputs": stack.outputs,
             "imports": list(stack.imports),
-            "resources": {name: asdict(resource) for name, resource in stack.resources.items()},
-            "order": _order(stack),
+            "resources": {name: resource.document() for name, resource in stack.resources.items()},
+            "order": graph.in_order(
+                {name: set(r.depends_on) for name, r in stack.resources.items()}
+            ),
         }
     stack.body = template.body
     stack.description = template.description
@@ -224,18 +250,6 @@ def begin(
     if request.get("RollbackConfiguration"):
         stack.rollback_configuration = dict(request["RollbackConfiguration"])
     cfn_log_fidelity(cfn, stack, template)
-
-
-def _order(stack: Stack) -> list[str]:
-    """Return the stack's resources with what others need first."""
-    left = {name: set(r.depends_on) & set(stack.resources) for name, r in stack.resources.items()}
-    order: list[str] = []
-    while left:
-        free = [name for name, needs in left.items() if not needs - set(order)] or list(left)
-        order += free
-        for name in free:
-            del left[name]
-    return order
 
 
 def cfn_log_fidelity(cfn: CloudFormation, stack: Stack, template: Template) -> None:

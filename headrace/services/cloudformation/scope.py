@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.aws.errors import AwsError
+from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.intrinsics import NO_VALUE, UNKNOWN, Scope
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.template import Template
+from headrace.services.cloudformation.template_checks import conditions_in_order
 
 if TYPE_CHECKING:
     from headrace.services.cloudformation.service import CloudFormation
@@ -38,11 +40,13 @@ def scope_of(
     *,
     later: Callable[[str], bool] = lambda _: False,
     imported: Callable[[str], Any] | None = None,
+    decided: dict[str, bool] | None = None,
 ) -> Scope:
     """Return the scope in which `template`'s values are evaluated.
 
     `parameters` are effective values by name; `resources` those that are there; `later` says whether a
-    resource will only be known after apply, for change sets; `imported` overrides how exports are read.
+    resource will only be known after apply, for change sets; `imported` overrides how exports are read;
+    `decided` are conditions whose values are known.
     """
     names: dict[str, Any] = {**pseudo_parameters(stack), **parameters}
     for logical_id in template.resources:
@@ -77,7 +81,24 @@ def scope_of(
         dynamic=lambda service, key: read_dynamic(cfn, stack, service, key),
         conditions=template.conditions,
         mappings=template.mappings,
+        decided={} if decided is None else decided,
     )
+
+
+def decide(template: Template, scope: Scope) -> None:
+    """Work every condition out, those first that others name. Raises TemplateError."""
+    for name in conditions_in_order(template):
+        scope.condition(name)
+    scope.allowance_bytes = limits.PRODUCED_BYTES
+
+
+def check_operation_size(size_bytes: int) -> None:
+    """Raise TemplateError when the properties of an operation's resources are too large together."""
+    if size_bytes > limits.OPERATION_BYTES:
+        raise TemplateError(
+            f"Template error: the properties of all resources have more than {limits.OPERATION_BYTES:,} bytes, which"
+            " headrace does not store"
+        )
 
 
 def read_dynamic(cfn: CloudFormation, stack: Stack, service: str, key: str) -> str:

@@ -12,15 +12,28 @@ from headrace.aws.service import ServiceApi
 from headrace.core.arn import make_arn
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import BucketNotFound, ControlPlane, ObjectNotFound, ObjectStore
+from headrace.core.ports import (
+    BucketNotFound,
+    ControlPlane,
+    FunctionInvoker,
+    ObjectNotFound,
+    ObjectStore,
+)
 from headrace.core.workers import Supervisor, WorkerDone
+from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.custom_responses import CloudStopped, Responses
 from headrace.services.cloudformation.deploy import STACK_TYPE, Deployment
-from headrace.services.cloudformation.errors import ResourceFailed, TemplateError, translate
+from headrace.services.cloudformation.errors import (
+    ResourceFailed,
+    TemplateError,
+    too_long,
+    translate,
+)
 from headrace.services.cloudformation.resources import TYPES, custom_resource_type
 from headrace.services.cloudformation.resources.base import Context, ResourceType
 from headrace.services.cloudformation.state import Stack, Stacks
-from headrace.services.cloudformation.template import Template, parse
+from headrace.services.cloudformation.template import Template
+from headrace.services.cloudformation.template_checks import parse
 from headrace.services.cloudformation.template_url import bucket_and_key
 from headrace.store.database import Database
 
@@ -34,20 +47,24 @@ ANSWER_WITHIN_S = 2.0
 class _Operation:
     """A worker that carries one stack operation out and is done."""
 
-    def __init__(self, name: str, work: Callable[[], None], done: threading.Event) -> None:
-        self.name = name
+    def __init__(
+        self, deployment: Deployment, work: Callable[[], None], ended: Callable[[], None]
+    ) -> None:
+        self.name = f"stack {deployment.stack.name}"
+        self._deployment = deployment
         self._work = work
-        self._done = done
+        self._ended = ended
 
     def step(self) -> float:
         try:
             self._work()
         except CloudStopped as stopped:
             raise WorkerDone from stopped
-        except Exception:
-            log.exception("%s failed", self.name)
+        except Exception as error:  # noqa: BLE001
+            # Whatever it was, the stack must not stay in progress for ever.
+            self._deployment.give_up(error)
         finally:
-            self._done.set()
+            self._ended()
         raise WorkerDone
 
 
@@ -63,6 +80,7 @@ class CloudFormation:
         supervisor: Supervisor,
         control: ControlPlane,
         objects: ObjectStore,
+        functions: FunctionInvoker,
         endpoint_url: Callable[[], str],
         strict: bool = False,
     ) -> None:
@@ -75,7 +93,9 @@ class CloudFormation:
         self.stacks = Stacks(database)
         self._strict = strict
         self._supervisor = supervisor
+        self._functions = functions
         self._responses = Responses(clock, ids, endpoint_url)
+        self._running: dict[str, Deployment] = {}
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -85,10 +105,11 @@ class CloudFormation:
         for stack in list(self.stacks.all()):
             if stack.in_progress:
                 log.warning("stack %s was %s when the cloud was killed", stack.name, stack.status)
-                self.run(stack, self._resumption(stack), wait=False)
+                deployment = Deployment(self, stack)
+                self.run(deployment, self._resumption(deployment), wait=False)
 
-    def _resumption(self, stack: Stack) -> Callable[[], None]:
-        deployment = Deployment(self, stack)
+    def _resumption(self, deployment: Deployment) -> Callable[[], None]:
+        stack = deployment.stack
         why = "The cloud was stopped during the operation."
         match stack.status:
             case "CREATE_IN_PROGRESS":
@@ -114,25 +135,55 @@ class CloudFormation:
 
     # --- operations ---------------------------------------------------------------------------
 
-    def run(self, stack: Stack, work: Callable[[], None], *, wait: bool = True) -> None:
+    def run(self, deployment: Deployment, work: Callable[[], None], *, wait: bool = True) -> None:
         """Run an operation in the background; wait a moment for one that ends soon."""
         done = threading.Event()
-        self._supervisor.start(_Operation(f"stack {stack.name}", work, done))
+        stack_id = deployment.stack.stack_id
+
+        def ended() -> None:
+            with self.lock:
+                if self._running.get(stack_id) is deployment:
+                    del self._running[stack_id]
+            done.set()
+
+        with self.lock:
+            self._running[stack_id] = deployment
+        self._supervisor.start(_Operation(deployment, work, ended))
         if wait:
             self.clock.wait(done, ANSWER_WITHIN_S)
+
+    def turn_round(self, stack: Stack, status: str) -> bool:
+        """Have the operation on a stack go on from another status; False when there is none. Under `lock`."""
+        running = self._running.get(stack.stack_id)
+        if running is None:
+            return False
+        self.set_status(stack, status, "User Initiated")
+        running.cancel()
+        return True
 
     def new_stack(self, name: str, account: str, region: str, status: str, now_ms: int) -> Stack:
         """Return a stack that is not stored yet."""
         stack_id = make_arn("cloudformation", region, account, f"stack/{name}/{self.ids.uuid()}")
         return Stack(stack_id, name, account, region, status, now_ms)
 
-    def set_status(self, stack: Stack, status: str, reason: str = "") -> None:
-        """Store a stack's new status, and its event after it."""
+    def set_status(
+        self, stack: Stack, status: str, reason: str = "", *, whole: bool = False
+    ) -> None:
+        """Store a stack's new status, with all of its resources when `whole`, and its event after it."""
         with self.lock:
+            before = stack.status, stack.reason
             stack.status, stack.reason = status, reason
             if stack.status.startswith("UPDATE"):
                 stack.updated_ms = self.clock.now_ms()
-            self.stacks.save(stack)
+            try:
+                if whole:
+                    self.stacks.save_all(stack)
+                else:
+                    self.stacks.save(stack)
+            except BaseException:
+                # Nobody would carry out what was not stored.
+                stack.status, stack.reason = before
+                raise
         self.add_event(
             stack,
             logical_id=stack.name,
@@ -179,8 +230,14 @@ class CloudFormation:
             return custom_resource_type(name)
         return TYPES.get(name)
 
-    def context(self, stack: Stack, logical_id: str) -> Context:
-        """Return where a resource of a stack is made."""
+    def context(
+        self,
+        stack: Stack,
+        logical_id: str,
+        stop: threading.Event,
+        note_made: Callable[[str], None],
+    ) -> Context:
+        """Return where a resource of a stack is made; see `Context` for `stop` and `note_made`."""
         return Context(
             control=self.control,
             clock=self.clock,
@@ -193,6 +250,9 @@ class CloudFormation:
             tags=stack.tags,
             endpoint_url=self.endpoint_url(),
             responses=self._responses,
+            functions=self._functions,
+            stop=stop,
+            note_made=note_made,
         )
 
     @staticmethod
@@ -261,13 +321,21 @@ class CloudFormation:
         if body and url:
             raise TemplateError("You cannot specify both Template URL and Template Body")
         if body:
-            return str(body)
+            text = str(body)
+            if refusal := too_long(text, "templateBody", limits.BODY_BYTES):
+                raise refusal
+            return text
         if not url:
             raise TemplateError("Either Template URL or Template Body must be specified.")
         bucket, key = bucket_and_key(str(url), self.endpoint_url())
         try:
+            # Looked at before it is read: an object may have terabytes.
+            if self.objects.file(bucket, key).stat().st_size > limits.URL_BODY_BYTES:
+                raise TemplateError(
+                    f"Template may not exceed {limits.URL_BODY_BYTES} bytes in size."
+                )
             return self.objects.get(bucket, key).decode("utf-8-sig")
-        except (BucketNotFound, ObjectNotFound) as error:
+        except (BucketNotFound, ObjectNotFound, FileNotFoundError) as error:
             raise TemplateError(
                 "S3 error: The specified key does not exist. For more information check"
                 " http://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html"

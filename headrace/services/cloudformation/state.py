@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from headrace.store.database import Database
@@ -28,6 +28,10 @@ class Resource:
     replace_policy: str = "Delete"
     definition: dict[str, Any] = field(default_factory=dict[str, Any])
     updated_ms: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """Return what is stored; its values are the resource's own."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 @dataclass(slots=True)
@@ -74,18 +78,21 @@ class Stack:
         return self.status != "DELETE_COMPLETE"
 
     def document(self) -> dict[str, Any]:
-        """Return what is stored."""
-        return asdict(self)
+        """Return what is stored in the stack's own document: all but its resources and `previous`."""
+        apart = ("resources", "previous")
+        value = {each.name: getattr(self, each.name) for each in fields(self)}
+        value["obsolete"] = [resource.document() for resource in self.obsolete]
+        return {name: item for name, item in value.items() if name not in apart}
 
     @staticmethod
     def from_document(value: dict[str, Any]) -> Stack:
-        """Return the stack that `document` stored."""
-        fields = dict(value)
-        fields["resources"] = {
-            name: Resource(**resource) for name, resource in value["resources"].items()
+        """Return the stack that `document` stored, without resources."""
+        given = dict(value)
+        given["resources"] = {
+            name: Resource(**resource) for name, resource in value.get("resources", {}).items()
         }
-        fields["obsolete"] = [Resource(**resource) for resource in value["obsolete"]]
-        return Stack(**fields)
+        given["obsolete"] = [Resource(**resource) for resource in value["obsolete"]]
+        return Stack(**given)
 
 
 @dataclass(slots=True)
@@ -115,11 +122,17 @@ class ChangeSet:
 
 
 class Stacks:
-    """All stacks, change sets and events. Thread-safe as the database is; `save` is durable on return."""
+    """All stacks, change sets and events. Thread-safe as the database is; what `save...` wrote lasts on return.
+
+    A stack's resources are stored one by one: writing all of them at every step of every one of them would take time
+    with the square of their number.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._stacks = database.documents("cfn_stacks")
+        self._resources = database.documents("cfn_resources")
+        self._previous = database.documents("cfn_previous")
         self._change_sets = database.documents("cfn_change_sets")
         database.migrate(
             "cfn_events",
@@ -134,19 +147,50 @@ class Stacks:
 
     def load(self) -> None:
         """Read everything."""
-        self._by_id = {key: Stack.from_document(value) for key, value in self._stacks.items()}
+        documents = dict(self._stacks.items())
+        self._by_id = {key: Stack.from_document(value) for key, value in documents.items()}
+        for key, value in documents.items():
+            if "resources" in value:  # stored whole, as it was once
+                self.save_all(self._by_id[key])
+        for key, value in self._resources.items():
+            stack_id, _, name = key.rpartition(" ")
+            if stack_id in self._by_id:
+                self._by_id[stack_id].resources[name] = Resource(**value)
+        for key, value in self._previous.items():
+            if key in self._by_id:
+                self._by_id[key].previous = value
         self._sets = {key: ChangeSet(**value) for key, value in self._change_sets.items()}
 
-    def save(self, stack: Stack) -> None:
-        """Store a stack."""
+    def save(self, stack: Stack, *resources: Resource) -> None:
+        """Store a stack, and some of its resources with it; those of other stacks and `previous` stay as they are."""
         self._by_id[stack.stack_id] = stack
-        self._stacks.put(stack.stack_id, stack.document())
+        with self._database.transaction():
+            self._stacks.put(stack.stack_id, stack.document())
+            for resource in resources:
+                self.save_resource(stack, resource)
+
+    def save_resource(self, stack: Stack, resource: Resource) -> None:
+        """Store one resource of a stack that is stored."""
+        self._resources.put(f"{stack.stack_id} {resource.logical_id}", resource.document())
+
+    def save_all(self, stack: Stack) -> None:
+        """Store a stack with what an update began from and exactly the resources that it has now."""
+        with self._database.transaction():
+            self.save(stack, *stack.resources.values())
+            kept = {f"{stack.stack_id} {name}" for name in stack.resources}
+            for key, _ in self._resources.items(f"{stack.stack_id} "):
+                if key not in kept:
+                    self._resources.delete(key)
+            if stack.previous is None:
+                self._previous.delete(stack.stack_id)
+            else:
+                self._previous.put(stack.stack_id, stack.previous)
 
     def find(self, account: str, region: str, name_or_id: str) -> Stack | None:
         """Return a stack by id, deleted ones too, or the living one by name."""
         if name_or_id.startswith("arn:"):
             return self._by_id.get(name_or_id)
-        for stack in self._by_id.values():
+        for stack in list(self._by_id.values()):
             if (stack.account, stack.region, stack.name) == (
                 account,
                 region,

@@ -1,18 +1,15 @@
-"""Templates: JSON or YAML text to a checked value, and what refers to what in it. Pure functions."""
+"""Templates: text to a checked value, and what refers to what in it. Pure functions."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-import yaml
-
 from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.template_text import load
 
-MAX_RESOURCES = 500
 SECTIONS = frozenset(
     {
         "AWSTemplateFormatVersion",
@@ -57,9 +54,9 @@ class Template:
     outputs: Mapping[str, Any]
 
 
-def parse(body: str) -> Template:
-    """Return the template in `body`. Raises TemplateError in AWS's words."""
-    value = _load(body)
+def read(body: str) -> Template:
+    """Return the template in `body`, its sections not looked into. Raises TemplateError."""
+    value = load(body)
     if not isinstance(value, dict):
         raise TemplateError("Template format error: unsupported structure.")
     template = cast("dict[str, Any]", value)
@@ -73,14 +70,9 @@ def parse(body: str) -> Template:
     resources = _section(template, "Resources")
     if not resources:
         raise TemplateError("Template format error: At least one Resources member must be defined.")
-    if len(resources) > MAX_RESOURCES:
-        raise TemplateError(
-            f"Template format error: Number of resources, {len(resources)}, is greater than maximum allowed,"
-            f" {MAX_RESOURCES}"
-        )
-    parsed = Template(
+    return Template(
         body=body,
-        description=str(template.get("Description") or ""),
+        description=_description(template),
         parameters=_section(template, "Parameters"),
         rules=_section(template, "Rules"),
         mappings=_section(template, "Mappings"),
@@ -88,8 +80,13 @@ def parse(body: str) -> Template:
         resources=resources,
         outputs=_section(template, "Outputs"),
     )
-    _check(parsed)
-    return parsed
+
+
+def _description(template: dict[str, Any]) -> str:
+    value: Any = template.get("Description", "")
+    if not isinstance(value, str):
+        raise TemplateError("Template format error: Every Description member must be a string.")
+    return value
 
 
 def _section(template: dict[str, Any], name: str) -> Mapping[str, Any]:
@@ -97,104 +94,6 @@ def _section(template: dict[str, Any], name: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise TemplateError(f"Template format error: {name} must be an object.")
     return cast("dict[str, Any]", value)
-
-
-def _load(body: str) -> Any:
-    text = body.lstrip()
-    if text.startswith("{"):
-        try:
-            return json.loads(body, object_pairs_hook=_unique_pairs)
-        except ValueError as error:
-            raise TemplateError(
-                f"Template format error: JSON not well-formed. ({error})"
-            ) from error
-    try:
-        return yaml.load(body, Loader=_Loader)
-    except yaml.YAMLError as error:
-        line = str(error).replace("\n", " ")
-        raise TemplateError(f"Template format error: YAML not well-formed. ({line})") from error
-
-
-def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value: dict[str, Any] = {}
-    for key, item in pairs:
-        if key in value:
-            raise ValueError(f"duplicate key {key!r}")
-        value[key] = item
-    return value
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML with CloudFormation's short forms; dates stay text and keys may not come twice."""
-
-
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[str, Any]:
-    loader.flatten_mapping(node)
-    construct: Any = cast("Any", loader).construct_object
-    pairs = [
-        (str(construct(key, deep=True)), construct(value, deep=True))
-        for key, value in cast("list[tuple[Any, Any]]", node.value)
-    ]
-    try:
-        return _unique_pairs(pairs)
-    except ValueError as error:
-        raise yaml.constructor.ConstructorError(None, None, str(error), node.start_mark) from error
-
-
-def _short_form(loader: _Loader, suffix: str, node: yaml.Node) -> Any:
-    value: Any
-    if isinstance(node, yaml.ScalarNode):
-        value = loader.construct_scalar(node)
-    elif isinstance(node, yaml.SequenceNode):
-        value = loader.construct_sequence(node, deep=True)
-    else:
-        value = _mapping(loader, cast("yaml.MappingNode", node))
-    if suffix in ("Ref", "Condition"):
-        return {suffix: value}
-    if suffix == "GetAtt" and isinstance(value, str):
-        return {"Fn::GetAtt": value.split(".", 1)}
-    return {f"Fn::{suffix}": value}
-
-
-_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
-cast("Any", _Loader).add_multi_constructor("!", _short_form)
-_Loader.yaml_implicit_resolvers = {
-    letter: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def _check(template: Template) -> None:
-    for name, definition in template.resources.items():
-        resource = cast("dict[str, Any]", definition) if isinstance(definition, dict) else {}
-        if not re.fullmatch(r"[A-Za-z0-9]+", name):
-            raise TemplateError(f"Template format error: Resource name {name} is non alphanumeric.")
-        if not isinstance(resource.get("Type"), str):
-            raise TemplateError(
-                f"Template format error: [/Resources/{name}] Every Resources object must contain a Type member."
-            )
-        if not isinstance(resource.get("Properties", {}), dict):
-            raise TemplateError(
-                f"Template format error: [/Resources/{name}/Properties] must be an object."
-            )
-        condition = resource.get("Condition")
-        if condition is not None and condition not in template.conditions:
-            raise TemplateError(
-                f"Template format error: Unresolved condition dependency {condition} in the Resources block of the"
-                " template"
-            )
-    known = {*template.resources, *template.parameters, *PSEUDO_PARAMETERS}
-    for block in ("resources", "outputs"):
-        missing = {
-            reference
-            for reference in references(getattr(template, block))
-            if reference not in known
-        }
-        if missing:
-            raise TemplateError(
-                f"Template format error: Unresolved resource dependencies [{', '.join(sorted(missing))}] in the"
-                f" {block.title()} block of the template"
-            )
 
 
 def references(value: Any) -> Iterator[str]:

@@ -26,6 +26,8 @@ _INTEGERS: dict[str, tuple[Any, int]] = {
     "bigint": (pa.int64(), 64),
 }
 _TEXTS = ("string", "varchar", "char")
+# Types within types; each level is read by a call of its own.
+MOST_NESTED = 50
 _NOTHING = type(None)
 # yyyy-[M]M-[d]d HH:mm:ss[.S]: what of OpenX's formats is not ISO 8601.
 _SHORT_TIME = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})([ T].*)?")
@@ -73,7 +75,9 @@ def column(kind: str) -> Column:
     return Column(text, arrow, convert, frozenset((*plain, _NOTHING)))
 
 
-def _type(text: str) -> tuple[pa.DataType, Convert]:
+def _type(text: str, depth: int = 0) -> tuple[pa.DataType, Convert]:
+    if depth > MOST_NESTED:
+        raise UnknownType(f"types nest {MOST_NESTED} deep at most")
     text = text.strip()
     base = text.partition("(")[0]
     if base in _TEXTS:
@@ -93,28 +97,30 @@ def _type(text: str) -> tuple[pa.DataType, Convert]:
         return pa.binary(), lambda value: _text(value).encode()
     if base == "decimal":
         return _decimal(text)
-    return _nested(text)
+    return _nested(text, depth + 1)
 
 
-def _nested(text: str) -> tuple[pa.DataType, Convert]:
+def _nested(text: str, depth: int) -> tuple[pa.DataType, Convert]:
     name, _, inner = text.partition("<")
     name = name.strip()
     if not inner.endswith(">"):
         raise UnknownType(text)
     parts = _split(inner[:-1])
     if name == "array" and len(parts) == 1:
-        arrow, convert = _type(parts[0])
+        arrow, convert = _type(parts[0], depth)
         return pa.list_(arrow), lambda value: [_or_none(convert, v) for v in _is(list, value)]
     if name == "map" and len(parts) == 2:
-        key_arrow, key_convert = _type(parts[0])
-        arrow, convert = _type(parts[1])
+        key_arrow, key_convert = _type(parts[0], depth)
+        arrow, convert = _type(parts[1], depth)
 
         def as_map(value: Any) -> Any:
             return [(key_convert(key), _or_none(convert, v)) for key, v in _is(dict, value).items()]
 
         return pa.map_(key_arrow, arrow), as_map
     if name == "struct":
-        fields = [(part.partition(":")[0].strip(), _type(part.partition(":")[2])) for part in parts]
+        fields = [
+            (part.partition(":")[0].strip(), _type(part.partition(":")[2], depth)) for part in parts
+        ]
         arrow = pa.struct([(field, kind) for field, (kind, _) in fields])
 
         def as_struct(value: Any) -> Any:

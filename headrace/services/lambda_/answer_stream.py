@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from headrace.core.ports import InvokeResult
 from headrace.services.lambda_.dispatcher import Dispatcher
 from headrace.services.lambda_.names import FunctionRef
+
+# So much of an answer waits for its reader; then the function does. A reader that takes nothing for so long is gone.
+MOST_WAITING_BYTES = 4 * 1024 * 1024
+STALLED_S = 30.0
+
+
+class ReaderGone(Exception):
+    """Nobody has read an answer for too long: its end is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,9 @@ class AnswerStream:
         self._trace_id = trace_id
         self._said: queue.SimpleQueue[str | Part | InvokeResult | Exception] = queue.SimpleQueue()
         self._streamed = False
+        self._room = threading.Condition()
+        self._waiting_bytes = 0
+        self._is_abandoned = False
 
     def start(self) -> str:
         """Begin, and return the number of the version that runs.
@@ -57,11 +68,17 @@ class AnswerStream:
         assert isinstance(said, str)
         return said
 
-    def items(self) -> Iterator[Part | InvokeResult]:
-        """Yield the answer's parts as they come, and then the result.
+    def items(self) -> Generator[Part | InvokeResult]:
+        """Yield the answer's parts as they come, and then the result. Raises ReaderGone.
 
         The payload of an answer that was not streamed is one part.
         """
+        try:
+            yield from self._items()
+        finally:
+            self._abandon()
+
+    def _items(self) -> Generator[Part | InvokeResult]:
         while True:
             said = self._said.get()
             if isinstance(said, Exception):
@@ -72,6 +89,9 @@ class AnswerStream:
                 yield said
                 return
             assert isinstance(said, Part)
+            with self._room:
+                self._waiting_bytes -= len(said.data)
+                self._room.notify()
             yield said
 
     def _run(self) -> None:
@@ -91,5 +111,22 @@ class AnswerStream:
             self._said.put(result)
 
     def _take(self, content_type: str, data: bytes) -> None:
+        """Pass a part on, when there is room for it; drop it when nobody reads."""
         self._streamed = True
-        self._said.put(Part(content_type, data))
+        with self._room:
+            there_is_room = self._room.wait_for(
+                lambda: self._is_abandoned or self._waiting_bytes < MOST_WAITING_BYTES, STALLED_S
+            )
+            if self._is_abandoned:
+                return
+            self._waiting_bytes += len(data)
+        if there_is_room:
+            self._said.put(Part(content_type, data))
+        else:
+            self._abandon()
+            self._said.put(ReaderGone())
+
+    def _abandon(self) -> None:
+        with self._room:
+            self._is_abandoned = True
+            self._room.notify()

@@ -58,23 +58,28 @@ class AsyncQueue:
     ) -> None:
         self._clock = clock
         self._ids = ids
+        self._database = database
         self._documents = database.documents("lambda_async")
         self._functions = functions
         self._dispatcher = dispatcher
         self._destinations = destinations
         self._lock = threading.Lock()
-        self._due: list[tuple[int, str, AsyncEvent]] = []
+        # Of what waits only ids are in memory, with the function's key: payloads may be a megabyte each.
+        self._due: list[tuple[int, str, str]] = []
         self._running: Counter[str] = Counter()
-        self._behind: dict[str, deque[AsyncEvent]] = {}
+        self._behind: dict[str, deque[str]] = {}
         self._handle: WorkerHandle | None = None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="lambda-async")
         self._stopping = False
 
     def start(self, supervisor: Supervisor) -> None:
         """Take up what a former run left, and start the worker."""
-        for _key, value in self._documents.items():  # noqa: PERF102 - not a dict
-            event = AsyncEvent(**value)
-            heapq.heappush(self._due, (self._clock.now_ms(), event.request_id, event))
+        now_ms = self._clock.now_ms()
+        for request_id, *where in self._database.query(
+            "SELECT key, json_extract(value, '$.account'), json_extract(value, '$.region'),"
+            " json_extract(value, '$.name') FROM doc_lambda_async"
+        ):
+            heapq.heappush(self._due, (now_ms, request_id, FunctionRef(*where).key))
         self._handle = supervisor.start(self)
 
     def stop(self) -> None:
@@ -110,7 +115,7 @@ class AsyncQueue:
 
     def _push(self, due_ms: int, event: AsyncEvent) -> None:
         with self._lock:
-            heapq.heappush(self._due, (due_ms, event.request_id, event))
+            heapq.heappush(self._due, (due_ms, event.request_id, event.ref.key))
         if self._handle is not None:
             self._handle.wake()
 
@@ -123,35 +128,39 @@ class AsyncQueue:
                 wait_ms = self._due[0][0] - self._clock.now_ms()
                 if wait_ms > 0:
                     return wait_ms / 1000
-                _, _, event = heapq.heappop(self._due)
-                key = event.ref.key
+                _, request_id, key = heapq.heappop(self._due)
                 # More would only wait for processes, on threads that other functions need.
-                if self._running[key] >= self._at_a_time(event):
-                    self._behind.setdefault(key, deque()).append(event)
+                if self._running[key] >= self._at_a_time(key):
+                    self._behind.setdefault(key, deque()).append(request_id)
                     continue
                 self._running[key] += 1
-            self._threads.submit(self._run, event)
+            self._threads.submit(self._run, request_id, key)
         return math.inf
 
-    def _at_a_time(self, event: AsyncEvent) -> int:
-        function = self._functions.find(event.ref)
+    def _at_a_time(self, key: str) -> int:
+        function = self._functions.of_key(key)
         return _THREADS if function is None else min(function.most_processes, _THREADS // 2)
 
-    def _run(self, event: AsyncEvent) -> None:
+    def _run(self, request_id: str, key: str) -> None:
         """Run an event, and those of the same function that had to wait behind it."""
-        key = event.ref.key
         while True:
             try:
-                self._attempt(event)
+                kept = self._documents.get(request_id)
+                if kept is not None:
+                    self._attempt(AsyncEvent(**kept))
             except Exception:
                 # A defect, not the function's failure: the event stays queued for the next start.
-                log.exception("asynchronous invocation %s of %s", event.request_id, event.ref.arn)
+                log.exception("asynchronous invocation %s of %s", request_id, key)
             with self._lock:
                 behind = self._behind.get(key)
                 if not behind or self._stopping:
+                    self._behind.pop(key, None)
                     self._running[key] -= 1
+                    if not self._running[key]:
+                        # Functions come and go.
+                        del self._running[key]
                     return
-                event = behind.popleft()
+                request_id = behind.popleft()
 
     def _attempt(self, event: AsyncEvent) -> None:
         age_ms = self._clock.now_ms() - event.created_ms

@@ -30,6 +30,7 @@ LOCAL_BUCKETS = ("headrace-local", "hot-reload")
 _LOCAL = "local:"
 _MOST_FILES = 20_000
 _LOOK_EVERY_S = 0.2
+_MOST_SEEN = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ class CodeStore:
             return ""
         now_s = self._clock.monotonic_s()
         seen = self._seen.get(digests)
+        if len(self._seen) > _MOST_SEEN:
+            self._seen.clear()
         if seen is None or now_s - seen[0] >= _LOOK_EVERY_S:
             folders = [self.directory(d) for d in digests if d.startswith(_LOCAL)]
             seen = now_s, " ".join(map(_state_of, folders))
@@ -101,12 +104,17 @@ class CodeStore:
                 if target.is_dir():
                     target.rename(self._root / f"new-{self._ids.hex(16)}")
                 scratch.replace(target)
+            os.utime(target)
         return target
 
     def unzipped_bytes(self, digest: str) -> int:
-        """Return the size of a package's files."""
+        """Return the size of a package's files; what headrace has compiled of them is not counted."""
         files = self.directory(digest).rglob("*")
-        return sum(path.lstat().st_size for path in files if not path.is_dir())
+        return sum(
+            path.lstat().st_size
+            for path in files
+            if not path.is_dir() and path.parent.name != "__pycache__"
+        )
 
     def location(self, digest: str, endpoint_url: str) -> str:
         """Return where a package can be fetched: a URL of the cloud, or of the folder that it is."""
@@ -176,23 +184,44 @@ class CodeStore:
                     unzip(scratch, unpacked)
                     scratch.replace(self.zip_file(digest))
                     unpacked.replace(self.directory(digest))
+                # Wanted from now on, though no function has it yet: see `prune`.
+                os.utime(self.directory(digest))
         finally:
             scratch.unlink(missing_ok=True)
             shutil.rmtree(unpacked, ignore_errors=True)
         return package
 
-    def prune(self, used: Iterable[str]) -> None:
-        """Remove every package that is not in `used`, and what a kill left half made."""
-        keep = set(used)
+    def prune(
+        self,
+        used: Iterable[str],
+        folders: Iterable[Path] = (),
+        *,
+        older_than_s: float | None = None,
+    ) -> None:
+        """Remove every package that is not in `used` nor in `folders`, and what a kill left half made.
+
+        While functions are made, only what is `older_than_s`: a package is there before the function that has it.
+        """
+        keep = {*used, *(folder.name for folder in folders if folder.parent == self._root)}
         if not self._root.is_dir():
             return
-        for path in self._root.iterdir():
-            if path.name.removesuffix(".zip") in keep:
-                continue
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+        with self._lock:
+            for path in self._root.iterdir():
+                name = path.name.removesuffix(".zip")
+                if name in keep or (older_than_s is not None and self._is_new(name, older_than_s)):
+                    continue
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+
+    def _is_new(self, name: str, older_than_s: float) -> bool:
+        try:
+            made_s = (self._root / name).stat().st_mtime
+        except FileNotFoundError:
+            # A zip whose folder has just been removed, or is being made.
+            return name.startswith("new-")
+        return name.startswith("new-") or self._clock.now_ms() / 1000 - made_s < older_than_s
 
     @staticmethod
     def sha256_of(digest: str) -> str:

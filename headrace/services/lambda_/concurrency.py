@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.services.lambda_.errors import Throttled
 from headrace.services.lambda_.functions import Function, FunctionStore, Version
@@ -70,10 +71,17 @@ class Concurrency:
             yield slot
         finally:
             with self._lock:
-                self._running[key] -= 1
+                self._give_back(self._running, key)
                 self._unreserved[account] -= pooled
                 if provisioned and name is not None:
-                    self._on_provisioned[key, name] -= 1
+                    self._give_back(self._on_provisioned, (key, name))
+
+    @staticmethod
+    def _give_back(counts: Counter[Any], key: Any) -> None:
+        counts[key] -= 1
+        if not counts[key]:
+            # Functions come and go.
+            del counts[key]
 
     def _pool(self, account: tuple[str, str]) -> int:
         # So much is always left unreserved: functions need not be counted below it.

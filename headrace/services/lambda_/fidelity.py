@@ -9,14 +9,14 @@ from __future__ import annotations
 from headrace.core.ports import FidelityLevel
 
 _FUNCTION: dict[str, FidelityLevel] = {
-    # No identity policy is evaluated: the function acts as its account.
+    # A function has credentials of its role, and STS says so; no identity policy is evaluated, so it may do all.
     "Role": "stored",
     # The interpreter that runs headrace, with its packages, serves every python3.* runtime (the fidelity report says
-    # when another is declared); the node on PATH every nodejs*. Layers are /opt, and /tmp is the function's own and as
-    # large as EphemeralStorage says, where Linux lets an ordinary user mount (see runtime/isolation.py); elsewhere
-    # layers are on PYTHONPATH, NODE_PATH, PATH and LD_LIBRARY_PATH, and /tmp is the machine's. /tmp is the machine's
-    # too when headrace or its data directory lies there. There is no /var/task: LAMBDA_TASK_ROOT tells.
-    # Programs under /opt/extensions are not started.
+    # when another is declared); the node on PATH every nodejs*. Where Linux permits walls (runtime/walls.py), code is
+    # /var/task and layers are /opt, both read-only, /tmp is the function's own and as large as EphemeralStorage says,
+    # and there is no /dev/shm, as on AWS. Elsewhere functions have the rights of headrace's user (headrace says so at
+    # its start, and so does the fidelity report), layers are on PYTHONPATH, NODE_PATH, PATH and LD_LIBRARY_PATH, and
+    # LAMBDA_TASK_ROOT is the real folder. Programs under /opt/extensions are not started.
     "Runtime": "stored",
     "Architectures": "stored",
     "KMSKeyArn": "stored",

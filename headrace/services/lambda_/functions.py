@@ -170,6 +170,10 @@ class FunctionStore:
         """Return the function, or None."""
         return self._functions.get(ref.key)
 
+    def of_key(self, key: str) -> Function | None:
+        """Return the function with the key of its reference, or None."""
+        return self._functions.get(key)
+
     def get(self, ref: FunctionRef) -> Function:
         """Return the function. Raises FunctionNotFound."""
         function = self._functions.get(ref.key)
@@ -227,6 +231,10 @@ class FunctionStore:
                     if config["id"] == url_id:
                         return function, alias
         return None
+
+    def any(self) -> bool:
+        """Whether there is a function."""
+        return bool(self._functions)
 
     def provisioned(self) -> list[Function]:
         """Return the functions that have provisioned concurrency."""

@@ -23,6 +23,8 @@ TIMEOUT_SECONDS = 900
 LOG_TAIL_BYTES = 4096
 # CloudWatch Logs' largest event, less its 26 bytes of overhead.
 LOG_EVENT_BYTES = 262_118
+# Local: what is kept of an invocation's output; a function that writes for ever must not fill the memory.
+LOG_INVOCATION_BYTES = 32 * 1024 * 1024
 INIT_SECONDS = 10
 ACCOUNT_CONCURRENCY = 1000
 UNRESERVED_CONCURRENCY_LEFT = 100
@@ -36,6 +38,10 @@ SANDBOXES_PER_FUNCTION = 10
 SANDBOXES_AT_MOST = 64
 SANDBOX_WAIT_SECONDS = 60
 SANDBOX_IDLE_SECONDS = 300
+# Local: how long a process's credentials are good for, and what must be left of that when an invocation begins, which
+# may last for a quarter of an hour. AWS ends an environment every few hours as well.
+CREDENTIALS_SECONDS = 12 * 3600
+CREDENTIALS_LEFT_SECONDS = 3600
 
 KINESIS_BATCH_SIZE = 100
 KINESIS_BATCH_SIZE_MAXIMUM = 10_000

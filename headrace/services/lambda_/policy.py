@@ -6,11 +6,11 @@ anonymous callers, who have no identity policy, need a statement of the resource
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from headrace.core.wildcards import glob_matches
 from headrace.services.lambda_.functions import Function
 
 INVOKE = "lambda:InvokeFunction"
@@ -46,7 +46,7 @@ def allows(function: Function, qualifier: str | None, action: str, caller: Calle
 
 def _grants(statement: Mapping[str, Any], action: str, caller: Caller) -> bool:
     return (
-        fnmatch.fnmatchcase(action.lower(), str(statement["Action"]).lower())
+        glob_matches(str(statement["Action"]).lower(), action.lower())
         and _is_principal(statement["Principal"], caller)
         and _holds(statement.get("Condition", {}), caller.context)
     )
@@ -71,6 +71,6 @@ def _holds(condition: Mapping[str, Mapping[str, str]], context: Mapping[str, str
             if actual is None:
                 return False
             like = operator == "ArnLike"
-            if not (fnmatch.fnmatchcase(actual, wanted) if like else actual == wanted):
+            if not (glob_matches(wanted, actual) if like else actual == wanted):
                 return False
     return True

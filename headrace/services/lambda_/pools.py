@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.aws.sessions import Credentials, RoleSession, RoleSessions, role_name
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionNotFound, FunctionThrottled
+from headrace.services.lambda_.bytecode import Bytecode
 from headrace.services.lambda_.code import CodeStore
 from headrace.services.lambda_.concurrency import ACCOUNT_REACHED
 from headrace.services.lambda_.errors import Throttled
 from headrace.services.lambda_.functions import Function, FunctionStore, Version
-from headrace.services.lambda_.limits import SANDBOX_IDLE_SECONDS
+from headrace.services.lambda_.limits import CREDENTIALS_SECONDS, SANDBOX_IDLE_SECONDS
 from headrace.services.lambda_.names import FunctionRef
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.services.lambda_.runtime.guard import Guard
 from headrace.services.lambda_.runtime.pool import SandboxPool
+from headrace.services.lambda_.runtime.process import NotStarted
 from headrace.services.lambda_.runtime.sandbox import Sandbox
+from headrace.services.lambda_.runtime.walls import Walls
 
 _EXPIRE_EVERY_S = 30.0
 INIT_FAILED = "FUNCTION_ERROR_INIT_FAILURE"
@@ -58,18 +62,23 @@ class Pools:
         functions: FunctionStore,
         code: CodeStore,
         endpoint_url: Callable[[], str],
-        secret_of: Callable[[str], str],
+        sessions: RoleSessions,
+        folders: Sequence[Path] = (),
     ) -> None:
+        self._sessions = sessions
         self._root = data_dir / "lambda" / "tmp"
         self._clock = clock
         self._ids = ids
         self._functions = functions
         self._code = code
         self._endpoint_url = endpoint_url
-        self._secret_of = secret_of
         self._guard = Guard()
+        self._walls = Walls(data_dir, folders)
+        self.bytecode = Bytecode()
         self._lock = threading.Lock()
         self._entries: dict[tuple[str, str], _Entry] = {}
+        # Drained, and perhaps with processes that are still busy.
+        self._retired: list[SandboxPool] = []
         self._provisioned: dict[tuple[str, str], Provisioned] = {}
         self._stopped = False
 
@@ -94,19 +103,44 @@ class Pools:
             if entry is None or entry.made_from != made_from:
                 if entry is not None:
                     entry.pool.drain()
-                made = self._maker(self._spec(function, version))
-                pool = SandboxPool(made, most=function.most_processes, clock=self._clock)
+                    self._retired.append(entry.pool)
+                spec = self._spec(function, version)
+                self._compile(spec, made_from[1])
+                made = self._maker(spec)
+                opt = [] if spec.opt_dir is None else [spec.opt_dir]
+                folders = frozenset({spec.code_dir, *spec.layer_dirs, *opt})
+                pool = SandboxPool(
+                    made, most=function.most_processes, clock=self._clock, folders=folders
+                )
                 entry = _Entry(made_from, pool)
                 self._entries[key] = entry
             return entry.pool
 
+    def _compile(self, spec: SandboxSpec, fingerprint: str) -> None:
+        """Have the function's Python code compiled, where its own processes cannot keep what they compile."""
+        if spec.runtime.startswith("python") and not self._walls.are_missing:
+            folders = [spec.code_dir, *([] if spec.opt_dir is None else [spec.opt_dir])]
+            self.bytecode.want(folders, fingerprint)
+
     def _maker(self, spec: SandboxSpec) -> Callable[[], Sandbox]:
         def make() -> Sandbox:
             return Sandbox(
-                spec, root=self._root, clock=self._clock, ids=self._ids, guard=self._guard
+                spec,
+                root=self._root,
+                clock=self._clock,
+                ids=self._ids,
+                guard=self._guard,
+                walls=self._walls,
+                credentials=self._credentials(spec),
             )
 
         return make
+
+    def _credentials(self, spec: SandboxSpec) -> Credentials:
+        """Return what a process signs with: its role, in a session that bears the function's name."""
+        expires_ms = self._clock.now_ms() + CREDENTIALS_SECONDS * 1000
+        session = RoleSession(spec.account, role_name(spec.role), spec.name, expires_ms)
+        return self._sessions.issue(session)
 
     def _spec(self, function: Function, version: Version) -> SandboxSpec:
         config = version.config
@@ -127,18 +161,34 @@ class Pools:
             log_group=str(logging_config["LogGroup"]),
             log_format=str(logging_config["LogFormat"]),
             endpoint_url=self._endpoint_url(),
+            role=str(config.get("Role", "")),
             application_log_level=str(logging_config.get("ApplicationLogLevel", "INFO")),
             system_log_level=str(logging_config.get("SystemLogLevel", "INFO")),
             opt_dir=self._code.laid_over(version.layers),
-            secret=self._secret_of(function.account),
             storage_mib=int(config["EphemeralStorage"]["Size"]),
         )
+
+    def folders_in_use(self) -> set[Path]:
+        """Return the folders of code and layers that processes have, or will have when they are started."""
+        with self._lock:
+            self._retired = [pool for pool in self._retired if pool.is_busy]
+            pools = [*(entry.pool for entry in self._entries.values()), *self._retired]
+        return {folder for pool in pools for folder in pool.folders}
+
+    @property
+    def lack_walls(self) -> bool:
+        """Whether this machine permits no walls around functions."""
+        return self._walls.are_missing
 
     def drain(self, ref: FunctionRef, number: str | None = None) -> None:
         """Retire the processes of a version, or of all: each ends after what it is running."""
         with self._lock:
             keys = [key for key in self._entries if key[0] == ref.key and number in (None, key[1])]
             entries = [self._entries.pop(key) for key in keys]
+            self._retired += [entry.pool for entry in entries]
+            if number is None:
+                for key in [key for key in self._provisioned if key[0] == ref.key]:
+                    del self._provisioned[key]
         for entry in entries:
             entry.pool.drain()
 
@@ -186,6 +236,10 @@ class Pools:
 
     def step(self) -> float:
         """Start what is provisioned, and close processes that have been idle for long."""
+        if not self._stopped and (self._functions.any() or not self._walls.are_known):
+            # Before the first invocation needs them; and it is said at once when there are none.
+            with contextlib.suppress(NotStarted):
+                self._walls.view()
         kept: set[tuple[str, str]] = set()
         for function in self._functions.provisioned():
             if not self._stopped:
@@ -206,6 +260,8 @@ class Pools:
         for entry in entries:
             entry.pool.kill()
         self._guard.close()
+        self._walls.close()
+        self.bytecode.stop()
 
 
 def _by_version(function: Function) -> list[tuple[Version, list[str]]]:

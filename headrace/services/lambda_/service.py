@@ -10,6 +10,7 @@ from pathlib import Path
 
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.service import ServiceApi
+from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
@@ -24,7 +25,6 @@ from headrace.core.ports import (
     ObjectStore,
     StreamReader,
     TopicPublisher,
-    any_secret,
 )
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.lambda_.actions import ACTIONS
@@ -43,11 +43,14 @@ from headrace.services.lambda_.layers import LayerStore
 from headrace.services.lambda_.names import parse_function
 from headrace.services.lambda_.policy import INVOKE, Caller, allows
 from headrace.services.lambda_.pools import Pools
+from headrace.services.lambda_.runtime.walls import NO_WALLS
 from headrace.services.lambda_.url import answer_url, cors_of, has_own_host, is_function_url
 from headrace.services.lambda_.url_cors import FunctionUrlRules
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
+
+TIDY_SECONDS = 600.0
 
 
 class Lambda:
@@ -74,7 +77,7 @@ class Lambda:
         metrics: MetricSink,
         buses: EventBusSender | None = None,
         endpoint_url: Callable[[], str] | None = None,
-        secret_of: Callable[[str], str] = any_secret,
+        sessions: RoleSessions | None = None,
     ) -> None:
         self.clock = clock
         self.ids = ids
@@ -92,7 +95,9 @@ class Lambda:
             functions=self.functions,
             code=self.code,
             endpoint_url=self.endpoint_url,
-            secret_of=secret_of,
+            folders=config.function_folders,
+            # Alone, as in tests, it is nobody who has to know them again.
+            sessions=sessions or RoleSessions(ids.bytes(32)),
         )
         self._pools_worker: WorkerHandle | None = None
         self.dispatcher = Dispatcher(
@@ -167,6 +172,8 @@ class Lambda:
         # Left by processes of a cloud that was killed.
         shutil.rmtree(self._temp_dir, ignore_errors=True)
         self._pools_worker = self._supervisor.start(self.pools)
+        self._supervisor.start(_Tidying(self))
+        self.pools.bytecode.handle = self._supervisor.start(self.pools.bytecode)
         self.events.start(self._supervisor)
         self.mappings.start()
 
@@ -214,12 +221,33 @@ class Lambda:
         """Answer a request to a function's own address."""
         return answer_url(self, request)
 
+    def tidy(self, *, older_than_s: float) -> None:
+        """Remove the packages that nobody has had for a while."""
+        used = self.functions.digests() | self.layers.digests()
+        self.code.prune(used, self.pools.folders_in_use(), older_than_s=older_than_s)
+
+    def fidelity_remarks(self) -> list[dict[str, str]]:
+        """Return rows of the fidelity report that hold for all functions on this machine."""
+        if not self.pools.lack_walls:
+            return []
+        name = "AWS::Lambda::Function"
+        return [
+            {
+                "stack": "",
+                "resource": "*",
+                "type": name,
+                "property": "Code",
+                "level": "remark",
+                "remark": f"{NO_WALLS}.",
+            }
+        ]
+
     def url_rules(self) -> FunctionUrlRules:
         """Return the cross-origin rules of functions' own addresses."""
         return FunctionUrlRules(is_function_url, has_own_host, functools.partial(cors_of, self))
 
     def wake_pools(self) -> None:
-        """Have provisioned concurrency looked after now."""
+        """Have provisioned concurrency and walls looked after now."""
         if self._pools_worker is not None:
             self._pools_worker.wake()
 
@@ -237,6 +265,20 @@ class Lambda:
         """
         self.mappings.stop()
         self.events.stop()
+
+
+class _Tidying:
+    """A worker that removes packages which no function has any more, nor any process."""
+
+    name = "lambda-tidying"
+
+    def __init__(self, lambda_: Lambda) -> None:
+        self._lambda = lambda_
+
+    def step(self) -> float:
+        """See `Worker.step`."""
+        self._lambda.tidy(older_than_s=TIDY_SECONDS)
+        return TIDY_SECONDS
 
 
 class Invoker:

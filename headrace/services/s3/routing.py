@@ -11,8 +11,10 @@ from headrace.services.s3.errors import invalid_bucket_name
 from headrace.services.s3.writes import check_key
 
 # The bucket in front of AWS's and of local hosts: bucket.s3.eu-west-1.amazonaws.com, bucket.localhost.
-_AWS_HOST = re.compile(r"(?:(.+)\.)?s3(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?")
+_AWS_HOST = re.compile(r"(?:(.+)\.)?s3(?:[.-][a-z0-9]+)*\.amazonaws\.com(?:\.cn)?")
 _LOCAL_HOST = re.compile(r"(.+?)\.localhost(?:\..+)?")
+# A name on the network has no more (RFC 1035): what is longer is not looked at.
+_MOST_HOST_CHARACTERS = 255
 _LOCAL_ENDPOINT = re.compile(r"(?:(.+)\.)?s3(?:\.[a-z0-9-]+)?")
 
 
@@ -54,6 +56,8 @@ def target_of(request: HttpRequest) -> Target:
 
 def bucket_of_host(host: str) -> str:
     """Return the bucket that a Host header names; "" when it names none."""
+    if len(host) > _MOST_HOST_CHARACTERS:
+        return ""
     name = host.partition(":")[0].lower()
     match = _AWS_HOST.fullmatch(name)
     if match is not None:

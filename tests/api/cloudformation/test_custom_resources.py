@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +15,17 @@ from tests.api.cloudformation.test_stacks import settled, template
 from tests.support.server import ServerProcess
 
 HANDLER = """
-import json, urllib.request
+import json, time, urllib.request
 
 def handler(event, context):
-    if event["ResourceProperties"].get("Silent") == "true":
+    asked = event["ResourceProperties"]
+    if asked.get("Silent") == "true":
         return
+    if asked.get("Raise") == event["RequestType"]:
+        print("about to raise")
+        raise ValueError("as it was told")
+    if asked.get("Sleep") == "true":
+        time.sleep(60)
     failed = event["ResourceProperties"].get("Fail") == event["RequestType"]
     answer = {
         "Status": "FAILED" if failed else "SUCCESS",
@@ -37,54 +43,115 @@ def handler(event, context):
 """
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path / "data") as server:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("custom") / "data") as server:
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:
             archive.writestr("index.py", HANDLER)
-        server.client("lambda").create_function(
-            FunctionName="custom",
-            Runtime="python3.13",
-            Handler="index.handler",
-            Role="arn:aws:iam::000000000000:role/r",
-            Code={"ZipFile": packed.getvalue()},
-        )
+        for name, handler in (("custom", "index.handler"), ("broken", "nowhere.handler")):
+            server.client("lambda").create_function(
+                FunctionName=name,
+                Runtime="python3.13",
+                Handler=handler,
+                Role="arn:aws:iam::000000000000:role/r",
+                Code={"ZipFile": packed.getvalue()},
+                Timeout=2,
+            )
         yield server
 
 
-def body(**properties: Any) -> str:
-    token = "arn:aws:lambda:us-east-1:000000000000:function:custom"
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def name() -> str:
+    """Return a stack's name that no other test has."""
+    return f"s{next(_numbers)}"
+
+
+def body(function: str = "custom", **properties: Any) -> str:
+    token = f"arn:aws:lambda:us-east-1:000000000000:function:{function}"
     custom = {"Type": "Custom::Thing", "Properties": {"ServiceToken": token, **properties}}
     outputs = {"Seen": {"Value": {"Fn::GetAtt": ["Thing", "Seen"]}}}
     return json.dumps({**template(Thing=custom), "Outputs": outputs})
 
 
-def test_scalars_are_texts_and_data_is_what_get_att_reads(server: ServerProcess):
+def test_scalars_are_texts_and_data_is_what_get_att_reads(server: ServerProcess, name: str):
     cfn = server.client("cloudformation")
-    cfn.create_stack(StackName="s", TemplateBody=body(Number=1, Flag=True, Deep={"x": [2]}))
-    assert settled(cfn, "s") == "CREATE_COMPLETE"
-    output = cfn.describe_stacks(StackName="s")["Stacks"][0]["Outputs"][0]["OutputValue"]
+    cfn.create_stack(StackName=name, TemplateBody=body(Number=1, Flag=True, Deep={"x": [2]}))
+    assert settled(cfn, name) == "CREATE_COMPLETE"
+    output = cfn.describe_stacks(StackName=name)["Stacks"][0]["Outputs"][0]["OutputValue"]
     seen = json.loads(output)
     assert (seen["Number"], seen["Flag"], seen["Deep"]) == ("1", "true", {"x": ["2"]})
-    resource = cfn.describe_stack_resource(StackName="s", LogicalResourceId="Thing")
+    resource = cfn.describe_stack_resource(StackName=name, LogicalResourceId="Thing")
     assert resource["StackResourceDetail"]["PhysicalResourceId"] == "made-by-the-function"
 
 
-def test_a_failed_answer_fails_the_stack_with_its_reason(server: ServerProcess):
+def test_a_failed_answer_fails_the_stack_with_its_reason(server: ServerProcess, name: str):
     cfn = server.client("cloudformation")
-    cfn.create_stack(StackName="s", TemplateBody=body(Fail="Create"))
-    assert settled(cfn, "s") == "ROLLBACK_COMPLETE"
-    events = cfn.describe_stack_events(StackName="s")["StackEvents"]
+    cfn.create_stack(StackName=name, TemplateBody=body(Fail="Create"))
+    assert settled(cfn, name) == "ROLLBACK_COMPLETE"
+    events = cfn.describe_stack_events(StackName=name)["StackEvents"]
     reasons = [event.get("ResourceStatusReason", "") for event in events]
     assert any("as it was told" in reason for reason in reasons)
 
 
-def test_a_cloud_stops_although_a_custom_resource_never_answers(server: ServerProcess):
+def reasons(cfn: Any, name: str, status: str = "CREATE_FAILED") -> list[str]:
+    events = cfn.describe_stack_events(StackName=name)["StackEvents"]
+    return [e["ResourceStatusReason"] for e in events if e["ResourceStatus"] == status]
+
+
+@pytest.mark.parametrize(
+    ("function", "properties", "said"),
+    [
+        ("broken", {}, ["Runtime.ImportModuleError: Unable to import module 'nowhere'", "Its log ends: "]),
+        ("custom", {"Raise": "Create"}, ["ValueError: as it was told", "about to raise"]),
+        ("custom", {"Sleep": True}, ["Task timed out after 2.00 seconds"]),
+        ("nobody", {}, ["Function not found"]),
+    ],
+)  # fmt: skip
+def test_a_function_that_fails_before_it_answers_fails_the_stack(
+    server: ServerProcess, name: str, function: str, properties: dict[str, Any], said: list[str]
+):
     cfn = server.client("cloudformation")
-    cfn.create_stack(StackName="s", TemplateBody=body(Silent=True))
-    assert cfn.describe_stacks(StackName="s")["Stacks"][0]["StackStatus"] == "CREATE_IN_PROGRESS"
+    cfn.create_stack(StackName=name, TemplateBody=body(function, **properties))
+    assert settled(cfn, name) == "ROLLBACK_COMPLETE"
+    (reason,) = reasons(cfn, name)
+    assert all(part in reason for part in said), reason
+    cfn.delete_stack(StackName=name)
+
+
+def test_a_function_that_fails_at_the_deletion_can_be_left_behind(server: ServerProcess, name: str):
+    cfn = server.client("cloudformation")
+    stack = cfn.create_stack(StackName=name, TemplateBody=body(Raise="Delete"))["StackId"]
+    assert settled(cfn, name) == "CREATE_COMPLETE"
+    cfn.delete_stack(StackName=name)
+    assert settled(cfn, name) == "DELETE_FAILED"
+    assert "ValueError: as it was told" in reasons(cfn, name, "DELETE_FAILED")[-1]
+    cfn.delete_stack(StackName=name, RetainResources=["Thing"])
+    assert settled(cfn, stack) == "DELETE_COMPLETE"
+
+
+def test_a_stack_that_waits_for_an_answer_can_be_turned_round(server: ServerProcess, name: str):
+    cfn = server.client("cloudformation")
+    stack = cfn.create_stack(StackName=name, TemplateBody=body(Silent=True))["StackId"]
+    assert cfn.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"] == "CREATE_IN_PROGRESS"
+    cfn.delete_stack(StackName=name)
+    assert settled(cfn, stack) == "DELETE_COMPLETE"
+    cfn.create_stack(StackName=name, TemplateBody=body())
+    assert settled(cfn, name) == "CREATE_COMPLETE"
+    cfn.update_stack(StackName=name, TemplateBody=body(Silent=True))
+    cfn.cancel_update_stack(StackName=name)
+    # The way back tells the function too, and this time it answers.
+    assert settled(cfn, name) == "UPDATE_ROLLBACK_COMPLETE"
+
+
+def test_a_cloud_stops_although_a_custom_resource_never_answers(server: ServerProcess, name: str):
+    cfn = server.client("cloudformation")
+    cfn.create_stack(StackName=name, TemplateBody=body(Silent=True))
+    assert cfn.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"] == "CREATE_IN_PROGRESS"
     server.stop()  # fails when the process does not end
     server.start()
-    status = server.client("cloudformation").describe_stacks(StackName="s")["Stacks"][0]
+    status = server.client("cloudformation").describe_stacks(StackName=name)["Stacks"][0]
     assert status["StackStatus"].startswith("ROLLBACK")

@@ -197,7 +197,7 @@ def test_a_failed_creation_deletes_what_it_made(cloud: InProcessCloud, cfn: Any)
     failed = [event for event in events if event["ResourceStatus"] == "CREATE_FAILED"]
     assert [event["LogicalResourceId"] for event in failed] == ["S"]
     assert (
-        "Stream taken under account 000000000000 already exists."
+        "Resource of type 'AWS::Kinesis::Stream' with identifier 'taken' already exists."
         in failed[0]["ResourceStatusReason"]
     )
 

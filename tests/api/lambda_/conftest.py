@@ -13,13 +13,14 @@ from tests.support.lambda_lab import LambdaLab
 
 @pytest.fixture(scope="module")
 def shared_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LambdaLab]:
-    with LambdaLab(tmp_path_factory.mktemp("lambda")) as lab:
+    folders = [tmp_path_factory.getbasetemp()]
+    with LambdaLab(tmp_path_factory.mktemp("lambda"), folders=folders) as lab:
         yield lab
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[LambdaLab]:
-    with LambdaLab(tmp_path) as lab:
+    with LambdaLab(tmp_path / "data") as lab:
         yield lab
 
 

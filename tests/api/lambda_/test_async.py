@@ -11,8 +11,8 @@ from botocore.exceptions import ClientError
 
 from headrace.services.lambda_ import async_queue
 from headrace.services.lambda_.async_event import AsyncEvent, record
-from tests.api.lambda_.test_processes import is_running
 from tests.support.lambda_lab import ROLE, LambdaLab, zipped
+from tests.support.processes import WHO, is_running
 from tests.support.server import ServerProcess, wait_until
 
 ECHO = "def handler(event, context):\n    return event\n"
@@ -184,7 +184,7 @@ def test_a_function_that_is_shut_off_gives_events_up_at_once(lab: LambdaLab) -> 
 def test_a_slow_function_does_not_hold_up_others(lab: LambdaLab) -> None:
     lab.create("slow", WAITS, Timeout=60)
     lab.create("quick", "def handler(event, context):\n    print('QUICK')\n")
-    place = lab.data_dir / "place"
+    place = lab.place / "place"
     place.mkdir()
     for _ in range(100):
         send(lab, "slow", str(place))
@@ -253,10 +253,10 @@ def test_a_record_of_text_that_is_no_json_keeps_the_text() -> None:
 # --- it lasts ---------------------------------------------------------------------------------
 
 WAITS = (
-    "import os, pathlib, time\ndef handler(event, context):\n"
+    f"{WHO}import pathlib, time\ndef handler(event, context):\n"
     "    place = pathlib.Path(event)\n"
-    "    mine = place / f'new-{os.getpid()}'\n"
-    "    mine.write_text(str(os.getpid()))\n"
+    "    mine = place / context.aws_request_id\n"
+    "    mine.write_text(who())\n"
     "    mine.replace(place / 'started')\n"
     "    while not (place / 'go').exists(): time.sleep(0.005)\n"
     "    (place / 'done').touch()\n"
@@ -277,9 +277,9 @@ def test_an_accepted_event_survives_a_kill(tmp_path: Path) -> None:
             FunctionName="waits", InvocationType="Event", Payload=json.dumps(str(place)).encode()
         )
         wait_until((place / "started").exists, what="the invocation")
-        pid = int((place / "started").read_text())
+        name = (place / "started").read_text()
         server.kill9()
-        wait_until(lambda: not is_running(pid), what="the function's end")
+        wait_until(lambda: not is_running(name), what="the function's end")
         (place / "go").touch()
         assert not (place / "done").exists()
         server.start()

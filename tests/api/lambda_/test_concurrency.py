@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +13,9 @@ from botocore.exceptions import ClientError
 from headrace.services.lambda_.concurrency import ACCOUNT_REACHED, Concurrency
 from headrace.services.lambda_.errors import Throttled
 from tests.support.lambda_lab import LambdaLab
+from tests.support.processes import WHO, is_running
 from tests.support.server import wait_until
 
-PID = "import os\ndef handler(event, context):\n    return os.getpid()\n"
 TYPE = "import os\ndef handler(e, c):\n    return os.environ['AWS_LAMBDA_INITIALIZATION_TYPE']\n"
 WAITS = (
     "import pathlib, time\ndef handler(event, context):\n"
@@ -52,7 +51,7 @@ def ready(lab: LambdaLab, name: str, qualifier: str) -> dict[str, Any]:
 def test_one_more_than_reserved_is_throttled_with_its_reason(lab: LambdaLab) -> None:
     lab.create("one", WAITS)
     lab.client().put_function_concurrency(FunctionName="one", ReservedConcurrentExecutions=1)
-    place = lab.data_dir / "place"
+    place = lab.place / "place"
     place.mkdir()
     payload = json.dumps(str(place)).encode()
     with ThreadPoolExecutor(1) as threads:
@@ -70,12 +69,12 @@ def test_one_more_than_reserved_is_throttled_with_its_reason(lab: LambdaLab) -> 
 def test_who_reserves_more_gets_more_processes(lab: LambdaLab) -> None:
     source = (
         "import os, pathlib, time\ndef handler(event, context):\n"
-        "    pathlib.Path(event, str(os.getpid())).touch()\n"
+        "    pathlib.Path(event, context.aws_request_id).touch()\n"
         "    while len(os.listdir(event)) < 12: time.sleep(0.005)\n"
     )
     lab.create("many", source, Timeout=60)
     lab.client().put_function_concurrency(FunctionName="many", ReservedConcurrentExecutions=12)
-    place = lab.data_dir / "place"
+    place = lab.place / "place"
     place.mkdir()
     payload = json.dumps(str(place)).encode()
     with ThreadPoolExecutor(12) as threads:
@@ -84,7 +83,7 @@ def test_who_reserves_more_gets_more_processes(lab: LambdaLab) -> None:
 
 
 def test_reservations_leave_a_hundred_to_the_account(lab: LambdaLab) -> None:
-    lab.create("greedy", PID)
+    lab.create("greedy", WHO)
     put = lab.client().put_function_concurrency
     response = refused(put, FunctionName="greedy", ReservedConcurrentExecutions=901)
     assert response["Error"]["Code"] == "InvalidParameterValueException"
@@ -95,8 +94,8 @@ def test_reservations_leave_a_hundred_to_the_account(lab: LambdaLab) -> None:
 
 
 def test_functions_without_a_reservation_share_the_accounts(lab: LambdaLab) -> None:
-    lab.create("a", PID)
-    lab.create("b", PID)
+    lab.create("a", WHO)
+    lab.create("b", WHO)
     limits = Concurrency(lab.lambda_.functions, account_limit=2)
     a, b = lab.lambda_.functions.all("000000000000", "us-east-1")
     with ExitStack() as held:
@@ -131,17 +130,17 @@ def test_provisioned_processes_are_started_before_they_are_invoked(lab: LambdaLa
 def test_provisioned_processes_do_not_expire(
     lab: LambdaLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish(lab, "stays", PID)
+    publish(lab, "stays", WHO)
     lab.client().put_provisioned_concurrency_config(
         FunctionName="stays", Qualifier="1", ProvisionedConcurrentExecutions=1
     )
     ready(lab, "stays", "1")
-    pid = int(lab.lambda_.invoker.invoke("stays:1", b"{}").payload)
+    name = lab.lambda_.invoker.invoke("stays:1", b"{}").payload.decode()
     monkeypatch.setattr("headrace.services.lambda_.pools.SANDBOX_IDLE_SECONDS", 0)
     lab.lambda_.pools.step()
-    assert int(lab.lambda_.invoker.invoke("stays:1", b"{}").payload) == pid
+    assert lab.lambda_.invoker.invoke("stays:1", b"{}").payload.decode() == name
     lab.client().delete_provisioned_concurrency_config(FunctionName="stays", Qualifier="1")
-    assert not Path(f"/proc/{pid}").exists()
+    assert not is_running(name)
 
 
 def test_a_function_that_cannot_start_fails_to_be_provisioned(lab: LambdaLab) -> None:
@@ -174,24 +173,24 @@ def test_provisioned_concurrency_of_an_alias_lasts_over_a_restart(lab: LambdaLab
 def test_provisioned_concurrency_moves_with_its_alias(
     lab: LambdaLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish(lab, "moves", PID)
+    publish(lab, "moves", WHO)
     client = lab.client()
     client.create_alias(FunctionName="moves", Name="live", FunctionVersion="1")
     client.put_provisioned_concurrency_config(
         FunctionName="moves", Qualifier="live", ProvisionedConcurrentExecutions=1
     )
     ready(lab, "moves", "live")
-    old = int(lab.lambda_.invoker.invoke("moves:live", b"{}").payload)
+    old = lab.lambda_.invoker.invoke("moves:live", b"{}").payload.decode()
     client.update_function_configuration(FunctionName="moves", Timeout=11)
     client.publish_version(FunctionName="moves")
     client.update_alias(FunctionName="moves", Name="live", FunctionVersion="2")
     assert ready(lab, "moves", "live")["Status"] == "READY"
-    new = int(lab.lambda_.invoker.invoke("moves:live", b"{}").payload)
+    new = lab.lambda_.invoker.invoke("moves:live", b"{}").payload.decode()
     assert new != old
     monkeypatch.setattr("headrace.services.lambda_.pools.SANDBOX_IDLE_SECONDS", 0)
     lab.lambda_.pools.step()
-    assert not Path(f"/proc/{old}").exists()
-    assert Path(f"/proc/{new}").exists()
+    assert not is_running(old)
+    assert is_running(new)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +210,7 @@ def test_provisioned_concurrency_moves_with_its_alias(
 def test_bad_provisioned_concurrency_is_refused(
     lab: LambdaLab, members: dict[str, Any], code: str, message: str
 ) -> None:
-    publish(lab, "f", PID)
+    publish(lab, "f", WHO)
     wanted = {"FunctionName": "f", "Qualifier": "1", "ProvisionedConcurrentExecutions": 1}
     response = refused(lab.client().put_provisioned_concurrency_config, **{**wanted, **members})
     assert response["Error"]["Code"] == code
@@ -219,7 +218,7 @@ def test_bad_provisioned_concurrency_is_refused(
 
 
 def test_provisioned_and_reserved_concurrency_bind_each_other(lab: LambdaLab) -> None:
-    publish(lab, "f", PID)
+    publish(lab, "f", WHO)
     client = lab.client()
     client.put_function_concurrency(FunctionName="f", ReservedConcurrentExecutions=2)
     response = refused(
@@ -237,7 +236,7 @@ def test_provisioned_and_reserved_concurrency_bind_each_other(lab: LambdaLab) ->
 
 
 def test_no_configuration_is_said_to_be_none(lab: LambdaLab) -> None:
-    publish(lab, "f", PID)
+    publish(lab, "f", WHO)
     response = refused(
         lab.client().get_provisioned_concurrency_config, FunctionName="f", Qualifier="1"
     )

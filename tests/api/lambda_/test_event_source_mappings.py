@@ -35,7 +35,7 @@ class Consumer:
 
     def __init__(self, lab: LambdaLab) -> None:
         self.lab = lab
-        self.out = lab.data_dir / "seen"
+        self.out = lab.place / "seen"
         lab.create("consume", CONSUMER, Environment={"Variables": {"OUT_FILE": str(self.out)}})
 
     def map(self, **members: Any) -> dict[str, Any]:
@@ -450,7 +450,7 @@ def test_a_stop_in_the_middle_of_a_batch_is_no_failure(lab: LambdaLab) -> None:
         "    pathlib.Path(os.environ['OUT_FILE'] + context.aws_request_id).touch()\n"
         "    time.sleep(60 if len(os.listdir(os.path.dirname(os.environ['OUT_FILE']))) == 1 else 0)\n"
     )
-    out = lab.data_dir / "out"
+    out = lab.place / "out"
     out.mkdir()
     lab.create("long", source, Timeout=60, Environment={"Variables": {"OUT_FILE": f"{out}/"}})
     lab.client().create_event_source_mapping(

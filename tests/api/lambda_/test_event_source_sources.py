@@ -36,7 +36,7 @@ class Worker:
 
     def __init__(self, lab: LambdaLab) -> None:
         self.lab = lab
-        self.out = lab.data_dir / "worked"
+        self.out = lab.place / "worked"
         lab.create("work", WORKER, Environment={"Variables": {"OUT_FILE": str(self.out)}})
 
     def map(self, **members: Any) -> dict[str, Any]:

@@ -16,13 +16,14 @@ from botocore.exceptions import ClientError
 
 from headrace.core.ports import FunctionNotFound
 from tests.support.lambda_lab import LambdaLab, zipped
+from tests.support.processes import WHO, is_running, pid_of
 from tests.support.server import wait_until
 
 ECHO = """
 import os
 def handler(event, context):
     return {"event": event, "arn": context.invoked_function_arn, "id": context.aws_request_id,
-            "left_ms": context.get_remaining_time_in_millis(), "pid": os.getpid(),
+            "left_ms": context.get_remaining_time_in_millis(), "process": os.environ["AWS_LAMBDA_LOG_STREAM_NAME"],
             "custom": context.client_context.custom if context.client_context else None}
 """
 
@@ -126,20 +127,22 @@ def test_a_dry_run_checks_and_runs_nothing(shared_lab: LambdaLab) -> None:
 
 
 def test_a_process_stays_warm(shared_lab: LambdaLab, echo: str) -> None:
-    pids = {invoke(shared_lab, echo)["Payload"]["pid"] for _ in range(5)}
-    assert len(pids) == 1
+    processes = {invoke(shared_lab, echo)["Payload"]["process"] for _ in range(5)}
+    assert len(processes) == 1
 
 
-def test_concurrent_invocations_run_beside_each_other(shared_lab: LambdaLab) -> None:
+def test_concurrent_invocations_run_beside_each_other(
+    shared_lab: LambdaLab, tmp_path: Path
+) -> None:
     source = (
         "import os, time, pathlib\n"
         "def handler(event, context):\n"
-        "    mine = pathlib.Path(event['dir'], str(os.getpid())); mine.touch()\n"
+        "    pathlib.Path(event['dir'], context.aws_request_id).touch()\n"
         "    while len(os.listdir(event['dir'])) < 3: time.sleep(0.005)\n"
-        "    return os.getpid()\n"
+        "    return os.environ['AWS_LAMBDA_LOG_STREAM_NAME']\n"
     )
     shared_lab.create("meet", source)
-    meeting = shared_lab.data_dir / "meeting"
+    meeting = tmp_path / "meeting"
     meeting.mkdir()
     with ThreadPoolExecutor(3) as threads:
         answers = list(
@@ -218,12 +221,15 @@ def test_a_process_that_dies_is_an_error_and_is_replaced(
 
 
 def test_a_process_that_died_between_invocations_is_replaced(
-    shared_lab: LambdaLab, echo: str
+    shared_lab: LambdaLab,
 ) -> None:
-    pid = invoke(shared_lab, echo)["Payload"]["pid"]
+    shared_lab.create("mortal", WHO)
+    name = invoke(shared_lab, "mortal")["Payload"]
+    pid = pid_of(name)
+    assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    assert invoke(shared_lab, echo)["Payload"]["pid"] != pid
+    wait_until(lambda: not is_running(name), what="its end")
+    assert invoke(shared_lab, "mortal")["Payload"] != name
 
 
 def test_a_function_that_outgrows_its_memory_is_killed(shared_lab: LambdaLab) -> None:
@@ -312,7 +318,7 @@ def test_an_event_runs_later_and_lasts_over_a_restart(lab: LambdaLab) -> None:
         "    if not pathlib.Path(event, 'open').exists(): raise RuntimeError('closed')\n"
         "    pathlib.Path(event, 'done').touch()\n"
     )
-    place = lab.data_dir / "place"
+    place = lab.place / "place"
     place.mkdir()
     lab.create("later", source)
     assert invoke(lab, "later", str(place), InvocationType="Event")["StatusCode"] == 202
@@ -350,10 +356,11 @@ def test_the_port_invokes_by_name_and_arn(shared_lab: LambdaLab, echo: str) -> N
 
 
 def test_stopping_ends_every_process(lab: LambdaLab) -> None:
-    lab.create("ends", ECHO)
-    pid = invoke(lab, "ends")["Payload"]["pid"]
+    lab.create("ends", WHO)
+    name = invoke(lab, "ends")["Payload"]
+    assert is_running(name)
     lab.stop()
-    assert not Path(f"/proc/{pid}").exists()
+    assert not is_running(name)
     lab.start()
 
 

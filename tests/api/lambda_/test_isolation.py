@@ -1,7 +1,11 @@
-"""Layers as /opt, a /tmp of the function's own size, and code from a folder that is reloaded as it changes."""
+"""Layers as /opt, a /tmp of the function's own size, and code from a folder that is reloaded as it changes.
+
+On the three kinds of machines that there are: those that permit walls, those that permit mounts only, and all others.
+"""
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import tempfile
@@ -13,13 +17,35 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.services.lambda_.runtime import isolation
+from headrace.services.lambda_.runtime import isolation, walls
+from headrace.services.lambda_.runtime.view import TMP
 from tests.support.lambda_lab import LambdaLab, zipped
 from tests.support.server import wait_until
 
-can_isolate = pytest.mark.skipif(
-    isolation._entering() is None, reason="this machine gives nobody mounts of their own"
-)
+
+@pytest.fixture(autouse=True)
+def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """The kind of machine; `on` says which a test is for. Those that this one cannot be are skipped."""
+    kind: str = getattr(request, "param", "walls")
+    if kind == "walls":
+        probe = walls.Walls(tmp_path / "probe")
+        seen = probe.view()
+        probe.close()
+        if seen is None:
+            pytest.skip("this machine permits no walls")
+        return kind
+    monkeypatch.setattr(walls._Known, "refusal", "not wanted")
+    if kind == "nothing":
+        monkeypatch.setattr(isolation, "_entering", lambda: None)
+    elif isolation._entering() is None:
+        pytest.skip("this machine gives nobody mounts of their own")
+    return kind
+
+
+def on(*kinds: str) -> pytest.MarkDecorator:
+    """Run a test on machines of these kinds."""
+    return pytest.mark.parametrize("machine", kinds, indirect=True)
+
 
 LOOK = """
 import glob, os, shutil, tempfile
@@ -35,7 +61,7 @@ def handler(event, context):
             file.write(bytes(1048576))
     return "fits"
 """
-TMP = """
+WRITES = """
 import os, pathlib
 def handler(event, context):
     pathlib.Path("/tmp/mine").write_text("1")
@@ -67,7 +93,7 @@ def lab_outside_tmp() -> Iterator[LambdaLab]:
 # --- layers -----------------------------------------------------------------------------------
 
 
-@can_isolate
+@on("walls", "mounts")
 def test_layers_lie_over_each_other_in_opt(lab: LambdaLab) -> None:
     arns = [
         layer(lab, "under", {"data/a.txt": "under", "data/b.txt": "under"}),
@@ -80,7 +106,7 @@ def test_layers_lie_over_each_other_in_opt(lab: LambdaLab) -> None:
     assert "/opt/bin/tool" in run(lab, "looks")["opt"]
 
 
-@can_isolate
+@on("walls", "mounts")
 def test_a_function_cannot_change_its_layers(lab: LambdaLab) -> None:
     arn = layer(lab, "fixed", {"data/a.txt": "a"})
     source = "def handler(e, c):\n    open('/opt/data/a.txt', 'w')\n"
@@ -89,12 +115,8 @@ def test_a_function_cannot_change_its_layers(lab: LambdaLab) -> None:
     assert json.loads(result.payload)["errorType"] == "OSError"
 
 
-@pytest.mark.parametrize("mounts", [pytest.param(True, marks=can_isolate), False])
-def test_a_wrapper_of_a_layer_starts_the_runtime(
-    lab: LambdaLab, monkeypatch: pytest.MonkeyPatch, mounts: bool
-) -> None:
-    if not mounts:
-        monkeypatch.setattr(isolation, "_entering", lambda: None)
+@on("walls", "mounts", "nothing")
+def test_a_wrapper_of_a_layer_starts_the_runtime(lab: LambdaLab) -> None:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         info = zipfile.ZipInfo("wrap")
@@ -135,10 +157,8 @@ def test_code_and_layers_have_a_size_together(
         )
 
 
-def test_without_mounts_layers_are_still_importable(
-    lab: LambdaLab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(isolation, "_entering", lambda: None)
+@on("walls", "mounts", "nothing")
+def test_layers_are_importable(lab: LambdaLab) -> None:
     arns = [
         layer(lab, "under", {"python/shared.py": "NAME = 'under'\n"}),
         layer(lab, "over", {"python/shared.py": "NAME = 'over'\n"}),
@@ -160,7 +180,7 @@ def test_nothing_is_mounted_over_what_the_function_needs(tmp_path: Path) -> None
 # --- /tmp -------------------------------------------------------------------------------------
 
 
-@can_isolate
+@on("walls", "mounts")
 def test_temporary_files_are_limited_to_the_functions_storage(lab: LambdaLab) -> None:
     lab.create("fills", FILL, EphemeralStorage={"Size": 512}, MemorySize=1024)
     assert run(lab, "fills", 100) == "fits"
@@ -168,14 +188,14 @@ def test_temporary_files_are_limited_to_the_functions_storage(lab: LambdaLab) ->
     assert "No space left on device" in json.loads(result.payload)["errorMessage"]
 
 
-@can_isolate
+@on("walls", "mounts")
 @pytest.mark.skipif(
-    isolation._covers(isolation.TMP, isolation._interpreters()), reason="headrace lies in /tmp"
+    isolation._covers(TMP, isolation._interpreters()), reason="headrace lies in /tmp"
 )
 def test_tmp_is_the_functions_own_and_begins_empty(lab_outside_tmp: LambdaLab) -> None:
     Path("/tmp/headrace-test-of-the-machine").touch()
     try:
-        lab_outside_tmp.create("own", TMP)
+        lab_outside_tmp.create("own", WRITES)
         assert run(lab_outside_tmp, "own") == ["mine"]
         assert not Path("/tmp/mine").exists()
         lab_outside_tmp.create("other", LOOK)
@@ -185,9 +205,54 @@ def test_tmp_is_the_functions_own_and_begins_empty(lab_outside_tmp: LambdaLab) -
         Path("/tmp/headrace-test-of-the-machine").unlink()
 
 
+# --- the code -----------------------------------------------------------------------------------
+
+WHERE = """
+import os, sys
+def handler(event, context):
+    return [os.environ["LAMBDA_TASK_ROOT"], os.getcwd(), __file__, sys.path[0] in ("", os.getcwd())]
+"""
+
+
+def test_code_is_var_task(lab: LambdaLab) -> None:
+    lab.create("where", WHERE)
+    assert run(lab, "where") == ["/var/task", "/var/task", "/var/task/app.py", True]
+
+
+def test_python_code_is_compiled_for_functions_that_may_not_keep_what_they_compile(
+    lab: LambdaLab,
+) -> None:
+    large = "".join(f"def f{n}(): return {n}\n" for n in range(9000))
+    source = "import large, os\ndef handler(e, c):\n    return os.path.exists(large.__cached__)\n"
+    made = layer(lab, "shared", {"python/shared.py": large})
+    package = {"ZipFile": zipped({"app.py": source, "large.py": large})}
+    lab.create("compiled", "", Code=package, Layers=[made])
+    run(lab, "compiled")
+    digest = lab.client().get_function(FunctionName="compiled")["Configuration"]["CodeSha256"]
+    folders = [p for p in (lab.data_dir / "lambda" / "code").iterdir() if p.is_dir()]
+    assert len(folders) == 2
+    wait_until(
+        lambda: all(list(folder.rglob("*.pyc")) for folder in folders), what="the compiled code"
+    )
+    # It is not the user's, and is not counted.
+    assert lab.lambda_.code.unzipped_bytes(base64.b64decode(digest).hex()) == len(source + large)
+    lab.restart()
+    assert run(lab, "compiled") is True
+
+
+def test_a_small_function_is_left_alone(lab: LambdaLab) -> None:
+    lab.create("small", WHERE)
+    run(lab, "small")
+    bytecode = lab.lambda_.pools.bytecode
+    while bytecode.step() == 0:
+        pass
+    assert not list((lab.data_dir / "lambda" / "code").rglob("*.pyc"))
+
+
 # --- hot reload -------------------------------------------------------------------------------
 
 
+@on("walls", "nothing")
 @pytest.mark.parametrize("bucket", ["headrace-local", "hot-reload"])
 def test_code_in_a_folder_is_reloaded_when_it_changes(
     lab: LambdaLab, tmp_path: Path, bucket: str

@@ -23,7 +23,7 @@ from pathlib import Path
 from tests.support.lambda_lab import LambdaLab
 from tests.support.streams import STREAM_ARN
 root = Path(sys.argv[1])
-lab = LambdaLab(root)
+lab = LambdaLab(root / "data")
 lab.streams.put(*(str(n).encode() for n in range(int(sys.argv[2]))))
 lab.start()
 if not (root / "made").exists():

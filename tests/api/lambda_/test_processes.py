@@ -17,36 +17,32 @@ from pathlib import Path
 import pytest
 
 from tests.support.lambda_lab import LambdaLab, zipped
+from tests.support.processes import WHO, is_running
 from tests.support.server import wait_until
 
 # A cloud's Lambda in a process of its own, running a function that has a child and never ends.
-VICTIM = """
-import sys, threading
+VICTIM = f"""
+import json, sys
 from pathlib import Path
 from tests.support.lambda_lab import LambdaLab
-lab = LambdaLab(Path(sys.argv[1]))
+place = Path(sys.argv[1])
+lab = LambdaLab(place / "data")
 lab.start()
 lab.create("endless", '''
-import os, pathlib, subprocess, sys, time
+{WHO}
+import pathlib, subprocess, sys, time
 def handler(event, context):
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    pathlib.Path(event, "pids").write_text(f"{os.getpid()} {child.pid}\\\\n")
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    pathlib.Path(event, "names").write_text(who() + chr(10) + who(child.pid) + chr(10))
     while True: time.sleep(1)
 ''', Timeout=600)
-lab.create("idle", "import os\\ndef handler(event, context):\\n    return os.getpid()\\n")
-pid = lab.lambda_.invoker.invoke("idle", b"{}").payload.decode()
-Path(sys.argv[1], "idle").write_text(pid + "\\n")
-import json
+lab.create("idle", '''
+{WHO}
+''')
+name = json.loads(lab.lambda_.invoker.invoke("idle", b"{{}}").payload)
+(place / "idle").write_text(name + chr(10))
 lab.lambda_.invoker.invoke("endless", json.dumps(sys.argv[1]).encode())
 """
-
-
-def is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 @pytest.mark.crash
@@ -60,45 +56,45 @@ def test_no_process_outlives_a_killed_cloud(tmp_path: Path) -> None:
         )
     try:
 
-        def pids() -> list[int]:
+        def names() -> list[str]:
             assert victim.poll() is None, (tmp_path / "log").read_text()
-            texts = [tmp_path / "pids", tmp_path / "idle"]
+            texts = [tmp_path / "names", tmp_path / "idle"]
             whole = [t.read_text() for t in texts if t.exists()]
-            return [int(p) for p in " ".join(whole).split()] if len(whole) == 2 else []
+            return "".join(whole).splitlines() if len(whole) == 2 else []
 
-        running = wait_until(lambda: pids() if len(pids()) == 3 else None, what="the processes")
-        assert all(is_running(pid) for pid in running)
+        running = wait_until(lambda: names() if len(names()) == 3 else None, what="the processes")
+        assert all(is_running(name) for name in running)
     finally:
         os.kill(victim.pid, signal.SIGKILL)
         victim.wait()
-    wait_until(lambda: not any(is_running(pid) for pid in running), what="the processes' end")
+    wait_until(lambda: not any(is_running(name) for name in running), what="the processes' end")
 
 
 @pytest.mark.crash
 def test_a_timeout_kills_the_functions_children_too(lab: LambdaLab) -> None:
     source = (
-        "import pathlib, subprocess, sys, time\ndef handler(event, context):\n"
+        f"{WHO}import pathlib, subprocess, sys, time\ndef handler(event, context):\n"
         "    child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        "    pathlib.Path(event).write_text(str(child.pid))\n"
+        "    pathlib.Path(event).write_text(who(child.pid))\n"
         "    time.sleep(600)\n"
     )
     lab.create("parent", source, Timeout=1)
-    file = lab.data_dir / "child"
+    file = lab.place / "child"
     lab.lambda_.invoker.invoke("parent", json.dumps(str(file)).encode())
-    wait_until(lambda: not is_running(int(file.read_text())), what="the child's end")
+    wait_until(lambda: not is_running(file.read_text()), what="the child's end")
 
 
 def test_an_idle_process_is_ended_after_a_while(
     lab: LambdaLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab.create("idle", "import os\ndef handler(event, context):\n    return os.getpid()\n")
-    pid = int(lab.lambda_.invoker.invoke("idle", b"{}").payload)
+    lab.create("idle", WHO)
+    name = lab.lambda_.invoker.invoke("idle", b"{}").payload.decode()
     lab.lambda_.pools.step()
-    assert is_running(pid)
+    assert is_running(name)
     monkeypatch.setattr("headrace.services.lambda_.pools.SANDBOX_IDLE_SECONDS", 0)
     lab.lambda_.pools.step()
-    assert not is_running(pid)
-    assert int(lab.lambda_.invoker.invoke("idle", b"{}").payload) != pid
+    assert not is_running(name)
+    assert lab.lambda_.invoker.invoke("idle", b"{}").payload.decode() != name
 
 
 def test_a_code_update_lets_a_running_invocation_end(lab: LambdaLab) -> None:
@@ -109,7 +105,7 @@ def test_a_code_update_lets_a_running_invocation_end(lab: LambdaLab) -> None:
         "    return 'old'\n"
     )
     lab.create("drains", source)
-    place = lab.data_dir / "place"
+    place = lab.place / "place"
     place.mkdir()
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(

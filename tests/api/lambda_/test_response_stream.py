@@ -102,7 +102,7 @@ def test_parts_are_chunks_and_the_end_is_an_event(lab: LambdaLab) -> None:
 @node
 def test_a_part_arrives_while_the_function_runs(lab: LambdaLab) -> None:
     create_node(lab, "waits", TWO_PARTS)
-    go = lab.data_dir / "go"
+    go = lab.place / "go"
     stream = AnswerStream(
         lab.lambda_.dispatcher,
         FunctionRef("000000000000", "us-east-1", "waits"),

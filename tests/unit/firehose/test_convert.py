@@ -83,6 +83,11 @@ def test_an_unknown_column_type_is_said():
         rows([b"{}"], ("a", "interval"))
 
 
+def test_types_nested_without_end_are_said():
+    with pytest.raises(UnknownType, match="50 deep"):
+        rows([b"{}"], ("a", "array<" * 20_000 + "int" + ">" * 20_000))
+
+
 def test_options_of_the_openx_serde():
     records = [StreamRecord("1", "k", b'{"Is.Late": true, "at": 5}', 0)]
     schema = TableSchema((("is_late", "boolean"), ("when_", "int")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 
 import pytest
@@ -24,5 +25,6 @@ RUNNING = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 def test_another_version_is_remarked_upon(
     monkeypatch: pytest.MonkeyPatch, runtime: str, remark: str | None
 ) -> None:
-    monkeypatch.setattr(environment, "_node_major", lambda: "22")
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    monkeypatch.setattr(environment, "_node", lambda found: (found, "22"))
     assert environment.runtime_remark(runtime) == remark

@@ -228,7 +228,7 @@ def test_a_closed_shard_is_read_to_its_end_and_marked_done(count: int, batch_siz
         made.streams.replace("shardId-0")
         made.run()
         assert made.drained
-        assert made.ports.store.position(made.mapping.uuid, "shardId-0") is None
+        assert made.ports.store.load_checkpoint(made.mapping.uuid, "shardId-0").position is None
         assert sum(map(len, made.function.calls)) == count
 
 

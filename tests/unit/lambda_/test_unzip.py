@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import stat
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -90,9 +91,28 @@ def test_a_chain_of_links_out_is_refused(tmp_path: Path) -> None:
         unzip(file, tmp_path / "out")
 
 
-def test_a_link_that_points_to_itself_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsafeArchive):
-        unzip(archive(tmp_path, ("loop", b"loop", LINK)), tmp_path / "out")
+@pytest.mark.parametrize(
+    "links",
+    [
+        {"loop": "loop"},
+        {"one": "two", "two": "one"},
+        {"loop": "loop", "through": "loop/x"},
+        {"sub/a": "../b", "b": "sub/a"},
+    ],
+    ids=lambda links: " ".join(links),
+)
+def test_links_that_lead_back_to_themselves_are_refused(
+    tmp_path: Path, links: dict[str, str]
+) -> None:
+    entries = [(name, target.encode(), LINK) for name, target in links.items()]
+    with pytest.raises(UnsafeArchive, match="leads back to itself"):
+        unzip(archive(tmp_path, *entries), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_link_to_a_file_that_is_missing_is_kept(tmp_path: Path) -> None:
+    unzip(archive(tmp_path, ("dangles", b"nothing", LINK)), tmp_path / "out")
+    assert (tmp_path / "out/dangles").readlink() == Path("nothing")
 
 
 def test_a_bomb_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
@@ -112,6 +132,44 @@ def test_a_bomb_that_lies_about_its_size_is_refused(tmp_path: Path) -> None:
     with pytest.raises((UnsafeArchive, UnzippedTooLarge)):
         unzip(file, tmp_path / "out", most_bytes=1_000_000)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_link_that_lies_about_its_size_is_not_unpacked(tmp_path: Path) -> None:
+    """zipfile unpacks a whole entry, and then cuts it down to what it says that it is."""
+    size = 64 << 20
+    file = archive(tmp_path, ("link", b"\0" * size, LINK))
+    file.write_bytes(
+        file.read_bytes().replace(size.to_bytes(4, "little"), (10).to_bytes(4, "little"))
+    )
+    tracemalloc.start()
+    with pytest.raises(UnsafeArchive):
+        unzip(file, tmp_path / "out")
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 4 << 20
+
+
+@pytest.mark.parametrize("kind", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize("mode", [FILE, LINK])
+def test_what_zipfile_unpacks_without_a_bound_is_refused(
+    tmp_path: Path, kind: int, mode: int
+) -> None:
+    """Eleven kilobytes of bzip2 are a gigabyte at once, whatever size the entry says."""
+    size = 16 << 20
+    file = tmp_path / "package.zip"
+    info = zipfile.ZipInfo("zeros")
+    info.external_attr, info.compress_type = mode << 16, kind
+    with zipfile.ZipFile(file, "w") as opened:
+        opened.writestr(info, bytes(size))
+    file.write_bytes(
+        file.read_bytes().replace(size.to_bytes(4, "little"), (10).to_bytes(4, "little"))
+    )
+    tracemalloc.start()
+    with pytest.raises(UnsafeArchive, match="packed"):
+        unzip(file, tmp_path / "out")
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 4 << 20
 
 
 @pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04" + b"\0" * 40])

@@ -18,6 +18,7 @@ from headrace.services.cloudformation.actions.describe import (
     list_stacks,
 )
 from headrace.services.cloudformation.actions.stacks import (
+    cancel_update_stack,
     continue_update_rollback,
     create_stack,
     delete_stack,
@@ -34,6 +35,7 @@ from headrace.services.cloudformation.actions.templates import (
 )
 
 ALL = [
+    cancel_update_stack,
     continue_update_rollback,
     create_change_set,
     create_stack,

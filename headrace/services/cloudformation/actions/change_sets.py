@@ -17,7 +17,7 @@ from headrace.services.cloudformation.errors import (
 )
 from headrace.services.cloudformation.service import CloudFormation
 from headrace.services.cloudformation.state import ChangeSet, Stack
-from headrace.services.cloudformation.template import parse
+from headrace.services.cloudformation.template_checks import parse
 
 PAGE = 100
 
@@ -126,7 +126,7 @@ def describe_change_set(cfn: CloudFormation, call: Call, request: dict[str, Any]
         "CreationTime": time_of(change_set.created_ms),
         "ExecutionStatus": change_set.execution_status,
         "Status": change_set.status,
-        "Parameters": parameter_list(parse(change_set.body), change_set.parameters),
+        "Parameters": parameter_list(change_set.parameters),
         "Capabilities": change_set.capabilities,
         "Tags": tag_list(change_set.tags),
         "NotificationARNs": change_set.notification_arns,
@@ -199,9 +199,9 @@ def execute_change_set(cfn: CloudFormation, call: Call, request: dict[str, Any])
         for other in cfn.stacks.change_sets(stack.stack_id):
             cfn.stacks.delete_change_set(other)
         status = "CREATE_IN_PROGRESS" if creating else "UPDATE_IN_PROGRESS"
-        cfn.set_status(stack, status, "User Initiated")
+        cfn.set_status(stack, status, "User Initiated", whole=True)
         deployment = Deployment(cfn, stack)
-    cfn.run(stack, deployment.create if creating else deployment.update)
+    cfn.run(deployment, deployment.create if creating else deployment.update)
     return {}
 
 

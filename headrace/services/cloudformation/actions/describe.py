@@ -14,7 +14,6 @@ from headrace.services.cloudformation.errors import (
 from headrace.services.cloudformation.parameters import HIDDEN
 from headrace.services.cloudformation.service import CloudFormation
 from headrace.services.cloudformation.state import Resource, Stack
-from headrace.services.cloudformation.template import Template, parse
 
 EVENTS_PAGE = 100
 MAX_ID = 1 << 62
@@ -30,7 +29,7 @@ def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
-def parameter_list(template: Template, values: Mapping[str, Any]) -> list[dict[str, str]]:
+def parameter_list(values: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return parameters as AWS's list; those of NoEcho hidden."""
     rows: list[dict[str, str]] = []
     for name, value in values.items():
@@ -50,7 +49,7 @@ def _description(stack: Stack) -> dict[str, Any]:
         "StackName": stack.name,
         "StackStatus": stack.status,
         "CreationTime": time_of(stack.created_ms),
-        "Parameters": parameter_list(parse(stack.body), stack.parameters) if stack.body else [],
+        "Parameters": parameter_list(stack.parameters),
         "Outputs": stack.outputs,
         "Tags": tag_list(stack.tags),
         "NotificationARNs": stack.notification_arns,
@@ -156,7 +155,7 @@ def describe_stack_resources(
             (
                 candidate
                 for candidate in cfn.stacks.all(call.account, call.region)
-                if any(r.physical_id == physical for r in candidate.resources.values())
+                if any(r.physical_id == physical for r in list(candidate.resources.values()))
             ),
             None,
         )
@@ -171,7 +170,7 @@ def describe_stack_resources(
                 "Timestamp": time_of(resource.updated_ms),
                 **_resource(stack, resource),
             }
-            for name, resource in stack.resources.items()
+            for name, resource in list(stack.resources.items())
             if wanted in (None, name) and physical in (None, resource.physical_id)
         ]
     }
@@ -211,7 +210,7 @@ def list_stack_resources(
     return {
         "StackResourceSummaries": [
             {"LastUpdatedTimestamp": time_of(resource.updated_ms), **_resource(stack, resource)}
-            for resource in stack.resources.values()
+            for resource in list(stack.resources.values())
         ]
     }
 

@@ -40,8 +40,9 @@ def create_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> di
         stack.disable_rollback = bool(request.get("DisableRollback"))
         stack.on_failure = request.get("OnFailure") or "ROLLBACK"
         stack.termination_protection = bool(request.get("EnableTerminationProtection"))
-        cfn.set_status(stack, "CREATE_IN_PROGRESS", "User Initiated")
-    cfn.run(stack, Deployment(cfn, stack).create)
+        cfn.set_status(stack, "CREATE_IN_PROGRESS", "User Initiated", whole=True)
+        deployment = Deployment(cfn, stack)
+    cfn.run(deployment, deployment.create)
     return {"StackId": stack.stack_id}
 
 
@@ -60,14 +61,22 @@ def update_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> di
             raise validation_error(requests.NO_UPDATES)
         requests.begin(cfn, stack, template, values, request, call.now_ms)
         stack.disable_rollback = bool(request.get("DisableRollback"))
-        cfn.set_status(stack, "UPDATE_IN_PROGRESS", "User Initiated")
-    cfn.run(stack, Deployment(cfn, stack).update)
+        cfn.set_status(stack, "UPDATE_IN_PROGRESS", "User Initiated", whole=True)
+        deployment = Deployment(cfn, stack)
+    cfn.run(deployment, deployment.update)
     return {"StackId": stack.stack_id}
+
+
+# What DeleteStack turns round; an update has to be cancelled first.
+_DELETABLE_ON_THE_WAY = ("CREATE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS")
 
 
 @operation("DeleteStack")
 def delete_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> None:
-    """Delete a stack in the background; a missing one is no error. Source: API_DeleteStack."""
+    """Delete a stack in the background, also one that is being made; a missing one is no error.
+
+    Source: API_DeleteStack; the refusal while an update is under way was observed.
+    """
     with cfn.lock:
         stack = cfn.stacks.find(call.account, call.region, request["StackName"])
         if stack is None or not stack.exists:
@@ -76,12 +85,17 @@ def delete_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> No
             raise validation_error(
                 f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
             )
+        if stack.status == "DELETE_IN_PROGRESS":
+            return
         if stack.in_progress:
-            if stack.status == "DELETE_IN_PROGRESS":
-                return
-            raise validation_error(
-                f"Stack [{stack.name}] cannot be deleted while in status {stack.status}"
+            turned = stack.status in _DELETABLE_ON_THE_WAY and cfn.turn_round(
+                stack, "DELETE_IN_PROGRESS"
             )
+            if not turned:
+                raise validation_error(
+                    f"Stack [{stack.stack_id}] cannot be deleted while in status {stack.status}"
+                )
+            return
         for output in stack.outputs:
             users = cfn.importers(stack, output.get("ExportName", ""))
             if users:
@@ -92,26 +106,46 @@ def delete_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> No
         retained = set(listed(request, "RetainResources"))
         for name in retained & set(stack.resources):
             stack.resources[name].deletion_policy = "Retain"
-        cfn.set_status(stack, "DELETE_IN_PROGRESS", "User Initiated")
-    cfn.run(stack, Deployment(cfn, stack).delete)
+        cfn.set_status(stack, "DELETE_IN_PROGRESS", "User Initiated", whole=True)
+        deployment = Deployment(cfn, stack)
+    cfn.run(deployment, deployment.delete)
+
+
+@operation("CancelUpdateStack")
+def cancel_update_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> None:
+    """Turn an update round, which takes the way back then. Source: API_CancelUpdateStack."""
+    with cfn.lock:
+        stack = living(cfn, call, request["StackName"])
+        if stack.status != "UPDATE_IN_PROGRESS" or not cfn.turn_round(
+            stack, "UPDATE_ROLLBACK_IN_PROGRESS"
+        ):
+            # The sentence was observed.
+            raise validation_error("CancelUpdateStack cannot be called from current stack status")
 
 
 @operation("ContinueUpdateRollback")
 def continue_update_rollback(
     cfn: CloudFormation, call: Call, request: dict[str, Any]
 ) -> dict[str, Any]:
-    """Try a failed way back again. Source: API_ContinueUpdateRollback."""
+    """Try a failed way back again, without the resources to skip. Source: API_ContinueUpdateRollback."""
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
         if stack.status != "UPDATE_ROLLBACK_FAILED" or stack.previous is None:
+            # Assumed to read as CancelUpdateStack's does.
             raise validation_error(
-                f"Stack:{stack.stack_id} is in {stack.status} state and can not continue update rollback."
+                "ContinueUpdateRollback cannot be called from current stack status"
             )
-        for name in listed(request, "ResourcesToSkip"):
-            if name in stack.resources and name in stack.previous["resources"]:
-                stack.resources[name].updated_ms = stack.previous["resources"][name]["updated_ms"]
-        cfn.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", "User Initiated")
-    cfn.run(stack, Deployment(cfn, stack).roll_back_update)
+        skip = listed(request, "ResourcesToSkip")
+        failed = [name for name, r in stack.resources.items() if r.status == "UPDATE_FAILED"]
+        wrong = sorted(set(skip) - set(failed))
+        if wrong:
+            raise validation_error(
+                f"The resources to skip must be in UPDATE_FAILED state: [{', '.join(wrong)}] are not"
+            )
+        stack.previous["skip"] = [*stack.previous.get("skip", []), *skip]
+        cfn.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", "User Initiated", whole=True)
+        deployment = Deployment(cfn, stack)
+    cfn.run(deployment, deployment.roll_back_update)
     return {}
 
 
@@ -131,7 +165,7 @@ def rollback_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> 
             raise validation_error(
                 f"Stack:{stack.stack_id} is in {stack.status} state and can not be rolled back."
             )
-    cfn.run(stack, work)
+    cfn.run(deployment, work)
     return {"StackId": stack.stack_id}
 
 

@@ -5,7 +5,8 @@ from typing import Any
 from headrace.aws.operation import Call, operation
 from headrace.services.cloudformation.errors import change_set_not_found, stack_not_found
 from headrace.services.cloudformation.service import CloudFormation
-from headrace.services.cloudformation.template import Template, parse
+from headrace.services.cloudformation.template import Template
+from headrace.services.cloudformation.template_checks import parse
 
 
 @operation("GetTemplate")

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from headrace.aws.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import ControlPlane, FidelityLevel
+from headrace.core.ports import ControlPlane, FidelityLevel, FunctionInvoker
 from headrace.core.values import listed
-from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
 
 Properties = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where a resource is being made: its stack and logical id, and what it may call."""
+    """Where a resource is being made: its stack and logical id, and what it may call.
+
+    Attributes:
+        stop: set when the operation is given up; what waits for somebody else looks at it.
+        note_made: takes the physical id of what has been made, before anything else is done with it.
+    """
 
     control: ControlPlane
     clock: Clock
@@ -32,6 +38,14 @@ class Context:
     tags: Mapping[str, str]
     endpoint_url: str
     responses: CustomResponses
+    functions: FunctionInvoker
+    stop: threading.Event
+    note_made: Callable[[str], None]
+
+    def pause(self, seconds: float) -> None:
+        """Wait. Raises Cancelled when the operation is given up meanwhile."""
+        if self.clock.wait(self.stop, seconds):
+            raise Cancelled("Resource creation cancelled")
 
     def call(self, service: str, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Call an API in the stack's account and region. Raises AwsError."""
@@ -48,6 +62,25 @@ class Context:
         except AwsError as error:
             if error.code not in codes:
                 raise
+
+    def found(
+        self,
+        service: str,
+        operation: str,
+        params: Mapping[str, Any],
+        identifier: Any,
+        member: str = "",
+    ) -> str | None:
+        """Return `identifier` when a look-up finds it (and, with `member`, something there); it may be empty."""
+        if not identifier:
+            return None
+        try:
+            answer = self.call(service, operation, params)
+        except AwsError as error:
+            if error.status >= 500:
+                raise
+            return None
+        return None if member and not answer.get(member) else str(identifier)
 
     def generated_name(self, longest: int, *, lower: bool = False) -> str:
         """Return a physical name as CloudFormation makes them: stack, logical id, twelve characters."""
@@ -74,9 +107,9 @@ class CustomResponses(Protocol):
         ...
 
     def wait_or(
-        self, token: str, timeout_s: float, failed: Callable[[], str | None]
+        self, token: str, timeout_s: float, look: Callable[[], None]
     ) -> dict[str, Any] | None:
-        """As `wait`, but raise ResourceFailed as soon as `failed` gives a reason."""
+        """As `wait`, and call `look` again and again meanwhile, which raises to end the waiting."""
         ...
 
 
@@ -91,6 +124,7 @@ class Made:
 Create = Callable[[Context, Properties], Made]
 Update = Callable[[Context, str, Properties, Properties], Made]
 Delete = Callable[[Context, str, Properties], None]
+Find = Callable[[Context, Properties], "str | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +137,8 @@ class ResourceType:
         replace_on: properties whose change makes a new resource; ("*",): any property's.
         create, update, delete: the API calls. `update` of None: every change makes a new resource.
         remark: properties whose value is not followed to the letter, and in which way.
+        named_by: where a template says the physical name, such as ("QueueName",); empty: it does not.
+        find: returns the identifier of what is there already, where the service would not refuse to make it again.
     """
 
     name: str
@@ -113,6 +149,15 @@ class ResourceType:
     replace_on: frozenset[str] = frozenset()
     any_property: bool = False
     remark: Callable[[Properties], Mapping[str, str]] | None = None
+    named_by: tuple[str, ...] = ()
+    find: Find | None = None
+
+    def name_of(self, properties: Mapping[str, Any]) -> str:
+        """Return the physical name that a template gives, or nothing."""
+        value: Any = properties if self.named_by else ""
+        for key in self.named_by:
+            value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else ""
+        return str(value or "")
 
     def replaces(self, property_name: str) -> bool:
         """Whether a change of the property makes a new resource."""

@@ -59,6 +59,14 @@ def _put_alarm(context: Context, name: str, properties: Properties) -> Made:
     return Made(name, {"Arn": arn})
 
 
+def _find_alarm(context: Context, properties: Properties) -> str | None:
+    name = properties.get("AlarmName")
+    if not name:
+        return None
+    found = context.call("cloudwatch", "DescribeAlarms", {"AlarmNames": [name]})
+    return name if found.get("MetricAlarms") or found.get("CompositeAlarms") else None
+
+
 def _create_alarm(context: Context, properties: Properties) -> Made:
     return _put_alarm(
         context, properties.get("AlarmName") or context.generated_name(255), properties
@@ -78,6 +86,11 @@ def _put_dashboard(context: Context, name: str, properties: Properties) -> Made:
     params = {"DashboardName": name, "DashboardBody": properties["DashboardBody"]}
     context.call("cloudwatch", "PutDashboard", params)
     return Made(name)
+
+
+def _find_dashboard(context: Context, properties: Properties) -> str | None:
+    name = properties.get("DashboardName")
+    return context.found("cloudwatch", "GetDashboard", {"DashboardName": name}, name)
 
 
 def _create_dashboard(context: Context, properties: Properties) -> Made:
@@ -102,6 +115,8 @@ TYPES = [
         _delete_alarm,
         update=_update_alarm,
         replace_on=frozenset({"AlarmName"}),
+        named_by=("AlarmName",),
+        find=_find_alarm,
     ),
     ResourceType(
         "AWS::CloudWatch::Dashboard",
@@ -110,5 +125,7 @@ TYPES = [
         _delete_dashboard,
         update=_update_dashboard,
         replace_on=frozenset({"DashboardName"}),
+        named_by=("DashboardName",),
+        find=_find_dashboard,
     ),
 ]

@@ -1,15 +1,22 @@
 """Custom resources: a Lambda function is told what to do, and answers by a PUT to a URL.
 
+AWS queues the event and waits for an answer, an hour if need be, whatever becomes of the function. Here the function
+is invoked and watched: when it fails, or cannot be loaded, before it has answered, the resource fails with its error
+at once. What a function does not answer although it ended well is waited for as on AWS: another may answer for it.
+
 Source: the custom resource request and response objects in the CloudFormation user guide (documented).
 """
 
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any, cast
 
-from headrace.aws.errors import AwsError
-from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.core.ports import FunctionNotFound, FunctionThrottled, InvokeResult
+from headrace.services.cloudformation import limits
+from headrace.services.cloudformation.custom_responses import TOO_LONG
+from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
@@ -17,7 +24,17 @@ from headrace.services.cloudformation.resources.base import (
     ResourceType,
 )
 
-DEFAULT_TIMEOUT_S = 3600.0
+_THROTTLED_WAIT_S = 1.0
+# What Lambda writes around a function's own lines.
+_PLATFORM = (
+    "START RequestId:",
+    "END RequestId:",
+    "REPORT RequestId:",
+    "INIT_START ",
+    "INIT_REPORT ",
+)
+_LOG_LINES = 8
+_LOG_CHARACTERS = 2000
 
 
 def custom_resource_type(name: str) -> ResourceType:
@@ -56,7 +73,7 @@ def _ask(
         raise ResourceFailed(
             f"headrace runs custom resources that are Lambda functions; ServiceToken is {function!r}"
         )
-    timeout_s = float(properties.get("ServiceTimeout", DEFAULT_TIMEOUT_S))
+    timeout_s = _timeout_s(properties)
     token, url = context.responses.expect()
     event: dict[str, Any] = {
         "RequestType": request_type,
@@ -72,13 +89,17 @@ def _ask(
         event["PhysicalResourceId"] = physical_id
     if old is not None:
         event["OldResourceProperties"] = _texts(old)
-    _invoke(context, function, event)
-    answer = context.responses.wait_or(token, timeout_s, lambda: _gone(context, function))
+    invocation = _Invocation(context, function, json.dumps(event).encode())
+    invocation.start()
+    answer = context.responses.wait_or(token, timeout_s, invocation.look)
     if answer is None:
         raise ResourceFailed(
             "CloudFormation did not receive a response from your Custom Resource. Please check your logs for requestId"
-            f" [{event['RequestId']}]."
+            f" [{event['RequestId']}]. If you are using the Python cfn-response module, you may need to update your"
+            " Lambda function code so that CloudFormation can attach the updated version."
         )
+    if answer is TOO_LONG:
+        raise ResourceFailed("Response object is too long.")
     if answer.get("Status") != "SUCCESS":
         raise ResourceFailed(
             f"Received response status [FAILED] from custom resource. Message returned: {answer.get('Reason', '')}"
@@ -88,29 +109,73 @@ def _ask(
     return Made(str(answer.get("PhysicalResourceId") or physical_id), attributes)
 
 
-def _invoke(context: Context, function: str, event: dict[str, Any]) -> None:
-    try:
-        context.call(
-            "lambda",
-            "Invoke",
-            {
-                "FunctionName": function,
-                "InvocationType": "Event",
-                "Payload": json.dumps(event).encode(),
-            },
+def _timeout_s(properties: Properties) -> int:
+    text = str(properties.get("ServiceTimeout", limits.CUSTOM_TIMEOUT_SECONDS))
+    valid = (
+        text.isascii() and text.isdigit() and len(text) <= len(str(limits.CUSTOM_TIMEOUT_SECONDS))
+    )
+    if not valid or not 1 <= int(text) <= limits.CUSTOM_TIMEOUT_SECONDS:
+        raise ResourceFailed(
+            f"ServiceTimeout must be an integer from 1 to {limits.CUSTOM_TIMEOUT_SECONDS}, not {text[:20]}"
         )
-    except AwsError as error:
-        raise ResourceFailed(f"{error.message} (Service: Lambda, {error.code})") from error
+    return int(text)
 
 
-def _gone(context: Context, function: str) -> str | None:
-    """Return why the function will never answer, when that can be told; AWS waits out the timeout."""
+class _Invocation(threading.Thread):
+    """One invocation on a thread of its own, and what became of it."""
+
+    def __init__(self, context: Context, function: str, payload: bytes) -> None:
+        super().__init__(name=f"custom resource {context.logical_id}", daemon=True)
+        self._context = context
+        self._function = function
+        self._payload = payload
+        self._reason = ""
+
+    def run(self) -> None:
+        """Invoke the function, again and again while it is throttled."""
+        try:
+            while True:
+                try:
+                    result = self._context.functions.invoke(self._function, self._payload)
+                except FunctionThrottled:
+                    self._context.pause(_THROTTLED_WAIT_S)
+                else:
+                    self._reason = _failure(self._function, result)
+                    return
+        except Cancelled:
+            return
+        except FunctionNotFound:
+            self._reason = (
+                f"Function not found: {self._function} (Service: Lambda, Status Code: 404)"
+            )
+        except Exception as error:  # noqa: BLE001 - whatever it was, nobody will answer
+            self._reason = f"The function {self._function} could not be invoked: {error}"
+
+    def look(self) -> None:
+        """Raise ResourceFailed when the function has failed, Cancelled when nobody wants its answer any more."""
+        if self._reason:
+            raise ResourceFailed(self._reason)
+        if self._context.stop.is_set():
+            raise Cancelled("Resource creation cancelled")
+
+
+def _failure(function: str, result: InvokeResult) -> str:
+    """Return why a function will not answer, with what it logged last; nothing when it ended well."""
+    if result.function_error is None:
+        return ""
     try:
-        context.call("lambda", "GetFunctionConfiguration", {"FunctionName": function})
-    except AwsError as error:
-        if error.status == 404:
-            return f"The function {function} was deleted before it answered"
-    return None
+        error: Any = json.loads(result.payload)
+    except ValueError:
+        error = {}
+    said = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+    kind, message = said.get("errorType"), said.get("errorMessage")
+    shown = ": ".join(str(part) for part in (kind, message) if part) or result.function_error
+    reason = f"The function {function} failed before it answered: {shown}"
+    log = result.log_tail.decode("utf-8", "replace").splitlines()
+    lines = [line.strip() for line in log if line.strip() and not line.startswith(_PLATFORM)]
+    if lines:
+        reason += f" Its log ends: {' | '.join(lines[-_LOG_LINES:])[-_LOG_CHARACTERS:]}"
+    return reason
 
 
 def _texts(value: Any) -> Any:

@@ -49,6 +49,7 @@ def _create(context: Context, properties: Properties) -> Made:
     if tags:
         params["Tags"] = tags
     context.call("dynamodb", "CreateTable", params)
+    context.note_made(name)
     _settle(context, name, {}, properties)
     return _made(context, name)
 
@@ -123,6 +124,7 @@ TYPES = [
         _create,
         _delete,
         update=_update,
+        named_by=("TableName",),
         replace_on=frozenset(
             {
                 "TableName",

@@ -18,6 +18,7 @@ def _create(context: Context, properties: Properties) -> Made:
     name = properties.get("RepositoryName") or context.generated_name(256, lower=True)
     params = {"repositoryName": name, "tags": tag_list(properties, context)}
     repository = context.call("ecr", "CreateRepository", params)["repository"]
+    context.note_made(name)
     _configure(context, name, properties)
     return Made(
         name, {"Arn": repository["repositoryArn"], "RepositoryUri": repository["repositoryUri"]}
@@ -72,5 +73,6 @@ TYPES = [
         _delete,
         update=_update,
         replace_on=frozenset({"RepositoryName"}),
+        named_by=("RepositoryName",),
     )
 ]

@@ -122,6 +122,7 @@ def _create_cluster(context: Context, properties: Properties) -> Made:
     if tags:
         params["Tags"] = tags
     cluster = context.call("emr", "RunJobFlow", params)["JobFlowId"]
+    context.note_made(cluster)
     return _made(context, cluster)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from headrace.aws.errors import AwsError
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
@@ -98,7 +99,13 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
 
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
-    if _stop(context, physical_id)["state"] != "TERMINATED":
+    try:
+        state = _stop(context, physical_id)["state"]
+    except AwsError as error:
+        if error.code == "ResourceNotFoundException":
+            return
+        raise
+    if state != "TERMINATED":
         context.call("emr-serverless", "DeleteApplication", {"applicationId": physical_id})
 
 

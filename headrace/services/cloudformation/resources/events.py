@@ -27,6 +27,7 @@ def _put(context: Context, name: str, properties: Properties) -> Made:
     if "EventPattern" in properties:
         params["EventPattern"] = json.dumps(properties["EventPattern"])
     arn = context.call("events", "PutRule", {"Name": name, **params})["RuleArn"]
+    context.note_made(name)
     targets = properties.get("Targets")
     if targets:
         where = _bus(properties)
@@ -37,6 +38,11 @@ def _put(context: Context, name: str, properties: Properties) -> Made:
 def _bus(properties: Properties) -> dict[str, str]:
     bus = properties.get("EventBusName")
     return {"EventBusName": bus} if bus else {}
+
+
+def _find(context: Context, properties: Properties) -> str | None:
+    name = properties.get("Name")
+    return context.found("events", "DescribeRule", {"Name": name, **_bus(properties)}, name)
 
 
 def _create(context: Context, properties: Properties) -> Made:
@@ -73,5 +79,7 @@ TYPES = [
         _delete,
         update=_update,
         replace_on=frozenset({"Name", "EventBusName"}),
+        named_by=("Name",),
+        find=_find,
     )
 ]

@@ -98,6 +98,7 @@ TYPES = [
         _create,
         _delete,
         update=_update,
+        named_by=("DeliveryStreamName",),
         replace_on=frozenset(
             {"DeliveryStreamName", "DeliveryStreamType", "KinesisStreamSourceConfiguration"}
         ),

@@ -56,6 +56,7 @@ TYPES = [
         _delete_database,
         update=_update_database,
         replace_on=frozenset({"CatalogId", "DatabaseName"}),
+        named_by=("DatabaseInput", "Name"),
     ),
     ResourceType(
         "AWS::Glue::Table",
@@ -63,6 +64,7 @@ TYPES = [
         _create_table,
         _delete_table,
         update=_update_table,
+        named_by=("TableInput", "Name"),
         replace_on=frozenset({"CatalogId", "DatabaseName"}),
     ),
 ]

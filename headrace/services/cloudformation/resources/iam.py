@@ -41,6 +41,7 @@ def _create_role(context: Context, properties: Properties) -> Made:
     if "MaxSessionDuration" in params:
         params["MaxSessionDuration"] = int(params["MaxSessionDuration"])
     role = context.call("iam", "CreateRole", params)["Role"]
+    context.note_made(name)
     _set_role_policies(context, name, {}, properties)
     return Made(name, {"Arn": role["Arn"], "RoleId": role["RoleId"]})
 
@@ -121,6 +122,18 @@ def _put_policy(context: Context, properties: Properties) -> None:
             )
 
 
+def _find_policy(context: Context, properties: Properties) -> str | None:
+    """Return which inline policy is there already: a put would change it, and the way back would delete it."""
+    name = properties.get("PolicyName")
+    for plural, kind in _HOLDERS:
+        for holder in listed(properties, plural):
+            params = {f"{kind}Name": holder, "PolicyName": name}
+            found = context.found("iam", f"Get{kind}Policy", params, f"{name}|{holder}")
+            if found:
+                return found
+    return None
+
+
 def _create_policy(context: Context, properties: Properties) -> Made:
     _put_policy(context, properties)
     return Made(context.generated_name(64), {"Id": properties["PolicyName"]})
@@ -160,6 +173,7 @@ def _create_managed(context: Context, properties: Properties) -> Made:
             "Description": properties.get("Description", ""),
         },
     )["Policy"]
+    context.note_made(policy["Arn"])
     for role in listed(properties, "Roles"):
         context.call("iam", "AttachRolePolicy", {"RoleName": role, "PolicyArn": policy["Arn"]})
     return Made(policy["Arn"], {"PolicyArn": policy["Arn"], "PolicyId": policy["PolicyId"]})
@@ -182,6 +196,7 @@ def _create_profile(context: Context, properties: Properties) -> Made:
         "CreateInstanceProfile",
         {"InstanceProfileName": name, "Path": properties.get("Path", "/")},
     )["InstanceProfile"]
+    context.note_made(name)
     for role in properties["Roles"]:
         context.call(
             "iam", "AddRoleToInstanceProfile", {"InstanceProfileName": name, "RoleName": role}
@@ -215,6 +230,7 @@ TYPES = [
         _delete_role,
         update=_update_role,
         replace_on=frozenset({"RoleName", "Path"}),
+        named_by=("RoleName",),
     ),
     ResourceType(
         "AWS::IAM::Policy",
@@ -223,6 +239,8 @@ TYPES = [
         _delete_policy,
         update=_update_policy,
         replace_on=frozenset({"PolicyName"}),
+        named_by=("PolicyName",),
+        find=_find_policy,
     ),
     ResourceType(
         "AWS::IAM::ManagedPolicy",
@@ -232,11 +250,13 @@ TYPES = [
         },
         _create_managed,
         _delete_managed,
+        named_by=("ManagedPolicyName",),
     ),
     ResourceType(
         "AWS::IAM::InstanceProfile",
         {**enforced("InstanceProfileName", "Path"), **stored("Roles")},
         _create_profile,
         _delete_profile,
+        named_by=("InstanceProfileName",),
     ),
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -44,6 +43,7 @@ def _create(context: Context, properties: Properties) -> Made:
         if name_of_number in properties:
             params[name_of_number] = int(properties[name_of_number])
     context.call("kinesis", "CreateStream", params)
+    context.note_made(name)
     _settle(context, name, {}, properties)
     return _made(context, name)
 
@@ -51,11 +51,10 @@ def _create(context: Context, properties: Properties) -> Made:
 def _wait_until_active(context: Context, status: Callable[[], str], what: str) -> None:
     """Wait while something is being made or changed. Raises ResourceFailed when it takes too long."""
     deadline_s = context.clock.monotonic_s() + _SETTLED_WITHIN_S
-    never = threading.Event()
     while (now := status()) != "ACTIVE":
         if context.clock.monotonic_s() > deadline_s:
             raise ResourceFailed(f"{what} is still {now}")
-        context.clock.wait(never, _LOOK_EVERY_S)
+        context.pause(_LOOK_EVERY_S)
 
 
 def _stream_settled(context: Context, name: str) -> None:
@@ -151,6 +150,7 @@ def _create_consumer(context: Context, properties: Properties) -> Made:
     if tags:
         params["Tags"] = tags
     answer = context.call("kinesis", "RegisterStreamConsumer", params)
+    context.note_made(answer["Consumer"]["ConsumerARN"])
     return _made_consumer(context, answer["Consumer"]["ConsumerARN"])
 
 
@@ -181,6 +181,11 @@ def _update_consumer(context: Context, physical_id: str, old: Properties, new: P
 
 def _delete_consumer(context: Context, physical_id: str, properties: Properties) -> None:
     context.gone_is_fine("kinesis", "DeregisterStreamConsumer", {"ConsumerARN": physical_id}, GONE)
+
+
+def _find_policy(context: Context, properties: Properties) -> str | None:
+    arn = properties["ResourceArn"]
+    return context.found("kinesis", "GetResourcePolicy", {"ResourceARN": arn}, arn, "Policy")
 
 
 def _put_policy(context: Context, properties: Properties) -> Made:
@@ -218,6 +223,7 @@ TYPES = [
         _delete,
         update=_update,
         replace_on=frozenset({"Name"}),
+        named_by=("Name",),
     ),
     ResourceType(
         "AWS::Kinesis::StreamConsumer",
@@ -226,6 +232,7 @@ TYPES = [
         _delete_consumer,
         update=_update_consumer,
         replace_on=frozenset({"ConsumerName", "StreamARN"}),
+        named_by=("ConsumerName",),
     ),
     ResourceType(
         "AWS::Kinesis::ResourcePolicy",
@@ -234,5 +241,6 @@ TYPES = [
         _delete_policy,
         update=_update_policy,
         replace_on=frozenset({"ResourceArn"}),
+        find=_find_policy,
     ),
 ]

@@ -27,6 +27,7 @@ def _create_key(context: Context, properties: Properties) -> Made:
         if name in properties:
             params[name] = properties[name]
     key = context.call("kms", "CreateKey", params)["KeyMetadata"]
+    context.note_made(key["KeyId"])
     if boolean(properties.get("EnableKeyRotation")):
         context.call("kms", "EnableKeyRotation", {"KeyId": key["KeyId"]})
     return Made(key["KeyId"], {"Arn": key["Arn"], "KeyId": key["KeyId"]})
@@ -58,6 +59,11 @@ def _delete_key(context: Context, physical_id: str, properties: Properties) -> N
     context.gone_is_fine(
         "kms", "ScheduleKeyDeletion", params, "NotFoundException", "KMSInvalidStateException"
     )
+
+
+def _find_alias(context: Context, properties: Properties) -> str | None:
+    name = properties["AliasName"]
+    return context.found("kms", "DescribeKey", {"KeyId": name}, name)
 
 
 def _create_alias(context: Context, properties: Properties) -> Made:
@@ -99,5 +105,7 @@ TYPES = [
         _delete_alias,
         update=_update_alias,
         replace_on=frozenset({"AliasName"}),
+        named_by=("AliasName",),
+        find=_find_alias,
     ),
 ]

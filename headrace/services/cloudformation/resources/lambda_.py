@@ -78,6 +78,7 @@ def _create_function(context: Context, properties: Properties) -> Made:
         if key in properties:
             params[key] = properties[key]
     function = context.call("lambda", "CreateFunction", params)
+    context.note_made(name)
     _set_concurrency(context, name, properties)
     _set_management(context, name, properties)
     return Made(name, {"Arn": function["FunctionArn"]})
@@ -192,6 +193,12 @@ def _delete_mapping(context: Context, physical_id: str, properties: Properties) 
     context.gone_is_fine("lambda", "DeleteEventSourceMapping", {"UUID": physical_id}, GONE)
 
 
+def _find_invoke_config(context: Context, properties: Properties) -> str | None:
+    params = {"FunctionName": properties["FunctionName"], "Qualifier": properties["Qualifier"]}
+    identifier = f"{properties['FunctionName']}|{properties['Qualifier']}"
+    return context.found("lambda", "GetFunctionEventInvokeConfig", params, identifier)
+
+
 def _put_invoke_config(context: Context, properties: Properties) -> Made:
     params = integers(properties, "MaximumEventAgeInSeconds", "MaximumRetryAttempts")
     context.call("lambda", "PutFunctionEventInvokeConfig", params)
@@ -258,6 +265,7 @@ TYPES = [
         _delete_function,
         update=_update_function,
         replace_on=frozenset({"FunctionName", "PackageType"}),
+        named_by=("FunctionName",),
         remark=_remark,
     ),
     ResourceType(
@@ -310,5 +318,6 @@ TYPES = [
         _delete_invoke_config,
         update=_update_invoke_config,
         replace_on=frozenset({"FunctionName", "Qualifier"}),
+        find=_find_invoke_config,
     ),
 ]

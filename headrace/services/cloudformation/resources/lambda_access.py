@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from headrace.core.values import listed
@@ -46,7 +45,7 @@ def _provision(context: Context, function: str, qualifier: str, properties: Prop
             raise ResourceFailed(
                 f"Provisioned Concurrency configuration failed: {state.get('StatusReason', '')}"
             )
-        context.clock.wait(threading.Event(), _WAIT_S)
+        context.pause(_WAIT_S)
     raise ResourceFailed("Provisioned Concurrency configuration did not become ready in time")
 
 
@@ -56,11 +55,31 @@ def _create_version(context: Context, properties: Properties) -> Made:
         for key in ("FunctionName", "CodeSha256", "Description")
         if key in properties
     }
+    # Publishing code that is published already answers with that version, which is not this stack's.
+    before = _versions(context, properties["FunctionName"])
     version = context.call("lambda", "PublishVersion", params)
+    if version["Version"] in before:
+        # AWS's sentence, observed by many.
+        raise ResourceFailed(
+            f"A version for this Lambda function exists ( {version['Version']} ). Modify the function to create a new"
+            " version."
+        )
     arn = version["FunctionArn"]
+    context.note_made(arn)
     if properties.get("ProvisionedConcurrencyConfig"):
         _provision(context, arn.rpartition(":")[0], version["Version"], properties)
     return Made(arn, {"Version": version["Version"], "FunctionArn": arn})
+
+
+def _versions(context: Context, function: str) -> set[str]:
+    found: set[str] = set()
+    params = {"FunctionName": function}
+    while True:
+        page = context.call("lambda", "ListVersionsByFunction", params)
+        found |= {version["Version"] for version in page["Versions"]}
+        if not page.get("NextMarker"):
+            return found
+        params = {"FunctionName": function, "Marker": page["NextMarker"]}
 
 
 def _delete_version(context: Context, physical_id: str, properties: Properties) -> None:
@@ -86,6 +105,7 @@ def _alias_params(properties: Properties) -> dict[str, Any]:
 
 def _create_alias(context: Context, properties: Properties) -> Made:
     alias = context.call("lambda", "CreateAlias", _alias_params(properties))
+    context.note_made(alias["AliasArn"])
     if properties.get("ProvisionedConcurrencyConfig"):
         _provision(context, properties["FunctionName"], properties["Name"], properties)
     return Made(alias["AliasArn"], {"AliasArn": alias["AliasArn"]})
@@ -208,6 +228,7 @@ TYPES = [
         _delete_alias,
         update=_update_alias,
         replace_on=frozenset({"FunctionName", "Name"}),
+        named_by=("Name",),
     ),
     ResourceType(
         "AWS::Lambda::Permission",
@@ -233,5 +254,6 @@ TYPES = [
         _delete_url,
         update=_update_url,
         replace_on=frozenset({"TargetFunctionArn", "Qualifier"}),
+        named_by=("TargetFunctionArn",),
     ),
 ]

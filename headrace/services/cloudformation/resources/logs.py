@@ -20,6 +20,7 @@ def _create_group(context: Context, properties: Properties) -> Made:
     if tags:
         params["tags"] = tags
     context.call("logs", "CreateLogGroup", params)
+    context.note_made(name)
     _retain(context, name, properties)
     return _made(context, name)
 
@@ -69,11 +70,13 @@ TYPES = [
         _delete_group,
         update=_update_group,
         replace_on=frozenset({"LogGroupName"}),
+        named_by=("LogGroupName",),
     ),
     ResourceType(
         "AWS::Logs::LogStream",
         enforced("LogGroupName", "LogStreamName"),
         _create_stream,
         _delete_stream,
+        named_by=("LogStreamName",),
     ),
 ]

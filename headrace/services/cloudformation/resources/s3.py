@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from headrace.aws.errors import AwsError
+from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
@@ -23,19 +23,16 @@ def _create_bucket(context: Context, properties: Properties) -> Made:
     params: dict[str, Any] = {"Bucket": name}
     if context.region != "us-east-1":
         params["CreateBucketConfiguration"] = {"LocationConstraint": context.region}
-    if _exists(context, name):
-        raise AwsError("AlreadyExists", f"{name} already exists", 409)
     context.call("s3", "CreateBucket", params)
+    context.note_made(name)
     _configure(context, name, properties)
     return _made(context, name)
 
 
-def _exists(context: Context, name: str) -> bool:
-    try:
-        context.call("s3", "HeadBucket", {"Bucket": name})
-    except AwsError:
-        return False
-    return True
+def _find_bucket(context: Context, properties: Properties) -> str | None:
+    # Whoever made it: its owner may "create" it again, and would delete it on the way back.
+    name = properties.get("BucketName")
+    return context.found("s3", "HeadBucket", {"Bucket": name}, name)
 
 
 def _made(context: Context, name: str) -> Made:
@@ -138,6 +135,13 @@ def _delete_bucket(context: Context, physical_id: str, properties: Properties) -
     context.gone_is_fine("s3", "DeleteBucket", {"Bucket": physical_id}, "NoSuchBucket")
 
 
+def _find_policy(context: Context, properties: Properties) -> None:
+    bucket = properties["Bucket"]
+    if context.found("s3", "GetBucketPolicy", {"Bucket": bucket}, bucket):
+        # AWS's sentence, observed by many.
+        raise ResourceFailed(f"The bucket policy already exists on bucket {bucket}.")
+
+
 def _put_policy(context: Context, properties: Properties) -> Made:
     document = properties["PolicyDocument"]
     text = document if isinstance(document, str) else json.dumps(document)
@@ -181,6 +185,8 @@ TYPES = [
         _delete_bucket,
         update=_update_bucket,
         replace_on=frozenset({"BucketName"}),
+        named_by=("BucketName",),
+        find=_find_bucket,
     ),
     ResourceType(
         "AWS::S3::BucketPolicy",
@@ -189,5 +195,6 @@ TYPES = [
         _delete_policy,
         update=_update_policy,
         replace_on=frozenset({"Bucket"}),
+        find=_find_policy,
     ),
 ]

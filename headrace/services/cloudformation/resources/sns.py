@@ -2,6 +2,7 @@
 
 import json
 
+from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
@@ -14,6 +15,12 @@ from headrace.services.cloudformation.resources.base import (
 )
 
 GONE = ("NotFound", "NotFoundException")
+
+
+def _find_topic(context: Context, properties: Properties) -> str | None:
+    name = properties.get("TopicName")
+    arn = make_arn("sns", context.region, context.account, str(name))
+    return context.found("sns", "GetTopicAttributes", {"TopicArn": arn}, name and arn)
 
 
 def _create_topic(context: Context, properties: Properties) -> Made:
@@ -49,6 +56,22 @@ def _update_topic(context: Context, physical_id: str, old: Properties, new: Prop
 
 def _delete_topic(context: Context, physical_id: str, properties: Properties) -> None:
     context.gone_is_fine("sns", "DeleteTopic", {"TopicArn": physical_id}, *GONE)
+
+
+def _find_subscription(context: Context, properties: Properties) -> str | None:
+    """Return the subscription of the same endpoint: subscribing again would answer with it."""
+    params = {"TopicArn": properties["TopicArn"]}
+    while True:
+        page = context.call("sns", "ListSubscriptionsByTopic", params)
+        for found in page["Subscriptions"]:
+            if (found["Protocol"], found["Endpoint"]) == (
+                properties["Protocol"],
+                properties.get("Endpoint", ""),
+            ):
+                return str(found["SubscriptionArn"])
+        if not page.get("NextToken"):
+            return None
+        params = {"TopicArn": properties["TopicArn"], "NextToken": page["NextToken"]}
 
 
 def _subscribe(context: Context, properties: Properties) -> Made:
@@ -114,12 +137,15 @@ TYPES = [
         _delete_topic,
         update=_update_topic,
         replace_on=frozenset({"TopicName", "FifoTopic"}),
+        named_by=("TopicName",),
+        find=_find_topic,
     ),
     ResourceType(
         "AWS::SNS::Subscription",
         enforced("TopicArn", "Protocol", "Endpoint", "FilterPolicy", "RawMessageDelivery"),
         _subscribe,
         _unsubscribe,
+        find=_find_subscription,
     ),
     ResourceType(
         "AWS::SNS::TopicPolicy",

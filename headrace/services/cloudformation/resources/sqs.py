@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from headrace.aws.errors import AwsError
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
@@ -47,6 +48,19 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+def _find(context: Context, properties: Properties) -> str | None:
+    """Return the queue of the name: a queue with the same attributes can be "created" again."""
+    name = properties.get("QueueName")
+    if not name:
+        return None
+    try:
+        return str(context.call("sqs", "GetQueueUrl", {"QueueName": name})["QueueUrl"])
+    except AwsError as error:
+        if error.status < 500:
+            return None
+        raise
+
+
 def _create(context: Context, properties: Properties) -> Made:
     name = properties.get("QueueName")
     if not name:
@@ -58,6 +72,7 @@ def _create(context: Context, properties: Properties) -> Made:
         "tags": tag_map(properties, context),
     }
     url = context.call("sqs", "CreateQueue", params)["QueueUrl"]
+    context.note_made(url)
     return _made(context, url)
 
 
@@ -101,8 +116,23 @@ def _update_policy(context: Context, physical_id: str, old: Properties, new: Pro
 
 def _delete_policy(context: Context, physical_id: str, properties: Properties) -> None:
     for url in properties["Queues"]:
+        if not _is_ours(context, url, properties["PolicyDocument"]):
+            continue
         params = {"QueueUrl": url, "Attributes": {"Policy": ""}}
         context.gone_is_fine("sqs", "SetQueueAttributes", params, *GONE)
+
+
+def _is_ours(context: Context, url: str, document: Any) -> bool:
+    """Whether the queue still has the policy that this resource put there."""
+    params = {"QueueUrl": url, "AttributeNames": ["Policy"]}
+    try:
+        found = context.call("sqs", "GetQueueAttributes", params).get("Attributes", {})
+    except AwsError as error:
+        if error.code in GONE:
+            return False
+        raise
+    text = found.get("Policy")
+    return bool(text) and json.loads(text) == document
 
 
 TYPES = [
@@ -116,6 +146,8 @@ TYPES = [
         _delete,
         update=_update,
         replace_on=frozenset({"QueueName", "FifoQueue"}),
+        named_by=("QueueName",),
+        find=_find,
     ),
     ResourceType(
         "AWS::SQS::QueuePolicy",

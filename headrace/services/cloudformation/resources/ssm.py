@@ -48,5 +48,6 @@ TYPES = [
         _delete,
         update=_update,
         replace_on=frozenset({"Name"}),
+        named_by=("Name",),
     )
 ]

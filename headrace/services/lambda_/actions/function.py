@@ -53,6 +53,7 @@ def create_function(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dic
     )
     if not lambda_.functions.add(function):
         raise conflict(f"Function already exist: {ref.name}")
+    lambda_.wake_pools()
     if request.get("Publish"):
         with lambda_.functions.changing(ref) as created:
             return publish(created, revision_id=lambda_.ids.uuid()).config

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.core.ports import StreamRecord
+from headrace.core.wildcards import BadWildcard, is_too_complex, parse_wildcard
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "=": operator.eq,
@@ -24,6 +25,10 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+# Deeper patterns than anybody writes; matching and checking call themselves once a level.
+MOST_NESTED = 100
+# As EventBridge has it, whose patterns these are: places of wildcards that one text can hold open.
+MOST_OPEN_WILDCARDS = 10
 _TEXT_OPERATORS = ("prefix", "suffix", "equals-ignore-case", "wildcard", "cidr")
 
 
@@ -174,7 +179,7 @@ def _holds_text(kind: str, operand: Any, actual: str) -> bool:
         case "cidr":
             return _is_in_network(operand, actual)
         case _:
-            return _matches_wildcard(operand, actual)
+            return parse_wildcard(operand).matches(actual)
 
 
 def _is_in_network(network: str, address: str) -> bool:
@@ -184,27 +189,12 @@ def _is_in_network(network: str, address: str) -> bool:
         return False
 
 
-def _matches_wildcard(pattern: str, text: str) -> bool:
-    """Match `*` greedily from the left: linear, whatever the pattern."""
-    first, *middle = pattern.split("*")
-    if not middle:
-        return pattern == text
-    last = middle.pop()
-    if len(text) < len(first) + len(last) or not text.startswith(first) or not text.endswith(last):
-        return False
-    place, end = len(first), len(text) - len(last)
-    for part in middle:
-        found = text.find(part, place, end)
-        if found < 0:
-            return False
-        place = found + len(part)
-    return True
-
-
 # --- checking ---------------------------------------------------------------------------------
 
 
-def _check(pattern: dict[str, Any]) -> None:
+def _check(pattern: dict[str, Any], depth: int = 0) -> None:
+    if depth > MOST_NESTED:
+        raise InvalidPattern(f"patterns nest {MOST_NESTED} deep at most")
     for name, wanted in pattern.items():
         if name == "$or":
             if not isinstance(wanted, list) or len(_several(wanted)) < 2:
@@ -212,12 +202,13 @@ def _check(pattern: dict[str, Any]) -> None:
             for one in _several(wanted):
                 if not isinstance(one, dict):
                     raise InvalidPattern("$or takes patterns")
-                _check(_object(one))
+                _check(_object(one), depth + 1)
         elif isinstance(wanted, dict):
-            _check(_object(wanted))
+            _check(_object(wanted), depth + 1)
         elif isinstance(wanted, list) and wanted:
             for matcher in _several(wanted):
                 _check_matcher(matcher)
+            _check_wildcards(_several(wanted))
         else:
             raise InvalidPattern(f"{name} must be an object or a non-empty list")
 
@@ -233,6 +224,27 @@ def _check_matcher(matcher: Any) -> None:
     ((kind, operand),) = members.items()
     if not _is_valid(kind, operand):
         raise InvalidPattern(f"{kind} does not take {json.dumps(operand)}")
+
+
+def _check_wildcards(matchers: list[Any]) -> None:
+    """Refuse patterns of one member that are no wildcards, or together too complex."""
+    texts = [text for matcher in matchers for text in _wildcards_of(matcher)]
+    try:
+        wildcards = [parse_wildcard(text) for text in texts]
+    except BadWildcard as error:
+        raise InvalidPattern(str(error)) from error
+    if wildcards and is_too_complex(wildcards, MOST_OPEN_WILDCARDS):
+        raise InvalidPattern(
+            "Rule is too complex - try using fewer wildcard characters or fewer repeating character sequences after a"
+            " wildcard character"
+        )
+
+
+def _wildcards_of(matcher: Any) -> list[str]:
+    members = _object(matcher)
+    inner = _object(members.get("anything-but"))
+    found = members.get("wildcard", inner.get("wildcard", []))
+    return [text for text in _several(found) if isinstance(text, str)]
 
 
 def _is_valid(kind: str, operand: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -239,9 +240,11 @@ class MappingStore:
             value["window"] = window.to_json()
         self._checkpoints.put(f"{uuid}/{shard_id}", value)
 
-    def position(self, uuid: str, shard_id: str) -> Pinned | None:
-        """Return where a shard is read from next, None when it is done."""
-        return self.load_checkpoint(uuid, shard_id).position
+    def forget_shards(self, uuid: str, shard_ids: Iterable[str]) -> None:
+        """Remove the checkpoints of shards that the stream does not have any more."""
+        with self._database.transaction():
+            for shard_id in shard_ids:
+                self._checkpoints.delete(f"{uuid}/{shard_id}")
 
     def checkpoints(self, uuid: str) -> dict[str, Checkpoint]:
         """Return a mapping's checkpoints, by shard."""

@@ -59,16 +59,24 @@ class MappingRunner:
             return _LOOK_AGAIN_S
         if self._has_lost_consumer():
             return _LOOK_AGAIN_S
-        open_ids = {
-            shard.shard_id
-            for shard in shards
-            if store.position(self._mapping.uuid, shard.shard_id) is not None
-        }
+        kept = store.checkpoints(self._mapping.uuid)
+        done = {shard_id for shard_id, each in kept.items() if each.position is None}
+        open_ids = {shard.shard_id for shard in shards} - done
+        self._forget(done, {shard.shard_id for shard in shards})
         for shard in shards:
             # Parents first, so that the order within a partition key survives a reshard.
             if shard.shard_id in open_ids and not open_ids.intersection(shard.parent_ids):
                 self._start_poller(shard.shard_id)
         return _LOOK_FOR_SHARDS_S
+
+    def _forget(self, done: set[str], there: set[str]) -> None:
+        """Let go of pollers that are through, and of what is kept of shards that retention has taken."""
+        with self._lock:
+            for shard_id in done & self._pollers.keys():
+                if not self._pollers[shard_id].handle.alive:
+                    del self._pollers[shard_id]
+        if gone := done - there:
+            self._ports.store.forget_shards(self._mapping.uuid, gone)
 
     def _has_lost_consumer(self) -> bool:
         """Whether the consumer that is read through was deregistered; pollers that run stop then."""

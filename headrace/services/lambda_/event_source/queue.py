@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -29,17 +30,57 @@ log = logging.getLogger(__name__)
 
 # A queue does not say when a message comes, so it is asked: soon after there was one, and ever more seldom.
 _FIRST_IDLE_S = 0.05
-_LONGEST_IDLE_S = 0.4
+_LONGEST_IDLE_S = 0.2
 _POLLERS = 2
 _POLLERS_MOST = 10
 _MESSAGE_OVERHEAD_BYTES = 1024
 _ENVELOPE_BYTES = 64
 
 
-class QueuePoller:
-    """A worker that invokes the function with a queue's messages, one batch at a time."""
+class Watch:
+    """Who of a mapping's pollers watches the queue while it is empty: one does, the others sleep. Thread-safe.
 
-    def __init__(self, mapping: Mapping, number: int, ports: PollerPorts) -> None:
+    Whoever has found messages hands the watch on before it invokes the function, so that there is always somebody who
+    looks, unless all are busy: then the first to be idle again does.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._watcher: QueuePoller | None = None
+        self._asleep: list[QueuePoller] = []
+
+    def take(self, poller: QueuePoller) -> bool:
+        """Whether `poller`, which has nothing to do, is the one that watches; the others are woken when needed."""
+        with self._lock:
+            if self._watcher in (None, poller):
+                self._watcher = poller
+                return True
+            if poller not in self._asleep:
+                self._asleep.append(poller)
+            return False
+
+    def hand_on(self, poller: QueuePoller) -> None:
+        """`poller` has something to do, or ends: another one is to look."""
+        with self._lock:
+            if self._watcher is poller:
+                self._watcher = None
+            if poller in self._asleep:
+                self._asleep.remove(poller)
+            if self._watcher is not None or not self._asleep:
+                return
+            successor = self._watcher = self._asleep.pop()
+        successor.wake()
+
+
+class QueuePoller:
+    """A worker that invokes the function with a queue's messages, one batch at a time.
+
+    `wake` makes its next step happen now; it is set by who runs it.
+    """
+
+    def __init__(self, mapping: Mapping, number: int, ports: PollerPorts, watch: Watch) -> None:
+        self.wake: Callable[[], None] = _do_nothing
+        self._watch = watch
         self.name = f"lambda-mapping-{mapping.uuid[:8]}-{number}"
         self._mapping = mapping
         self._ports = ports
@@ -55,23 +96,28 @@ class QueuePoller:
     def stop(self) -> None:
         """Begin no more batches."""
         self._stopped = True
+        self._watch.hand_on(self)
 
     def step(self) -> float:
         """Receive, and invoke when there is a batch; see `Worker.step`."""
         if self._stopped:
+            self._watch.hand_on(self)
             raise WorkerDone
         mapping = self._mapping
         room = mapping.batch_size - len(self._gathered)
+        found: list[QueueMessage] = []
         try:
-            found = self._queues.receive(mapping.stream_arn, most=room)
+            if not self._queues.is_empty(mapping.stream_arn):
+                found = self._queues.receive(mapping.stream_arn, most=room)
         except LookupError:
             mapping.last_result = "PROBLEM: Queue not found"
-            return _LONGEST_IDLE_S
+            return self._rest(_LONGEST_IDLE_S)
         self._take(found)
         if not self._gathered:
             self._idle_s = _FIRST_IDLE_S if found else min(self._idle_s * 2, _LONGEST_IDLE_S)
-            return 0.0 if found else self._idle_s
+            return 0.0 if found else self._rest(self._idle_s)
         self._idle_s = _FIRST_IDLE_S
+        self._watch.hand_on(self)
         waited_s = self._ports.clock.monotonic_s() - self._since_s
         full = (
             len(self._gathered) >= mapping.batch_size or self._gathered_bytes >= SYNC_PAYLOAD_BYTES
@@ -82,6 +128,14 @@ class QueuePoller:
         batch, self._gathered = self._cut()
         self._gathered_bytes = sum(map(_size_bytes, self._gathered))
         return self._invoke(batch)
+
+    def _rest(self, idle_s: float) -> float:
+        """Return how long to do nothing: until the next look for who watches, until woken for the others."""
+        watches = self._watch.take(self)
+        if self._stopped:
+            # `stop` may have come before it took the watch.
+            self._watch.hand_on(self)
+        return idle_s if watches else math.inf
 
     def _take(self, found: list[QueueMessage]) -> None:
         """Gather the messages that the filters let through, and delete the others."""
@@ -225,6 +279,7 @@ class QueueRunner:
         self._lock = threading.Lock()
         self._running: list[tuple[QueuePoller, WorkerHandle]] = []
         self._next = 0
+        self._watch = Watch()
         self.wake()
 
     def _wanted(self) -> int:
@@ -243,9 +298,13 @@ class QueueRunner:
                 handle.stop()
             del self._running[wanted:]
             while len(self._running) < wanted:
-                poller = QueuePoller(self._mapping, self._next, self._ports)
+                poller = QueuePoller(self._mapping, self._next, self._ports, self._watch)
                 self._next += 1
-                self._running.append((poller, self._start(poller)))
+                handle = self._start(poller)
+                poller.wake = handle.wake
+                self._running.append((poller, handle))
+                # It may have gone to sleep before it could be woken.
+                handle.wake()
 
     def stop(self) -> None:
         """Begin no more batches. Does not wait for those that are running."""
@@ -257,3 +316,7 @@ class QueueRunner:
         """Wait for running batches to end."""
         for _, handle in self._running:
             handle.join(timeout_s)
+
+
+def _do_nothing() -> None:
+    """Wake nobody."""

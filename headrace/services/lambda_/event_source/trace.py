@@ -2,7 +2,7 @@
 
 A row is a range of records, written once for a batch that succeeds and again only as a troubled one goes on: nothing
 is written per record. Rows outlive restarts and are bounded: of every mapping, the newest batches that went
-well and, apart, the newest that did not.
+well and, apart, the newest that did not; of all mappings, the newest of both.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 SMOOTH_KEPT = 1000
 TROUBLED_KEPT = 5000
+# Of all mappings together, whatever became of the batches.
+ALL_KEPT = 50_000
 _PRUNE_EVERY = 200
 
 SUCCESS = "success"
@@ -79,6 +81,8 @@ class Trace:
             database.query("SELECT COALESCE(MAX(number), 0) FROM lambda_trace")[0][0]
         )
         self._written: Counter[str] = Counter()
+        self._all_written = 0
+        self._prune_all()
 
     def begin(self, parent: Story | None = None, part: str = "") -> Story:
         """Return a new node; it is kept with the first `write`."""
@@ -120,8 +124,12 @@ class Trace:
         with self._lock:
             self._written[place.mapping] += 1
             due = self._written[place.mapping] % _PRUNE_EVERY == 0
+            self._all_written += 1
+            all_due = self._all_written % _PRUNE_EVERY == 0
         if due:
             self._prune(place.mapping)
+        if all_due:
+            self._prune_all()
 
     def _prune(self, mapping: str) -> None:
         for smooth, kept in ((1, SMOOTH_KEPT), (0, TROUBLED_KEPT)):
@@ -132,8 +140,17 @@ class Trace:
                 (mapping, smooth, mapping, smooth, kept),
             )
 
+    def _prune_all(self) -> None:
+        self._database.execute(
+            "DELETE FROM lambda_trace WHERE number <= ("
+            "SELECT number FROM lambda_trace ORDER BY number DESC LIMIT 1 OFFSET ?)",
+            (ALL_KEPT,),
+        )
+
     def forget(self, mapping: str) -> None:
         """Remove a mapping's trees."""
+        with self._lock:
+            self._written.pop(mapping, None)
         self._database.execute("DELETE FROM lambda_trace WHERE mapping = ?", (mapping,))
 
     def nodes(self, mapping: str) -> list[Node]:

@@ -28,6 +28,10 @@ _PREFIX = "/2018-06-01/runtime/"
 _READ_BYTES = 256 * 1024
 _SEND_TIMEOUT_S = 30.0
 _ACCEPTED = b'{"status":"OK"}'
+# A runtime needs one connection, an extension another. A function that opens more, or sends heads without an end, is
+# about to use up what all share.
+_MOST_CONNECTIONS = 16
+_HEAD_BYTES = 1024 * 1024
 # What browsers cannot help sending, and the address that the process is given.
 _OF_A_PAGE = (b"origin", b"sec-fetch-site")
 _HERE = re.compile(rb"(127\.0\.0\.1|localhost)(:\d+)?$")
@@ -98,7 +102,7 @@ class RuntimeChannel:
         self._waiting: _Connection | None = None
         self._messages: list[Message] = []
         self._output: int | None = None
-        self._pidfd: int | None = None
+        self._end_signal: int | None = None
 
     @property
     def address(self) -> str:
@@ -110,25 +114,25 @@ class RuntimeChannel:
         """Whether the process is known to wait for an invocation."""
         return self._waiting is not None
 
-    def attach(self, *, pid: int, output: int) -> None:
-        """Watch a process and read its output from the descriptor `output`, which is closed here."""
+    def attach(self, *, output: int, end_signal: int | None) -> None:
+        """Read a process's output from the descriptor `output`, which is closed here, and watch for its end.
+
+        Without an `end_signal`, a descriptor that is readable then, a death shows as the caller's next tick.
+        """
         os.set_blocking(output, False)
         self._output = output
         self._selector.register(output, selectors.EVENT_READ, self.drain_output)
-        # Elsewhere than on Linux a death shows as the caller's next tick.
-        if hasattr(os, "pidfd_open"):
-            with contextlib.suppress(ProcessLookupError):
-                self._pidfd = os.pidfd_open(pid)
-                self._selector.register(self._pidfd, selectors.EVENT_READ, self._exited)
+        if end_signal is not None:
+            self._end_signal = end_signal
+            self._selector.register(end_signal, selectors.EVENT_READ, self._exited)
 
     def close(self) -> None:
         """Close every descriptor. The process, if it lives, loses its connection and ends."""
         for connection in list(self._connections):
             self._drop(connection)
-        for descriptor in (self._output, self._pidfd):
-            if descriptor is not None:
-                os.close(descriptor)
-        self._output = self._pidfd = None
+        if self._output is not None:
+            os.close(self._output)
+        self._output = self._end_signal = None
         self._listener.close()
         self._selector.close()
 
@@ -171,8 +175,8 @@ class RuntimeChannel:
     # --- the socket ---------------------------------------------------------------------------
 
     def _exited(self) -> None:
-        assert self._pidfd is not None
-        self._selector.unregister(self._pidfd)
+        assert self._end_signal is not None
+        self._selector.unregister(self._end_signal)
         # What it said last may still lie in the sockets: read before its end is told.
         for connection in list(self._connections):
             self._read(connection)
@@ -181,6 +185,9 @@ class RuntimeChannel:
     def _accept(self) -> None:
         with contextlib.suppress(BlockingIOError):
             peer, _ = self._listener.accept()
+            if len(self._connections) >= _MOST_CONNECTIONS:
+                peer.close()
+                return
             # Header and body in two segments would wait for a delayed acknowledgement.
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             peer.setblocking(False)
@@ -260,6 +267,8 @@ class _Connection:
         self._content_type = ""
         self._streaming_id = ""
         self._is_streaming = False
+        self._head_bytes = 0
+        self._in_head = True
 
     def receive(self) -> bool:
         """Read what has arrived; False when the peer has closed or speaks no HTTP."""
@@ -276,6 +285,10 @@ class _Connection:
                 self._parser.feed_data(data)
             except httptools.HttpParserError:
                 return False
+            if self._in_head:
+                self._head_bytes += len(data)
+                if self._head_bytes > _HEAD_BYTES:
+                    return False
             if len(data) < _READ_BYTES:
                 return True
 
@@ -322,6 +335,7 @@ class _Connection:
                 self.socket.send(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_headers_complete(self) -> None:
+        self._in_head = False
         parts = self._path.decode().split("/")
         if self._is_streaming and parts[-1] == "response":
             self._streaming_id = parts[-2]

@@ -1,8 +1,8 @@
 """What a function process is started with: command, environment variables, directories.
 
 The variables are those of https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html (documented).
-Layers are `/opt` where a process can have one of its own (see `isolation`), and on PYTHONPATH, NODE_PATH, PATH and
-LD_LIBRARY_PATH everywhere. There is no `/var/task`: LAMBDA_TASK_ROOT names the real directory.
+Where the machine permits it (see `walls`), code is `/var/task` and layers are `/opt`; elsewhere LAMBDA_TASK_ROOT names
+the real directory. Layers are on PYTHONPATH, NODE_PATH, PATH and LD_LIBRARY_PATH everywhere.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.aws.sessions import Credentials
 from headrace.services.lambda_.errors import invalid_parameter
-from headrace.services.lambda_.runtime.isolation import OPT, Isolation
 
 HERE = Path(__file__).parent
 NODE_CLIENT = HERE / "node_client.cjs"
 NODE_SHIM = HERE / "node_shim.cjs"
 NODE_PATH_VARIABLE = "HEADRACE_NODE_PATH"
+OPT = Path("/opt")
 
 # A function may not set these. Source: the page above, "Reserved environment variables".
 RESERVED_VARIABLES = frozenset(
@@ -64,7 +65,7 @@ class SandboxSpec:
         application_log_level, system_log_level: of JSON logs.
         initialization_type: `on-demand` or `provisioned-concurrency`.
         storage_mib: the size of the function's /tmp.
-        secret: with which it signs what it asks of this cloud, its account's number being the key.
+        role: the ARN of the function's role.
     """
 
     account: str
@@ -81,12 +82,29 @@ class SandboxSpec:
     log_group: str
     log_format: str
     endpoint_url: str
+    role: str
     application_log_level: str = "INFO"
     system_log_level: str = "INFO"
     initialization_type: str = "on-demand"
     storage_mib: int = 512
     opt_dir: Path | None = None
-    secret: str = field(default="headrace", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a process finds what is its own, by the paths that it sees.
+
+    Attributes:
+        task: its code.
+        opt: its layers, laid over each other; None when they are only where they were unpacked.
+        tmp: its temporary files.
+        path: where programs are, as PATH has it.
+    """
+
+    task: Path
+    opt: Path | None
+    tmp: Path
+    path: str
 
 
 def check_runtime(runtime: str) -> None:
@@ -98,53 +116,68 @@ def check_runtime(runtime: str) -> None:
 
 
 @functools.cache
-def _node_major() -> str:
-    """Return the major version of the node on PATH, empty when there is none that tells."""
-    node = shutil.which("node")
-    if node is None:
-        return ""
+def _node(found: str) -> tuple[str, str]:
+    """Return the path of Node.js itself and its major version, as the program `found` on PATH tells.
+
+    What is on PATH may be a shim of a version manager, which starts another program and needs its own files.
+    """
     asked = subprocess.run(
-        [node, "--version"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        [found, "-p", "process.execPath + ' ' + process.versions.node"],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
     )
-    return asked.stdout.strip().removeprefix("v").partition(".")[0]
+    path, _, version = asked.stdout.strip().rpartition(" ")
+    return path or found, version.partition(".")[0]
+
+
+def node_program() -> str | None:
+    """Return the path of Node.js, None when there is none on PATH."""
+    found = shutil.which("node")
+    return None if found is None else _node(found)[0]
 
 
 def runtime_remark(runtime: str) -> str | None:
     """Return a sentence when another version than the declared one runs a function here."""
     running = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     if runtime.startswith("nodejs"):
-        major = _node_major()
+        found = shutil.which("node")
+        major = _node(found)[1] if found else ""
         running = f"nodejs{major}.x" if major else runtime
     if not runtime.startswith(("python", "nodejs")) or runtime == running:
         return None
     return f"{runtime} is declared; {running} runs it"
 
 
-def command(spec: SandboxSpec) -> list[str]:
+def command(spec: SandboxSpec, places: Places) -> list[str]:
     """Return the process's arguments. Raises RuntimeMissing."""
     if spec.runtime.startswith("python"):
         return [sys.executable, "-m", "awslambdaric", spec.handler]
     if spec.runtime.startswith("nodejs"):
-        node = shutil.which("node")
+        node = node_program()
         if node is None:
             raise RuntimeMissing(
                 f"The runtime {spec.runtime} needs Node.js 20 or newer on this machine's PATH; install it."
             )
         return [node, "--require", str(NODE_SHIM), str(NODE_CLIENT), spec.handler]
-    bootstrap = spec.code_dir / "bootstrap"
-    for directory in reversed(spec.layer_dirs):
-        if not bootstrap.exists():
-            bootstrap = directory / "bootstrap"
-    if not bootstrap.exists():
-        raise RuntimeMissing(
-            "Couldn't find valid bootstrap(s): [/var/task/bootstrap /opt/bootstrap]"
-        )
-    if not os.access(bootstrap, os.X_OK):
-        raise RuntimeMissing(f"fork/exec {bootstrap}: permission denied")
-    return [str(bootstrap)]
+    return [str(_bootstrap(spec, places))]
 
 
-def wrapper(spec: SandboxSpec, isolation: Isolation) -> list[str]:
+def _bootstrap(spec: SandboxSpec, places: Places) -> Path:
+    """Return the program of a custom runtime, by the path that the process sees. Raises RuntimeMissing."""
+    for directory in (spec.code_dir, *reversed(spec.layer_dirs)):
+        bootstrap = directory / "bootstrap"
+        if bootstrap.exists():
+            if not os.access(bootstrap, os.X_OK):
+                raise RuntimeMissing(f"fork/exec {bootstrap}: permission denied")
+            if directory == spec.code_dir:
+                return places.task / "bootstrap"
+            return (places.opt or directory) / "bootstrap"
+    raise RuntimeMissing("Couldn't find valid bootstrap(s): [/var/task/bootstrap /opt/bootstrap]")
+
+
+def wrapper(spec: SandboxSpec, places: Places) -> list[str]:
     """Return the script that starts the runtime in its place, when the function names one.
 
     Source: https://docs.aws.amazon.com/lambda/latest/dg/runtimes-modify.html (documented).
@@ -153,7 +186,7 @@ def wrapper(spec: SandboxSpec, isolation: Isolation) -> list[str]:
     if not script:
         return []
     path = Path(script)
-    if isolation.opt is None and path.is_relative_to(OPT):
+    if places.opt is None and path.is_relative_to(OPT):
         # There is no /opt: the layer that holds it, the last first.
         inside = (d / path.relative_to(OPT) for d in reversed(spec.layer_dirs))
         path = next((p for p in inside if p.exists()), path)
@@ -174,27 +207,35 @@ def node_path() -> list[str]:
 
 
 def build_environment(
-    spec: SandboxSpec, *, runtime_api: str, log_stream: str, isolation: Isolation
+    spec: SandboxSpec,
+    *,
+    runtime_api: str,
+    log_stream: str,
+    places: Places,
+    credentials: Credentials,
 ) -> dict[str, str]:
     """Return the process's whole environment; nothing of the cloud's own leaks in but PATH."""
     # The last layer lies on top of the others.
-    layers = tuple(reversed(spec.layer_dirs)) if isolation.opt is None else (OPT,)
-    paths = [*(str(d / "bin") for d in layers), os.environ.get("PATH", os.defpath)]
+    layers = tuple(reversed(spec.layer_dirs)) if places.opt is None else (places.opt,)
+    paths = [*(str(d / "bin") for d in layers), places.path]
     environment = {
         "LANG": "en_US.UTF-8",
         "TZ": ":UTC",
-        "HOME": str(isolation.tmp),
-        "TMPDIR": str(isolation.tmp),
+        "HOME": str(places.tmp),
+        "TMPDIR": str(places.tmp),
         "PATH": os.pathsep.join(paths),
-        "LAMBDA_TASK_ROOT": str(spec.code_dir),
+        "LAMBDA_TASK_ROOT": str(places.task),
         "LAMBDA_RUNTIME_DIR": str(HERE),
         **_of_the_function(spec),
+        "AWS_ACCESS_KEY_ID": credentials.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
+        "AWS_SESSION_TOKEN": credentials.session_token,
         "AWS_LAMBDA_LOG_STREAM_NAME": log_stream,
         **dict(spec.environment),
         "_HANDLER": spec.handler,
         "AWS_LAMBDA_RUNTIME_API": runtime_api,
     }
-    _add_folders(environment, spec, layers)
+    _add_folders(environment, places, layers)
     return environment
 
 
@@ -203,10 +244,6 @@ def _of_the_function(spec: SandboxSpec) -> dict[str, str]:
     variables = {
         "AWS_REGION": spec.region,
         "AWS_DEFAULT_REGION": spec.region,
-        # A 12-digit access key is its own account to this cloud.
-        "AWS_ACCESS_KEY_ID": spec.account,
-        "AWS_SECRET_ACCESS_KEY": spec.secret,
-        "AWS_SESSION_TOKEN": "headrace",
         "AWS_ENDPOINT_URL": spec.endpoint_url,
         "AWS_EXECUTION_ENV": f"AWS_Lambda_{spec.runtime}",
         "AWS_LAMBDA_FUNCTION_NAME": spec.name,
@@ -226,12 +263,12 @@ def _of_the_function(spec: SandboxSpec) -> dict[str, str]:
     return variables
 
 
-def _add_folders(environment: dict[str, str], spec: SandboxSpec, layers: Sequence[Path]) -> None:
+def _add_folders(environment: dict[str, str], places: Places, layers: Sequence[Path]) -> None:
     """Add where layers hold packages and libraries, after the function's own."""
     python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     packages = ("python", f"python/lib/{python}/site-packages")
     _extend(environment, "PYTHONPATH", [str(d / part) for d in layers for part in packages])
-    libraries = [*(str(d / "lib") for d in layers), str(spec.code_dir / "lib")]
+    libraries = [*(str(d / "lib") for d in layers), str(places.task / "lib")]
     _extend(environment, "LD_LIBRARY_PATH", [path for path in libraries if layers])
     modules = [str(d / "nodejs" / "node_modules") for d in layers]
     _extend(environment, "NODE_PATH", [*modules, *node_path()])

@@ -1,8 +1,8 @@
-"""A function's own `/opt` and `/tmp`, where the kernel lets an ordinary user have them.
+"""A function's own `/opt` and `/tmp` without walls, where the kernel lets an ordinary user have at least those.
 
-On Linux a process may enter a user and a mount namespace of its own and mount there what nobody else sees, unless
-the machine forbids it (some containers do, and other systems have no such thing). Then layers are reached through
-path variables only, and `/tmp` is the machine's.
+Used where `walls` cannot be (an older Linux, a container whose /proc is covered in part). A process enters a user
+and a mount namespace of its own and mounts there what nobody else sees, unless the machine forbids that too. Then
+layers are reached through path variables only, and `/tmp` is the machine's.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.services.lambda_.runtime.environment import OPT
+
 log = logging.getLogger(__name__)
 
-OPT = Path("/opt")
 TMP = Path("/tmp")
 _PROBE_S = 10.0
 _PROBE = "mount -t tmpfs -o size=1m,mode=1777 tmpfs /tmp && mount --bind -o ro /tmp /tmp"

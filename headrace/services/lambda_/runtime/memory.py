@@ -9,8 +9,20 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 def memory_bytes(pid: int) -> int:
     """Return the memory of a process and its descendants, files mapped into them not counted; 0 where unknown."""
+    return _memory_bytes([pid])
+
+
+def children_memory_bytes(pid: int) -> int:
+    """Return the memory of a process's descendants alone."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:  # noqa: PTH123
+            return _memory_bytes([int(child) for child in file.read().split()])
+    except OSError:
+        return 0
+
+
+def _memory_bytes(family: list[int]) -> int:
     total = 0
-    family = [pid]
     # Grows while it is walked.
     for each in family:
         try:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from headrace.core.clock import Clock
 from headrace.core.ports import LogLine
-from headrace.services.lambda_.limits import LOG_EVENT_BYTES, LOG_TAIL_BYTES
+from headrace.services.lambda_.limits import (
+    LOG_EVENT_BYTES,
+    LOG_INVOCATION_BYTES,
+    LOG_TAIL_BYTES,
+)
+
+# What a line costs beside its text.
+_LINE_BYTES = 100
 
 
 class OutputLog:
@@ -14,6 +21,8 @@ class OutputLog:
         self._clock = clock
         self._partial = b""
         self._lines: list[LogLine] = []
+        self._kept_bytes = 0
+        self._dropped = 0
         self._tail = bytearray()
 
     def feed(self, data: bytes) -> None:
@@ -26,9 +35,9 @@ class OutputLog:
             self._partial = self._partial[LOG_EVENT_BYTES:]
 
     def platform(self, line: str) -> None:
-        """Add a line of Lambda's own, such as START."""
+        """Add a line of Lambda's own, such as START; it is kept however much the function has written."""
         self.flush()
-        self._add(line.encode())
+        self._keep(line.encode())
 
     def flush(self) -> None:
         """End a line that the process left open."""
@@ -37,6 +46,13 @@ class OutputLog:
             self._partial = b""
 
     def _add(self, line: bytes) -> None:
+        self._kept_bytes += len(line) + _LINE_BYTES
+        if self._kept_bytes > LOG_INVOCATION_BYTES:
+            self._dropped += 1
+        else:
+            self._keep(line)
+
+    def _keep(self, line: bytes) -> None:
         self._tail += line + b"\n"
         if len(self._tail) > 4 * LOG_TAIL_BYTES:
             del self._tail[:-LOG_TAIL_BYTES]
@@ -50,7 +66,10 @@ class OutputLog:
 
     def take(self) -> tuple[list[LogLine], bytes]:
         """Return and forget the lines, and the last 4 KB of them."""
+        if self._dropped:
+            self._keep(f"headrace dropped {self._dropped} more lines of this invocation".encode())
         lines, self._lines = self._lines, []
+        self._kept_bytes = self._dropped = 0
         tail = bytes(self._tail[-LOG_TAIL_BYTES:])
         self._tail.clear()
         return lines, tail

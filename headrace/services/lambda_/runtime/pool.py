@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from headrace.core.clock import Clock
 from headrace.core.ports import FunctionThrottled
@@ -15,12 +16,20 @@ from headrace.services.lambda_.runtime.sandbox import Sandbox
 class SandboxPool:
     """Lends sandboxes to invoking threads and keeps them warm between. Thread-safe.
 
-    `most` may be set: it counts from the next sandbox on.
+    `most` may be set: it counts from the next sandbox on. `folders` is what its sandboxes run.
     """
 
-    def __init__(self, make: Callable[[], Sandbox], *, most: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Sandbox],
+        *,
+        most: int,
+        clock: Clock,
+        folders: frozenset[Path] = frozenset(),
+    ) -> None:
         self._make = make
         self.most = most
+        self.folders = folders
         self._clock = clock
         self._changed = threading.Condition()
         # The last used is lent first, so that surplus ones grow idle and expire.
@@ -29,6 +38,11 @@ class SandboxPool:
         self._draining = False
         # How many are kept however long they idle: provisioned concurrency.
         self._least = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a sandbox is lent."""
+        return bool(self._lent)
 
     def acquire(self) -> Sandbox:
         """Return a warm sandbox, or a new one, or wait for one.

@@ -8,17 +8,22 @@ import math
 import os
 import shutil
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from headrace.aws.sessions import Credentials
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import LogLine
-from headrace.services.lambda_.limits import INIT_SECONDS, RESPONSE_PAYLOAD_BYTES, STREAM_BYTES
+from headrace.services.lambda_.limits import (
+    CREDENTIALS_LEFT_SECONDS,
+    INIT_SECONDS,
+    RESPONSE_PAYLOAD_BYTES,
+    STREAM_BYTES,
+)
 from headrace.services.lambda_.runtime.channel import (
     Answered,
     Exited,
@@ -30,6 +35,8 @@ from headrace.services.lambda_.runtime.channel import (
     Streamed,
 )
 from headrace.services.lambda_.runtime.environment import (
+    OPT,
+    Places,
     RuntimeMissing,
     SandboxSpec,
     build_environment,
@@ -38,7 +45,6 @@ from headrace.services.lambda_.runtime.environment import (
 )
 from headrace.services.lambda_.runtime.guard import Guard
 from headrace.services.lambda_.runtime.isolation import plan
-from headrace.services.lambda_.runtime.memory import memory_bytes
 from headrace.services.lambda_.runtime.output import OutputLog
 from headrace.services.lambda_.runtime.platform_log import (
     Broken,
@@ -49,6 +55,9 @@ from headrace.services.lambda_.runtime.platform_log import (
     exited,
     timed_out,
 )
+from headrace.services.lambda_.runtime.process import FunctionProcess, NotStarted, PlainProcess
+from headrace.services.lambda_.runtime.view import TASK, TMP, View
+from headrace.services.lambda_.runtime.walls import Premises, Walls
 
 log = logging.getLogger(__name__)
 
@@ -105,26 +114,39 @@ class Sandbox:
     """
 
     def __init__(
-        self, spec: SandboxSpec, *, root: Path, clock: Clock, ids: Ids, guard: Guard
+        self,
+        spec: SandboxSpec,
+        *,
+        root: Path,
+        clock: Clock,
+        ids: Ids,
+        guard: Guard,
+        walls: Walls,
+        credentials: Credentials,
     ) -> None:
         self.spec = spec
+        self._credentials = credentials
         self._clock = clock
         self._guard = guard
+        self._walls = walls
         now = datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
         self.log_stream = f"{now:%Y/%m/%d}/[{spec.version}]{ids.hex(32)}"
         self._temp_dir = root / ids.hex(12)
         self._output = OutputLog(clock)
         self._platform = PlatformLog(self._output, spec, clock)
         self._channel = RuntimeChannel(self._output.feed)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: FunctionProcess | None = None
         self._killed = False
         self._most_memory_bytes = 0
         self.idle_since_s = clock.monotonic_s()
 
     @property
     def usable(self) -> bool:
-        """Whether another invocation may be sent."""
-        return not self._killed and (self._process is None or self._process.poll() is None)
+        """Whether another invocation may be sent: the process lives, and its credentials will outlive that."""
+        left_ms = self._credentials.expires_ms - self._clock.now_ms()
+        if self._killed or left_ms < CREDENTIALS_LEFT_SECONDS * 1000:
+            return False
+        return self._process is None or not self._process.has_ended
 
     # --- invoking -----------------------------------------------------------------------------
 
@@ -245,7 +267,7 @@ class Sandbox:
             if len(messages) == 1 and isinstance(messages[0], Exited):
                 raise self._exit_error(request_id)
             return messages
-        if self._killed or (self._process is not None and self._process.poll() is not None):
+        if self._killed or (self._process is not None and self._process.has_ended):
             raise self._exit_error(request_id)
         if self._memory_bytes() > self.spec.memory_mib * _MIB:
             raise self._memory_error(request_id)
@@ -254,59 +276,61 @@ class Sandbox:
     # --- the process --------------------------------------------------------------------------
 
     def _start(self) -> None:
-        spec = self.spec
+        """Start the process, behind walls where the machine permits them. Raises Broken."""
+        kind = "Runtime.InvalidEntrypoint"
         try:
-            arguments = command(spec)
+            view = self._walls.view()
+            process = self._start_plain() if view is None else self._start_walled(view)
         except RuntimeMissing as missing:
-            kind = "Runtime.InvalidEntrypoint"
-            body = error_document(kind, str(missing))
-            raise Broken(body, str(missing), error_type=kind) from missing
-        self._temp_dir.mkdir(parents=True)
+            raise Broken(
+                error_document(kind, str(missing)), str(missing), error_type=kind
+            ) from missing
+        except NotStarted as error:
+            message = f"RequestId: unknown Error: fork/exec: {error}"
+            raise Broken(error_document(kind, message), message, error_type=kind) from error
+        self._process = process
+        self._channel.attach(output=process.output, end_signal=process.end_signal)
+
+    def _start_walled(self, view: View) -> FunctionProcess:
+        spec = self.spec
+        places = Places(TASK, spec.opt_dir and OPT, TMP, view.path)
+        arguments, environment = self._prepare(places)
+        premises = Premises(spec.code_dir, spec.opt_dir, spec.storage_mib)
+        return self._walls.start(premises, arguments, environment)
+
+    def _start_plain(self) -> FunctionProcess:
+        spec = self.spec
         isolation = plan(
             opt=spec.opt_dir,
             own_tmp=self._temp_dir,
             storage_mib=spec.storage_mib,
             needed=[self._temp_dir, spec.code_dir, *spec.layer_dirs],
         )
+        path = os.environ.get("PATH", os.defpath)
+        places = Places(spec.code_dir, isolation.opt and OPT, isolation.tmp, path)
+        arguments, environment = self._prepare(places)
+        self._temp_dir.mkdir(parents=True)
+        return PlainProcess(isolation.wrap(arguments), environment, spec.code_dir, self._guard)
+
+    def _prepare(self, places: Places) -> tuple[list[str], dict[str, str]]:
+        """Return the arguments and the environment of a process, and note its beginning. Raises RuntimeMissing."""
+        arguments = [*wrapper(self.spec, places), *command(self.spec, places)]
         environment = build_environment(
-            spec,
+            self.spec,
             runtime_api=self._channel.address,
             log_stream=self.log_stream,
-            isolation=isolation,
+            places=places,
+            credentials=self._credentials,
         )
         self._platform.init_start()
-        self._spawn(isolation.wrap([*wrapper(spec, isolation), *arguments]), environment)
-
-    def _spawn(self, arguments: list[str], environment: dict[str, str]) -> None:
-        read_end, write_end = os.pipe()
-        try:
-            self._process = subprocess.Popen(
-                arguments,
-                cwd=self.spec.code_dir,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=write_end,
-                stderr=write_end,
-                # A group of its own, so that a kill takes the function's children along.
-                start_new_session=True,
-            )
-        except OSError as error:
-            os.close(read_end)
-            message = f"RequestId: unknown Error: fork/exec: {error.strerror}"
-            kind = "Runtime.InvalidEntrypoint"
-            raise Broken(error_document(kind, message), message, error_type=kind) from error
-        finally:
-            os.close(write_end)
-        self._guard.add(self._process.pid)
-        self._channel.attach(pid=self._process.pid, output=read_end)
+        return arguments, environment
 
     def kill(self) -> None:
         """Kill the process and its children. Thread-safe; the thread that is invoking learns of it."""
         self._killed = True
         process = self._process
-        if process is not None and process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        if process is not None:
+            process.kill()
 
     def close(self) -> None:
         """Kill the process and give everything back. Not while an invocation runs."""
@@ -315,21 +339,17 @@ class Sandbox:
 
     def _close(self) -> None:
         process, self._process = self._process, None
-        if process is not None:
-            process.wait()
-            # Children may outlive a process that ended by itself.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            self._guard.remove(process.pid)
         with contextlib.suppress(RuntimeError, ValueError):
             self._channel.close()
+        if process is not None:
+            process.release()
         shutil.rmtree(self._temp_dir, ignore_errors=True)
 
     def _memory_bytes(self) -> int:
         """Return the memory of the process and its children, and note the most; 0 where unknown."""
         if self._process is None:
             return 0
-        used = memory_bytes(self._process.pid)
+        used = self._process.memory_bytes()
         self._most_memory_bytes = max(self._most_memory_bytes, used)
         return used
 

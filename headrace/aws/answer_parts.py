@@ -1,0 +1,73 @@
+"""The bodies of answers that are not simply bytes, as asynchronous generators of their parts.
+
+Whoever takes the parts closes the generator, however it ends; that closes the file, or the stream behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import Any, cast
+
+from headrace.aws.http import FileSlice, HttpResponse
+from headrace.aws.thread_pool import Job
+
+log = logging.getLogger(__name__)
+
+FILE_READ_BYTES = 256 * 1024
+
+Submit = Callable[..., Job]
+
+
+async def file_parts(part: FileSlice) -> AsyncGenerator[bytes, None]:
+    """Read a part of a file, piece by piece. Raises OSError, also when the file has become shorter."""
+    loop = asyncio.get_running_loop()
+    with part.file or part.path.open("rb") as file:
+        at, end = part.offset_bytes, part.offset_bytes + part.length_bytes
+        while at < end:
+            size_bytes = min(FILE_READ_BYTES, end - at)
+            piece = await loop.run_in_executor(None, os.pread, file.fileno(), size_bytes, at)
+            if not piece:
+                raise OSError(f"{part.path} ends {end - at} bytes too soon")
+            at += len(piece)
+            yield piece
+
+
+async def iterator_parts(body: Iterator[bytes], submit: Submit) -> AsyncGenerator[bytes, None]:
+    """Drive an iterator on threads, which `submit` has."""
+    pending: asyncio.Future[bytes | None] | None = None
+    try:
+        while True:
+            pending = submit(next, body, None).done
+            # Shielded, to know when the thread is done with it: a generator that runs cannot be closed.
+            piece = await asyncio.shield(pending)
+            if piece is None:
+                return
+            yield piece
+    finally:
+        if pending is None or pending.done():
+            _close(body)
+        else:
+            pending.add_done_callback(lambda last: _close_after(last, body))
+
+
+def _close_after(last: asyncio.Future[bytes | None], body: Iterator[bytes]) -> None:
+    if not last.cancelled() and last.exception() is not None:
+        log.info("a stream that nobody reads any more failed: %s", last.exception())
+    _close(body)
+
+
+def _close(body: Iterator[bytes]) -> None:
+    close = getattr(cast("Any", body), "close", None)
+    if close is not None:
+        close()
+
+
+def length_of(answer: HttpResponse) -> int | None:
+    """Return the body's length in bytes, when it is known."""
+    body = answer.body
+    if isinstance(body, FileSlice):
+        return body.length_bytes
+    return len(body) if isinstance(body, bytes) else None

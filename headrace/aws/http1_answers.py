@@ -1,0 +1,58 @@
+"""The bytes of an HTTP/1.1 answer's status line and header fields."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+
+from headrace.aws.http import HttpResponse
+
+_STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus
+}
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]+")
+# Neither they nor what drops the connection has a body.
+BODILESS = frozenset({0, 204, 304})
+
+
+def has_body(method: str, status: int) -> bool:
+    """Whether an answer carries its body, or only says what it would be."""
+    return method != "HEAD" and status not in BODILESS
+
+
+def head(
+    answer: HttpResponse,
+    length_bytes: int | None,
+    *,
+    keep_alive: bool = True,
+    chunked: bool = False,
+) -> bytes:
+    """Return the status line and the header fields."""
+    text = _STATUS_LINES.get(answer.status) or f"HTTP/1.1 {answer.status} \r\n"
+    lines = 1
+    for name, value in answer.headers:
+        if len(name) == 14 and name.lower() == "content-length":
+            length_bytes = None
+        text += f"{name}: {value}\r\n"
+        lines += 1
+    if text.count("\n") != lines or text.count("\r") != lines:
+        # Something that a client chose, such as an object's metadata, would begin a header, or the body.
+        fields = ((clean(name), clean(value)) for name, value in answer.headers)
+        return head(
+            HttpResponse(answer.status, list(fields)),
+            length_bytes,
+            keep_alive=keep_alive,
+            chunked=chunked,
+        )
+    if length_bytes is not None:
+        text += f"Content-Length: {length_bytes}\r\n"
+    if chunked:
+        text += "Transfer-Encoding: chunked\r\n"
+    if not keep_alive:
+        text += "Connection: close\r\n"
+    return (text + "\r\n").encode("latin-1", "replace")
+
+
+def clean(value: str) -> str:
+    """Return a header's name or value without what would end it and begin another."""
+    return _CONTROL.sub(" ", value)

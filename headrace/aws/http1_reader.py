@@ -1,0 +1,245 @@
+"""Requests out of the bytes of an HTTP/1.1 connection, by httptools."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+import httptools
+
+from headrace.aws.exchange import Exchange
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.http1_requests import BadRequest, RequestHead
+from headrace.aws.request_body import MAX_BODY_BYTES, BodyTooLarge, RequestBody
+from headrace.aws.server_errors import (
+    body_late,
+    body_not_stored,
+    body_too_large,
+    internal_failure,
+    plain,
+)
+
+if TYPE_CHECKING:
+    from headrace.aws.server import Server
+
+log = logging.getLogger(__name__)
+
+# Of a request that is refused by its headers, a body up to this size is read and dropped, so that the connection can
+# be used again; before a larger one it is closed.
+MAX_UNWANTED_BODY_BYTES = 64 * 1024
+# What a chunk's own size and line ends take, at most.
+FRAMING_BYTES_A_CHUNK = 16
+
+
+def _say_nothing() -> None:
+    """The connection is gone."""
+
+
+# For a connection that is gone: a parser and who hears it keep each other.
+_NO_PARSER = httptools.HttpRequestParser(object())
+
+
+class _BodyUnwanted(Exception):
+    """The request is refused, and its body is not waited for."""
+
+
+class RequestReader:
+    """One connection's requests as they arrive. Runs on the event loop's thread.
+
+    The `on_...` methods are httptools' callbacks.
+
+    Attributes:
+        ready: requests that came whole, or whose answer is known already.
+        rest: what came after a request that offers another protocol, and is to be fed again.
+        body_left_bytes: what is to come of a body whose length is known.
+    """
+
+    def __init__(self, server: Server, *, say_continue: Callable[[], None]) -> None:
+        self.ready: deque[Exchange] = deque()
+        self.rest = b""
+        self.body_left_bytes = 0
+        self._server = server
+        self._bounds = server.bounds
+        self._say_continue = say_continue
+        self._parser = httptools.HttpRequestParser(self)
+        self._head: RequestHead | None = None
+        self._body: RequestBody | None = None
+        self._refusal: HttpResponse | None = None
+        # When the head began to arrive, by the server's time; None while it does not.
+        self._head_since_s: float | None = None
+        self._since_s = server.now_s
+        self._head_fed_bytes = 0
+        self._framing_bytes = 0
+        # Whether the parser is shown a head that it has seen.
+        self._is_repeated = False
+
+    @property
+    def is_arriving(self) -> bool:
+        """Whether a part of a request has come."""
+        return self._head is not None or self._head_since_s is not None
+
+    @property
+    def method(self) -> str:
+        """The method of the request that is arriving; GET while there is none."""
+        return "GET" if self._head is None else self._head.method
+
+    def await_head(self) -> None:
+        """Expect header fields from now on; something that may be their beginning has come."""
+        if not self.is_arriving:
+            self._head_since_s = self._server.now_s
+
+    def feed(self, data: bytes) -> HttpResponse | None:
+        """Take what has come; return the connection's last answer when it cannot be gone on with."""
+        self.await_head()
+        self._since_s = self._server.now_s
+        arriving = self._body
+        had_bytes = 0 if arriving is None else arriving.size_bytes
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._decline_offer(data[cast("int", upgrade.args[0]) :])
+            return None
+        except httptools.HttpParserCallbackError as error:
+            return self._refusal or self._answer_to(error.__context__)
+        except httptools.HttpParserError:
+            return plain(400, "bad request")
+        return self._count_fed(len(data), arriving, had_bytes)
+
+    def _answer_to(self, error: BaseException | None) -> HttpResponse:
+        """Return the answer to a request that a callback did not take."""
+        headers = {} if self._head is None else self._head.headers
+        match error:
+            case BadRequest():
+                return plain(error.status, error.message)
+            case BodyTooLarge():
+                return body_too_large(headers)
+            case OSError():
+                self._server.complain("a request's body cannot be stored: %s", error)
+                return body_not_stored(headers)
+            case _:
+                log.error("a request cannot be taken", exc_info=error)
+                return internal_failure()
+
+    def _decline_offer(self, rest: bytes) -> None:
+        """Go on in HTTP/1.1: nothing else is spoken here, and a client that offers it has to expect that.
+
+        Java's own client offers HTTP/2 in its first request (RFC 9110, 7.8). The parser takes such a request for the
+        connection's last; what follows, and would be read as a request, may be its body.
+        """
+        self.rest = rest
+        self._parser = httptools.HttpRequestParser(self)
+        if self._head is not None:
+            self._is_repeated = True
+            self._parser.feed_data(self._head.without_offer())
+            self._is_repeated = False
+
+    def _count_fed(
+        self, fed_bytes: int, arriving: RequestBody | None, had_bytes: int
+    ) -> HttpResponse | None:
+        """Bound what the parser keeps or swallows without a word: an endless header field, or chunk extension."""
+        if self._head_since_s is not None:
+            self._head_fed_bytes += fed_bytes
+            if self._head_fed_bytes > self._bounds.head_bytes + self._bounds.turn_bytes:
+                return plain(431, "request header fields too large")
+        elif arriving is not None and self._body is arriving:
+            extra_bytes = fed_bytes - 3 * (arriving.size_bytes - had_bytes)
+            self._framing_bytes = max(0, self._framing_bytes + extra_bytes)
+            if self._framing_bytes > self._bounds.framing_bytes:
+                return plain(400, "too little body between chunk extensions")
+        return None
+
+    def late(self, now_s: float) -> tuple[bool, HttpResponse | None]:
+        """Return whether too much time has passed, and the connection's last answer, if there is one."""
+        if self._head_since_s is not None:
+            is_late = now_s - self._head_since_s > self._bounds.head_s
+            # Before a request is begun, an answer could be taken for that to the next one.
+            return is_late, None if self._head is None else plain(408, "no header fields came")
+        if self._head is None or now_s - self._since_s <= self._bounds.body_idle_s:
+            return False, None
+        return True, body_late(self._head.headers)
+
+    def forget(self) -> None:
+        """Give back what a request holds that will not be whole."""
+        if self._body is not None:
+            self._body.release()
+        self._head = self._body = self._refusal = self._head_since_s = None
+        self.body_left_bytes = 0
+
+    def close(self) -> None:
+        """Take nothing more."""
+        self.forget()
+        self._parser, self._say_continue = _NO_PARSER, _say_nothing
+        for exchange in self.ready:
+            exchange.release()
+        self.ready.clear()
+
+    # --- httptools ----------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        if self._is_repeated:
+            return
+        self._head = RequestHead(self._bounds)
+        if self._head_since_s is None:
+            self._head_since_s = self._since_s
+
+    def on_url(self, url: bytes) -> None:
+        if self._head is not None and not self._is_repeated:
+            self._head.add_target(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # After the body it is no header field (RFC 9110, 6.5.1): the request was judged without it.
+        if self._head is not None and self._body is None:
+            self._head.add_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        arrived = self._head
+        if self._is_repeated or arrived is None:
+            return
+        self._head_since_s, self._head_fed_bytes = None, 0
+        method = self._parser.get_method().decode("ascii")
+        arrived.complete(method, self._parser.get_http_version())
+        length = arrived.length or 0
+        expects = arrived.headers.get("expect", "").lower() == "100-continue"
+        self._refusal = self._server.refusal(method, arrived.path, arrived.query, arrived.headers)
+        if self._refusal is not None and (
+            expects or arrived.chunked or length > MAX_UNWANTED_BODY_BYTES
+        ):
+            raise _BodyUnwanted
+        if length > MAX_BODY_BYTES:
+            raise BodyTooLarge
+        self._body = RequestBody(self._server.bodies)
+        self.body_left_bytes = length
+        self._framing_bytes = 0
+        if expects and (arrived.chunked or length):
+            self._say_continue()
+
+    def on_chunk_header(self) -> None:
+        self._framing_bytes -= FRAMING_BYTES_A_CHUNK
+
+    def on_body(self, body: bytes) -> None:
+        self.body_left_bytes = max(0, self.body_left_bytes - len(body))
+        if self._refusal is None and self._body is not None:
+            self._body.add(body)
+
+    def on_message_complete(self) -> None:
+        arrived, body = self._head, self._body
+        assert arrived is not None
+        assert body is not None
+        if self._parser.should_upgrade() and (arrived.length or arrived.chunked):
+            return  # the body is yet to come: see _decline_offer
+        body.finish()
+        request = HttpRequest(
+            method=arrived.method,
+            path=arrived.path,
+            query=arrived.query,
+            headers=arrived.headers,
+            body=body.data,
+            body_file=body.file,
+        )
+        keep_alive = arrived.version == "1.1" and self._parser.should_keep_alive()
+        exchange = Exchange(request, body, keep_alive=keep_alive, answer=self._refusal)
+        exchange.is_http10 = arrived.version == "1.0"
+        self._head = self._body = self._refusal = None
+        self.ready.append(exchange)

@@ -1,0 +1,78 @@
+"""A request as it arrives on an HTTP/2 stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.http1_requests import is_host
+from headrace.aws.request_body import MAX_BODY_BYTES, Bodies, RequestBody
+from headrace.aws.server_errors import body_too_large, plain
+
+# Of a request that is refused by its headers, a body up to this size is read and dropped; of a longer one the stream
+# is reset.
+MAX_UNWANTED_BODY_BYTES = 64 * 1024
+
+
+class Receiving:
+    """One request. h2 has checked its header fields: their characters, and which must be there once.
+
+    Attributes:
+        headers, method, path, query: as in `HttpRequest`.
+        unwanted_bytes: when its answer is there before its body: how much of that came all the same.
+        since_s: when something last came.
+    """
+
+    def __init__(self, fields: Iterable[tuple[bytes, bytes]], bodies: Bodies, now_s: float) -> None:
+        self.body = RequestBody(bodies)
+        self.since_s = now_s
+        self.unwanted_bytes: int | None = None
+        self.headers: dict[str, str] = {}
+        pseudo: dict[str, str] = {}
+        for raw_name, raw_value in fields:
+            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+            if name.startswith(":"):
+                pseudo[name] = value
+                continue
+            known = self.headers.get(name)
+            # Cookie's parts may come apart; everything else is a list.
+            joint = "; " if name == "cookie" else ","
+            self.headers[name] = value if known is None else f"{known}{joint}{value}"
+        self.headers.setdefault("host", pseudo.get(":authority", ""))
+        self.method = pseudo.get(":method", "GET")
+        self._target = pseudo.get(":path", "/")
+        self.path, _, self.query = self._target.partition("?")
+
+    def problem(self) -> HttpResponse | None:
+        """Return the answer to a request that cannot be what was meant."""
+        if not is_host(self.headers["host"]):
+            return plain(400, "the host is not a host and a port")
+        if self.method == "CONNECT":
+            return plain(501, "this is no proxy")
+        if not self._target.startswith("/") and (self._target, self.method) != ("*", "OPTIONS"):
+            return plain(400, "the request's target is not a path")
+        if not self._target.isascii() or not self._target.isprintable() or " " in self._target:
+            return plain(400, "the request's target has characters that must be escaped")
+        length = self.headers.get("content-length", "0")
+        if not length.isdecimal():
+            return plain(400, "a request has one Content-Length")
+        return body_too_large(self.headers) if int(length) > MAX_BODY_BYTES else None
+
+    def take(self, data: bytes) -> bool:
+        """Take more of the body; False when it is unwanted, and too much. Raises BodyTooLarge and OSError."""
+        if self.unwanted_bytes is None:
+            self.body.add(data)
+            return True
+        self.unwanted_bytes += len(data)
+        return self.unwanted_bytes <= MAX_UNWANTED_BODY_BYTES
+
+    def request(self) -> HttpRequest:
+        """Return the request, with the body that has come."""
+        return HttpRequest(
+            method=self.method,
+            path=self.path,
+            query=self.query,
+            headers=self.headers,
+            body=self.body.data,
+            body_file=self.body.file,
+        )

@@ -1,0 +1,158 @@
+"""A pool of threads that nobody can hold whole: not one connection, and not the requests to one service.
+
+A pool with one queue, first come first served, would let the requests of one client, or invocations of one slow
+function, take every thread; what others ask would wait behind them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+class Job:
+    """A call on a thread, or in line for one.
+
+    Attributes:
+        done: its result; on the event loop.
+    """
+
+    __slots__ = ("arguments", "call", "done", "owner", "running", "service")
+
+    def __init__(
+        self,
+        owner: Hashable,
+        service: str,
+        call: Callable[..., Any],
+        arguments: tuple[Any, ...],
+    ) -> None:
+        self.owner = owner
+        self.service = service
+        self.call = call
+        self.arguments = arguments
+        self.done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.running: Future[Any] | None = None
+
+    def cancel(self) -> None:
+        """Forget it, unless a thread has begun."""
+        if self.running is None:
+            self.done.cancel()
+        else:
+            self.running.cancel()
+
+
+class FairPool:
+    """Runs jobs on threads that are made as needed. Used on the event loop's thread.
+
+    Services take turns, and within a service owners do. A service never has more than `per_service` threads, an owner
+    never more than `per_owner`.
+    """
+
+    def __init__(self, threads: int, *, per_service: int, per_owner: int, name: str) -> None:
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._most = threads
+        self._per_service = per_service
+        self._per_owner = per_owner
+        self._running = 0
+        self._of_service: Counter[str] = Counter()
+        self._of_owner: Counter[Hashable] = Counter()
+        # By service, by owner; who comes next comes first.
+        self._waiting: OrderedDict[str, OrderedDict[Hashable, deque[Job]]] = OrderedDict()
+
+    def submit(
+        self, owner: Hashable, service: str, call: Callable[..., Any], *arguments: Any
+    ) -> Job:
+        """Run a call in its turn. Raises RuntimeError after `stop`."""
+        job = Job(owner, service, call, arguments)
+        queues = self._waiting.get(service)
+        if self._may_run(service, owner) and (queues is None or owner not in queues):
+            self._start(job)
+        else:
+            if queues is None:
+                queues = self._waiting[service] = OrderedDict()
+            queues.setdefault(owner, deque()).append(job)
+        return job
+
+    def stop(self) -> None:
+        """Start no more jobs, and cancel those that have not begun."""
+        waiting, self._waiting = self._waiting, OrderedDict()
+        for queues in waiting.values():
+            for queue in queues.values():
+                for job in queue:
+                    job.done.cancel()
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _may_run(self, service: str, owner: Hashable) -> bool:
+        return (
+            self._running < self._most
+            and self._of_service[service] < self._per_service
+            and self._of_owner[owner] < self._per_owner
+        )
+
+    def _start(self, job: Job) -> None:
+        job.running = self._executor.submit(job.call, *job.arguments)
+        self._running += 1
+        self._of_service[job.service] += 1
+        self._of_owner[job.owner] += 1
+        loop = asyncio.get_running_loop()
+
+        def tell(_: Future[Any]) -> None:
+            # Once the loop is closed, whoever waited on it is gone.
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._end, job)
+
+        job.running.add_done_callback(tell)
+
+    def _end(self, job: Job) -> None:
+        self._running -= 1
+        _count_down(self._of_service, job.service)
+        _count_down(self._of_owner, job.owner)
+        if not job.done.done():
+            _copy(job)
+        # The Future keeps its callback, which keeps the job: a ring would hold a body of megabytes until the garbage
+        # collector comes.
+        job.running, job.arguments = None, ()
+        if self._waiting:
+            self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        while (job := self._next()) is not None:
+            if not job.done.cancelled():
+                self._start(job)
+
+    def _next(self) -> Job | None:
+        """Take the job whose turn it is out of the line; None when no turn can be had."""
+        for service, queues in self._waiting.items():
+            for owner, queue in queues.items():
+                if not self._may_run(service, owner):
+                    continue
+                job = queue.popleft()
+                queues.move_to_end(owner)
+                self._waiting.move_to_end(service)
+                if not queue:
+                    del queues[owner]
+                if not queues:
+                    del self._waiting[service]
+                return job
+        return None
+
+
+def _copy(job: Job) -> None:
+    assert job.running is not None
+    if job.running.cancelled():
+        job.done.cancel()
+    elif (error := job.running.exception()) is not None:
+        job.done.set_exception(error)
+    else:
+        job.done.set_result(job.running.result())
+
+
+def _count_down(counter: Counter[_Key], key: _Key) -> None:
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]

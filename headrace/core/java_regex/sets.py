@@ -1,0 +1,97 @@
+"""Sets of characters as ranges of code points, and those that Java has names for. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.core.java_regex.nodes import MAX_CODE_POINT, Range, Ranges
+
+
+def merged(ranges: Sequence[Range]) -> Ranges:
+    """Return ranges in order, those that touch made one."""
+    found: list[Range] = []
+    for low, high in sorted(ranges):
+        if found and low <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], high))
+        else:
+            found.append((low, high))
+    return tuple(found)
+
+
+def all_but(ranges: Sequence[Range]) -> Ranges:
+    """Return every code point that is in none of the ranges."""
+    found: list[Range] = []
+    at = 0
+    for low, high in merged(ranges):
+        if low > at:
+            found.append((at, low - 1))
+        at = high + 1
+    if at <= MAX_CODE_POINT:
+        found.append((at, MAX_CODE_POINT))
+    return tuple(found)
+
+
+def in_both(one: Ranges, other: Ranges) -> Ranges:
+    """Return what is in both."""
+    return all_but([*all_but(one), *all_but(other)])
+
+
+def both_cases(ranges: Sequence[Range]) -> Ranges:
+    """Return the ranges with the other case of every ASCII letter: Java folds no others unless told to."""
+    found = list(ranges)
+    for low, high in ranges:
+        for first, last, shift in ((0x41, 0x5A, 32), (0x61, 0x7A, -32)):
+            if low <= last and high >= first:
+                found.append((max(low, first) + shift, min(high, last) + shift))
+    return merged(found)
+
+
+def points(text: str) -> Ranges:
+    """Return the characters of a text."""
+    return merged([(ord(letter), ord(letter)) for letter in text])
+
+
+LINE_ENDS = points("\n\r\u0085\u2028\u2029")
+_DIGITS: Ranges = ((0x30, 0x39),)
+_LOWER: Ranges = ((0x61, 0x7A),)
+_UPPER: Ranges = ((0x41, 0x5A),)
+_WORD = merged([*_DIGITS, *_LOWER, *_UPPER, (0x5F, 0x5F)])
+_SPACE = points(" \t\n\x0b\f\r")
+_PUNCT: Ranges = ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E))
+_WIDE_SPACE = merged(
+    [*points(" \t\u00a0\u1680\u180e\u202f\u205f\u3000"), (0x2000, 0x200A)],
+)
+KINDS = {
+    "d": _DIGITS,
+    "w": _WORD,
+    "s": _SPACE,
+    "h": _WIDE_SPACE,
+    "v": merged([*LINE_ENDS, (0x0B, 0x0C)]),
+}
+POSIX: dict[str, Ranges] = {
+    "Lower": _LOWER,
+    "Upper": _UPPER,
+    "ASCII": ((0, 0x7F),),
+    "Alpha": merged([*_LOWER, *_UPPER]),
+    "Digit": _DIGITS,
+    "Alnum": merged([*_DIGITS, *_LOWER, *_UPPER]),
+    "Punct": _PUNCT,
+    "Graph": ((0x21, 0x7E),),
+    "Print": ((0x20, 0x7E),),
+    "Blank": points(" \t"),
+    "Cntrl": ((0, 0x1F), (0x7F, 0x7F)),
+    "XDigit": merged([*_DIGITS, (0x41, 0x46), (0x61, 0x66)]),
+    "Space": _SPACE,
+}
+# Java's other names of Unicode's general categories.
+CATEGORIES = {
+    "javaLowerCase": "Ll",
+    "javaUpperCase": "Lu",
+    "javaLetter": "L",
+    "javaDigit": "Nd",
+    "IsLetter": "L",
+    "IsDigit": "Nd",
+    "IsPunctuation": "P",
+    "IsControl": "Cc",
+}
+CONTROL_ESCAPES = {"t": 0x09, "n": 0x0A, "r": 0x0D, "f": 0x0C, "a": 0x07, "e": 0x1B}

@@ -1,0 +1,186 @@
+"""Writing a parsed pattern for Python's `re`, for RE2 and for the `regex` module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from headrace.core.java_regex.nodes import (
+    MAX_CODE_POINT,
+    Again,
+    BadPattern,
+    Choice,
+    Group,
+    Node,
+    NotLinear,
+    OneOf,
+    Place,
+    Repeat,
+    Row,
+)
+
+# RE2 takes no higher count; a higher one is written as several in a row.
+RE2_HIGHEST_COUNT = 1000
+MOST_EMITTED_CHARACTERS = 200_000
+MOST_UNROLLED = 10_000
+
+
+def as_one_run(node: Node) -> str | None:
+    """Return the pattern for Python's own `re` when it is one set of characters, some times over.
+
+    Such a pattern has one way to match, so every engine is linear, and `re` is the quickest by far.
+    """
+    parts = node.parts if isinstance(node, Row) else (node,)
+    inner = [part for part in parts if not (isinstance(part, Place) and part.kind in "^$")]
+    if len(inner) != 1 or len(parts) - len(inner) > 2:
+        return None
+    if len(parts) > 1 and not _is_framed(parts, inner[0]):
+        return None
+    run = inner[0]
+    body = run.body if isinstance(run, Repeat) else run
+    if not isinstance(body, OneOf) or body.properties:
+        return None
+    if not isinstance(run, Repeat):
+        return _one(body, _python_point)
+    return _one(body, _python_point) + _count(run.lowest, run.highest)
+
+
+def _is_framed(parts: Sequence[Node], inner: Node) -> bool:
+    """Whether places stand only where they hold anyhow: `^` before and `$` after what is whole."""
+    at = parts.index(inner)
+    before, after = parts[:at], parts[at + 1 :]
+    return all(isinstance(p, Place) and p.kind == "^" for p in before) and all(
+        isinstance(p, Place) and p.kind == "$" for p in after
+    )
+
+
+def for_re2(node: Node, *, highest_point: int = MAX_CODE_POINT) -> str:
+    """Return the pattern in RE2's syntax, without captures. Raises NotLinear, BadPattern.
+
+    For texts without characters above `highest_point`, such as ASCII, the pattern is much smaller.
+    """
+    return _bounded(_Re2(highest_point).write(node))
+
+
+def for_backtracking(node: Node) -> str:
+    """Return the pattern in the syntax of the `regex` module, which unrolls counts. Raises BadPattern."""
+    if _unrolled(node) > MOST_UNROLLED:
+        raise BadPattern("The pattern repeats too often")
+    return _backtracking(node)
+
+
+def _unrolled(node: Node) -> int:
+    """Return how many characters a pattern asks for once its counts are written out."""
+    match node:
+        case Row(parts):
+            return sum(map(_unrolled, parts))
+        case Choice(options):
+            return sum(map(_unrolled, options))
+        case Group(_, body):
+            return 1 + _unrolled(body)
+        case Repeat(body, lowest, highest, _):
+            return max(1, lowest, highest or 0) * _unrolled(body)
+        case _:
+            return 1
+
+
+def _bounded(text: str) -> str:
+    if len(text) > MOST_EMITTED_CHARACTERS:
+        raise BadPattern("The pattern is too large")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Re2:
+    highest_point: int
+
+    def write(self, node: Node) -> str:
+        match node:
+            case OneOf():
+                return _one(self.clipped(node), lambda point: f"\\x{{{point:X}}}")
+            case Place(kind, lines):
+                return _place(kind, lines=lines, end="\\z")
+            case Row(parts):
+                return _bounded("".join(map(self.write, parts)))
+            case Choice(options):
+                return _bounded("(?:" + "|".join(map(self.write, options)) + ")")
+            case Group(opening, body):
+                if opening in ("(?=", "(?!", "(?<=", "(?<!", "(?>"):
+                    raise NotLinear
+                return f"(?:{self.write(body)})"
+            case Repeat(body, lowest, highest, mode):
+                if mode == "+":
+                    raise NotLinear
+                return _re2_repeat(f"(?:{self.write(body)})", lowest, highest)
+            case Again():
+                raise NotLinear
+
+    def clipped(self, node: OneOf) -> OneOf:
+        top = self.highest_point
+        ranges = tuple((low, min(high, top)) for low, high in node.ranges if low <= top)
+        return replace(node, ranges=ranges)
+
+
+def _place(kind: str, *, lines: bool, end: str) -> str:
+    if kind in "bB":
+        return f"\\{kind}"
+    if lines:
+        return f"(?m:{kind})"
+    return "\\A" if kind == "^" else end
+
+
+def _re2_repeat(body: str, lowest: int, highest: int | None) -> str:
+    """Write a repeat; greed is without meaning where only the whole text counts."""
+    top = RE2_HIGHEST_COUNT
+    if lowest <= top and (highest is None or highest <= top):
+        return body + _count(lowest, highest)
+    optional = 0 if highest is None else highest - lowest
+    if (lowest // top + optional // top) * len(body) > MOST_EMITTED_CHARACTERS:
+        raise BadPattern("The pattern repeats too often")
+    must, rest = divmod(lowest, top)
+    text = f"{body}{{{top}}}" * must
+    if highest is None:
+        return f"{text}{body}{{{rest},}}"
+    may, rest_may = divmod(optional, top)
+    text += f"{body}{{{rest}}}" if rest else ""
+    text += f"{body}{{0,{top}}}" * may
+    return text + (f"{body}{{0,{rest_may}}}" if rest_may else "")
+
+
+def _backtracking(node: Node) -> str:
+    match node:
+        case OneOf():
+            return _one(node, _python_point)
+        case Place(kind, lines):
+            return _place(kind, lines=lines, end="\\Z")
+        case Row(parts):
+            return "".join(map(_backtracking, parts))
+        case Choice(options):
+            return "(?:" + "|".join(map(_backtracking, options)) + ")"
+        case Group(opening, body):
+            return f"{opening}{_backtracking(body)})"
+        case Repeat(body, lowest, highest, mode):
+            return f"(?:{_backtracking(body)}){_count(lowest, highest)}{mode}"
+        case Again(group, any_case):
+            back = f"\\g<{group}>" if group.isdigit() else f"(?P={group})"
+            return f"(?i:{back})" if any_case else f"(?:{back})"
+
+
+def _count(lowest: int, highest: int | None) -> str:
+    if (lowest, highest) == (0, None):
+        return "*"
+    return f"{{{lowest},{'' if highest is None else highest}}}"
+
+
+def _one(node: OneOf, point: Callable[[int], str]) -> str:
+    members = "".join(
+        point(low) if low == high else f"{point(low)}-{point(high)}" for low, high in node.ranges
+    )
+    members += "".join(node.properties)
+    if not members:  # an empty set, which nothing is in
+        return f"[^{point(0)}-{point(MAX_CODE_POINT)}]"
+    return f"[{'^' if node.negated else ''}{members}]"
+
+
+def _python_point(point: int) -> str:
+    return f"\\U{point:08X}"

@@ -1,0 +1,229 @@
+"""The one way to match a client's pattern: in bounded time, whatever the pattern and the text.
+
+Java's regular expressions run on RE2, which takes time in proportion to the text. What RE2 cannot express (looking
+around, back references, possessive repeats) runs on the `regex` module under a deadline of CPU time. Both let other
+threads run meanwhile. What a request may spend on all its patterns together is an `Effort`. Wildcards need neither
+engine: see `headrace.core.wildcards`. Nothing else in headrace may make a regular expression of a client's text,
+which tests/security/test_patterns.py holds.
+"""
+
+# RE2's bindings have no types.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import re2
+import regex
+
+from headrace.core import java_regex
+from headrace.core.java_regex import BadPattern, Node, NotLinear
+from headrace.core.java_regex.nodes import MAX_CODE_POINT
+
+# The longest of AWS's own models has 1,400 characters.
+MOST_CHARACTERS = 8192
+# Where a pattern needs backtracking: compiling it is Python's own work, which lets nobody else run.
+MOST_BACKTRACKING_CHARACTERS = 2048
+# What RE2 may take for one pattern, its automaton included.
+MEMORY_BYTES = 2 << 20
+# A program of n instructions takes n steps a byte at worst: two hundred millions are about half a second.
+MOST_STEPS = 200_000_000
+DEADLINE_S = 0.25
+# What one request may have of all that: the steps of one match, four deadlines, and compilations of under a second.
+MOST_BACKTRACKING_S = 1.0
+MOST_CHARACTERS_A_REQUEST = 8 * MOST_CHARACTERS
+_ASCII = 0x7F
+
+
+class PatternRefused(ValueError):
+    """The pattern cannot be used; the message is why, in one sentence."""
+
+
+class MatchTooLong(Exception):
+    """Whether the text matches could not be told in time."""
+
+
+class Pattern(Protocol):
+    """A compiled pattern. Thread-safe."""
+
+    def matches(self, text: str, effort: Effort | None = None) -> bool:
+        """Whether the whole text matches, on its own or as part of an effort. Raises MatchTooLong."""
+        ...
+
+
+@dataclass(slots=True)
+class Effort:
+    """What is left for matching clients' patterns in one request. Not thread-safe.
+
+    One match is bounded; a template with 200 patterns and thousands of items to hold against them is many matches.
+    """
+
+    steps: int = MOST_STEPS
+    backtracking_s: float = MOST_BACKTRACKING_S
+    characters: int = MOST_CHARACTERS_A_REQUEST
+    seen: set[str] = field(default_factory=set[str])
+
+    def matches(self, pattern: str, text: str) -> bool:
+        """Whether the whole text matches a pattern in Java's syntax. Raises PatternRefused, MatchTooLong."""
+        if pattern not in self.seen:
+            self.seen.add(pattern)
+            self.characters -= len(pattern)
+            if self.characters < 0:
+                raise PatternRefused(
+                    f"The patterns have more than {MOST_CHARACTERS_A_REQUEST} characters together"
+                )
+        return java_pattern(pattern).matches(text, self)
+
+
+@functools.lru_cache(maxsize=256)
+def java_pattern(pattern: str) -> Pattern:
+    r"""Return a client's pattern in Java's syntax, which matches whole texts. Raises PatternRefused.
+
+    Differs from Java where RE2 does: `$` never stands before a last line end, and words (`\b`) are of ASCII.
+    """
+    if len(pattern) > MOST_CHARACTERS:
+        raise PatternRefused(f"The pattern is longer than {MOST_CHARACTERS} characters")
+    return _compiled(pattern, _Bounds(MEMORY_BYTES, MOST_STEPS))
+
+
+@functools.cache
+def model_pattern(pattern: str) -> Pattern:
+    """Return a pattern of AWS's own models, for texts of any length. Raises PatternRefused.
+
+    The patterns are known, and none takes RE2 more than a fraction of a second for a megabyte.
+    """
+    return _compiled(pattern, _Bounds(4 * MEMORY_BYTES, None))
+
+
+def of_node(node: Node, *, characters: int) -> Pattern:
+    """Return a pattern of a client's that another syntax than Java's was read into. Raises PatternRefused."""
+    if characters > MOST_CHARACTERS:
+        raise PatternRefused(f"The pattern is longer than {MOST_CHARACTERS} characters")
+    try:
+        return _Linear(node, _Bounds(MEMORY_BYTES, MOST_STEPS))
+    except (NotLinear, _NotTaken, BadPattern) as error:
+        raise PatternRefused(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    memory_bytes: int
+    most_steps: int | None
+
+
+def _compiled(pattern: str, bounds: _Bounds) -> Pattern:
+    try:
+        node = java_regex.parse(pattern)
+        run = java_regex.as_one_run(node)
+        if run is not None:
+            return _Run(re.compile(run))
+        try:
+            return _Linear(node, bounds)
+        except (NotLinear, _NotTaken):
+            return _timed(pattern, node)
+    except BadPattern as error:
+        raise PatternRefused(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One set of characters, some times over: `re` itself is linear."""
+
+    compiled: re.Pattern[str]
+
+    def matches(self, text: str, effort: Effort | None = None) -> bool:
+        return self.compiled.fullmatch(text) is not None
+
+
+class _NotTaken(Exception):
+    """RE2 does not take the pattern: nested counts, or a property that it does not know."""
+
+
+class _Linear:
+    """A pattern on RE2: one program for texts of ASCII, which is much smaller, and one for all."""
+
+    def __init__(self, node: Node, bounds: _Bounds) -> None:
+        self._node = node
+        self._bounds = bounds
+        self._ascii = _program(node, _ASCII, bounds)
+        self._all: _Program | None = None
+
+    def matches(self, text: str, effort: Effort | None = None) -> bool:
+        if text.isascii():
+            return self._ascii.matches(text.encode(), effort)
+        if self._all is None:
+            try:
+                self._all = _program(self._node, MAX_CODE_POINT, self._bounds)
+            except (BadPattern, _NotTaken) as error:
+                raise MatchTooLong from error
+        # Lone surrogates, which JSON can carry, are in no text and match nothing but themselves.
+        return self._all.matches(text.encode("utf-8", "surrogatepass"), effort)
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    compiled: Any
+    steps_a_byte: int
+    most_steps: float
+
+    def matches(self, data: bytes, effort: Effort | None) -> bool:
+        steps = len(data) * self.steps_a_byte
+        if effort is not None:
+            effort.steps -= steps
+        if steps > self.most_steps or (effort is not None and effort.steps < 0):
+            raise MatchTooLong
+        return self.compiled.fullmatch(data) is not None
+
+
+def _program(node: Node, highest_point: int, bounds: _Bounds) -> _Program:
+    """Return the pattern on RE2. Raises NotLinear, BadPattern, _NotTaken."""
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    options.max_mem = bounds.memory_bytes
+    try:
+        text = java_regex.for_re2(node, highest_point=highest_point)
+        compiled: Any = re2.compile(text, options)
+    except re2.error as error:
+        if "too large" in str(error):
+            raise BadPattern("The pattern is too large") from error
+        raise _NotTaken from error
+    most = float("inf") if bounds.most_steps is None else bounds.most_steps
+    return _Program(compiled, int(compiled.programsize), most)
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """A pattern that needs backtracking."""
+
+    compiled: regex.Pattern[str]
+
+    def matches(self, text: str, effort: Effort | None = None) -> bool:
+        left_s = DEADLINE_S if effort is None else min(DEADLINE_S, effort.backtracking_s)
+        if left_s <= 0:
+            raise MatchTooLong
+        began_s = time.thread_time()
+        try:
+            return self.compiled.fullmatch(text, timeout=left_s) is not None
+        except TimeoutError as error:
+            raise MatchTooLong from error
+        finally:
+            if effort is not None:
+                effort.backtracking_s -= time.thread_time() - began_s
+
+
+def _timed(pattern: str, node: Node) -> _Timed:
+    if len(pattern) > MOST_BACKTRACKING_CHARACTERS:
+        raise BadPattern(
+            f"A pattern that looks around or refers back may have {MOST_BACKTRACKING_CHARACTERS} characters"
+        )
+    try:
+        return _Timed(regex.compile(java_regex.for_backtracking(node)))
+    except (regex.error, RecursionError, OverflowError) as error:
+        raise BadPattern(str(error)) from error

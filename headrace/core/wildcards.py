@@ -1,0 +1,171 @@
+r"""Wildcards: `*` for any run of characters, matched in time proportional to the text. Pure functions.
+
+EventBridge's wildcards (`Wildcard`) know `\*` and `\\` for the characters themselves; how many of them a text can
+hold open at once is what AWS calls a rule's complexity. IAM's, EC2's and SQL's (`glob`) also have a sign for any one
+character.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headrace.core import patterns
+from headrace.core.java_regex.nodes import MAX_CODE_POINT, Node, OneOf, Repeat, Row
+from headrace.core.patterns import Pattern, PatternRefused
+
+# How many sets of open wildcards are looked at before a pattern counts as too complex.
+_MOST_SETS = 5_000
+_ANY = OneOf(((0, MAX_CODE_POINT),))
+
+
+class BadWildcard(ValueError):
+    """The text is no wildcard pattern; the message is EventBridge's reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wildcard:
+    """A pattern of literal parts with any run of characters between them; one part: no wildcard at all."""
+
+    parts: tuple[str, ...]
+
+    def matches(self, text: str) -> bool:
+        """Whether the whole text matches, each part taken as early as it comes."""
+        if len(self.parts) == 1:
+            return self.parts[0] == text
+        first, *middle, last = self.parts
+        if len(text) < len(first) + len(last):
+            return False
+        if not text.startswith(first) or not text.endswith(last):
+            return False
+        place, end = len(first), len(text) - len(last)
+        for part in middle:
+            found = text.find(part, place, end)
+            if found < 0:
+                return False
+            place = found + len(part)
+        return True
+
+
+@functools.lru_cache(maxsize=4096)
+def parse_wildcard(pattern: str) -> Wildcard:
+    """Return EventBridge's wildcard pattern. Raises BadWildcard.
+
+    The sentence about consecutive wildcards is recorded, that about escapes assumed.
+    """
+    parts: list[str] = []
+    part: list[str] = []
+    letters = enumerate(pattern)
+    for place, letter in letters:
+        if letter == "*":
+            if pattern[place + 1 : place + 2] == "*":
+                raise BadWildcard(f"Consecutive wildcard characters at pos {place + 1}")
+            parts.append("".join(part))
+            part = []
+        elif letter == "\\":
+            _, escaped = next(letters, (0, ""))
+            if escaped not in ("*", "\\"):
+                raise BadWildcard(f"Invalid escape character at pos {place + 1}")
+            part.append(escaped)
+        else:
+            part.append(letter)
+    return Wildcard((*parts, "".join(part)))
+
+
+# --- any run, and any one ---------------------------------------------------------------------
+
+
+def glob_matches(
+    pattern: str, text: str, *, any_run: str = "*", any_one: str = "?", escape: str = ""
+) -> bool:
+    """Whether the whole text matches a pattern with signs for any run of and any one character.
+
+    A pattern that is too long to be compiled matches only itself.
+    """
+    try:
+        return _glob(pattern, any_run, any_one, escape).matches(text)
+    except (PatternRefused, patterns.MatchTooLong):
+        return pattern == text
+
+
+@functools.lru_cache(maxsize=256)
+def _glob(pattern: str, any_run: str, any_one: str, escape: str) -> Pattern | Wildcard:
+    if any_one not in pattern and not (escape and escape in pattern):
+        return Wildcard(tuple(pattern.split(any_run)))
+    row: list[Node] = []
+    letters = iter(pattern)
+    for letter in letters:
+        if letter == any_run:
+            row.append(Repeat(_ANY, 0, None))
+        elif letter == any_one:
+            row.append(_ANY)
+        else:
+            literal = next(letters, letter) if escape and letter == escape else letter
+            row.append(OneOf(((ord(literal), ord(literal)),)))
+    return patterns.of_node(Row(tuple(row)), characters=len(pattern))
+
+
+# --- how complex ------------------------------------------------------------------------------
+
+
+def is_too_complex(wildcards: Iterable[Wildcard], most_open: int) -> bool:
+    """Whether some text holds more than `most_open` places of these patterns open at once.
+
+    A place is a position in a pattern that the text read so far can have reached, counted per pattern: after
+    `*a*a*a` has read `aaa`, all its stars are open. The positions of all patterns are the bits of one number, so
+    that a step takes a few operations whatever their count.
+    """
+    machine = _Machine.of(wildcards)
+    seen = {machine.start}
+    pending = [machine.start]
+    while pending:
+        reached = pending.pop()
+        for letter in machine.letters:
+            following = machine.step(reached, letter)
+            if machine.open_places(following) > most_open:
+                return True
+            if following and following not in seen:
+                if len(seen) == _MOST_SETS:
+                    return True
+                seen.add(following)
+                pending.append(following)
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    """The patterns side by side. Bit i of a set: the token before position i has just been read."""
+
+    start: int
+    stars: int  # positions at which a star comes next
+    literals: dict[int, int]  # byte: positions at which it comes next
+    letters: tuple[int, ...]  # the bytes that tell, and one that stands for all others
+
+    @staticmethod
+    def of(wildcards: Iterable[Wildcard]) -> _Machine:
+        start = stars = position = 0
+        literals: dict[int, int] = {-1: 0}
+        for wildcard in wildcards:
+            start |= 1 << position
+            # Event patterns are matched as JSON: a text stands in quotes.
+            for count, part in enumerate((f'"{wildcard.parts[0]}', *wildcard.parts[1:])):
+                if count:
+                    stars |= 1 << position
+                    position += 1
+                end = '"' if count == len(wildcard.parts) - 1 else ""
+                for byte in f"{part}{end}".encode("utf-8", "surrogatepass"):
+                    literals[byte] = literals.get(byte, 0) | 1 << position
+                    position += 1
+            position += 1
+        return _Machine(start, stars, literals, tuple(literals))
+
+    def step(self, reached: int, letter: int) -> int:
+        literal = self.literals[letter]
+        at_star = reached & self.stars
+        inside = reached & (self.stars << 1)  # a star goes on
+        skipped = ((at_star << 1) & literal) << 1  # a star of nothing, then the letter
+        return ((reached & literal) << 1) | (at_star << 1) | inside | skipped
+
+    def open_places(self, reached: int) -> int:
+        return (reached | ((reached & self.stars) << 1)).bit_count()

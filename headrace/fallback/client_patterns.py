@@ -1,0 +1,289 @@
+"""Where moto reads what clients send without a bound, regular expressions above all: replaced by what has one.
+
+moto's modules are imported when they are first needed, so each is changed as it is imported. Which of moto's patterns
+were looked at stands in tests/security/test_patterns.py, which fails when another version of moto makes others.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import importlib.machinery
+import re
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, cast
+
+from headrace.core.patterns import Effort, MatchTooLong, PatternRefused, java_pattern
+from headrace.core.wildcards import glob_matches
+from headrace.fallback.dynamodb_expressions import guard_expressions
+from headrace.fallback.event_patterns import (
+    guard_event_templates,
+    guard_events,
+    guard_filter_policies,
+)
+from headrace.fallback.ssm_values import guard_parameters
+from headrace.fallback.yaml_documents import guard_api_documents, guard_yaml
+
+# --- literal prefixes -------------------------------------------------------------------------
+
+
+def _events(models: ModuleType) -> None:
+    guard_events(models)
+    backend: Any = models.EventsBackend
+    list_rules: Any = backend.list_rules
+
+    @functools.wraps(list_rules)
+    def list_rules_by_literal(
+        self: Any, prefix: str | None = None, *args: Any, **named: Any
+    ) -> Any:
+        return list_rules(self, prefix and re.escape(prefix), *args, **named)
+
+    backend.list_rules = list_rules_by_literal
+
+
+def _sqs(models: ModuleType) -> None:
+    backend: Any = models.SQSBackend
+    list_queues: Any = backend.list_queues
+
+    @functools.wraps(list_queues)
+    def list_queues_by_literal(self: Any, queue_name_prefix: str) -> Any:
+        return list_queues(self, queue_name_prefix and re.escape(queue_name_prefix))
+
+    backend.list_queues = list_queues_by_literal
+
+
+def _ssm(models: ModuleType) -> None:
+    guard_parameters(models)
+    guard_yaml(models)
+
+
+# --- wildcards --------------------------------------------------------------------------------
+
+
+def _iam(access_control: ModuleType) -> None:
+    access_control.IAMPolicyStatement._match = staticmethod(glob_matches)  # noqa: SLF001
+
+
+def _ec2(module: ModuleType) -> None:
+    def aws_api_matches(pattern: str, string: Any) -> bool:
+        return glob_matches(pattern, str(string), escape="\\")
+
+    vars(module)["aws_api_matches"] = aws_api_matches
+
+
+def _ecr(models: ModuleType) -> None:
+    backend: Any = models.ECRBackend
+    resolve: Any = backend._resolve_image_tag_mutability  # noqa: SLF001
+
+    def matches_filter(self: Any, filter: str, repository_name: str) -> bool:  # noqa: A002
+        return filter in repository_name or glob_matches(f"{filter}*", repository_name)
+
+    @functools.wraps(resolve)
+    def resolve_by_wildcard(self: Any, repository: Any, proposed_image_tag: str) -> Any:
+        filters: Sequence[Any] = repository.image_tag_mutability_exclusion_filters or []
+        applying = [
+            {**one, "filter": re.escape(proposed_image_tag)}
+            for one in filters
+            if glob_matches(one["filter"], proposed_image_tag)
+        ]
+        if not filters:
+            return resolve(self, repository, proposed_image_tag)
+        changed = _With(repository, image_tag_mutability_exclusion_filters=applying or _NOTHING)
+        return resolve(self, changed, proposed_image_tag)
+
+    backend._match_repository_filter = matches_filter  # noqa: SLF001
+    backend._resolve_image_tag_mutability = resolve_by_wildcard  # noqa: SLF001
+
+
+# Exclusion filters of which none applies: an empty list would say that there are no filters.
+_NOTHING = [{"filter": r"(?!)", "filterType": "WILDCARD"}]
+
+
+class _With:
+    """An object with some attributes of its own, the rest another's."""
+
+    def __init__(self, inner: Any, **own: Any) -> None:
+        self._inner = inner
+        self.__dict__.update(own)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def _iot(models: ModuleType) -> None:
+    thing: Any = models.FakeThing
+    matches: Any = thing._matches_single_query  # noqa: SLF001
+
+    @functools.wraps(matches)
+    def matches_by_wildcard(self: Any, query_string: str) -> bool:
+        kind, found, pattern = query_string.partition(":")
+        if found and kind == "thingName":
+            return glob_matches(pattern, self.thing_name)
+        if found and kind == "thingTypeName":
+            return bool(self.thing_type) and glob_matches(pattern, self.thing_type.thing_type_name)
+        if not found or kind != "thingGroupNames":
+            return bool(matches(self, query_string))
+        backend: Any = models.iot_backends[self.account_id][self.region_name]
+        groups = [group.thing_group_name for group in backend.list_thing_groups(None, None, None)]
+        names = [*groups, *filter(None, [self.billing_group_name])]
+        return any(
+            matches(self, f"thingGroupNames:{re.escape(name)}")
+            for name in names
+            if glob_matches(pattern, name)
+        )
+
+    thing._matches_single_query = matches_by_wildcard  # noqa: SLF001
+
+
+def _glue_expressions(utils: ModuleType) -> None:
+    like: Any = utils._Like  # noqa: SLF001
+
+    def evaluate(self: Any, part_keys: Any, part_input: Any) -> bool:
+        kind = str(self.ident.type_(part_keys))
+        if kind in ("bigint", "int", "smallint", "tinyint"):
+            raise _glue_refusal("Integral data type doesn't support operation 'LIKE'")
+        if kind in ("date", "decimal", "timestamp"):
+            raise _glue_refusal(f"{kind.capitalize()} data type doesn't support operation 'LIKE'")
+        text = self.ident.eval(part_keys, part_input)
+        pattern = str(utils._cast("string", self.literal))  # noqa: SLF001
+        return glob_matches(pattern, str(text), any_run="%", any_one="_")
+
+    like.eval = evaluate
+
+
+def _glue_refusal(message: str) -> Exception:
+    from moto.glue.exceptions import InvalidInputException
+
+    return InvalidInputException("GetPartitions", message)
+
+
+# --- regular expressions ----------------------------------------------------------------------
+
+
+def _glue(models: ModuleType) -> None:
+    backend: Any = models.GlueBackend
+    get_tables: Any = backend.get_tables
+
+    @functools.wraps(get_tables)
+    def get_tables_in_time(self: Any, database_name: str, expression: str | None) -> Any:
+        tables = get_tables(self, database_name, None)
+        if not expression:
+            return tables
+        # As moto has it: a star is any run, and the expression is the start of a name.
+        text = expression.replace(".*", "*").replace("*", ".*")
+        try:
+            java_pattern(text)  # so that a reason speaks of what was sent
+            pattern = java_pattern(f"(?:{text}).*")
+            effort = Effort()
+            return [table for table in tables if pattern.matches(table.name, effort)]
+        except (PatternRefused, MatchTooLong) as error:
+            raise _glue_refusal(f"Expression cannot be used: {error or 'too complex'}") from error
+
+    backend.get_tables = get_tables_in_time
+
+
+def _step_functions(json_path: ModuleType) -> None:
+    # What follows the slice is text without a bracket: one way to match it, not one for every dot.
+    vars(json_path)["_PATTERN_SLICE_OR_WILDCARD_ACCESS"] = (
+        r"\$(?:\.[^[]+\[(?:\*|\d*:\d*)\]|\[\*\])(?:\.[^[]+)?$"
+    )
+
+
+def _ecs(models: ModuleType) -> None:
+    refused: Any = models.InvalidParameterException
+
+    def parse_resource_arn(resource_arn: str) -> dict[str, str]:
+        """Read `arn:aws:ecs:<region>:<account>:<service>/[<cluster>/[<service id>/ecs-svc/]]<id>`."""
+        parts = resource_arn.split(":", 5)
+        named = len(parts) == 6 and parts[0] == "arn" and parts[2] == "ecs"
+        path = parts[5].split("/") if named else []
+        if len(path) < 2 or not (parts[3] and parts[4] and path[0]):
+            raise refused("The ARN provided is invalid.")
+        found = {"region": parts[3], "account_id": parts[4], "service": path[0], "id": path[-1]}
+        if len(path) > 2:
+            found["cluster_id"] = path[1]
+        if len(path) > 4 and path[-2] == "ecs-svc":
+            found["service_id"] = path[2]
+        return found
+
+    models.EC2ContainerServiceBackend._parse_resource_arn = staticmethod(parse_resource_arn)  # noqa: SLF001
+
+
+def _api_gateway(models: ModuleType) -> None:
+    validate: Any = models.validate
+
+    @functools.wraps(validate)
+    def validate_without_patterns(document: Any, *args: Any, **named: Any) -> Any:
+        # A default is held against its schema's pattern by a backtracking engine.
+        return validate(_without_patterns(document), *args, **named)
+
+    vars(models)["validate"] = validate_without_patterns
+
+
+def _without_patterns(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_patterns(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {
+            key: _without_patterns(item)
+            for key, item in cast("dict[str, Any]", value).items()
+            if not (key == "pattern" and isinstance(item, str)) and key != "patternProperties"
+        }
+    return value
+
+
+# --- changing modules as they are imported ----------------------------------------------------
+
+_GUARDS: dict[str, Callable[[ModuleType], None]] = {
+    "moto.apigateway.models": _api_gateway,
+    "moto.apigateway.utils": guard_api_documents,
+    "moto.apigatewayv2.models": guard_yaml,
+    "moto.dynamodb.responses": guard_expressions,
+    "moto.ec2.models.security_groups": _ec2,
+    "moto.ecr.models": _ecr,
+    "moto.ecs.models": _ecs,
+    "moto.events.models": _events,
+    "moto.events.utils": guard_event_templates,
+    "moto.glue.models": _glue,
+    "moto.glue.utils": _glue_expressions,
+    "moto.iam.access_control": _iam,
+    "moto.iot.models": _iot,
+    "moto.osis.models": guard_yaml,
+    "moto.sns.utils": guard_filter_policies,
+    "moto.sqs.models": _sqs,
+    "moto.ssm.models": _ssm,
+    "moto.stepfunctions.parser.asl.utils.json_path": _step_functions,
+}
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        _GUARDS[module.__name__](module)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the modules that are to be changed; everything else is left to the finders after it."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in _GUARDS:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.origin is not None:
+            spec.loader = _Loader(fullname, spec.origin)
+        return spec
+
+
+@functools.cache
+def guard_patterns() -> None:
+    """Have moto match clients' patterns in bounded time, in this process and from now on."""
+    sys.meta_path.insert(0, _Finder())
+    for name, guard in _GUARDS.items():
+        if name in sys.modules:
+            guard(sys.modules[name])

@@ -1,0 +1,36 @@
+"""How large templates and their values may be.
+
+AWS's quotas: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html (documented).
+"""
+
+# --- AWS's ------------------------------------------------------------------------------------
+
+BODY_BYTES = 51_200
+# "1 MB" is a million bytes: AWS's error names the number (observed).
+URL_BODY_BYTES = 1_000_000
+RESOURCES = 500
+PARAMETERS = 200
+PARAMETER_VALUE_BYTES = 4_096
+MAPPINGS = 200
+MAPPING_ATTRIBUTES = 200
+OUTPUTS = 200
+NAME_CHARACTERS = 255
+DESCRIPTION_BYTES = 1_024
+DYNAMIC_REFERENCES = 60
+# Fn::Cidr's count: .../intrinsic-function-reference-cidr.html (documented).
+CIDRS = 256
+# What a custom resource may answer, and how long it may take: .../aws-resource-cloudformation-customresource.html.
+CUSTOM_RESPONSE_BYTES = 4_096
+CUSTOM_TIMEOUT_SECONDS = 3_600
+
+# --- headrace's own, where AWS names none -----------------------------------------------------
+
+# Levels of lists and maps in a template. The deepest that CDK makes has some thirty.
+NESTED = 100
+# What the functions in one resource's properties, in all outputs or in all conditions may produce on the way to
+# their values. A template has a megabyte at most; what grows beyond several is a mistake or an attack.
+PRODUCED_BYTES = 4_000_000
+# What all resources of one operation may have for properties: they are stored with every event.
+OPERATION_BYTES = 8_000_000
+# Digits of a number in a template; what is longer is text.
+NUMBER_CHARACTERS = 40

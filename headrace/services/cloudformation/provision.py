@@ -1,0 +1,465 @@
+"""Making, changing and deleting the resources of one stack.
+
+Every step is stored before the next begins, so that a restarted cloud can take the way back from where the killed one
+stood. Whatever goes wrong with a resource, it ends in a FAILED state with the reason.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.services.cloudformation import graph
+from headrace.services.cloudformation.changes import changed_properties
+from headrace.services.cloudformation.errors import (
+    Cancelled,
+    ResourceFailed,
+    TemplateError,
+    log_defect,
+    reason_of,
+)
+from headrace.services.cloudformation.existing import already_exists, means_existing
+from headrace.services.cloudformation.intrinsics import Scope, evaluate, size_of
+from headrace.services.cloudformation.parallel import run_in_order
+from headrace.services.cloudformation.resources.base import Context, Made, ResourceType
+from headrace.services.cloudformation.scope import check_operation_size, decide, scope_of
+from headrace.services.cloudformation.state import Resource, Stack
+from headrace.services.cloudformation.template import Template, dependencies
+
+if TYPE_CHECKING:
+    from headrace.services.cloudformation.service import CloudFormation
+
+RETAINING = ("Retain", "RetainExceptOnCreate", "Snapshot")
+
+
+class Provisioner:
+    """The resources of one stack, for one operation. Its public methods are called by one thread.
+
+    `cancel` may be called by any; a few threads of its own work on resources that do not wait for each other.
+    """
+
+    def __init__(self, cfn: CloudFormation, stack: Stack) -> None:
+        self._cfn = cfn
+        self._stack = stack
+        self._lock = threading.RLock()
+        self._stop = threading.Event()
+        self._size_bytes = 0
+        self._decided: dict[str, bool] = {}
+
+    def cancel(self) -> None:
+        """Begin nothing more, and give up what waits for somebody else."""
+        self._stop.set()
+
+    def proceed(self) -> None:
+        """Work again, after `cancel` or a failure."""
+        self._stop = threading.Event()
+
+    # --- making and changing ------------------------------------------------------------------
+
+    def apply(self, template: Template) -> str | None:
+        """Create or update every resource of `template`; return why it failed, or None. Raises CloudStopped."""
+        scope = self._scope(template)
+        decide(template, scope)
+        self._decided = scope.decided
+        wanted = self._wanted(template)
+        needs = {name: dependencies(template, name) & wanted for name in wanted}
+        failed = run_in_order(
+            needs,
+            lambda name: self._apply_one(template, name, needs[name]),
+            stop=self._stop,
+            keep_going=False,
+        )
+        if failed:
+            shown = ", ".join(name for name, error in failed.items() if not _is_cancelled(error))
+            return f"The following resource(s) failed to create: [{shown or ', '.join(failed)}]."
+        if self._stop.is_set():
+            return "The operation was cancelled."
+        try:
+            self._stack.outputs = self._outputs(template)
+        except (TemplateError, ResourceFailed) as error:
+            return str(error)
+        self._save()
+        return None
+
+    def _wanted(self, template: Template) -> set[str]:
+        scope = self._scope(template)
+        return {
+            name
+            for name, resource in template.resources.items()
+            if "Condition" not in resource or scope.condition(resource["Condition"])
+        }
+
+    def _apply_one(self, template: Template, logical_id: str, needs: set[str]) -> None:
+        definition = template.resources[logical_id]
+        present = self._stack.resources.get(logical_id)
+        try:
+            kind = self.type(definition["Type"])
+            properties = evaluate(definition.get("Properties", {}), self._scope(template))
+            kind.check(logical_id, properties)
+            with self._lock:
+                self._size_bytes += size_of(properties)
+                check_operation_size(self._size_bytes)
+        except Exception as error:
+            verb = "UPDATE" if present else "CREATE"
+            self.fail(present or self._blank(logical_id, definition, needs), verb, error)
+            raise
+        if present is None or not present.physical_id:
+            self._create(logical_id, definition, kind, properties, needs)
+            return
+        if present.status == "CREATE_FAILED":
+            self._make_again(present, definition, kind, properties, needs)
+            return
+        if present.type != kind.name:
+            self._replace(present, definition, kind, properties, needs)
+            return
+        changed = changed_properties(present.properties, properties)
+        if not changed:
+            self._keep(present, definition, needs)
+        elif any(kind.replaces(name) for name in changed):
+            self._replace(present, definition, kind, properties, needs)
+        else:
+            self._update(present, definition, kind, properties, needs)
+
+    def _create(
+        self,
+        logical_id: str,
+        definition: Mapping[str, Any],
+        kind: ResourceType,
+        properties: dict[str, Any],
+        needs: set[str],
+    ) -> None:
+        resource = self._blank(logical_id, definition, needs)
+        resource.properties = properties
+        self._put(resource, "CREATE_IN_PROGRESS")
+        try:
+            made = self._make(resource, kind, properties)
+        except Exception as error:
+            self.fail(resource, "CREATE", error)
+            raise
+        self._made(resource, made, "CREATE_COMPLETE")
+
+    def _make_again(
+        self,
+        half_made: Resource,
+        definition: Mapping[str, Any],
+        kind: ResourceType,
+        properties: dict[str, Any],
+        needs: set[str],
+    ) -> None:
+        """Make anew what a creation that was not taken back left half made."""
+        try:
+            self.delete_one(half_made)
+        except Exception as error:
+            self.fail(half_made, "CREATE", error)
+            raise
+        self._create(half_made.logical_id, definition, kind, properties, needs)
+
+    def _make(
+        self,
+        resource: Resource,
+        kind: ResourceType,
+        properties: dict[str, Any],
+        keep: Callable[[], None] | None = None,
+    ) -> Made:
+        """Create something that is not there yet; `resource` has its id from the moment it is made.
+
+        `keep` stores that; without it the resource is stored as the stack's own.
+        """
+        if kind.find is not None:
+            found = kind.find(self.context(resource.logical_id), properties)
+            if found:
+                raise already_exists(self._cfn, self._stack, kind.name, found)
+
+        def note(physical_id: str) -> None:
+            resource.physical_id = physical_id
+            with self._lock:
+                if keep is None:
+                    self._cfn.stacks.save_resource(self._stack, resource)
+                else:
+                    keep()
+
+        try:
+            return kind.create(self.context(resource.logical_id, note), properties)
+        except Exception as error:
+            name = kind.name_of(properties)
+            if not resource.physical_id and name and means_existing(error):
+                raise already_exists(self._cfn, self._stack, kind.name, name) from error
+            raise
+
+    def _update(
+        self,
+        present: Resource,
+        definition: Mapping[str, Any],
+        kind: ResourceType,
+        properties: dict[str, Any],
+        needs: set[str],
+    ) -> None:
+        assert kind.update is not None
+        resource = replace(present, updated_ms=self._cfn.clock.now_ms())
+        self._put(resource, "UPDATE_IN_PROGRESS")
+        try:
+            made = kind.update(
+                self.context(resource.logical_id),
+                resource.physical_id,
+                present.properties,
+                properties,
+            )
+        except Exception as error:
+            resource.properties = properties
+            self.fail(resource, "UPDATE", error)
+            raise
+        if made.physical_id != present.physical_id:
+            with self._lock:
+                # A custom resource may answer with another id: the old one is deleted in the clean-up.
+                self._stack.obsolete.append(present)
+        _redefine(resource, definition, needs)
+        resource.properties = properties
+        self._made(resource, made, "UPDATE_COMPLETE")
+
+    def _replace(
+        self,
+        present: Resource,
+        definition: Mapping[str, Any],
+        kind: ResourceType,
+        properties: dict[str, Any],
+        needs: set[str],
+    ) -> None:
+        reason = (
+            "Requested update requires the creation of a new physical resource; hence creating one."
+        )
+        resource = self._blank(present.logical_id, definition, needs)
+        resource.properties = properties
+        self.event(present, "UPDATE_IN_PROGRESS", reason)
+        # Known as something to delete from the moment it is made, whatever becomes of it.
+        half_made = replace(resource, deletion_policy="Delete")
+
+        def keep() -> None:
+            half_made.physical_id = resource.physical_id
+            self._stack.obsolete.append(half_made)
+            self._save()
+
+        try:
+            made = self._make(resource, kind, properties, keep)
+        except Exception as error:
+            self.fail(present, "UPDATE", error)
+            raise
+        retired = replace(present)
+        if present.replace_policy in RETAINING:
+            retired.deletion_policy = "Retain"
+        else:
+            retired.deletion_policy = "Delete"
+        with self._lock:
+            self._stack.obsolete = [r for r in self._stack.obsolete if r is not half_made]
+            self._stack.obsolete.append(retired)
+        self._made(resource, made, "UPDATE_COMPLETE")
+
+    def _keep(self, present: Resource, definition: Mapping[str, Any], needs: set[str]) -> None:
+        with self._lock:
+            _redefine(present, definition, needs)
+            self._cfn.stacks.save_resource(self._stack, present)
+
+    def retire_removed(self, template: Template) -> None:
+        """Move what `template` does not have any more to what is to be cleaned up; the caller stores the stack."""
+        wanted = self._wanted(template)
+        stack = self._stack
+        for name in [name for name in stack.resources if name not in wanted]:
+            stack.obsolete.append(stack.resources.pop(name))
+        # Dependents first: the clean-up takes from the end.
+        order = {name: place for place, name in enumerate((stack.previous or {}).get("order", []))}
+        stack.obsolete.sort(key=lambda resource: order.get(resource.logical_id, 0))
+
+    # --- the way back -------------------------------------------------------------------------
+
+    def restore(self, logical_id: str, old: Resource | None) -> None:
+        """Bring one resource back to what it was before an update; None: there was none. Raises."""
+        stack = self._stack
+        now = stack.resources[logical_id]
+        if old is None:
+            stack.obsolete.append(stack.resources.pop(logical_id))
+        elif now.physical_id and now.physical_id != old.physical_id:
+            # It was replaced: the old one still stands, the new one goes.
+            stack.obsolete = [r for r in stack.obsolete if r.physical_id != old.physical_id]
+            stack.obsolete.append(now)
+            stack.resources[logical_id] = old
+        elif now.updated_ms != old.updated_ms and now.status in (
+            "UPDATE_COMPLETE",
+            "UPDATE_FAILED",
+            "UPDATE_IN_PROGRESS",
+        ):
+            kind = self.type(now.type)
+            self.event(now, "UPDATE_IN_PROGRESS")
+            if kind.update is not None and now.properties != old.properties:
+                context = self.context(logical_id)
+                kind.update(context, old.physical_id, now.properties, old.properties)
+            stack.resources[logical_id] = old
+            self.event(old, "UPDATE_COMPLETE")
+        else:
+            stack.resources[logical_id] = old
+
+    # --- deleting -----------------------------------------------------------------------------
+
+    def delete_all(self, *, rolling_back: bool = False) -> str:
+        """Delete the stack's resources, dependents first; return why some are left, or nothing."""
+        resources = self._stack.resources
+        needs = {name: set(resource.depends_on) for name, resource in resources.items()}
+        run_in_order(
+            graph.reverse(needs),
+            lambda name: self._delete(resources[name], rolling_back=rolling_back),
+            stop=self._stop,
+            keep_going=True,
+        )
+        left = [name for name, r in resources.items() if r.status == "DELETE_FAILED"]
+        if not left:
+            return ""
+        return f"The following resource(s) failed to delete: [{', '.join(sorted(left))}]. "
+
+    def _delete(self, resource: Resource, *, rolling_back: bool) -> None:
+        if resource.status == "DELETE_COMPLETE":
+            return
+        policy = resource.deletion_policy
+        if policy in ("Retain", "Snapshot") or (
+            policy == "RetainExceptOnCreate" and not rolling_back
+        ):
+            self._put(resource, "DELETE_SKIPPED")
+            return
+        try:
+            self.delete_one(resource)
+        except Exception as error:
+            self.fail(resource, "DELETE", error)
+            raise
+        self._put(resource, "DELETE_COMPLETE")
+
+    def clean_up(self) -> None:
+        """Delete what an update replaced or removed; what cannot be deleted is left, as on AWS."""
+        stack = self._stack
+        while stack.obsolete:
+            resource = stack.obsolete[-1]
+            if resource.deletion_policy in RETAINING:
+                self.event(resource, "DELETE_SKIPPED")
+            else:
+                try:
+                    self.delete_one(resource)
+                    self.event(resource, "DELETE_COMPLETE")
+                except Exception as error:  # noqa: BLE001 - whatever it was, the clean-up goes on
+                    log_defect(f"resource {resource.logical_id}", error)
+                    self.event(resource, "DELETE_FAILED", reason_of(error))
+            stack.obsolete.pop()
+            self._save()
+
+    def delete_one(self, resource: Resource) -> None:
+        """Delete what a resource stands for, if it was made. Raises."""
+        self.event(resource, "DELETE_IN_PROGRESS")
+        if resource.physical_id:
+            kind = self.type(resource.type)
+            kind.delete(
+                self.context(resource.logical_id), resource.physical_id, resource.properties
+            )
+
+    # --- bookkeeping --------------------------------------------------------------------------
+
+    def type(self, name: str) -> ResourceType:
+        """Return a resource type. Raises ResourceFailed."""
+        kind = self._cfn.resource_type(name)
+        if kind is None:
+            raise ResourceFailed(f"Resource type {name} is not supported by headrace")
+        return kind
+
+    def _scope(self, template: Template) -> Scope:
+        values = {
+            name: self._cfn.effective_parameter(value)
+            for name, value in self._stack.parameters.items()
+        }
+        with self._lock:
+            resources = dict(self._stack.resources)
+        return scope_of(
+            self._cfn, self._stack, template, values, resources, decided=dict(self._decided)
+        )
+
+    def context(
+        self, logical_id: str, note_made: Callable[[str], None] = lambda _: None
+    ) -> Context:
+        """Return where a resource is made."""
+        return self._cfn.context(self._stack, logical_id, self._stop, note_made)
+
+    def _outputs(self, template: Template) -> list[dict[str, str]]:
+        scope = self._scope(template)
+        outputs: list[dict[str, str]] = []
+        for name, output in template.outputs.items():
+            if "Condition" in output and not scope.condition(output["Condition"]):
+                continue
+            entry = {"OutputKey": name, "OutputValue": str(evaluate(output["Value"], scope))}
+            if output.get("Description"):
+                entry["Description"] = str(output["Description"])
+            if output.get("Export"):
+                entry["ExportName"] = str(evaluate(output["Export"]["Name"], scope))
+            outputs.append(entry)
+        self._cfn.check_exports(self._stack, outputs)
+        return outputs
+
+    def _blank(self, logical_id: str, definition: Mapping[str, Any], needs: set[str]) -> Resource:
+        resource = Resource(logical_id, definition["Type"], "")
+        _redefine(resource, definition, needs)
+        resource.updated_ms = self._cfn.clock.now_ms()
+        return resource
+
+    def _put(self, resource: Resource, status: str) -> None:
+        with self._lock:
+            resource.status = status
+            self._stack.resources[resource.logical_id] = resource
+            self._cfn.stacks.save_resource(self._stack, resource)
+        self.event(resource, status)
+
+    def _made(self, resource: Resource, made: Made, status: str) -> None:
+        resource.physical_id = made.physical_id
+        resource.attributes = made.attributes
+        resource.updated_ms = self._cfn.clock.now_ms()
+        with self._lock:
+            resource.status = status
+            self._stack.resources[resource.logical_id] = resource
+            # With what it replaces, in one go: a kill between the two would lose one of them.
+            self._cfn.stacks.save(self._stack, resource)
+        self.event(resource, status)
+
+    def fail(self, resource: Resource, verb: str, error: BaseException) -> None:
+        """Store that something went wrong with a resource, and its event."""
+        log_defect(f"resource {resource.logical_id}", error)
+        if _is_cancelled(error):
+            resource.reason = f"Resource {'update' if verb == 'UPDATE' else 'creation'} cancelled"
+        else:
+            resource.reason = reason_of(error)
+        with self._lock:
+            resource.status = f"{verb}_FAILED"
+            self._stack.resources[resource.logical_id] = resource
+            self._cfn.stacks.save_resource(self._stack, resource)
+        self.event(resource, resource.status, resource.reason)
+
+    def event(self, resource: Resource, status: str, reason: str = "") -> None:
+        """Store an event of a resource."""
+        self._cfn.add_event(
+            self._stack,
+            logical_id=resource.logical_id,
+            physical_id=resource.physical_id,
+            kind=resource.type,
+            status=status,
+            reason=reason,
+            properties=resource.properties,
+        )
+
+    def _save(self) -> None:
+        with self._lock:
+            self._cfn.stacks.save(self._stack)
+
+
+def _redefine(resource: Resource, definition: Mapping[str, Any], needs: set[str]) -> None:
+    resource.depends_on = sorted(needs)
+    resource.deletion_policy = str(definition.get("DeletionPolicy", "Delete"))
+    resource.replace_policy = str(definition.get("UpdateReplacePolicy", "Delete"))
+    resource.definition = {
+        key: value for key, value in definition.items() if key not in ("Properties", "DependsOn")
+    }
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    return isinstance(error, Cancelled)

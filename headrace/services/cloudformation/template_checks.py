@@ -1,0 +1,231 @@
+"""What a template may say: shapes, names, references, and AWS's quotas. Pure functions.
+
+Sentences are recorded or observed where AWS's are known; of mapping attributes, conditions and names too long they
+are assumed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from headrace.services.cloudformation import graph, limits
+from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.template import (
+    PSEUDO_PARAMETERS,
+    Template,
+    read,
+    references,
+)
+
+
+@functools.lru_cache(maxsize=4)
+def parse(body: str) -> Template:
+    """Return the template in `body`, checked. Raises TemplateError in AWS's words. Nobody may change it."""
+    template = read(body)
+    _check_quotas(template)
+    _check_parameters(template)
+    _check_mappings(template)
+    _check_conditions(template)
+    _check_rules(template)
+    _check_resources(template)
+    _check_outputs(template)
+    _check_references(template)
+    return template
+
+
+def _check_quotas(template: Template) -> None:
+    counts = len(template.resources), limits.RESOURCES
+    if counts[0] > counts[1]:
+        raise TemplateError(
+            f"Template format error: Number of resources, {counts[0]}, is greater than maximum allowed, {counts[1]}"
+        )
+    for noun, section, most in (
+        ("Parameter", template.parameters, limits.PARAMETERS),
+        ("Outputs", template.outputs, limits.OUTPUTS),
+        ("Mappings", template.mappings, limits.MAPPINGS),
+    ):
+        if len(section) > most:
+            raise TemplateError(
+                f"Template format error: {noun} count {len(section)} is greater than max allowed {most}"
+            )
+    if len(template.description.encode("utf-8", "surrogatepass")) > limits.DESCRIPTION_BYTES:
+        raise TemplateError(
+            f"Template format error: 'Description' length is greater than {limits.DESCRIPTION_BYTES}."
+        )
+    found = template.body.count("{{resolve:")
+    if found > limits.DYNAMIC_REFERENCES:
+        raise TemplateError(
+            f"Template format error: Dynamic references count {found} is greater than max allowed"
+            f" {limits.DYNAMIC_REFERENCES}"
+        )
+
+
+def _check_name(noun: str, name: str) -> None:
+    if not (name.isascii() and name.isalnum()):
+        raise TemplateError(f"Template format error: {noun} name {name} is non alphanumeric.")
+    _check_length(noun, name)
+
+
+def _check_length(noun: str, name: str) -> None:
+    if len(name) > limits.NAME_CHARACTERS:
+        raise TemplateError(
+            f"Template format error: {noun} name {name[: limits.NAME_CHARACTERS]}... is longer than"
+            f" {limits.NAME_CHARACTERS} characters."
+        )
+
+
+def _check_parameters(template: Template) -> None:
+    for name, declaration in template.parameters.items():
+        _check_name("Parameter", name)
+        if not isinstance(_object(declaration).get("Type"), str):
+            raise TemplateError(
+                "Template format error: Every Parameters object must contain a Type member."
+            )
+        if not isinstance(_object(declaration).get("AllowedValues", []), list):
+            raise TemplateError(f"Template format error: AllowedValues of {name} must be a list.")
+
+
+def _check_mappings(template: Template) -> None:
+    for name, mapping in template.mappings.items():
+        _check_name("Mapping", name)
+        if not isinstance(mapping, dict):
+            raise TemplateError(
+                f"Template format error: Every Mappings member {name} must be a map"
+            )
+        for key, values in _object(mapping).items():
+            _check_length("Mapping attribute", key)
+            if not isinstance(values, dict):
+                raise TemplateError(
+                    f"Template format error: Every Mappings member {key} must be a map"
+                )
+            for attribute, value in _object(values).items():
+                _check_length("Mapping attribute", attribute)
+                plain = [value] if not isinstance(value, list) else cast("list[Any]", value)
+                if any(isinstance(item, dict | list) for item in plain):
+                    raise TemplateError(
+                        "Template format error: Every Mappings attribute must be a String or a List."
+                    )
+        count = len(_object(mapping))
+        if count > limits.MAPPING_ATTRIBUTES:
+            raise TemplateError(
+                f"Template format error: Mapping {name} attributes count {count} is greater than max allowed"
+                f" {limits.MAPPING_ATTRIBUTES}"
+            )
+
+
+def conditions_in_order(template: Template) -> list[str]:
+    """Return the conditions of a checked template, those first that others name."""
+    return graph.in_order(
+        {name: set(_conditions_in(condition)) for name, condition in template.conditions.items()}
+    )
+
+
+def _check_conditions(template: Template) -> None:
+    needs: dict[str, set[str]] = {}
+    for name, condition in template.conditions.items():
+        _check_name("Condition", name)
+        if not isinstance(condition, dict):
+            raise TemplateError(
+                "Template format error: Conditions can only be boolean operations on parameters and other conditions"
+            )
+        needs[name] = set(_conditions_in(condition))
+        missing = needs[name] - set(template.conditions)
+        if missing:
+            raise TemplateError(
+                f"Template error: unresolved condition dependency {min(missing)} in Conditions block of the template"
+            )
+    circle = graph.in_circles(needs)
+    if circle:
+        raise TemplateError(
+            f"Template error: Found circular condition dependency: {', '.join(circle)}"
+        )
+
+
+def _conditions_in(value: Any) -> Iterator[str]:
+    """Yield the conditions that a condition names."""
+    if isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _conditions_in(item)
+    for key, item in _object(value).items():
+        if key == "Condition" and isinstance(item, str):
+            yield item
+        elif key == "Fn::If" and isinstance(item, list) and item and isinstance(item[0], str):
+            yield item[0]
+            yield from _conditions_in(cast("list[Any]", item)[1:])
+        else:
+            yield from _conditions_in(item)
+
+
+def _check_rules(template: Template) -> None:
+    for name, rule in template.rules.items():
+        assertions: Any = _object(rule).get("Assertions")
+        if not isinstance(assertions, list) or not all(
+            "Assert" in _object(one) for one in cast("list[Any]", assertions)
+        ):
+            raise TemplateError(
+                f"Template format error: Rule {name} must contain Assertions, each with an Assert member."
+            )
+
+
+def _check_resources(template: Template) -> None:
+    for name, definition in template.resources.items():
+        _check_name("Resource", name)
+        if not isinstance(definition, dict):
+            raise TemplateError("Template format error: Any Resources member must be an object.")
+        resource = _object(definition)
+        where = f"Template format error: [/Resources/{name}"
+        if not isinstance(resource.get("Type"), str):
+            raise TemplateError(f"{where}] Every Resources object must contain a Type member.")
+        if not isinstance(resource.get("Properties", {}), dict):
+            raise TemplateError(f"{where}/Properties] must be an object.")
+        needed: Any = resource.get("DependsOn", [])
+        names = cast("list[Any]", needed) if isinstance(needed, list) else [needed]
+        if not all(isinstance(one, str) for one in names):
+            raise TemplateError(f"{where}/DependsOn] must be a string or a list of strings.")
+        for key in ("DeletionPolicy", "UpdateReplacePolicy"):
+            if not isinstance(resource.get(key, ""), str):
+                raise TemplateError(f"{where}/{key}] must be a string.")
+        _check_condition(template, resource, "Resources")
+
+
+def _check_outputs(template: Template) -> None:
+    for name, output in template.outputs.items():
+        _check_name("Output", name)
+        if "Value" not in _object(output):
+            raise TemplateError(
+                "Template format error: Every Outputs member must contain a Value object"
+            )
+        export: Any = _object(output).get("Export", {"Name": ""})
+        if "Name" not in _object(export):
+            raise TemplateError(
+                f"Template format error: [/Outputs/{name}/Export] must contain a Name member."
+            )
+        _check_condition(template, _object(output), "Outputs")
+
+
+def _check_condition(template: Template, definition: Mapping[str, Any], block: str) -> None:
+    condition = definition.get("Condition")
+    if condition is None:
+        return
+    if not isinstance(condition, str) or condition not in template.conditions:
+        raise TemplateError(
+            f"Template format error: Unresolved condition dependency {condition} in the {block} block of the template"
+        )
+
+
+def _check_references(template: Template) -> None:
+    known = {*template.resources, *template.parameters, *PSEUDO_PARAMETERS}
+    for block in ("resources", "outputs"):
+        missing = {name for name in references(getattr(template, block)) if name not in known}
+        if missing:
+            raise TemplateError(
+                f"Template format error: Unresolved resource dependencies [{', '.join(sorted(missing))}] in the"
+                f" {block.title()} block of the template"
+            )
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """Return an object as it is, and no members for anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -1,0 +1,194 @@
+"""JSON or YAML text to a template's plain value, in bounded time and space. Pure functions.
+
+As on AWS, YAML has no aliases, no merge keys and no tags but plain types and the short forms of functions:
+https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/template-formats.html (documented).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any, cast
+
+import yaml
+
+from headrace.services.cloudformation import limits
+from headrace.services.cloudformation.errors import TemplateError
+
+_TOO_DEEP = f"Template format error: the template is nested more than {limits.NESTED} levels deep"
+
+
+def load(body: str) -> Any:
+    """Return the value that the text stands for. Raises TemplateError."""
+    value = _load_json(body) if body.lstrip()[:1] == "{" else _load_yaml(body)
+    _check_values(value)
+    return value
+
+
+def _check_values(value: Any) -> None:
+    """Refuse what is nested too deeply, and null (the sentence is recorded)."""
+    pending: list[tuple[Any, str, int]] = [(value, "", 0)]
+    while pending:
+        one, path, depth = pending.pop()
+        if depth > limits.NESTED + 1:
+            raise TemplateError(_TOO_DEEP)
+        for key, item in _members(one):
+            if item is None:
+                raise TemplateError(f"[{path}/{key}] 'null' values are not allowed in templates")
+            pending.append((item, f"{path}/{key}", depth + 1))
+
+
+def _members(value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        yield from cast("dict[str, Any]", value).items()
+    elif isinstance(value, list):
+        yield from enumerate(cast("list[Any]", value))
+
+
+# --- JSON -------------------------------------------------------------------------------------
+
+
+def _load_json(body: str) -> Any:
+    try:
+        return json.loads(
+            body,
+            object_pairs_hook=_unique_pairs,
+            parse_int=_integer,
+            parse_float=_number,
+            parse_constant=_refuse_constant,
+        )
+    except json.JSONDecodeError as error:
+        raise TemplateError(
+            f"Template format error: JSON not well-formed. (line {error.lineno}, column {error.colno})"
+        ) from error
+    except ValueError as error:
+        raise TemplateError(f"Template format error: JSON not well-formed. ({error})") from error
+    except RecursionError as error:
+        raise TemplateError(_TOO_DEEP) from error
+
+
+def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for key, item in pairs:
+        if key in value:
+            raise ValueError(f"duplicate key {key[: limits.NAME_CHARACTERS]!r}")
+        value[key] = item
+    return value
+
+
+def _integer(text: str) -> Any:
+    return int(text) if len(text) <= limits.NUMBER_CHARACTERS else text
+
+
+def _number(text: str) -> Any:
+    number = float(text) if len(text) <= limits.NUMBER_CHARACTERS else math.inf
+    return number if math.isfinite(number) else text
+
+
+def _refuse_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON")
+
+
+# --- YAML -------------------------------------------------------------------------------------
+
+# libyaml's parser is ten times as fast; PyYAML's own does where the wheel has none.
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _load_yaml(body: str) -> Any:
+    try:
+        # Before anything is made of it: composing nodes calls itself once a level, and copies aliases.
+        _check_events(body)
+        return yaml.load(body, Loader=_Loader)
+    except yaml.YAMLError as error:
+        line = " ".join(str(error).split())
+        raise TemplateError(f"Template format error: YAML not well-formed. ({line})") from error
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise TemplateError(f"Template format error: YAML not well-formed. ({error})") from error
+
+
+def _check_events(body: str) -> None:
+    depth = 0
+    for event in yaml.parse(body, Loader=_Base):
+        if isinstance(event, yaml.AliasEvent):
+            # Observed, and reported by many.
+            raise TemplateError(
+                "Template error: YAML aliases are not allowed in CloudFormation templates"
+            )
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > limits.NESTED:
+                raise TemplateError(_TOO_DEEP)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+class _Loader(_Base):
+    """YAML with CloudFormation's short forms; dates stay text and keys may not come twice."""
+
+
+def _mapping(loader: Any, node: yaml.MappingNode) -> dict[str, Any]:
+    pairs: list[tuple[str, Any]] = []
+    for key, value in cast("list[tuple[Any, Any]]", node.value):
+        if not isinstance(key, yaml.ScalarNode):
+            raise yaml.constructor.ConstructorError(None, None, "a key is no text", key.start_mark)
+        pairs.append((str(loader.construct_object(key)), loader.construct_object(value, deep=True)))
+    try:
+        return _unique_pairs(pairs)
+    except ValueError as error:
+        raise yaml.constructor.ConstructorError(None, None, str(error), node.start_mark) from error
+
+
+def _sequence(loader: Any, node: yaml.SequenceNode) -> list[Any]:
+    return loader.construct_sequence(node, deep=True)
+
+
+def _short_form(loader: Any, suffix: str, node: yaml.Node) -> Any:
+    value: Any
+    if isinstance(node, yaml.ScalarNode):
+        value = loader.construct_scalar(node)
+    elif isinstance(node, yaml.SequenceNode):
+        value = _sequence(loader, node)
+    else:
+        value = _mapping(loader, cast("yaml.MappingNode", node))
+    if suffix in ("Ref", "Condition"):
+        return {suffix: value}
+    if suffix == "GetAtt" and isinstance(value, str):
+        return {"Fn::GetAtt": value.split(".", 1)}
+    return {f"Fn::{suffix}": value}
+
+
+def _yaml_number(loader: Any, node: yaml.ScalarNode) -> Any:
+    """Return a number; one too long to be meant as one, or none at all (.nan, .inf), is text."""
+    text = str(loader.construct_scalar(node))
+    if len(text) > limits.NUMBER_CHARACTERS:
+        return text
+    integer = node.tag == "tag:yaml.org,2002:int"
+    number = loader.construct_yaml_int(node) if integer else loader.construct_yaml_float(node)
+    return number if math.isfinite(number) else text
+
+
+def _set_up(loader: Any) -> None:
+    kept = ("null", "bool", "str")
+    tags = {f"tag:yaml.org,2002:{name}" for name in kept}
+    # Without a constructor of its own a tag (!!binary, !!set, !!python/object) is refused.
+    loader.yaml_constructors = {
+        tag: constructor
+        for tag, constructor in yaml.SafeLoader.yaml_constructors.items()
+        if tag is None or tag in tags
+    }
+    loader.yaml_multi_constructors = {}
+    loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+    loader.add_constructor("tag:yaml.org,2002:seq", _sequence)
+    for name in ("int", "float"):
+        loader.add_constructor(f"tag:yaml.org,2002:{name}", _yaml_number)
+    loader.add_multi_constructor("!", _short_form)
+    left_out = {f"tag:yaml.org,2002:{name}" for name in ("timestamp", "merge", "value")}
+    loader.yaml_implicit_resolvers = {
+        letter: [(tag, pattern) for tag, pattern in resolvers if tag not in left_out]
+        for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_set_up(_Loader)

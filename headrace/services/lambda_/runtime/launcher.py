@@ -1,0 +1,367 @@
+"""Starts function processes behind walls: a program of its own (standard library only), one per cloud.
+
+It enters a user and a mount namespace and lays out there, once, what every function may see (`walls.py` says what). For
+each function process it clones itself into namespaces of the process's own (mounts, processes, IPC), adds the
+function's code, layers, `/tmp` and `/proc`, leaves the machine's files behind with `pivot_root`, gives up every
+capability, and only then runs the function's interpreter. Cloning costs a millisecond, where `unshare` and `mount`
+would be a program each.
+
+In its namespace the clone is process 1: it waits for the function and passes on how it ended, and with it every process
+of the function ends, wherever it went. The launcher ends when the cloud does, however that ends (its socket closes),
+and the kernel kills all clones then.
+
+Messages are a length and JSON on the socket that is standard input; descriptors travel along. Needs Linux 5.12
+(mount_setattr). Not part of the cloud's process: nothing here is imported by it but the names of the fields.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import signal
+import socket
+import stat
+import struct
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+# --- what Linux calls things (include/uapi/linux/{sched,mount,prctl,capability}.h) ----------------
+
+_CLONE_NEWNS = 0x0002_0000
+_CLONE_NEWIPC = 0x0800_0000
+_CLONE_NEWUSER = 0x1000_0000
+_CLONE_NEWPID = 0x2000_0000
+_CLONE_PIDFD = 0x0000_1000
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
+_MS_BIND, _MS_REC, _MS_SLAVE = 4096, 16384, 1 << 19
+_MNT_DETACH = 2
+_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
+_ATTR_RDONLY, _ATTR_NOSUID, _ATTR_NODEV, _ATTR_NOEXEC = 1, 2, 4, 8
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
+_CAPABILITY_VERSION_3 = 0x2008_0522
+# The numbers of newer system calls are the same on every architecture; pivot_root's is not.
+_SYS_CLONE3, _SYS_MOUNT_SETATTR = 435, 442
+_SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
+
+_LENGTH = struct.Struct("!I")
+_STATUS = struct.Struct("!i")
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
+# The Python interpreter's own lock is held through a call: a clone must come back with it.
+_libc = ctypes.PyDLL(None, use_errno=True)
+
+
+class _CloneArguments(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in (
+            *("flags", "pidfd", "child_tid", "parent_tid"),
+            *("exit_signal", "stack", "stack_size", "tls"),
+        )
+    ]
+
+
+class _MountAttributes(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_uint64) for name in ("attr_set", "attr_clr", "propagation", "userns_fd")
+    ]
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+    encoded = [os.fsencode(text) for text in (source, target, kind, data)]
+    _check(_libc.mount(encoded[0], encoded[1], encoded[2], flags, encoded[3]), f"mount {target}")
+
+
+def _bind(source: str, target: str, attributes: int) -> None:
+    """Show `source`, with what is mounted below it, at `target`, which must be there."""
+    _mount(source, target, "", _MS_BIND | _MS_REC)
+    _restrict(target, attributes)
+
+
+def _restrict(target: str, attributes: int) -> None:
+    """Give restrictions to a mount and to all below it; those that it has already stay."""
+    wanted = _MountAttributes(attr_set=attributes)
+    result = _libc.syscall(
+        _SYS_MOUNT_SETATTR,
+        _AT_FDCWD,
+        os.fsencode(target),
+        _AT_RECURSIVE,
+        ctypes.byref(wanted),
+        ctypes.sizeof(wanted),
+    )
+    _check(result, f"mount_setattr {target}")
+
+
+def _prctl(option: int, value: int) -> int:
+    nothing = ctypes.c_ulong(0)
+    return _libc.prctl(option, ctypes.c_ulong(value), nothing, nothing, nothing)
+
+
+# --- the root that all functions share ------------------------------------------------------------
+
+
+def _enter_namespaces() -> None:
+    """Become the owner of namespaces in which mounting is allowed; the user stays who they are."""
+    uid, gid = os.geteuid(), os.getegid()
+    if _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS) < 0:
+        number = ctypes.get_errno()
+        # Nothing about a disk.
+        why = "no more are allowed" if number == errno.ENOSPC else os.strerror(number)
+        raise OSError(number, f"user namespaces: {why}")
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{uid} {uid} 1"),
+        ("gid_map", f"{gid} {gid} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+    # What is mounted on the machine later is seen here too, and nothing goes the other way.
+    _mount("none", "/", "", _MS_REC | _MS_SLAVE)
+
+
+def _make_place(stage: str, path: str, source: str) -> str:
+    """Make a mount point for `source` below `stage`: a directory, or an empty file; return it."""
+    place = stage + path
+    if os.path.lexists(place):
+        return place
+    if stat.S_ISDIR(os.stat(source).st_mode):
+        os.makedirs(place)
+    else:
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o444))
+    return place
+
+
+def _lay_out(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Build the root of all functions at `stage`; return what could not be shown in it, and why."""
+    stage: str = plan["stage"]
+    _mount("functions", stage, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=8m,mode=755")
+    for path, target in plan["links"]:
+        os.makedirs(os.path.dirname(stage + path), exist_ok=True)
+        os.symlink(target, stage + path)
+    for path in ("/proc", "/tmp", "/opt", "/dev", "/var/task", *plan["folders"]):
+        os.makedirs(stage + path, exist_ok=True)
+    for name, target in _LINKS.items():
+        os.symlink(target, f"{stage}/dev/{name}")
+    devices = [f"/dev/{name}" for name in _DEVICES if os.path.exists(f"/dev/{name}")]
+    for device in devices:
+        _make_place(stage, device, device)
+    skipped = _show(stage, plan["seen"])
+    # Before what may be written to: devices and shared folders come after.
+    _restrict(stage, _ATTR_RDONLY | _ATTR_NOSUID | _ATTR_NODEV)
+    for device in devices:
+        _bind(device, stage + device, _ATTR_NOSUID | _ATTR_NOEXEC)
+    for path in plan["folders"]:
+        _bind(path, stage + path, _ATTR_NOSUID | _ATTR_NODEV)
+    _hide(plan["hidden"], stage)
+    return skipped
+
+
+def _show(stage: str, paths: Sequence[str]) -> list[tuple[str, str]]:
+    """Show paths of the machine at their own places; return those that cannot be, and why."""
+    skipped: list[tuple[str, str]] = []
+    for path in paths:
+        try:
+            _mount(path, _make_place(stage, path, path), "", _MS_BIND | _MS_REC)
+        except OSError as failure:
+            # A network folder that even root may not enter, say: a reason to do without it, not without walls.
+            skipped.append((path, str(failure)))
+    return skipped
+
+
+def _hide(paths: Sequence[str], root: str) -> None:
+    """Lay something empty over paths, where they can be seen."""
+    for path in paths:
+        place = root + path
+        try:
+            mode = os.stat(place).st_mode
+        except OSError:
+            continue
+        if stat.S_ISDIR(mode):
+            flags = _MS_RDONLY | _MS_NOSUID | _MS_NODEV
+            _mount("hidden", place, "tmpfs", flags, "size=4k,mode=555")
+        else:
+            _mount("/dev/null", place, "", _MS_BIND)
+
+
+# --- a process --------------------------------------------------------------------------------------
+
+
+def _clone() -> tuple[int, int]:
+    """Fork into namespaces of its own; return the process's id (0 in the clone) and its pidfd."""
+    pidfd = ctypes.c_int(-1)
+    wanted = _CloneArguments(
+        flags=_CLONE_NEWNS | _CLONE_NEWPID | _CLONE_NEWIPC | _CLONE_PIDFD,
+        pidfd=ctypes.addressof(pidfd),
+        exit_signal=signal.SIGCHLD,
+    )
+    result = _libc.syscall(_SYS_CLONE3, ctypes.byref(wanted), ctypes.sizeof(wanted))
+    return _check(result, "clone3"), pidfd.value
+
+
+def _furnish(stage: str, wanted: Mapping[str, Any]) -> None:
+    """Add to the shared root what is this process's own, and make it the root of everything."""
+    read_only = _ATTR_RDONLY | _ATTR_NOSUID | _ATTR_NODEV
+    size_mib = int(wanted["tmp_mib"])
+    # As many files as a file system of that size would have.
+    options = f"size={size_mib}m,nr_inodes={size_mib * 64},mode=1777"
+    _mount("tmp", f"{stage}/tmp", "tmpfs", _MS_NOSUID | _MS_NODEV, options)
+    if wanted["fresh_opt"]:
+        _mount("opt", f"{stage}/opt", "tmpfs", _MS_NOSUID | _MS_NODEV, "size=4m,mode=755")
+    for path, source in wanted["own"]:
+        _bind(source, _make_place(stage, path, source), read_only)
+    if wanted["fresh_opt"]:
+        _restrict(f"{stage}/opt", read_only)
+    for path in wanted["own_folders"]:
+        _bind(path, _make_place(stage, path, path), _ATTR_NOSUID | _ATTR_NODEV)
+    _hide(wanted["hidden"], stage)
+    # While the machine's own /proc is still there: Linux gives nobody a /proc that shows more than theirs.
+    flags = _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+    _mount("proc", f"{stage}/proc", "proc", flags)
+    os.chdir(stage)
+    _check(_libc.syscall(_SYS_PIVOT_ROOT[os.uname().machine], b".", b"."), "pivot_root")
+    # The machine's root lies over the new one now, until it is let go.
+    _check(_libc.umount2(b".", _MNT_DETACH), "umount")
+    os.chdir("/")
+
+
+def _give_up_rights() -> None:
+    """Drop every capability for good: in these namespaces they would undo the walls."""
+    number = 0
+    while _prctl(_PR_CAPBSET_DROP, number) == 0:
+        number += 1
+    # The version, this process, and nothing in any of the six sets.
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    _check(_libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
+    _check(_prctl(_PR_SET_NO_NEW_PRIVS, 1), "no_new_privs")
+    # What ran before, other functions' variables among it, is still in this process's memory.
+    _check(_prctl(_PR_SET_DUMPABLE, 0), "dumpable")
+
+
+def _run_function(wanted: Mapping[str, Any], output: int, error: int) -> NoReturn:
+    """Become the function: its own session, its own standard streams, nothing else open."""
+    os.setsid()
+    os.umask(0o022)
+    for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.chdir(wanted["directory"])
+        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.execve(wanted["arguments"][0], wanted["arguments"], wanted["environment"])
+    except OSError as failure:
+        _tell(error, failure)
+    os._exit(127)
+
+
+def _tell(error: int, failure: OSError) -> None:
+    """Say why there is no function; the other side reads the number and the text."""
+    os.write(error, f"{failure.errno or errno.EINVAL} {failure.strerror or failure}".encode())
+
+
+def _be_first(
+    stage: str, wanted: Mapping[str, Any], output: int, status: int, error: int
+) -> NoReturn:
+    """Be process 1 of a function's namespace: start it, wait for it, pass on how it ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        _check(_prctl(_PR_SET_PDEATHSIG, signal.SIGKILL), "pdeathsig")
+        _furnish(stage, wanted)
+        _give_up_rights()
+        function = os.fork()
+    except OSError as failure:
+        _tell(error, failure)
+        os._exit(1)
+    if function == 0:
+        _run_function(wanted, output, error)
+    os.close(output)
+    os.close(error)
+    while True:
+        # Orphans of the function are this process's children too.
+        pid, ended = os.waitpid(-1, 0)
+        if pid == function:
+            os.write(status, _STATUS.pack(ended))
+            # The kernel ends all others in the namespace.
+            os._exit(0)
+
+
+# --- the conversation --------------------------------------------------------------------------------
+
+
+def _receive(server: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """Return the next message and its descriptors, None when the cloud is gone."""
+    descriptors: list[int] = []
+    data = b""
+    while len(data) < _LENGTH.size or len(data) < _LENGTH.size + _LENGTH.unpack_from(data)[0]:
+        part, given, _, _ = socket.recv_fds(server, 65536, 3)
+        if not part:
+            return None
+        for descriptor in given:
+            os.set_inheritable(descriptor, False)
+        descriptors += given
+        data += part
+    return json.loads(data[_LENGTH.size :]), descriptors
+
+
+def _answer(server: socket.socket, message: Mapping[str, Any], descriptors: list[int]) -> None:
+    data = json.dumps(message).encode()
+    socket.send_fds(server, [_LENGTH.pack(len(data)) + data], descriptors)
+
+
+def _start(
+    server: socket.socket, stage: str, wanted: Mapping[str, Any], descriptors: list[int]
+) -> None:
+    output, status, error = descriptors
+    try:
+        pid, pidfd = _clone()
+    except OSError as failure:
+        _answer(server, {"error": str(failure), "errno": failure.errno}, [])
+    else:
+        if pid == 0:
+            server.close()
+            _be_first(stage, wanted, output, status, error)
+        _answer(server, {"pid": pid}, [pidfd])
+        os.close(pidfd)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def main() -> None:
+    """Lay out the root that the first message asks for, then start what the others do."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Who has ended is forgotten at once; their pidfd tells the cloud.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    server = socket.socket(fileno=os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    first = _receive(server)
+    if first is None:
+        return
+    plan, _ = first
+    try:
+        _enter_namespaces()
+        skipped = _lay_out(plan)
+        _prctl(_PR_SET_DUMPABLE, 0)
+    except (OSError, KeyError) as failure:
+        number = failure.errno if isinstance(failure, OSError) else None
+        _answer(server, {"error": str(failure), "errno": number}, [])
+        return
+    _answer(server, {"skipped": skipped}, [])
+    while (message := _receive(server)) is not None:
+        _start(server, plan["stage"], *message)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
