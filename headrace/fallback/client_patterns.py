@@ -25,6 +25,7 @@ from headrace.fallback.event_patterns import (
     guard_events,
     guard_filter_policies,
 )
+from headrace.fallback.query_parameters import guard_query_parser
 from headrace.fallback.ssm_values import guard_parameters
 from headrace.fallback.yaml_documents import guard_api_documents, guard_yaml
 
@@ -242,6 +243,7 @@ _GUARDS: dict[str, Callable[[ModuleType], None]] = {
     "moto.apigateway.models": _api_gateway,
     "moto.apigateway.utils": guard_api_documents,
     "moto.apigatewayv2.models": guard_yaml,
+    "moto.core.parse": guard_query_parser,
     "moto.dynamodb.responses": guard_expressions,
     "moto.ec2.models.security_groups": _ec2,
     "moto.ecr.models": _ecr,
