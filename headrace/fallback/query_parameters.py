@@ -21,10 +21,10 @@ def _has_none(self: Any, query_params: Mapping[str, Any], prefix: str) -> bool:
     """Whether a name is asked for of which no parameter begins with it."""
     if not prefix:
         return False
-    names = vars(self).get("_names_in_order")
-    if names is None or names[0] is not query_params:
-        names = (query_params, sorted(query_params))
-        vars(self)["_names_in_order"] = names
-    in_order: list[str] = names[1]
+    known: tuple[Any, list[str]] | None = vars(self).get("_names_in_order")
+    if known is None or known[0] is not query_params:
+        known = (query_params, sorted(query_params))
+        vars(self)["_names_in_order"] = known
+    in_order = known[1]
     place = bisect_left(in_order, prefix)
     return not (place < len(in_order) and in_order[place].startswith(prefix))
