@@ -2,7 +2,7 @@
 
 moto goes through all parameters again for each member of each list: 20,000 tags are a billion steps.
 """
-# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
