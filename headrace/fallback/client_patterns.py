@@ -25,6 +25,7 @@ from headrace.fallback.event_patterns import (
     guard_events,
     guard_filter_policies,
 )
+from headrace.fallback.query_parameters import guard_query_parser
 from headrace.fallback.ssm_values import guard_parameters
 from headrace.fallback.yaml_documents import guard_api_documents, guard_yaml
 
@@ -73,6 +74,29 @@ def _ec2(module: ModuleType) -> None:
         return glob_matches(pattern, str(string), escape="\\")
 
     vars(module)["aws_api_matches"] = aws_api_matches
+
+
+# Several times AWS's usual quota; moto makes each instance, twenty milliseconds apiece.
+_MOST_INSTANCES = 100
+
+
+def _ec2_instances(module: ModuleType) -> None:
+    backend: Any = module.InstanceBackend
+    run: Any = backend.run_instances
+
+    @functools.wraps(run)
+    def run_some(self: Any, image_id: str, count: int, *args: Any, **named: Any) -> Any:
+        if count > _MOST_INSTANCES:
+            from moto.ec2.exceptions import EC2ClientError
+
+            raise EC2ClientError(
+                "InstanceLimitExceeded",
+                f"You have requested more instances ({count}) than your current instance limit of"
+                f" {_MOST_INSTANCES} allows for the specified instance type.",
+            )
+        return run(self, image_id, count, *args, **named)
+
+    backend.run_instances = run_some
 
 
 def _ecr(models: ModuleType) -> None:
@@ -242,7 +266,9 @@ _GUARDS: dict[str, Callable[[ModuleType], None]] = {
     "moto.apigateway.models": _api_gateway,
     "moto.apigateway.utils": guard_api_documents,
     "moto.apigatewayv2.models": guard_yaml,
+    "moto.core.parse": guard_query_parser,
     "moto.dynamodb.responses": guard_expressions,
+    "moto.ec2.models.instances": _ec2_instances,
     "moto.ec2.models.security_groups": _ec2,
     "moto.ecr.models": _ecr,
     "moto.ecs.models": _ecs,

@@ -577,6 +577,27 @@ def dynamodb_expressions(cloud: InProcessCloud) -> Any:
     )
 
 
+@door
+def query_parameters(cloud: InProcessCloud) -> Any:
+    scope = "AWS4-HMAC-SHA256 Credential=t/20260101/us-east-1/{}/aws4_request, Signature=x"
+    numbers = range(1, 20_001)
+    tags = "".join(f"&Tags.member.{n}.Key=k{n}&Tags.member.{n}.Value=v" for n in numbers)
+    filters = "".join(f"&Filter.{n}.Name=image-id&Filter.{n}.Value.1=x" for n in numbers)
+    said: list[int] = []
+    for service, body in (
+        ("iam", f"Action=TagRole&Version=2010-05-08&RoleName=nobody{tags}"),
+        ("ec2", f"Action=DescribeImages&Version=2016-11-15{filters}"),
+    ):
+        headers = {
+            "host": "127.0.0.1:4566",
+            "authorization": scope.format(service),
+            "content-type": "application/x-www-form-urlencoded",
+        }
+        request = HttpRequest("POST", "/", "", headers, body.encode())
+        said.append(cloud.handle(request).status)
+    return said
+
+
 def main(data_dir: str) -> None:
     with InProcessCloud(Path(data_dir)) as cloud:
         cloud.cloud.moto.warm_up()

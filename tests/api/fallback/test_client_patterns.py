@@ -211,3 +211,10 @@ def test_api_gateway_reads_aliases_that_do_not_explode(cloud: InProcessCloud):
     assert gateway.import_rest_api(body=text.encode())["name"] == "aliases"
     code, _ = refused(gateway.import_rest_api, body=b"openapi: [")
     assert code == "BadRequestException"
+
+
+def test_ec2_makes_no_million_of_instances(cloud: InProcessCloud):
+    million = {"ImageId": "ami-12345678", "MinCount": 1_000_000, "MaxCount": 1_000_000}
+    code, message = refused(cloud.client("ec2").run_instances, **million)
+    assert code == "InstanceLimitExceeded"
+    assert message.startswith("You have requested more instances (1000000) than your current")

@@ -129,7 +129,8 @@ def test_children_that_outlive_the_command_are_ended_with_it(started: JobProcess
     assert len(started.members()) >= 3
     started.signal(signal.SIGKILL)
     wait_until(lambda: not started.members())
-    assert started.exit_code is None
+    # The wrapper may have seen its command killed, before it was killed itself.
+    assert started.exit_code in (None, 128 + signal.SIGKILL)
 
 
 def test_what_is_being_started_while_a_signal_is_sent_is_sent_it_too(tmp_path: Path) -> None:
