@@ -140,7 +140,6 @@ def test_moto_s_own_targets_get_the_event_at_once(lab: MotoLab):
         {"Arn": ARN.format("logs", "log-group:nowhere")},
         {"Arn": ARN.format("states", "stateMachine:m")},
         {"Arn": ARN.format("events", "event-bus/nowhere")},
-        {"Arn": QUEUE, "InputTransformer": {"InputTemplate": "no json <", "InputPathsMap": {}}},
     ],
 )
 def test_a_target_that_fails_fails_nobody_else(

@@ -10,6 +10,7 @@ import pyarrow as pa
 from headrace.spark_submit.event_bounds import EventLogBounds, shorten
 from headrace.spark_submit.process import JobProcess
 from tests.support.history_home import make_event_log
+from tests.support.server import wait_until
 
 MIB = 1024 * 1024
 
@@ -81,6 +82,8 @@ def test_the_log_of_a_running_job_is_not_removed(data_dir: Path) -> None:
         folder, ["sleep", "60"], environment={"PATH": os.environ["PATH"]}, cwd=folder
     )
     try:
+        # Between the call that starts it and its first instruction a process has no environment to be known by.
+        wait_until(process.members)
         (folder / "pid").write_text(str(process.pid))
         EventLogBounds(data_dir, most_total_bytes=1).step()
         assert running.exists()
