@@ -291,6 +291,7 @@ class MotoServices:
             ) from error
         finally:
             if self._kept.must_load_again:
+                self._ready.clear()
                 _Owner.services = None
 
     def _run_entry(self, entry: Entry) -> HttpResponse:

@@ -14,7 +14,7 @@ import io
 import pickle
 import threading
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from headrace.aws.moto_imports import IMPORTING
@@ -22,6 +22,9 @@ from headrace.fallback.kept.touched import Rows
 
 # A reducer says how an object is pickled, as `__reduce__` does; NotImplemented leaves it to the object.
 Reducer = Callable[[Any], Any]
+
+# Moto's module and class of a backend, its account and its region.
+Where = tuple[str, str, str, str]
 
 _REDUCERS: dict[type, Reducer] = {}
 # By moto's package: changes a backend's attributes before they are pickled.
@@ -108,11 +111,11 @@ def package_of(kind: type) -> str:
     return kind.__module__.split(".")[1]
 
 
-def backends_of(package: str) -> dict[tuple[str, str, str, str], Any]:
+def backends_of(package: str) -> dict[Where, Any]:
     """Return a service's backends that exist, by module, class, account and region."""
     from moto.core.base_backend import BackendDict
 
-    found: dict[tuple[str, str, str, str], Any] = {}
+    found: dict[Where, Any] = {}
     backends: Any = BackendDict
     for each in list(backends._instances):  # noqa: SLF001 - moto has no other list of them
         kind = each.backend
@@ -376,41 +379,40 @@ def dump_service(package: str) -> tuple[bytes, list[Rows]]:
     Raises whatever pickle raises for an object that it cannot take.
     """
     change = _FILTERS.get(package)
-    states: dict[tuple[str, str, str, str], dict[str, Any]] = {}
+    states: dict[Where, dict[str, Any]] = {}
     for where, backend in backends_of(package).items():
         state = dict(vars(backend))
         states[where] = state if change is None else change(backend, state)
     return _dump(states)
 
 
-def load_service(data: bytes) -> list[Rows]:
-    """Make a service's backends what they were; return their rows, which are still empty.
+def load_service(data: bytes) -> tuple[Collection[Where], list[Rows]]:
+    """Make a service's backends what they were; return where they are, and their rows, which are still empty.
 
     An attribute that this version of moto has and the stored one had not stays as a new backend has it.
     """
     _Unpickler.now = rows = list[Rows]()
     try:
-        states: dict[tuple[str, str, str, str], dict[str, Any]] = load(data)
+        states: dict[Where, dict[str, Any]] = load(data)
     finally:
         _Unpickler.now = None
     for where, state in states.items():
         vars(backend_at(*where)).update(state)
-    return rows
+    return states.keys(), rows
 
 
-def take_back(package: str, load: Callable[[], None] | None) -> None:
-    """Make a service's backends what is stored of them, by `load`, or new ones when nothing is stored.
+def take_back(package: str, load: Callable[[], Collection[Where]]) -> None:
+    """Make a service's backends what is stored of them: by `load`, which says of which; the others are new ones.
 
     The backends stay the same objects, since those of other services may refer to them.
     """
-    known: list[Any] = list(backends_of(package).values())
-    before: list[tuple[Any, dict[str, Any]]] = [(each, dict(vars(each))) for each in known]
-    for backend, state in before:
-        vars(backend).clear()
-        backend.__init__(state["region_name"], account_id=state["account_id"])
-    if load is not None:
-        load()
-    carry = _CARRIERS.get(package)
-    for backend, state in before:
-        if carry is not None:
+    before = {where: (each, dict(vars(each))) for where, each in backends_of(package).items()}
+    stored = load()
+    for where, (backend, _) in before.items():
+        if where not in stored:
+            _, _, account, region = where
+            vars(backend).clear()
+            backend.__init__(region, account_id=account)
+    if (carry := _CARRIERS.get(package)) is not None:
+        for backend, state in before.values():
             carry(state, backend)

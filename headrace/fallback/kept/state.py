@@ -14,12 +14,18 @@ import logging
 import sqlite3
 import sys
 import zlib
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.fallback.journal import Entry, Journal
-from headrace.fallback.kept.pickles import all_packages, dump_service, load_service, take_back
+from headrace.fallback.kept.pickles import (
+    Where,
+    all_packages,
+    dump_service,
+    load_service,
+    take_back,
+)
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows, RowsTouched
 from headrace.store.database import Database
 
@@ -122,16 +128,18 @@ class KeptState:
         if self.journal.has_old_entries():
             self._settle()
 
-    def _load_snapshot(self, service: str) -> None:
+    def _load_snapshot(self, service: str) -> Collection[Where]:
+        """Load a service; return which of its backends are stored."""
         ((version, is_compressed, state),) = self._database.query(
             "SELECT moto, is_compressed, state FROM fallback_services WHERE service = ?", (service,)
         )
         if version != self._moto:
             log.warning("%s was stored by moto %s; this is %s", service, version, self._moto)
         data = zlib.decompress(state) if is_compressed else bytes(state)
-        rows = load_service(data)
+        where, rows = load_service(data)
         self._stored[service] = _Stored(_digest(data), frozenset(each.id for each in rows))
         self._load_rows({each.id: each for each in rows})
+        return where
 
     def _load_rows(self, found: Mapping[int, Rows]) -> None:
         for rows_id, rows in found.items():
@@ -214,7 +222,7 @@ class KeptState:
         try:
             for name in sorted(names):
                 is_stored = name in self._stored
-                load = functools.partial(self._load_snapshot, name) if is_stored else None
+                load = functools.partial(self._load_snapshot, name) if is_stored else tuple[Where]
                 take_back(name, load)
             always = {each.id: each for each in rows if each.id in self._always}
             for each in always.values():

@@ -75,7 +75,7 @@ class Touched:
         # Whether a request that may change something is under way.
         self.is_watching = False
         # Services whose stored state is loaded when they are first asked for.
-        self.deferred: dict[str, Callable[[], None]] = {}
+        self.deferred: dict[str, Callable[[], object]] = {}
         self._loading: set[str] = set()
         self._services: set[str] = set()
         self._made: set[str] = set()

@@ -168,7 +168,8 @@ def test_a_daemon_ends_with_its_step(lab: Lab, data_dir: Path) -> None:
 @pytest.mark.parametrize("option", ["SEND_INTERRUPT", "TERMINATE_PROCESS"])
 def test_a_daemon_ends_with_its_cancelled_step(lab: Lab, data_dir: Path, option: str) -> None:
     cluster_id = lab.cluster()
-    (step_id,) = lab.add(cluster_id, lab.step("bash", "-c", f"{DAEMON}; wait"))
+    # One that ends well before its own signal comes would be a step that completed.
+    (step_id,) = lab.add(cluster_id, lab.step("bash", "-c", f"{DAEMON}; wait; exit 1"))
     stdout = data_dir / "emr" / cluster_id / step_id / "stdout"
     wait_until(lambda: stdout.exists() and stdout.read_text())
     lab.emr.cancel_steps(ClusterId=cluster_id, StepIds=[step_id], StepCancellationOption=option)
