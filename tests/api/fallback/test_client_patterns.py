@@ -58,7 +58,7 @@ def test_an_event_reaches_the_rule_whose_wildcard_it_matches(cloud: InProcessClo
         entry = {"Source": "s", "DetailType": "d", "Detail": json.dumps({"key": key})}
         events.put_events(Entries=[entry])
     found = messages(cloud, url) + messages(cloud, url)
-    assert sorted(json.loads(body)["detail"]["key"] for body in found) == ["*", "a/in/b.png"]
+    assert sorted(json.loads(body) for body in found) == ["*", "a/in/b.png"]
 
 
 @pytest.mark.parametrize(
