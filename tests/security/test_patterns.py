@@ -166,7 +166,7 @@ ALLOWED = {
     "core/patterns.py _compiled": "one set of characters, some times over",
     "core/patterns.py _program": "RE2, which is linear",
     "core/patterns.py _timed": "under a deadline",
-    "fallback/moto_services.py _url_table": "moto's own table of URLs",
+    "fallback/moto_requests.py _imported_url_table": "moto's own table of URLs",
     "spark/option_table.py page_with_tables": "marks in our own documentation",
 }
 
