@@ -8,6 +8,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from headrace.cli.interrupts import pass_interrupts_on
 from tests.support.clock import FakeClock
 
 # No test may reach AWS, whatever the machine is configured for.
@@ -17,6 +18,9 @@ os.environ["AWS_SECRET_ACCESS_KEY"] = "test"
 os.environ["AWS_DEFAULT_REGION"] = "us-east-1"
 for _name in ("AWS_ENDPOINT_URL", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
     os.environ.pop(_name, None)
+
+# Tests that are run in the background, too, start programs that can be interrupted.
+pass_interrupts_on()
 
 # A busy machine is no failure: no property is held to a time.
 hypothesis.settings.register_profile("headrace", deadline=None)

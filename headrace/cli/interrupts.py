@@ -50,6 +50,16 @@ def interruptible() -> Generator[None]:
         leave_at_once()
 
 
+def pass_interrupts_on() -> None:
+    """Have the programs that this process starts take SIGINT, though it was started with SIGINT ignored (`nohup`, `&`).
+
+    A signal that is ignored is ignored by every child too, and a step could not be interrupted; one that is handled is
+    not. For the main thread.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda _number, _frame: None)
+
+
 class StopAsked:
     """Notes the signals that ask a command to stop, and lets it go on until it looks. For the main thread.
 

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.cli.access import Access, access_options, how_to_use
-from headrace.cli.interrupts import INTERRUPTED, StopAsked, leave_at_once
+from headrace.cli.interrupts import INTERRUPTED, StopAsked, leave_at_once, pass_interrupts_on
 from headrace.cli.options import data_dir_option, fail, usable
 from headrace.client.http import ask
 from headrace.core.clock import SystemClock
@@ -181,6 +181,7 @@ def up(
     # Here, where nothing has been made that Ctrl-C could leave behind; `headrace down` needs none of it.
     importlib.import_module("headrace.cloud")
     asked = click.get_current_context().with_resource(StopAsked(*STOP_SIGNALS))
+    pass_interrupts_on()
     if ephemeral:
         data_dir = ephemeral_dir or _ephemeral_folder().path
     config = Config(

@@ -121,7 +121,8 @@ def _send(number: int, members: Callable[[], list[int]], most_rounds: int | None
     sent: set[int] = set()
     rounds = 0
     while (more := set(members()) - sent) and rounds != most_rounds:
-        for pid in more:
+        # Parents first: one that sees its child die of the signal might end well before its own comes.
+        for pid in sorted(more):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
         sent |= more

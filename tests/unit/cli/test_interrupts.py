@@ -242,3 +242,21 @@ def test_a_detached_ephemeral_cloud_that_cannot_start_leaves_a_sentence_and_noth
     assert complained.startswith(f"Error: Cannot listen on 127.0.0.1:{port}: ")
     assert complained.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+PASSED_ON = """
+import os, signal, subprocess, sys
+from headrace.cli.interrupts import pass_interrupts_on
+
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+pass_interrupts_on()
+os.kill(os.getpid(), signal.SIGINT)
+child = "import os, signal; print('child', flush=True); os.kill(os.getpid(), signal.SIGINT); print('deaf')"
+subprocess.run([sys.executable, "-c", child], stderr=subprocess.DEVNULL)
+print("alive")
+"""
+
+
+def test_a_cloud_in_the_background_starts_steps_that_can_be_interrupted():
+    code, said, _ = ended(begin_python(PASSED_ON))
+    assert (code, said) == (0, "child\nalive\n")
