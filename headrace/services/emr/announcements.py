@@ -18,7 +18,7 @@ from headrace.aws.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.clock import Clock
 from headrace.core.ports import BusEvent, EventBusSender
-from headrace.services.emr.model import Cluster, ClusterState, Step, StepState
+from headrace.services.emr.state import Cluster, ClusterState, Step, StepState
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from typing import Any
 from headrace.services.emr.commands import script_command
 from headrace.services.emr.machines import master_instance_id
 from headrace.services.emr.members import strings, structure, structures
-from headrace.services.emr.model import Cluster
-from headrace.services.emr.ports import RunnerPorts
+from headrace.services.emr.ports import Ports
+from headrace.services.emr.state import Cluster
 from headrace.services.emr.step_logs import note
 from headrace.spark_submit.commands import Command, fetch, job_environment, make_folders
 from headrace.spark_submit.errors import JobRefused
@@ -31,7 +31,7 @@ class Bootstrap:
     one that was cut off starts anew.
     """
 
-    def __init__(self, ports: RunnerPorts, cluster: Cluster) -> None:
+    def __init__(self, ports: Ports, cluster: Cluster) -> None:
         self._ports = ports
         self._cluster = cluster
         self._process: JobProcess | None = None
@@ -92,12 +92,12 @@ class Bootstrap:
             ) from None
 
     def _command(self, action: dict[str, Any], folder: Path) -> Command:
-        work, workshop, cluster = make_folders(folder), self._ports.workshop, self._cluster
+        work, context, cluster = make_folders(folder), self._ports.context, self._cluster
         script = structure(action, "ScriptBootstrapAction")
         environment = job_environment(
-            workshop, folder, account=cluster.account, region=cluster.region
+            context, folder, account=cluster.account, region=cluster.region
         )
-        local = fetch(workshop.objects, script["Path"], work)
+        local = fetch(context.objects, script["Path"], work)
         return Command(script_command(str(local), strings(script, "Args")), environment, work)
 
     def _note(self, text: str) -> None:
@@ -108,5 +108,5 @@ class Bootstrap:
         below = f"{cluster.id}/node/{master_instance_id(cluster)}/bootstrap-actions/{self._number}"
         location = None if cluster.log_uri is None else log_location(cluster.log_uri, below)
         if location is not None:
-            archive(self._ports.workshop.objects, folder, location, _LOGS)
+            archive(self._ports.context.objects, folder, location, _LOGS)
         remove_scratch(folder)

@@ -15,11 +15,11 @@ from headrace.core.ports import ObjectStore
 from headrace.services.emr.containers import fill_container
 from headrace.services.emr.jars import example_submission, jar_command
 from headrace.services.emr.members import structure, structures
-from headrace.services.emr.model import Cluster, Step
+from headrace.services.emr.state import Cluster, Step
 from headrace.spark_submit.arguments import Submission, deploy_mode, parse_submission
 from headrace.spark_submit.commands import (
     Command,
-    Workshop,
+    JobContext,
     fetch,
     job_environment,
     make_folders,
@@ -30,11 +30,11 @@ from headrace.spark_submit.errors import JobRefused
 _LONGEST_SHEBANG = 256
 
 
-def prepare(workshop: Workshop, cluster: Cluster, step: Step, folder: Path) -> Command:
+def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> Command:
     """Fill the step's folder and return its command. Raises JobRefused."""
     work = make_folders(folder)
     environment = {
-        **job_environment(workshop, folder, account=cluster.account, region=cluster.region),
+        **job_environment(context, folder, account=cluster.account, region=cluster.region),
         "EMR_CLUSTER_ID": cluster.id,
         "EMR_STEP_ID": step.id,
         **_classification(cluster, "spark-env", "export"),
@@ -45,21 +45,21 @@ def prepare(workshop: Workshop, cluster: Cluster, step: Step, folder: Path) -> C
     elif jar == "script-runner.jar":
         arguments = ["bash", *step.args]
     else:
-        return Command(jar_command(workshop, step, folder), environment, work)
+        return Command(jar_command(context, step, folder), environment, work)
     if len(arguments) < (1 if jar == "command-runner.jar" else 2):
         raise JobRefused(f"The step gives {jar} no command to run.")
     if jar == "script-runner.jar":
-        arguments = script_command(_fetched(workshop.objects, arguments[1], work), arguments[2:])
+        arguments = script_command(_fetched(context.objects, arguments[1], work), arguments[2:])
     elif arguments[0] in ("bash", "sh"):
         # What follows the script is its own: an s3 URI there is text.
-        arguments[1:2] = [_fetched(workshop.objects, text, work) for text in arguments[1:2]]
+        arguments[1:2] = [_fetched(context.objects, text, work) for text in arguments[1:2]]
     elif (found := spark_submission(cluster, step)) is not None:
         submission, defaults = found
         mode = deploy_mode(submission, defaults)
         if arguments[0] == "spark-example":
             submission = example_submission(submission)
         arguments, more = spark_command(
-            workshop,
+            context,
             submission,
             folder,
             defaults=defaults,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from headrace.services.emr.members import structures
-from headrace.services.emr.model import Cluster
+from headrace.services.emr.state import Cluster
 
 
 def instance_ids(holder_id: str, number: int) -> tuple[str, str]:

@@ -27,7 +27,7 @@ from headrace.core.html import (
     time_of,
 )
 from headrace.services.emr.applications import application_of
-from headrace.services.emr.model import ENDED_CLUSTER, Cluster, Step, StepState
+from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step, StepState
 from headrace.services.emr.store import Store
 from headrace.spark_submit.job_pages import (
     IDLE_REFRESH_S,

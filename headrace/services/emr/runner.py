@@ -12,13 +12,13 @@ import signal
 from headrace.core.workers import WorkerDone
 from headrace.services.emr.bootstrap import Bootstrap, BootstrapFailed
 from headrace.services.emr.metrics import ClusterMetrics
-from headrace.services.emr.model import (
+from headrace.services.emr.ports import Ports
+from headrace.services.emr.state import (
     ENDED_CLUSTER,
     ClusterState,
     Step,
     StepState,
 )
-from headrace.services.emr.ports import RunnerPorts
 from headrace.services.emr.step_processes import StepProcesses
 from headrace.spark_submit.limits import POLL_S
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 class ClusterRunner:
     """The worker of one cluster. `step` is called by one thread at a time."""
 
-    def __init__(self, ports: RunnerPorts, cluster_id: str) -> None:
+    def __init__(self, ports: Ports, cluster_id: str) -> None:
         self.name = f"emr-{cluster_id}"
         self._ports = ports
         self._store = ports.store

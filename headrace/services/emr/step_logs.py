@@ -8,8 +8,8 @@ from pathlib import Path
 
 from headrace.core.clock import Clock
 from headrace.services.emr.applications import Report, application_of
-from headrace.services.emr.model import Cluster, Step, StepState
-from headrace.spark_submit.commands import Workshop
+from headrace.services.emr.state import Cluster, Step, StepState
+from headrace.spark_submit.commands import JobContext
 from headrace.spark_submit.job_pages import STATUS_PATH
 from headrace.spark_submit.logs import LOGS, LogKeeper, archive, log_location, remove_scratch
 
@@ -25,9 +25,9 @@ class StepLogs:
     container; the step's own are the report of its client, in the folder `client`.
     """
 
-    def __init__(self, clock: Clock, workshop: Workshop, folder: Path, cluster: Cluster) -> None:
+    def __init__(self, clock: Clock, context: JobContext, folder: Path, cluster: Cluster) -> None:
         self._clock = clock
-        self._workshop = workshop
+        self._context = context
         self._folder = folder
         self._cluster = cluster
         # By step, S3 prefix and first log: a step in cluster mode has several.
@@ -99,7 +99,7 @@ class StepLogs:
             key = (step.id, location[1], names[0])
             keeper = self._keepers.get(key)
             if keeper is None:
-                keeper = LogKeeper(self._clock, self._workshop.objects, names)
+                keeper = LogKeeper(self._clock, self._context.objects, names)
                 self._keepers[key] = keeper
             keeper.keep(folder, location)
 
@@ -108,7 +108,7 @@ class StepLogs:
         folder = self.folder(step)
         if folder.is_dir():
             for place, names, location in self._places(step):
-                archive(self._workshop.objects, place, location, names)
+                archive(self._context.objects, place, location, names)
                 remove_scratch(place)
             remove_scratch(folder)
         for key in [key for key in self._keepers if key[0] == step.id]:
@@ -142,7 +142,7 @@ class StepLogs:
         path = self.folder(step) / _CLIENT / "stderr"
         # The step's status page stands for YARN's tracking URL.
         page = f"{STATUS_PATH}/{self._cluster.id}/{step.id}"
-        tracking = f"{self._workshop.endpoint_url()}{page}"
+        tracking = f"{self._context.endpoint_url()}{page}"
         return Report(self._clock, path, application, tracking)
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from headrace.services.emr.applications import application_of
 from headrace.services.emr.commands import prepare
-from headrace.services.emr.model import Cluster, Step, StepState
-from headrace.services.emr.ports import RunnerPorts
+from headrace.services.emr.ports import Ports
+from headrace.services.emr.state import Cluster, Step, StepState
 from headrace.services.emr.step_logs import StepLogs
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.limits import CANCEL_GRACE_S
@@ -37,16 +37,14 @@ class StepProcesses:
     `failed` is called with a step that has just become FAILED, under the store's lock.
     """
 
-    def __init__(
-        self, ports: RunnerPorts, cluster: Cluster, failed: Callable[[Step], None]
-    ) -> None:
+    def __init__(self, ports: Ports, cluster: Cluster, failed: Callable[[Step], None]) -> None:
         self._ports = ports
         self._store = ports.store
         self._cluster = cluster
         self._failed = failed
         self._running: dict[str, JobProcess] = {}
         self._cancelled_at_s: dict[str, float] = {}
-        self._logs = StepLogs(ports.clock, ports.workshop, ports.folder, cluster)
+        self._logs = StepLogs(ports.clock, ports.context, ports.folder, cluster)
 
     def __len__(self) -> int:
         """Return how many steps run."""
@@ -77,7 +75,7 @@ class StepProcesses:
         folder = self._logs.folder(step)
         try:
             self._logs.make(step)
-            command = prepare(self._ports.workshop, self._cluster, step, folder)
+            command = prepare(self._ports.context, self._cluster, step, folder)
             self._logs.note(step, f"the command is: {' '.join(command.arguments)}")
             # Before the process, so that whoever finds the process again finds the report begun.
             self._logs.begun(step)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.services.emr.model import Cluster, Step
+from headrace.services.emr.state import Cluster, Step
 from headrace.store.database import Database
 
 

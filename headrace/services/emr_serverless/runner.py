@@ -17,9 +17,9 @@ from headrace.core.clock import Clock
 from headrace.core.workers import WorkerDone
 from headrace.services.emr_serverless.commands import log_uri, prepare
 from headrace.services.emr_serverless.limits import LONGEST_DETAILS
-from headrace.services.emr_serverless.model import ENDED, Application, Attempt, JobRun, JobState
+from headrace.services.emr_serverless.state import ENDED, Application, Attempt, JobRun, JobState
 from headrace.services.emr_serverless.store import Store
-from headrace.spark_submit.commands import Workshop
+from headrace.spark_submit.commands import JobContext
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.limits import CANCEL_GRACE_S, POLL_S
 from headrace.spark_submit.logs import (
@@ -42,12 +42,12 @@ _HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
-class RunnerPorts:
+class Ports:
     """What all runners share. `ended` is called after each run's end."""
 
     clock: Clock
     store: Store
-    workshop: Workshop
+    context: JobContext
     folder: Path
     ended: Callable[[], None]
 
@@ -55,7 +55,7 @@ class RunnerPorts:
 class JobRunner:
     """The worker of one job run. `step` is called by one thread at a time."""
 
-    def __init__(self, ports: RunnerPorts, application: Application, run: JobRun) -> None:
+    def __init__(self, ports: Ports, application: Application, run: JobRun) -> None:
         self.name = f"emr-serverless-{run.id}"
         self._ports = ports
         self._application = application
@@ -137,7 +137,7 @@ class JobRunner:
         for name in LOGS:
             (folder / name).touch()
         try:
-            command = prepare(self._ports.workshop, self._application, self._run, folder)
+            command = prepare(self._ports.context, self._application, self._run, folder)
             self._process = JobProcess.start(
                 folder, command.arguments, environment=command.environment, cwd=command.cwd
             )
@@ -153,7 +153,7 @@ class JobRunner:
             self._run.started_ms = self._ports.clock.now_ms()
         location = self._location()
         if location is not None:
-            self._keeper = LogKeeper(self._ports.clock, self._ports.workshop.objects, LOGS)
+            self._keeper = LogKeeper(self._ports.clock, self._ports.context.objects, LOGS)
         self._change(JobState.RUNNING)
 
     def _refuse(self, message: str) -> None:
@@ -232,14 +232,14 @@ class JobRunner:
         location = self._location()
         if location is not None:
             if self._keeper is None:
-                self._keeper = LogKeeper(self._ports.clock, self._ports.workshop.objects, LOGS)
+                self._keeper = LogKeeper(self._ports.clock, self._ports.context.objects, LOGS)
             self._keeper.keep(self.folder, location)
 
     def _put_logs(self) -> None:
         location = self._location()
         if self.folder.is_dir():
             if location is not None:
-                objects = self._ports.workshop.objects
+                objects = self._ports.context.objects
                 archive(objects, self.folder, location, LOGS)
                 # The next attempt's logs take their place, so they are kept by the attempt's number too.
                 attempt = self._location(f"/attempts/{self._run.attempt.number}")

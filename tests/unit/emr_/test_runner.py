@@ -11,11 +11,11 @@ import pytest
 from headrace.core.ports import BusEvent, Metric
 from headrace.core.workers import WorkerDone
 from headrace.services.emr.announcements import Announcer
-from headrace.services.emr.model import Cluster, ClusterState, Step, StepState
-from headrace.services.emr.ports import RunnerPorts
+from headrace.services.emr.ports import Ports
 from headrace.services.emr.runner import ClusterRunner
+from headrace.services.emr.state import Cluster, ClusterState, Step, StepState
 from headrace.services.emr.store import Store
-from headrace.spark_submit.commands import Workshop
+from headrace.spark_submit.commands import JobContext
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 from tests.support.server import wait_until
@@ -73,10 +73,10 @@ class Lab:
             request={"Instances": {}, "LogUri": "s3://b/"}, created_ms=self.clock.now_ms(), idle_timeout_s=60,
         )  # fmt: skip
         self.bucket = Bucket()
-        ports = RunnerPorts(
+        ports = Ports(
             clock=self.clock,
             store=self.store,
-            workshop=Workshop(self.bucket, lambda: "", 1),  # type: ignore[arg-type]
+            context=JobContext(self.bucket, lambda: "", 1),  # type: ignore[arg-type]
             metrics=self.sink,
             announcer=Announcer(self.clock, NoBus()),
             folder=folder,

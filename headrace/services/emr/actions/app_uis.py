@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.core.arn import Arn
 from headrace.services.emr.actions.common import moment, tag_list
 from headrace.services.emr.app_uis import PersistentUi
+from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request
 from headrace.services.emr.members import structures
-from headrace.services.emr.model import ENDED_CLUSTER, Cluster
-
-if TYPE_CHECKING:
-    from headrace.services.emr.service import Emr
+from headrace.services.emr.state import ENDED_CLUSTER, Cluster
 
 _HISTORY = "SHS"
 _ON_CLUSTER_HISTORY = "SparkHistoryServer"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.services.emr.actions.common import (
@@ -14,13 +14,11 @@ from headrace.services.emr.actions.common import (
     tag_list,
 )
 from headrace.services.emr.actions.run_job_flow import check_concurrency
+from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request, validation
 from headrace.services.emr.limits import CLUSTERS_PER_PAGE
 from headrace.services.emr.members import strings, structures
-from headrace.services.emr.model import Cluster, ClusterState
-
-if TYPE_CHECKING:
-    from headrace.services.emr.service import Emr
+from headrace.services.emr.state import Cluster, ClusterState
 
 # What DescribeCluster shows as RunJobFlow was given it.
 _SHOWN = (

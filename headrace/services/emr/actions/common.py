@@ -6,10 +6,11 @@ import base64
 import binascii
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from headrace.aws.operation import Call
 from headrace.core.arn import make_arn
+from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request, unknown_job_flow, validation
 from headrace.services.emr.limits import (
     DEFAULT_IDLE_S,
@@ -18,10 +19,7 @@ from headrace.services.emr.limits import (
     SHORTEST_IDLE_S,
 )
 from headrace.services.emr.members import strings, structure, structures
-from headrace.services.emr.model import ENDED_CLUSTER, Cluster, Step
-
-if TYPE_CHECKING:
-    from headrace.services.emr.service import Emr
+from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step
 
 _T = TypeVar("_T")
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.services.emr.actions.common import cluster_arn, instance_status, present
+from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request
 from headrace.services.emr.machines import fleet_id
 from headrace.services.emr.members import structures
-from headrace.services.emr.model import ENDED_CLUSTER, Cluster
-
-if TYPE_CHECKING:
-    from headrace.services.emr.service import Emr
+from headrace.services.emr.state import ENDED_CLUSTER, Cluster
 
 
 @operation("ListInstanceFleets")

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.services.emr.actions.common import instance_status, page, present
+from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request
 from headrace.services.emr.limits import INSTANCES_PER_PAGE
 from headrace.services.emr.machines import fleet_id, instance_ids
 from headrace.services.emr.members import strings, structures
-from headrace.services.emr.model import Cluster
-
-if TYPE_CHECKING:
-    from headrace.services.emr.service import Emr
+from headrace.services.emr.state import Cluster
 
 _OF_GROUPS = ("InstanceGroupId", "InstanceGroupTypes")
 _OF_FLEETS = ("InstanceFleetId", "InstanceFleetType")

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.services.emr.actions.common import cluster_arn, idle_timeout_s, new_steps
+from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import validation
 from headrace.services.emr.limits import MOST_CONCURRENT_STEPS
 from headrace.services.emr.members import structures
-from headrace.services.emr.model import Cluster
-
-if TYPE_CHECKING:
-    from headrace.services.emr.service import Emr
+from headrace.services.emr.state import Cluster
 
 
 @operation("RunJobFlow")

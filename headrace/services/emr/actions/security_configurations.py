@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.services.emr.actions.common import moment, page, present
+from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request
 from headrace.services.emr.limits import CLUSTERS_PER_PAGE
-
-if TYPE_CHECKING:
-    from headrace.services.emr.service import Emr
 
 
 def _find(emr: Emr, call: Call, name: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.services.emr.actions.common import (
@@ -13,6 +13,7 @@ from headrace.services.emr.actions.common import (
     present,
     step_summary,
 )
+from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import (
     ended_job_flow,
     invalid_request,
@@ -21,10 +22,7 @@ from headrace.services.emr.errors import (
 )
 from headrace.services.emr.limits import MOST_CANCELLED_STEPS, MOST_STEP_IDS, STEPS_PER_PAGE
 from headrace.services.emr.members import structures
-from headrace.services.emr.model import Cluster, Step, StepState
-
-if TYPE_CHECKING:
-    from headrace.services.emr.service import Emr
+from headrace.services.emr.state import Cluster, Step, StepState
 
 
 @operation("AddJobFlowSteps")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr_serverless as shapes
 from headrace.services.emr_serverless.actions.common import fingerprint, moment, page, present
+from headrace.services.emr_serverless.backend import EmrServerless
 from headrace.services.emr_serverless.errors import conflict, validation, wrong_state
-from headrace.services.emr_serverless.model import Application, ApplicationState
-
-if TYPE_CHECKING:
-    from headrace.services.emr_serverless.service import EmrServerless
+from headrace.services.emr_serverless.state import Application, ApplicationState
 
 _ENGINES = {"spark": "Spark", "hive": "Hive"}
 _AT_REST = (ApplicationState.CREATED, ApplicationState.STOPPED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr_serverless as shapes
@@ -14,6 +14,7 @@ from headrace.services.emr_serverless.actions.common import (
     page,
     present,
 )
+from headrace.services.emr_serverless.backend import EmrServerless
 from headrace.services.emr_serverless.commands import submission_of
 from headrace.services.emr_serverless.errors import conflict, not_found, validation, wrong_state
 from headrace.services.emr_serverless.limits import (
@@ -21,7 +22,7 @@ from headrace.services.emr_serverless.limits import (
     MOST_FAILED_ATTEMPTS_PER_HOUR,
     SHORTEST_TIMEOUT_MINUTES,
 )
-from headrace.services.emr_serverless.model import (
+from headrace.services.emr_serverless.state import (
     Application,
     ApplicationState,
     Attempt,
@@ -29,9 +30,6 @@ from headrace.services.emr_serverless.model import (
     JobState,
 )
 from headrace.spark_submit.errors import JobRefused
-
-if TYPE_CHECKING:
-    from headrace.services.emr_serverless.service import EmrServerless
 
 _CANCELLABLE = (JobState.SUBMITTED, JobState.QUEUED, JobState.SCHEDULED, JobState.RUNNING)
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr_serverless as shapes
 from headrace.core.arn import Arn
+from headrace.services.emr_serverless.backend import EmrServerless
 from headrace.services.emr_serverless.errors import not_found, validation
-from headrace.services.emr_serverless.model import Application, JobRun
-
-if TYPE_CHECKING:
-    from headrace.services.emr_serverless.service import EmrServerless
+from headrace.services.emr_serverless.state import Application, JobRun
 
 MOST_TAGS = 50
 
