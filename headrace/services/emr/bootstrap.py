@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from headrace.core.values import listed, mapped
 from headrace.services.emr.commands import script_command
 from headrace.services.emr.machines import master_instance_id
-from headrace.services.emr.members import strings, structure, structures
 from headrace.services.emr.ports import Ports
 from headrace.services.emr.state import Cluster
 from headrace.services.emr.step_logs import note
@@ -39,7 +39,7 @@ class Bootstrap:
 
     def done(self) -> bool:
         """Go on with the actions; return whether all have succeeded. Raises BootstrapFailed."""
-        actions = structures(self._cluster.request, "BootstrapActions")
+        actions = listed(self._cluster.request, "BootstrapActions")
         while self._number <= len(actions):
             if self._process is None:
                 self._process = JobProcess.find(self._folder()) or self._start(
@@ -93,12 +93,12 @@ class Bootstrap:
 
     def _command(self, action: dict[str, Any], folder: Path) -> Command:
         work, context, cluster = make_folders(folder), self._ports.context, self._cluster
-        script = structure(action, "ScriptBootstrapAction")
+        script = mapped(action, "ScriptBootstrapAction")
         environment = job_environment(
             context, folder, account=cluster.account, region=cluster.region
         )
         local = fetch(context.objects, script["Path"], work)
-        return Command(script_command(str(local), strings(script, "Args")), environment, work)
+        return Command(script_command(str(local), listed(script, "Args")), environment, work)
 
     def _note(self, text: str) -> None:
         note(self._folder(), self._ports.clock, text)

@@ -12,9 +12,9 @@ import shutil
 from pathlib import Path
 
 from headrace.core.ports import ObjectStore
+from headrace.core.values import listed, mapped
 from headrace.services.emr.containers import fill_container
 from headrace.services.emr.jars import example_submission, jar_command
-from headrace.services.emr.members import structure, structures
 from headrace.services.emr.state import Cluster, Step
 from headrace.spark_submit.arguments import Submission, deploy_mode, parse_submission
 from headrace.spark_submit.commands import (
@@ -89,12 +89,12 @@ def spark_submission(cluster: Cluster, step: Step) -> tuple[Submission, dict[str
 
 def _classification(cluster: Cluster, *path: str) -> dict[str, str]:
     """Return the properties of a nested classification of the cluster's Configurations."""
-    configurations = structures(cluster.request, "Configurations")
+    configurations = listed(cluster.request, "Configurations")
     properties: dict[str, str] = {}
     for name in path:
         found = [c for c in configurations if c.get("Classification") == name]
-        properties = {k: str(v) for c in found for k, v in structure(c, "Properties").items()}
-        configurations = [n for c in found for n in structures(c, "Configurations")]
+        properties = {k: str(v) for c in found for k, v in mapped(c, "Properties").items()}
+        configurations = [n for c in found for n in listed(c, "Configurations")]
     return properties
 
 

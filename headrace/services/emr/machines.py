@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from headrace.services.emr.members import structures
+from headrace.core.values import listed
 from headrace.services.emr.state import Cluster
 
 
@@ -24,7 +24,7 @@ def master_instance_id(cluster: Cluster) -> str:
     for group in cluster.instance_groups:
         if group["InstanceRole"] == "MASTER":
             return instance_ids(group["Id"], 0)[1]
-    for fleet in structures(cluster.request["Instances"], "InstanceFleets"):
+    for fleet in listed(cluster.request["Instances"], "InstanceFleets"):
         if fleet["InstanceFleetType"] == "MASTER":
             market = "ON_DEMAND" if fleet.get("TargetOnDemandCapacity") else "SPOT"
             return instance_ids(f"{fleet_id(cluster, 'MASTER')}/{market}", 0)[1]

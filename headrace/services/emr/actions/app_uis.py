@@ -6,11 +6,11 @@ from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.core.arn import Arn
+from headrace.core.values import listed
 from headrace.services.emr.actions.common import moment, tag_list
 from headrace.services.emr.app_uis import PersistentUi
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request
-from headrace.services.emr.members import structures
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster
 
 _HISTORY = "SHS"
@@ -58,7 +58,7 @@ def create_persistent_app_ui(emr: Emr, call: Call, request: dict[str, Any]) -> d
         region=call.region,
         cluster_id=cluster.id,
         created_ms=call.now_ms,
-        tags={tag["Key"]: tag.get("Value", "") for tag in structures(request, "Tags")},
+        tags={tag["Key"]: tag.get("Value", "") for tag in listed(request, "Tags")},
     )
     emr.app_uis.add(ui)
     return {"PersistentAppUIId": ui.id, "RuntimeRoleEnabledCluster": False}

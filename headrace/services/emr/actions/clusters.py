@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.aws.operation import Call, operation
+from headrace.core.values import listed, present
 from headrace.services.emr.actions.common import (
     cluster_arn,
     cluster_status,
     job_flows,
     page,
-    present,
     tag_list,
 )
 from headrace.services.emr.actions.run_job_flow import check_concurrency
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request, validation
 from headrace.services.emr.limits import CLUSTERS_PER_PAGE
-from headrace.services.emr.members import strings, structures
 from headrace.services.emr.state import Cluster, ClusterState
 
 # What DescribeCluster shows as RunJobFlow was given it.
@@ -55,7 +54,7 @@ _EC2 = (
 
 def _described(cluster: Cluster) -> dict[str, Any]:
     request, instances = cluster.request, cluster.request["Instances"]
-    subnets = strings(instances, "Ec2SubnetIds")
+    subnets = listed(instances, "Ec2SubnetIds")
     if not subnets and instances.get("Ec2SubnetId"):
         subnets = [instances["Ec2SubnetId"]]
     ec2 = {name: instances.get(name) for name in _EC2} | {
@@ -164,8 +163,8 @@ def list_bootstrap_actions(emr: Emr, call: Call, request: dict[str, Any]) -> dic
         {
             "Name": action["Name"],
             "ScriptPath": action["ScriptBootstrapAction"]["Path"],
-            "Args": strings(action["ScriptBootstrapAction"], "Args"),
+            "Args": listed(action["ScriptBootstrapAction"], "Args"),
         }
-        for action in structures(cluster.request, "BootstrapActions")
+        for action in listed(cluster.request, "BootstrapActions")
     ]
     return {"BootstrapActions": actions}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from headrace.aws.operation import Call
 from headrace.core.arn import make_arn
+from headrace.core.values import BadMarker, listed, mapped, page_of, present
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request, unknown_job_flow, validation
 from headrace.services.emr.limits import (
@@ -18,7 +17,6 @@ from headrace.services.emr.limits import (
     MOST_ACTIVE_STEPS,
     SHORTEST_IDLE_S,
 )
-from headrace.services.emr.members import strings, structure, structures
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step
 
 _T = TypeVar("_T")
@@ -27,11 +25,6 @@ _T = TypeVar("_T")
 def moment(time_ms: int | None) -> datetime | None:
     """Return epoch milliseconds as an aware datetime."""
     return None if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC)
-
-
-def present(members: dict[str, Any]) -> dict[str, Any]:
-    """Return `members` without those that are None."""
-    return {name: value for name, value in members.items() if value is not None}
 
 
 def cluster_arn(cluster: Cluster) -> str:
@@ -154,8 +147,8 @@ def new_steps(
     steps: list[Step] = []
     for number, config in enumerate(configs, len(existing) + 1):
         jar = config["HadoopJarStep"]
-        monitoring = structure(config, "StepMonitoringConfiguration")
-        logs = structure(monitoring, "S3MonitoringConfiguration")
+        monitoring = mapped(config, "StepMonitoringConfiguration")
+        logs = mapped(monitoring, "S3MonitoringConfiguration")
         steps.append(
             Step(
                 id=f"s-{emr.ids.alnum_upper(13)}",
@@ -163,9 +156,9 @@ def new_steps(
                 number=number,
                 name=config["Name"],
                 jar=jar["Jar"],
-                args=list(strings(jar, "Args")),
+                args=list(listed(jar, "Args")),
                 main_class=jar.get("MainClass") or "",
-                properties={p["Key"]: p.get("Value", "") for p in structures(jar, "Properties")},
+                properties={p["Key"]: p.get("Value", "") for p in listed(jar, "Properties")},
                 action_on_failure=config.get("ActionOnFailure") or "CONTINUE",
                 execution_role_arn=role_arn or "",
                 log_uri=logs.get("LogUri") or "",
@@ -178,13 +171,7 @@ def new_steps(
 
 def page(items: Iterable[_T], marker: str | None, most: int) -> tuple[list[_T], str | None]:
     """Return one page of `items` and the marker of the next. Raises AwsError for a marker that is not ours."""
-    start = 0
-    if marker is not None:
-        try:
-            start = int(base64.b64decode(marker, validate=True))
-        except (binascii.Error, ValueError):
-            raise invalid_request("Marker is not valid.") from None
-    found = list(items)
-    end = start + most
-    following = base64.b64encode(str(end).encode()).decode() if end < len(found) else None
-    return found[start:end], following
+    try:
+        return page_of(items, marker, most)
+    except BadMarker:
+        raise invalid_request("Marker is not valid.") from None

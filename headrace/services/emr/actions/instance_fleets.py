@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.aws.operation import Call, operation
-from headrace.services.emr.actions.common import cluster_arn, instance_status, present
+from headrace.core.values import listed, present
+from headrace.services.emr.actions.common import cluster_arn, instance_status
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request
 from headrace.services.emr.machines import fleet_id
-from headrace.services.emr.members import structures
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster
 
 
@@ -83,7 +83,7 @@ def _changeable(
 
 
 def _fleets(cluster: Cluster, operation_name: str, instead: str) -> list[dict[str, Any]]:
-    fleets = structures(cluster.request["Instances"], "InstanceFleets")
+    fleets: list[dict[str, Any]] | None = cluster.request["Instances"].get("InstanceFleets")
     if not fleets:
         raise invalid_request(
             "Instance fleets and instance groups are mutually exclusive. The EMR cluster specified in the request "
@@ -112,10 +112,10 @@ def _described(cluster: Cluster, fleet: dict[str, Any]) -> dict[str, Any]:
                         "InstanceType": config.get("InstanceType"),
                         "WeightedCapacity": config.get("WeightedCapacity") or 1,
                         "BidPrice": config.get("BidPrice"),
-                        "Configurations": structures(config, "Configurations"),
+                        "Configurations": listed(config, "Configurations"),
                     }
                 )
-                for config in structures(fleet, "InstanceTypeConfigs")
+                for config in listed(fleet, "InstanceTypeConfigs")
             ],
             "LaunchSpecifications": fleet.get("LaunchSpecifications"),
             "ResizeSpecifications": fleet.get("ResizeSpecifications"),

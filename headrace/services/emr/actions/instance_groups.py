@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.aws.operation import Call, operation
-from headrace.services.emr.actions.common import cluster_arn, instance_status, job_flow, present
+from headrace.core.values import listed, present
+from headrace.services.emr.actions.common import cluster_arn, instance_status, job_flow
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import ended_job_flow, invalid_request, validation
 from headrace.services.emr.limits import MOST_TASK_GROUPS
-from headrace.services.emr.members import structures
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster
 
 _RESIZABLE = ("CORE", "TASK")
@@ -57,7 +57,7 @@ def modify_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> Non
     with emr.store.lock:
         changes = [
             (*_find(emr, call, request, change["InstanceGroupId"]), change)
-            for change in structures(request, "InstanceGroups")
+            for change in listed(request, "InstanceGroups")
         ]
         for cluster, group, change in changes:
             _check_change(cluster, group, change)
@@ -70,7 +70,7 @@ def modify_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> Non
 
 def refuse_fleets(cluster: Cluster, operation_name: str) -> None:
     """Raise AwsError for a cluster of instance fleets."""
-    if structures(cluster.request["Instances"], "InstanceFleets"):
+    if listed(cluster.request["Instances"], "InstanceFleets"):
         instead = _OF_FLEETS[operation_name]
         raise invalid_request(
             "Instance fleets and instance groups are mutually exclusive. The EMR cluster specified in the request "
@@ -137,7 +137,7 @@ def _described(cluster: Cluster, group: dict[str, Any]) -> dict[str, Any]:
             "InstanceType": group["InstanceType"],
             "RequestedInstanceCount": group["InstanceCount"],
             "RunningInstanceCount": 0 if ended else group["InstanceCount"],
-            "Configurations": structures(group, "Configurations"),
+            "Configurations": listed(group, "Configurations"),
             "EbsBlockDevices": [],
             "ShrinkPolicy": group.get("ShrinkPolicy") or {},
             "Status": instance_status(cluster, group.get("created_ms")),

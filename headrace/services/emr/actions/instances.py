@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from headrace.aws.operation import Call, operation
-from headrace.services.emr.actions.common import instance_status, page, present
+from headrace.core.values import listed, present
+from headrace.services.emr.actions.common import instance_status, page
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request
 from headrace.services.emr.limits import INSTANCES_PER_PAGE
 from headrace.services.emr.machines import fleet_id, instance_ids
-from headrace.services.emr.members import strings, structures
 from headrace.services.emr.state import Cluster
 
 _OF_GROUPS = ("InstanceGroupId", "InstanceGroupTypes")
@@ -24,7 +24,7 @@ def list_instances(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, A
     """Return an instance for each that the cluster was asked to have; ids are made up, the same every time."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
-        of_fleets = bool(structures(cluster.request["Instances"], "InstanceFleets"))
+        of_fleets = bool(listed(cluster.request["Instances"], "InstanceFleets"))
         wrong = _OF_GROUPS if of_fleets else _OF_FLEETS
         if any(request.get(name) for name in wrong):
             raise invalid_request(
@@ -32,14 +32,14 @@ def list_instances(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, A
                 f"uses instance {'fleets' if of_fleets else 'groups'}."
             )
         instances = _of_fleets(cluster, request) if of_fleets else _of_groups(cluster, request)
-        states = strings(request, "InstanceStates")
+        states = listed(request, "InstanceStates")
         found = [item for item in instances if not states or item["Status"]["State"] in states]
     shown, marker = page(found, request.get("Marker"), INSTANCES_PER_PAGE)
     return present({"Instances": shown, "Marker": marker})
 
 
 def _of_groups(cluster: Cluster, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    wanted_id, roles = request.get("InstanceGroupId"), strings(request, "InstanceGroupTypes")
+    wanted_id, roles = request.get("InstanceGroupId"), listed(request, "InstanceGroupTypes")
     if wanted_id and wanted_id not in [group["Id"] for group in cluster.instance_groups]:
         raise invalid_request(f"Instance group id '{wanted_id}' is not valid.")
     for group in cluster.instance_groups:
@@ -55,7 +55,7 @@ def _of_groups(cluster: Cluster, request: dict[str, Any]) -> Iterator[dict[str, 
 
 
 def _of_fleets(cluster: Cluster, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    fleets = structures(cluster.request["Instances"], "InstanceFleets")
+    fleets = listed(cluster.request["Instances"], "InstanceFleets")
     wanted_id, kind = request.get("InstanceFleetId"), request.get("InstanceFleetType")
     if wanted_id and wanted_id not in [
         fleet_id(cluster, fleet["InstanceFleetType"]) for fleet in fleets
@@ -66,7 +66,7 @@ def _of_fleets(cluster: Cluster, request: dict[str, Any]) -> Iterator[dict[str, 
         if wanted_id not in (None, found_id) or kind not in (None, fleet["InstanceFleetType"]):
             continue
         # The first type that was named makes up all of the capacity.
-        configs = structures(fleet, "InstanceTypeConfigs")
+        configs = listed(fleet, "InstanceTypeConfigs")
         config: dict[str, Any] = configs[0] if configs else {}
         for market, target in (
             ("ON_DEMAND", "TargetOnDemandCapacity"),

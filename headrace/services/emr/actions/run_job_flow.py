@@ -7,11 +7,11 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
+from headrace.core.values import listed
 from headrace.services.emr.actions.common import cluster_arn, idle_timeout_s, new_steps
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import validation
 from headrace.services.emr.limits import MOST_CONCURRENT_STEPS
-from headrace.services.emr.members import structures
 from headrace.services.emr.state import Cluster
 
 
@@ -37,14 +37,14 @@ def run_job_flow(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any
         step_concurrency=concurrency,
         idle_timeout_s=None if idle is None else idle_timeout_s(idle),
         managed_scaling=request.get("ManagedScalingPolicy"),
-        tags={tag["Key"]: tag.get("Value", "") for tag in structures(request, "Tags")},
+        tags={tag["Key"]: tag.get("Value", "") for tag in listed(request, "Tags")},
         instance_groups=_instance_groups(emr, instances),
     )
     steps = new_steps(
         emr,
         call,
         cluster.id,
-        structures(request, "Steps"),
+        listed(request, "Steps"),
         existing=[],
         role_arn=request.get("StepExecutionRoleArn"),
     )
@@ -60,13 +60,13 @@ def check_concurrency(level: int, error: Callable[[str], AwsError]) -> None:
 
 def check_fleets_or_groups(instances: dict[str, Any]) -> None:
     """Raise AwsError when a cluster is to have both."""
-    groups = bool(structures(instances, "InstanceGroups")) or "MasterInstanceType" in instances
-    if groups and structures(instances, "InstanceFleets"):
+    groups = bool(listed(instances, "InstanceGroups")) or "MasterInstanceType" in instances
+    if groups and listed(instances, "InstanceFleets"):
         raise validation("Instance fleets and instance groups are mutually exclusive.")
 
 
 def _instance_groups(emr: Emr, instances: dict[str, Any]) -> list[dict[str, Any]]:
-    configs = structures(instances, "InstanceGroups")
+    configs = listed(instances, "InstanceGroups")
     if not configs and "MasterInstanceType" in instances:
         count = int(instances.get("InstanceCount") or 1)
         master = instances["MasterInstanceType"]

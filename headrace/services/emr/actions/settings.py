@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.aws.operation import Call, operation
+from headrace.core.values import mapped
 from headrace.services.emr.actions.common import idle_timeout_s, job_flows
 from headrace.services.emr.backend import Emr
-from headrace.services.emr.members import structure
 from headrace.services.emr.state import Cluster
 
 
@@ -98,7 +98,7 @@ def remove_tags(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]
 @operation("PutAutoTerminationPolicy")
 def put_auto_termination_policy(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """End the cluster when it has waited for so long."""
-    idle_s = idle_timeout_s(structure(request, "AutoTerminationPolicy"))
+    idle_s = idle_timeout_s(mapped(request, "AutoTerminationPolicy"))
 
     def change(cluster: Cluster) -> None:
         cluster.idle_timeout_s = idle_s

@@ -6,11 +6,11 @@ import signal
 from typing import Any
 
 from headrace.aws.operation import Call, operation
+from headrace.core.values import listed, present
 from headrace.services.emr.actions.common import (
     job_flow,
     new_steps,
     page,
-    present,
     step_summary,
 )
 from headrace.services.emr.backend import Emr
@@ -21,7 +21,6 @@ from headrace.services.emr.errors import (
     validation,
 )
 from headrace.services.emr.limits import MOST_CANCELLED_STEPS, MOST_STEP_IDS, STEPS_PER_PAGE
-from headrace.services.emr.members import structures
 from headrace.services.emr.state import Cluster, Step, StepState
 
 
@@ -32,7 +31,7 @@ def add_job_flow_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[st
         cluster = job_flow(emr, call, request["JobFlowId"])
         if cluster.ending:
             raise ended_job_flow()
-        _check_actions(cluster, structures(request, "Steps"))
+        _check_actions(cluster, listed(request, "Steps"))
         existing = emr.store.steps(cluster.id)
         steps = new_steps(
             emr,
