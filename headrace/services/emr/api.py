@@ -40,18 +40,18 @@ def build_emr(
     run_bootstrap_actions: bool = False,
 ) -> Emr:
     """Return EMR with its parts; nothing runs before `Emr.start`."""
-    folder, store = (data_dir / FOLDER).absolute(), Store(database)
+    folder, store = (data_dir / FOLDER).absolute(), Store(clock, database)
     ports = Ports(
         clock=clock,
         store=store,
         context=JobContext(objects, endpoint_url, os.cpu_count() or 1, secret_of),
         metrics=metrics,
-        announcer=Announcer(clock, buses),
         folder=folder,
         run_bootstrap_actions=run_bootstrap_actions,
     )
     app_uis = AppUis(database, store, folder, endpoint_url)
-    return Emr(ids=ids, ports=ports, app_uis=app_uis, supervisor=supervisor)
+    announcer = Announcer(store, buses)
+    return Emr(ids=ids, ports=ports, announcer=announcer, app_uis=app_uis, supervisor=supervisor)
 
 
 def emr_api(emr: Emr) -> ServiceApi:

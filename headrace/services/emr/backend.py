@@ -6,7 +6,7 @@ from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
 from headrace.services.emr.announcements import Announcer
 from headrace.services.emr.app_uis import AppUis
-from headrace.services.emr.errors import unknown_cluster
+from headrace.services.emr.errors import unknown_cluster, unknown_job_flow
 from headrace.services.emr.ports import Ports
 from headrace.services.emr.runner import ClusterRunner
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step
@@ -21,22 +21,30 @@ class Emr:
     next one takes them over. A cloud that is stopped in order ends them, and their steps are FAILED.
     """
 
-    def __init__(self, *, ids: Ids, ports: Ports, app_uis: AppUis, supervisor: Supervisor) -> None:
+    def __init__(
+        self,
+        *,
+        ids: Ids,
+        ports: Ports,
+        announcer: Announcer,
+        app_uis: AppUis,
+        supervisor: Supervisor,
+    ) -> None:
         self.ids = ids
         self.app_uis = app_uis
         self.store: Store = ports.store
-        self.announcer: Announcer = ports.announcer
         self._ports = ports
+        self._announcer = announcer
         self._supervisor = supervisor
         self._runners = JobWorkers[ClusterRunner](ports.clock, supervisor)
 
     def start(self) -> None:
         """Recover clusters from the database, and take over the processes of their steps."""
         self.store.load()
-        self.announcer.wake = self._supervisor.start(self.announcer).wake
+        self.store.on_change = self._supervisor.start(self._announcer).wake
         for cluster in self.store.clusters():
             if cluster.state not in ENDED_CLUSTER:
-                runner = ClusterRunner(self._ports, cluster.id)
+                runner = ClusterRunner(self._ports, cluster)
                 runner.recover()
                 self._runners.start(cluster.id, runner)
 
@@ -53,13 +61,17 @@ class Emr:
             raise unknown_cluster(cluster_id)
         return found
 
+    def job_flow(self, job_flow_id: str, *, account: str, region: str) -> Cluster:
+        """Return a cluster. Raises AwsError in the words of the older operations."""
+        found = self.store.find(job_flow_id, account=account, region=region)
+        if found is None:
+            raise unknown_job_flow()
+        return found
+
     def add(self, cluster: Cluster, steps: list[Step]) -> None:
         """Store a new cluster and set it going."""
         self.store.add(cluster, steps)
-        self.announcer.cluster(cluster)
-        for step in steps:
-            self.announcer.change(cluster, step)
-        self._runners.start(cluster.id, ClusterRunner(self._ports, cluster.id))
+        self._runners.start(cluster.id, ClusterRunner(self._ports, cluster))
 
     def wake(self, cluster_id: str) -> None:
         """Have the cluster's runner look at what has changed."""

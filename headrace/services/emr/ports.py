@@ -7,7 +7,6 @@ from pathlib import Path
 
 from headrace.core.clock import Clock
 from headrace.core.ports import MetricSink
-from headrace.services.emr.announcements import Announcer
 from headrace.services.emr.store import Store
 from headrace.spark_submit.commands import JobContext
 
@@ -26,6 +25,5 @@ class Ports:
     store: Store
     context: JobContext
     metrics: MetricSink
-    announcer: Announcer
     folder: Path
     run_bootstrap_actions: bool = False

@@ -1,17 +1,19 @@
-"""A step's folder, and its logs on their way to LogUri."""
+"""The logs of one step: in its folder while it runs, and where they go in S3.
+
+A process writes to `stdout` and `stderr` of its step's folder. In cluster mode these are the logs of the driver's
+container; the step's own are the report of its client, in the folder `client`.
+"""
 
 from __future__ import annotations
 
-import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 
 from headrace.core.clock import Clock
-from headrace.services.emr.applications import Report, application_of
+from headrace.services.emr.applications import Application, Report
 from headrace.services.emr.state import Cluster, Step, StepState
 from headrace.spark_submit.commands import JobContext
 from headrace.spark_submit.job_pages import STATUS_PATH
-from headrace.spark_submit.logs import LOGS, LogKeeper, archive, log_location, remove_scratch
+from headrace.spark_submit.logs import LOGS, JobLogs, LogPlace, log_location
 
 _PRINTED = ("stdout", "stderr")
 _NOTES = ("controller", "syslog")
@@ -19,136 +21,97 @@ _CLIENT = "client"
 
 
 class StepLogs:
-    """The logs of one cluster's steps. Used by one thread at a time.
+    """The logs of one step. Used by one thread at a time.
 
-    A process writes to `stdout` and `stderr` of its step's folder. In cluster mode these are the logs of the driver's
-    container; the step's own are the report of its client, in the folder `client`.
+    Args:
+        root: EMR's folder, with a folder for each cluster.
+        application: the step's YARN application; None unless it runs in cluster mode.
     """
 
-    def __init__(self, clock: Clock, context: JobContext, folder: Path, cluster: Cluster) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        context: JobContext,
+        root: Path,
+        cluster: Cluster,
+        step: Step,
+        application: Application | None,
+    ) -> None:
+        self.folder = root / cluster.id / step.id
         self._clock = clock
-        self._context = context
-        self._folder = folder
-        self._cluster = cluster
-        # By step, S3 prefix and first log: a step in cluster mode has several.
-        self._keepers: dict[tuple[str, str, str], LogKeeper] = {}
+        self._objects = context.objects
+        self._step = step
+        self._application = application
+        uri, below = step.log_uri_in(cluster), f"{cluster.id}/steps/{step.id}"
+        self._location = None if uri is None else log_location(uri, below)
+        self._driver_location = self._location
+        self._report: Report | None = None
+        if application is not None:
+            below = f"{cluster.id}/containers/{application.id}/{application.container}"
+            self._driver_location = None if uri is None else log_location(uri, below)
+            # The step's status page stands for YARN's tracking URL.
+            tracking = f"{context.endpoint_url()}{STATUS_PATH}/{cluster.id}/{step.id}"
+            self._report = Report(clock, self.folder / _CLIENT / "stderr", application, tracking)
+        self._places: list[LogPlace] = []
+        self._driver_place: LogPlace | None = None
+        if self._location is not None and self._driver_location is not None:
+            if application is None:
+                self._places = [LogPlace(self.folder, LOGS, *self._location)]
+            else:
+                # The client's logs come first: they say where the driver's are.
+                client = LogPlace(self.folder / _CLIENT, _PRINTED, *self._location)
+                notes = LogPlace(self.folder, _NOTES, *self._location)
+                self._driver_place = LogPlace(self.folder, _PRINTED, *self._driver_location)
+                self._places = [client, self._driver_place, notes]
+        self._in_s3 = JobLogs(clock, self._objects, self.folder, self._places)
 
-    def folder(self, step: Step) -> Path:
-        """Return where a step's files are."""
-        return self._folder / step.cluster_id / step.id
+    def make_client_folder(self) -> None:
+        """Make the folder of the client's report, with empty logs."""
+        client = self.folder / _CLIENT
+        client.mkdir()
+        for name in _PRINTED:
+            (client / name).touch()
 
-    def make(self, step: Step) -> Path:
-        """Make a step's folder, with empty logs."""
-        folder = self.folder(step)
-        # An attempt that a kill cut short has left nothing worth keeping.
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        for name in LOGS:
-            (folder / name).touch()
-        if application_of(self._cluster, step) is not None:
-            client = folder / _CLIENT
-            client.mkdir()
-            for name in _PRINTED:
-                (client / name).touch()
-        return folder
+    def uri(self, name: str) -> str | None:
+        """Return where one of the step's logs goes in S3; None when it stays on this machine."""
+        return _uri(self._location, name)
 
-    def location(self, step: Step) -> tuple[str, str] | None:
-        """Return the bucket and key prefix of a step's logs; None when they go nowhere."""
-        return self._location(step, f"steps/{step.id}")
+    def driver_uri(self, name: str) -> str | None:
+        """Return where a log of the step's program goes in S3; None when it stays on this machine."""
+        return _uri(self._driver_location, name)
 
-    def driver_location(self, step: Step) -> tuple[str, str] | None:
-        """Return the bucket and key prefix of what a step's program prints; None when it goes nowhere."""
-        application = application_of(self._cluster, step)
-        if application is None:
-            return self.location(step)
-        return self._location(step, f"containers/{application.id}/{application.container}")
+    def report_start(self) -> None:
+        """In cluster mode, have the client report that the driver runs."""
+        if self._report is not None:
+            place = self._driver_location
+            log = str(self.folder)
+            if place is not None:
+                log = f"s3://{place[0]}/{place[1]}{{stdout,stderr}}.gz"
+            self._report.begin(self._step.started_ms or 0, log)
 
-    def note(self, step: Step, text: str) -> None:
-        """Write a line to the step's controller log."""
-        note(self.folder(step), self._clock, text)
-
-    def begun(self, step: Step) -> None:
-        """Have the client report, in cluster mode, that the driver runs."""
-        report = self._report(step)
-        if report is not None:
-            location = self.driver_location(step)
-            where = f"{location[0]}/{location[1]}" if location is not None else None
-            log = str(self.folder(step)) if where is None else f"s3://{where}{{stdout,stderr}}.gz"
-            report.begin(step.started_ms or 0, log)
-
-    def refused(self, step: Step, message: str) -> None:
-        """Write why no process could be started to the step's stderr."""
-        folder = self.folder(step)
-        if application_of(self._cluster, step) is not None:
+    def refused(self, message: str) -> None:
+        """Write to the step's stderr why no process could be started."""
+        folder = self.folder
+        if self._application is not None:
             # No container was begun, so none has logs.
             for name in _PRINTED:
                 (folder / name).unlink(missing_ok=True)
+            places = [place for place in self._places if place is not self._driver_place]
+            self._in_s3 = JobLogs(self._clock, self._objects, folder, places)
             folder /= _CLIENT
         if folder.is_dir():
             (folder / "stderr").write_text(f"{message}\n", errors="replace")
 
-    def ended(self, step: Step, state: StepState, diagnostics: str) -> None:
-        """Have the client report, in cluster mode, how the driver ended."""
-        report = self._report(step)
-        if report is not None:
-            report.end(state, step.started_ms or 0, diagnostics)
+    def keep(self) -> None:
+        """Put the logs of the running step to S3, if it is time."""
+        self._in_s3.keep()
 
-    def keep(self, step: Step) -> None:
-        """Put the logs of a running step where they belong, if it is time."""
-        for folder, names, location in self._places(step):
-            key = (step.id, location[1], names[0])
-            keeper = self._keepers.get(key)
-            if keeper is None:
-                keeper = LogKeeper(self._clock, self._context.objects, names)
-                self._keepers[key] = keeper
-            keeper.keep(folder, location)
-
-    def store(self, step: Step) -> None:
-        """Put the logs of a step that has ended where they belong, and remove what it needed to run."""
-        folder = self.folder(step)
-        if folder.is_dir():
-            for place, names, location in self._places(step):
-                archive(self._context.objects, place, location, names)
-                remove_scratch(place)
-            remove_scratch(folder)
-        for key in [key for key in self._keepers if key[0] == step.id]:
-            del self._keepers[key]
-
-    def _places(self, step: Step) -> list[tuple[Path, tuple[str, ...], tuple[str, str]]]:
-        """Return the folders with logs, which logs these are, and where each goes."""
-        folder, location, driver = (
-            self.folder(step),
-            self.location(step),
-            self.driver_location(step),
-        )
-        if location is None or driver is None:
-            return []
-        if driver == location:
-            return [(folder, LOGS, location)]
-        # What is in `client` is put first: it says where the rest is.
-        places = [(folder / _CLIENT, _PRINTED, location)]
-        if (folder / "stdout").exists():
-            places.append((folder, _PRINTED, driver))
-        return [*places, (folder, _NOTES, location)]
-
-    def _location(self, step: Step, below: str) -> tuple[str, str] | None:
-        uri = step.log_uri_in(self._cluster)
-        return None if uri is None else log_location(uri, f"{step.cluster_id}/{below}")
-
-    def _report(self, step: Step) -> Report | None:
-        application = application_of(self._cluster, step)
-        if application is None or not self.folder(step).is_dir():
-            return None
-        path = self.folder(step) / _CLIENT / "stderr"
-        # The step's status page stands for YARN's tracking URL.
-        page = f"{STATUS_PATH}/{self._cluster.id}/{step.id}"
-        tracking = f"{self._context.endpoint_url()}{page}"
-        return Report(self._clock, path, application, tracking)
+    def store(self, state: StepState, diagnostics: str) -> None:
+        """Complete the logs of the step that has ended, put them to S3, and remove what it needed to run."""
+        if self._report is not None and self.folder.is_dir():
+            self._report.end(state, self._step.started_ms or 0, diagnostics)
+        self._in_s3.store()
 
 
-def note(folder: Path, clock: Clock, text: str) -> None:
-    """Write a line to the controller log in a folder, if there is one."""
-    now = datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
-    if folder.is_dir():
-        with (folder / "controller").open("a", errors="replace") as file:
-            file.write(f"{now:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + f"Z INFO {text}\n")
+def _uri(location: tuple[str, str] | None, name: str) -> str | None:
+    return None if location is None else f"s3://{location[0]}/{location[1]}{name}.gz"

@@ -132,10 +132,12 @@ def terminate_job_flows(emr: Emr, call: Call, request: dict[str, Any]) -> None:
                 "Could not shut down one or more job flows since they are termination protected."
             )
         for cluster in active:
-            cluster.state = ClusterState.TERMINATING
-            cluster.reason_code = "USER_REQUEST"
-            cluster.reason_message = "Terminated by user request"
-            emr.store.save(cluster)
+            emr.store.change_cluster(
+                cluster,
+                ClusterState.TERMINATING,
+                code="USER_REQUEST",
+                message="Terminated by user request",
+            )
     for cluster in active:
         emr.wake(cluster.id)
 

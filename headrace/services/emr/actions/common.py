@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from headrace.aws.operation import Call
 from headrace.core.arn import make_arn
-from headrace.core.values import BadMarker, listed, mapped, page_of, present
+from headrace.core.values import BadMarker, page_of, present
 from headrace.services.emr.backend import Emr
-from headrace.services.emr.errors import invalid_request, unknown_job_flow, validation
+from headrace.services.emr.errors import invalid_request
 from headrace.services.emr.limits import (
     DEFAULT_IDLE_S,
     LONGEST_IDLE_S,
-    MOST_ACTIVE_STEPS,
     SHORTEST_IDLE_S,
 )
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step
@@ -116,57 +115,12 @@ def idle_timeout_s(policy: dict[str, Any]) -> int:
     return idle_s
 
 
-def job_flow(emr: Emr, call: Call, job_flow_id: str) -> Cluster:
-    """Return a cluster, or fail in the words of the older operations."""
-    found = emr.store.find(job_flow_id, account=call.account, region=call.region)
-    if found is None:
-        raise unknown_job_flow()
-    return found
-
-
 def job_flows(emr: Emr, call: Call, request: dict[str, Any]) -> list[Cluster]:
     """Return the clusters that JobFlowIds names, all of which must exist."""
-    return [job_flow(emr, call, name) for name in request["JobFlowIds"]]
-
-
-def new_steps(
-    emr: Emr,
-    call: Call,
-    cluster_id: str,
-    configs: Sequence[dict[str, Any]],
-    *,
-    existing: list[Step],
-    role_arn: str | None,
-) -> list[Step]:
-    """Return Step values for StepConfigs. Raises AwsError when the cluster would have too many."""
-    active = sum(step.active for step in existing)
-    if active + len(configs) > MOST_ACTIVE_STEPS:
-        raise validation(
-            "Maximum number of active steps(State = 'Running', 'Pending' or 'Cancel_Pending') for cluster exceeded."
-        )
-    steps: list[Step] = []
-    for number, config in enumerate(configs, len(existing) + 1):
-        jar = config["HadoopJarStep"]
-        monitoring = mapped(config, "StepMonitoringConfiguration")
-        logs = mapped(monitoring, "S3MonitoringConfiguration")
-        steps.append(
-            Step(
-                id=f"s-{emr.ids.alnum_upper(13)}",
-                cluster_id=cluster_id,
-                number=number,
-                name=config["Name"],
-                jar=jar["Jar"],
-                args=list(listed(jar, "Args")),
-                main_class=jar.get("MainClass") or "",
-                properties={p["Key"]: p.get("Value", "") for p in listed(jar, "Properties")},
-                action_on_failure=config.get("ActionOnFailure") or "CONTINUE",
-                execution_role_arn=role_arn or "",
-                log_uri=logs.get("LogUri") or "",
-                log_key_arn=logs.get("EncryptionKeyArn") or "",
-                created_ms=call.now_ms,
-            )
-        )
-    return steps
+    return [
+        emr.job_flow(name, account=call.account, region=call.region)
+        for name in request["JobFlowIds"]
+    ]
 
 
 def page(items: Iterable[_T], marker: str | None, most: int) -> tuple[list[_T], str | None]:

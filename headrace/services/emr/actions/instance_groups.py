@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.core.values import listed, present
-from headrace.services.emr.actions.common import cluster_arn, instance_status, job_flow
+from headrace.services.emr.actions.common import cluster_arn, instance_status
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import ended_job_flow, invalid_request, validation
 from headrace.services.emr.limits import MOST_TASK_GROUPS
@@ -33,7 +33,7 @@ def list_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> dict[
 def add_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """Add task groups to a running cluster. All or none."""
     with emr.store.lock:
-        cluster = job_flow(emr, call, request["JobFlowId"])
+        cluster = emr.job_flow(request["JobFlowId"], account=call.account, region=call.region)
         if cluster.ending:
             raise ended_job_flow()
         refuse_fleets(cluster, "AddInstanceGroups")

@@ -8,7 +8,8 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.core.values import listed
-from headrace.services.emr.actions.common import cluster_arn, idle_timeout_s, new_steps
+from headrace.services.emr.actions.common import cluster_arn, idle_timeout_s
+from headrace.services.emr.actions.steps import new_steps
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import validation
 from headrace.services.emr.limits import MOST_CONCURRENT_STEPS

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from typing import Any
 
 from headrace.aws.operation import Call, operation
-from headrace.core.values import listed, present
+from headrace.core.values import listed, mapped, present
 from headrace.services.emr.actions.common import (
-    job_flow,
-    new_steps,
     page,
     step_summary,
 )
@@ -20,7 +19,12 @@ from headrace.services.emr.errors import (
     unknown_step,
     validation,
 )
-from headrace.services.emr.limits import MOST_CANCELLED_STEPS, MOST_STEP_IDS, STEPS_PER_PAGE
+from headrace.services.emr.limits import (
+    MOST_ACTIVE_STEPS,
+    MOST_CANCELLED_STEPS,
+    MOST_STEP_IDS,
+    STEPS_PER_PAGE,
+)
 from headrace.services.emr.state import Cluster, Step, StepState
 
 
@@ -28,11 +32,11 @@ from headrace.services.emr.state import Cluster, Step, StepState
 def add_job_flow_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """Queue steps on a cluster."""
     with emr.store.lock:
-        cluster = job_flow(emr, call, request["JobFlowId"])
+        cluster = emr.job_flow(request["JobFlowId"], account=call.account, region=call.region)
+        existing = emr.store.steps(cluster.id)
         if cluster.ending:
             raise ended_job_flow()
         _check_actions(cluster, listed(request, "Steps"))
-        existing = emr.store.steps(cluster.id)
         steps = new_steps(
             emr,
             call,
@@ -41,11 +45,49 @@ def add_job_flow_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[st
             existing=existing,
             role_arn=request.get("ExecutionRoleArn"),
         )
-        emr.store.add_steps(steps)
-        for step in steps:
-            emr.announcer.change(cluster, step)
+        emr.store.add_steps(cluster, steps)
     emr.wake(cluster.id)
     return {"StepIds": [step.id for step in steps]}
+
+
+def new_steps(
+    emr: Emr,
+    call: Call,
+    cluster_id: str,
+    configs: Sequence[dict[str, Any]],
+    *,
+    existing: list[Step],
+    role_arn: str | None,
+) -> list[Step]:
+    """Return Step values for StepConfigs. Raises AwsError when the cluster would have too many."""
+    active = sum(step.active for step in existing)
+    if active + len(configs) > MOST_ACTIVE_STEPS:
+        raise validation(
+            "Maximum number of active steps(State = 'Running', 'Pending' or 'Cancel_Pending') for cluster exceeded."
+        )
+    steps: list[Step] = []
+    for number, config in enumerate(configs, len(existing) + 1):
+        jar = config["HadoopJarStep"]
+        monitoring = mapped(config, "StepMonitoringConfiguration")
+        logs = mapped(monitoring, "S3MonitoringConfiguration")
+        steps.append(
+            Step(
+                id=f"s-{emr.ids.alnum_upper(13)}",
+                cluster_id=cluster_id,
+                number=number,
+                name=config["Name"],
+                jar=jar["Jar"],
+                args=list(listed(jar, "Args")),
+                main_class=jar.get("MainClass") or "",
+                properties={p["Key"]: p.get("Value", "") for p in listed(jar, "Properties")},
+                action_on_failure=config.get("ActionOnFailure") or "CONTINUE",
+                execution_role_arn=role_arn or "",
+                log_uri=logs.get("LogUri") or "",
+                log_key_arn=logs.get("EncryptionKeyArn") or "",
+                created_ms=call.now_ms,
+            )
+        )
+    return steps
 
 
 @operation("DescribeStep")
@@ -122,16 +164,15 @@ def _cancel(
 ) -> dict[str, str]:
     match step.state:
         case StepState.PENDING:
-            step.state, step.ended_ms = StepState.CANCELLED, call.now_ms
-            step.reason_message = "Job terminated"
+            step.ended_ms = call.now_ms
+            emr.store.change_step(cluster, step, StepState.CANCELLED, "Job terminated")
         case StepState.RUNNING:
-            step.state, step.cancel_signal = StepState.CANCEL_PENDING, int(number)
+            step.cancel_signal = int(number)
+            emr.store.change_step(cluster, step, StepState.CANCEL_PENDING)
         case _:
             return {
                 "StepId": step.id,
                 "Status": "FAILED",
                 "Reason": f"The step is {step.state} and cannot be cancelled.",
             }
-    emr.store.save_step(step)
-    emr.announcer.change(cluster, step)
     return {"StepId": step.id, "Status": "SUBMITTED"}

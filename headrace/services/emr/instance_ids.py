@@ -1,4 +1,4 @@
-"""Ids of instances that are not there: made from what holds them, the same every time."""
+"""Ids of instances, fleets and the master: made from the ids of what holds them, so the same every time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def fleet_id(cluster: Cluster, kind: str) -> str:
 
 
 def master_instance_id(cluster: Cluster) -> str:
-    """Return EC2's id of the master instance, as ListInstances tells it."""
+    """Return EC2's id of the master instance, as ListInstances returns it."""
     for group in cluster.instance_groups:
         if group["InstanceRole"] == "MASTER":
             return instance_ids(group["Id"], 0)[1]
