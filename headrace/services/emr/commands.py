@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from pathlib import Path
+from typing import Any
 
 from headrace.core.ports import ObjectStore
 from headrace.core.values import listed, mapped
@@ -89,7 +90,7 @@ def spark_submission(cluster: Cluster, step: Step) -> tuple[Submission, dict[str
 
 def _classification(cluster: Cluster, *path: str) -> dict[str, str]:
     """Return the properties of a nested classification of the cluster's Configurations."""
-    configurations = listed(cluster.request, "Configurations")
+    configurations: list[Any] = cluster.request.get("Configurations") or []
     properties: dict[str, str] = {}
     for name in path:
         found = [c for c in configurations if c.get("Classification") == name]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import emr as shapes
 from headrace.core.values import listed, present
 from headrace.services.emr.actions.common import (
     cluster_arn,
@@ -52,7 +51,7 @@ _EC2 = (
 )
 
 
-def _described(cluster: Cluster) -> dict[str, Any]:
+def _described(cluster: Cluster) -> shapes.Cluster:
     request, instances = cluster.request, cluster.request["Instances"]
     subnets = listed(instances, "Ec2SubnetIds")
     if not subnets and instances.get("Ec2SubnetId"):
@@ -88,7 +87,9 @@ def _described(cluster: Cluster) -> dict[str, Any]:
 
 
 @operation("DescribeCluster")
-def describe_cluster(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def describe_cluster(
+    emr: Emr, call: Call, request: shapes.DescribeClusterInput
+) -> shapes.DescribeClusterOutput:
     """Return everything that is known of a cluster."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
@@ -96,7 +97,9 @@ def describe_cluster(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str,
 
 
 @operation("ListClusters")
-def list_clusters(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_clusters(
+    emr: Emr, call: Call, request: shapes.ListClustersInput
+) -> shapes.ListClustersOutput:
     """Return an account's clusters, newest first."""
     after, before = request.get("CreatedAfter"), request.get("CreatedBefore")
     states = request.get("ClusterStates") or list(ClusterState)
@@ -120,12 +123,12 @@ def list_clusters(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, An
 
 
 @operation("TerminateJobFlows")
-def terminate_job_flows(emr: Emr, call: Call, request: dict[str, Any]) -> None:
+def terminate_job_flows(emr: Emr, call: Call, request: shapes.TerminateJobFlowsInput) -> None:
     """End clusters and their steps; ended ones stay as they are. All or none."""
     if not request["JobFlowIds"]:
         raise validation("The JobFlowId list cannot be empty")
     with emr.store.lock:
-        clusters = job_flows(emr, call, request)
+        clusters = job_flows(emr, call, request["JobFlowIds"])
         active = [cluster for cluster in clusters if not cluster.ending]
         if any(cluster.termination_protected for cluster in active):
             raise validation(
@@ -143,7 +146,9 @@ def terminate_job_flows(emr: Emr, call: Call, request: dict[str, Any]) -> None:
 
 
 @operation("ModifyCluster")
-def modify_cluster(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def modify_cluster(
+    emr: Emr, call: Call, request: shapes.ModifyClusterInput
+) -> shapes.ModifyClusterOutput:
     """Change how many steps may run at a time."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
@@ -152,16 +157,18 @@ def modify_cluster(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, A
             check_concurrency(level, invalid_request)
             cluster.step_concurrency = level
             emr.store.save(cluster)
-        output = {"StepConcurrencyLevel": cluster.step_concurrency}
+        level = cluster.step_concurrency
     emr.wake(cluster.id)
-    return output
+    return {"StepConcurrencyLevel": level}
 
 
 @operation("ListBootstrapActions")
-def list_bootstrap_actions(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_bootstrap_actions(
+    emr: Emr, call: Call, request: shapes.ListBootstrapActionsInput
+) -> shapes.ListBootstrapActionsOutput:
     """Return the bootstrap actions that the cluster was given."""
     cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
-    actions = [
+    actions: list[shapes.Command] = [
         {
             "Name": action["Name"],
             "ScriptPath": action["ScriptBootstrapAction"]["Path"],

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from headrace.aws.operation import Call
+from headrace.aws.shapes import emr as shapes
 from headrace.core.arn import make_arn
 from headrace.core.values import BadMarker, page_of, present
 from headrace.services.emr.backend import Emr
@@ -21,9 +22,15 @@ from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step
 _T = TypeVar("_T")
 
 
-def moment(time_ms: int | None) -> datetime | None:
+def moment(time_ms: int) -> datetime:
     """Return epoch milliseconds as an aware datetime."""
-    return None if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC)
+    return datetime.fromtimestamp(time_ms / 1000, UTC)
+
+
+def _timeline(begun: str, created_ms: int, begun_ms: int | None, ended_ms: int | None) -> Any:
+    """Return the timeline of a thing; `begun` is the name of the member for when it was ready or started."""
+    times = {"CreationDateTime": created_ms, begun: begun_ms, "EndDateTime": ended_ms}
+    return {name: moment(time_ms) for name, time_ms in times.items() if time_ms is not None}
 
 
 def cluster_arn(cluster: Cluster) -> str:
@@ -31,12 +38,12 @@ def cluster_arn(cluster: Cluster) -> str:
     return make_arn("elasticmapreduce", cluster.region, cluster.account, f"cluster/{cluster.id}")
 
 
-def tag_list(tags: dict[str, str]) -> list[dict[str, str]]:
+def tag_list(tags: dict[str, str]) -> list[shapes.Tag]:
     """Return tags as AWS lists them."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
-def instance_status(cluster: Cluster, created_ms: int | None = None) -> dict[str, Any]:
+def instance_status(cluster: Cluster, created_ms: int | None = None) -> Any:
     """Return the status of a cluster's group, fleet or instance, made with the cluster or at `created_ms`."""
     ready_ms = cluster.ready_ms
     if created_ms is not None:
@@ -46,34 +53,24 @@ def instance_status(cluster: Cluster, created_ms: int | None = None) -> dict[str
     return {
         "State": "TERMINATED" if cluster.state in ENDED_CLUSTER else "RUNNING",
         "StateChangeReason": {"Message": ""},
-        "Timeline": present(
-            {
-                "CreationDateTime": moment(created_ms),
-                "ReadyDateTime": moment(ready_ms),
-                "EndDateTime": moment(cluster.ended_ms),
-            }
-        ),
+        "Timeline": _timeline("ReadyDateTime", created_ms, ready_ms, cluster.ended_ms),
     }
 
 
-def cluster_status(cluster: Cluster) -> dict[str, Any]:
+def cluster_status(cluster: Cluster) -> shapes.ClusterStatus:
     """Return a cluster's ClusterStatus."""
     return {
         "State": str(cluster.state),
         "StateChangeReason": present(
             {"Code": cluster.reason_code or None, "Message": cluster.reason_message or None}
         ),
-        "Timeline": present(
-            {
-                "CreationDateTime": moment(cluster.created_ms),
-                "ReadyDateTime": moment(cluster.ready_ms),
-                "EndDateTime": moment(cluster.ended_ms),
-            }
+        "Timeline": _timeline(
+            "ReadyDateTime", cluster.created_ms, cluster.ready_ms, cluster.ended_ms
         ),
     }
 
 
-def step_summary(step: Step) -> dict[str, Any]:
+def step_summary(step: Step) -> shapes.StepSummary:
     """Return a step's StepSummary."""
     reason = {"Message": step.reason_message} if step.reason_message else {}
     return {
@@ -93,21 +90,17 @@ def step_summary(step: Step) -> dict[str, Any]:
                 "State": str(step.state),
                 "StateChangeReason": reason,
                 "FailureDetails": step.failure or None,
-                "Timeline": present(
-                    {
-                        "CreationDateTime": moment(step.created_ms),
-                        "StartDateTime": moment(step.started_ms),
-                        "EndDateTime": moment(step.ended_ms),
-                    }
+                "Timeline": _timeline(
+                    "StartDateTime", step.created_ms, step.started_ms, step.ended_ms
                 ),
             }
         ),
     }
 
 
-def idle_timeout_s(policy: dict[str, Any]) -> int:
+def idle_timeout_s(policy: shapes.AutoTerminationPolicy) -> int:
     """Return an AutoTerminationPolicy's timeout. Raises AwsError unless it is within EMR's bounds."""
-    idle_s = int(policy.get("IdleTimeout", DEFAULT_IDLE_S))
+    idle_s = policy.get("IdleTimeout", DEFAULT_IDLE_S)
     if not SHORTEST_IDLE_S <= idle_s <= LONGEST_IDLE_S:
         raise invalid_request(
             f"IdleTimeout must be between {SHORTEST_IDLE_S} and {LONGEST_IDLE_S} seconds."
@@ -115,12 +108,9 @@ def idle_timeout_s(policy: dict[str, Any]) -> int:
     return idle_s
 
 
-def job_flows(emr: Emr, call: Call, request: dict[str, Any]) -> list[Cluster]:
-    """Return the clusters that JobFlowIds names, all of which must exist."""
-    return [
-        emr.job_flow(name, account=call.account, region=call.region)
-        for name in request["JobFlowIds"]
-    ]
+def job_flows(emr: Emr, call: Call, job_flow_ids: list[str]) -> list[Cluster]:
+    """Return the clusters of these ids. Raises AwsError unless all of them exist."""
+    return [emr.job_flow(name, account=call.account, region=call.region) for name in job_flow_ids]
 
 
 def page(items: Iterable[_T], marker: str | None, most: int) -> tuple[list[_T], str | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import emr as shapes
 from headrace.core.values import listed, present
 from headrace.services.emr.actions.common import cluster_arn, instance_status
 from headrace.services.emr.backend import Emr
@@ -21,7 +22,9 @@ _OF_FLEETS = {
 
 
 @operation("ListInstanceGroups")
-def list_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_instance_groups(
+    emr: Emr, call: Call, request: shapes.ListInstanceGroupsInput
+) -> shapes.ListInstanceGroupsOutput:
     """Return the groups that the cluster was asked to have. Raises AwsError for a cluster of fleets."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
@@ -30,7 +33,9 @@ def list_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> dict[
 
 
 @operation("AddInstanceGroups")
-def add_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def add_instance_groups(
+    emr: Emr, call: Call, request: shapes.AddInstanceGroupsInput
+) -> shapes.AddInstanceGroupsOutput:
     """Add task groups to a running cluster. All or none."""
     with emr.store.lock:
         cluster = emr.job_flow(request["JobFlowId"], account=call.account, region=call.region)
@@ -38,7 +43,7 @@ def add_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> dict[s
             raise ended_job_flow()
         refuse_fleets(cluster, "AddInstanceGroups")
         _check_additions(cluster, request["InstanceGroups"])
-        added = [
+        added: list[dict[str, Any]] = [
             {"Id": f"ig-{emr.ids.alnum_upper(13)}", "created_ms": call.now_ms, **config}
             for config in request["InstanceGroups"]
         ]
@@ -52,19 +57,18 @@ def add_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> dict[s
 
 
 @operation("ModifyInstanceGroups")
-def modify_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> None:
+def modify_instance_groups(emr: Emr, call: Call, request: shapes.ModifyInstanceGroupsInput) -> None:
     """Change the counts and configurations of groups. All or none."""
     with emr.store.lock:
         changes = [
-            (*_find(emr, call, request, change["InstanceGroupId"]), change)
-            for change in listed(request, "InstanceGroups")
+            (*_find(emr, call, request.get("ClusterId"), change["InstanceGroupId"]), change)
+            for change in request.get("InstanceGroups") or []
         ]
         for cluster, group, change in changes:
             _check_change(cluster, group, change)
         for cluster, group, change in changes:
-            for name in ("InstanceCount", "ShrinkPolicy", "Configurations"):
-                if change.get(name) is not None:
-                    group[name] = change[name]
+            names = ("InstanceCount", "ShrinkPolicy", "Configurations")
+            group.update(present({name: change.get(name) for name in names}))
             emr.store.save(cluster)
 
 
@@ -79,7 +83,7 @@ def refuse_fleets(cluster: Cluster, operation_name: str) -> None:
         )
 
 
-def _check_additions(cluster: Cluster, configs: list[dict[str, Any]]) -> None:
+def _check_additions(cluster: Cluster, configs: list[shapes.InstanceGroupConfig]) -> None:
     roles = [group["InstanceRole"] for group in cluster.instance_groups]
     for config in configs:
         role, count = config["InstanceRole"], config["InstanceCount"]
@@ -93,9 +97,8 @@ def _check_additions(cluster: Cluster, configs: list[dict[str, Any]]) -> None:
 
 
 def _find(
-    emr: Emr, call: Call, request: dict[str, Any], group_id: str
+    emr: Emr, call: Call, wanted: str | None, group_id: str
 ) -> tuple[Cluster, dict[str, Any]]:
-    wanted = request.get("ClusterId")
     if wanted is None:
         clusters = [
             cluster
@@ -112,7 +115,9 @@ def _find(
     raise invalid_request(f"Instance group id '{group_id}' is not valid.")
 
 
-def _check_change(cluster: Cluster, group: dict[str, Any], change: dict[str, Any]) -> None:
+def _check_change(
+    cluster: Cluster, group: dict[str, Any], change: shapes.InstanceGroupModifyConfig
+) -> None:
     if cluster.ending:
         raise ended_job_flow()
     count = change.get("InstanceCount")
@@ -125,7 +130,7 @@ def _check_change(cluster: Cluster, group: dict[str, Any], change: dict[str, Any
         raise validation(f"Instance count must be at least {least}, not {count}.")
 
 
-def _described(cluster: Cluster, group: dict[str, Any]) -> dict[str, Any]:
+def _described(cluster: Cluster, group: dict[str, Any]) -> shapes.InstanceGroup:
     ended = cluster.state in ENDED_CLUSTER
     return present(
         {

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import emr as shapes
 from headrace.core.values import listed, present
 from headrace.services.emr.actions.common import instance_status, page
 from headrace.services.emr.backend import Emr
@@ -20,7 +21,9 @@ _OF_FLEETS = ("InstanceFleetId", "InstanceFleetType")
 
 
 @operation("ListInstances")
-def list_instances(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_instances(
+    emr: Emr, call: Call, request: shapes.ListInstancesInput
+) -> shapes.ListInstancesOutput:
     """Return an instance for each that the cluster was asked to have; ids are made up, the same every time."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
@@ -32,14 +35,16 @@ def list_instances(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, A
                 f"uses instance {'fleets' if of_fleets else 'groups'}."
             )
         instances = _of_fleets(cluster, request) if of_fleets else _of_groups(cluster, request)
-        states = listed(request, "InstanceStates")
-        found = [item for item in instances if not states or item["Status"]["State"] in states]
+        state, states = instance_status(cluster)["State"], request.get("InstanceStates")
+        found = list(instances)
+    if states and state not in states:
+        found = []
     shown, marker = page(found, request.get("Marker"), INSTANCES_PER_PAGE)
     return present({"Instances": shown, "Marker": marker})
 
 
-def _of_groups(cluster: Cluster, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    wanted_id, roles = request.get("InstanceGroupId"), listed(request, "InstanceGroupTypes")
+def _of_groups(cluster: Cluster, request: shapes.ListInstancesInput) -> Iterator[shapes.Instance]:
+    wanted_id, roles = request.get("InstanceGroupId"), request.get("InstanceGroupTypes") or []
     if wanted_id and wanted_id not in [group["Id"] for group in cluster.instance_groups]:
         raise invalid_request(f"Instance group id '{wanted_id}' is not valid.")
     for group in cluster.instance_groups:
@@ -54,7 +59,7 @@ def _of_groups(cluster: Cluster, request: dict[str, Any]) -> Iterator[dict[str, 
             }
 
 
-def _of_fleets(cluster: Cluster, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _of_fleets(cluster: Cluster, request: shapes.ListInstancesInput) -> Iterator[shapes.Instance]:
     fleets = listed(cluster.request["Instances"], "InstanceFleets")
     wanted_id, kind = request.get("InstanceFleetId"), request.get("InstanceFleetType")
     if wanted_id and wanted_id not in [
@@ -86,7 +91,7 @@ def _of_fleets(cluster: Cluster, request: dict[str, Any]) -> Iterator[dict[str, 
 
 def _instance(
     cluster: Cluster, holder: dict[str, Any], holder_id: str, number: int
-) -> dict[str, Any]:
+) -> shapes.Instance:
     emr_id, ec2_id = instance_ids(holder_id, number)
     return {
         "Id": emr_id,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from typing import Any
 
 from headrace.aws.operation import Call, operation
-from headrace.core.values import listed, mapped, present
+from headrace.aws.shapes import emr as shapes
+from headrace.core.values import present
 from headrace.services.emr.actions.common import (
     page,
     step_summary,
@@ -29,14 +29,16 @@ from headrace.services.emr.state import Cluster, Step, StepState
 
 
 @operation("AddJobFlowSteps")
-def add_job_flow_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def add_job_flow_steps(
+    emr: Emr, call: Call, request: shapes.AddJobFlowStepsInput
+) -> shapes.AddJobFlowStepsOutput:
     """Queue steps on a cluster."""
     with emr.store.lock:
         cluster = emr.job_flow(request["JobFlowId"], account=call.account, region=call.region)
         existing = emr.store.steps(cluster.id)
         if cluster.ending:
             raise ended_job_flow()
-        _check_actions(cluster, listed(request, "Steps"))
+        _check_actions(cluster, request["Steps"])
         steps = new_steps(
             emr,
             call,
@@ -54,7 +56,7 @@ def new_steps(
     emr: Emr,
     call: Call,
     cluster_id: str,
-    configs: Sequence[dict[str, Any]],
+    configs: Sequence[shapes.StepConfig],
     *,
     existing: list[Step],
     role_arn: str | None,
@@ -68,8 +70,8 @@ def new_steps(
     steps: list[Step] = []
     for number, config in enumerate(configs, len(existing) + 1):
         jar = config["HadoopJarStep"]
-        monitoring = mapped(config, "StepMonitoringConfiguration")
-        logs = mapped(monitoring, "S3MonitoringConfiguration")
+        monitoring = config.get("StepMonitoringConfiguration") or {}
+        logs = monitoring.get("S3MonitoringConfiguration") or {}
         steps.append(
             Step(
                 id=f"s-{emr.ids.alnum_upper(13)}",
@@ -77,9 +79,11 @@ def new_steps(
                 number=number,
                 name=config["Name"],
                 jar=jar["Jar"],
-                args=list(listed(jar, "Args")),
+                args=list(jar.get("Args") or []),
                 main_class=jar.get("MainClass") or "",
-                properties={p["Key"]: p.get("Value", "") for p in listed(jar, "Properties")},
+                properties={
+                    p.get("Key", ""): p.get("Value", "") for p in jar.get("Properties") or []
+                },
                 action_on_failure=config.get("ActionOnFailure") or "CONTINUE",
                 execution_role_arn=role_arn or "",
                 log_uri=logs.get("LogUri") or "",
@@ -91,7 +95,9 @@ def new_steps(
 
 
 @operation("DescribeStep")
-def describe_step(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def describe_step(
+    emr: Emr, call: Call, request: shapes.DescribeStepInput
+) -> shapes.DescribeStepOutput:
     """Return one step."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
@@ -108,7 +114,7 @@ def describe_step(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, An
 
 
 @operation("ListSteps")
-def list_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_steps(emr: Emr, call: Call, request: shapes.ListStepsInput) -> shapes.ListStepsOutput:
     """Return a cluster's steps, newest first."""
     states, ids = request.get("StepStates"), request.get("StepIds")
     if states is not None and ids is not None:
@@ -131,7 +137,9 @@ def list_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
 
 
 @operation("CancelSteps")
-def cancel_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def cancel_steps(
+    emr: Emr, call: Call, request: shapes.CancelStepsInput
+) -> shapes.CancelStepsOutput:
     """Cancel steps that wait, at once, and steps that run, by a signal to all their processes."""
     option = request.get("StepCancellationOption") or "SEND_INTERRUPT"
     if len(request["StepIds"]) > MOST_CANCELLED_STEPS:
@@ -148,7 +156,7 @@ def cancel_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any
     return {"CancelStepsInfoList": infos}
 
 
-def _check_actions(cluster: Cluster, configs: list[dict[str, Any]]) -> None:
+def _check_actions(cluster: Cluster, configs: list[shapes.StepConfig]) -> None:
     """Raise AwsError for steps that would end what runs beside them (API_StepConfig, ActionOnFailure)."""
     for config in configs:
         action = config.get("ActionOnFailure") or "CONTINUE"
@@ -161,7 +169,7 @@ def _check_actions(cluster: Cluster, configs: list[dict[str, Any]]) -> None:
 
 def _cancel(
     emr: Emr, call: Call, cluster: Cluster, step: Step, number: signal.Signals
-) -> dict[str, str]:
+) -> shapes.CancelStepsInfo:
     match step.state:
         case StepState.PENDING:
             step.ended_ms = call.now_ms

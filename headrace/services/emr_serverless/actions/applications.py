@@ -16,7 +16,7 @@ _ENGINES = {"spark": "Spark", "hive": "Hive"}
 _AT_REST = (ApplicationState.CREATED, ApplicationState.STOPPED)
 
 
-def _full(application: Application) -> dict[str, Any]:
+def _full(application: Application) -> Any:
     kept = {k: v for k, v in application.request.items() if k not in ("clientToken", "tags")}
     return {
         "architecture": "X86_64",
@@ -36,7 +36,7 @@ def _full(application: Application) -> dict[str, Any]:
 @operation("CreateApplication")
 def create_application(
     emr: EmrServerless, call: Call, request: shapes.CreateApplicationRequest
-) -> Any:
+) -> shapes.CreateApplicationResponse:
     """Make an application; again with the same client token, return the one that was made."""
     given = cast("dict[str, Any]", request)
     engine = _ENGINES.get(request["type"].lower())
@@ -74,7 +74,9 @@ def create_application(
 
 
 @operation("GetApplication")
-def get_application(emr: EmrServerless, call: Call, request: shapes.GetApplicationRequest) -> Any:
+def get_application(
+    emr: EmrServerless, call: Call, request: shapes.GetApplicationRequest
+) -> shapes.GetApplicationResponse:
     """Return an application whole."""
     found = emr.application(request["applicationId"], account=call.account, region=call.region)
     return {"application": _full(found)}
@@ -83,7 +85,7 @@ def get_application(emr: EmrServerless, call: Call, request: shapes.GetApplicati
 @operation("ListApplications")
 def list_applications(
     emr: EmrServerless, call: Call, request: shapes.ListApplicationsRequest
-) -> Any:
+) -> shapes.ListApplicationsResponse:
     """List applications, the newest first."""
     states = request.get("states") or []
     found = [
@@ -106,7 +108,7 @@ def list_applications(
 @operation("UpdateApplication")
 def update_application(
     emr: EmrServerless, call: Call, request: shapes.UpdateApplicationRequest
-) -> Any:
+) -> shapes.UpdateApplicationResponse:
     """Change an application that does not run."""
     application_id = request["applicationId"]
     with emr.store.lock:

@@ -62,7 +62,7 @@ def _summary(application: Application, run: JobRun, attempt: Attempt) -> dict[st
     )
 
 
-def _full(application: Application, run: JobRun, attempt: Attempt, now_ms: int) -> dict[str, Any]:
+def _full(application: Application, run: JobRun, attempt: Attempt, now_ms: int) -> shapes.JobRun:
     started_ms, ended_ms = run.started_ms, run.ended_ms
     kept = ("configurationOverrides", "jobDriver", "retryPolicy", "executionIamPolicy")
     return present(
@@ -126,7 +126,9 @@ def _earlier(
 
 
 @operation("StartJobRun")
-def start_job_run(emr: EmrServerless, call: Call, request: shapes.StartJobRunRequest) -> Any:
+def start_job_run(
+    emr: EmrServerless, call: Call, request: shapes.StartJobRunRequest
+) -> shapes.StartJobRunResponse:
     """Start a job run, and its application where that may start by itself."""
     application_id = request["applicationId"]
     _check(call, request)
@@ -169,7 +171,9 @@ def _new_run(
 
 
 @operation("GetJobRun")
-def get_job_run(emr: EmrServerless, call: Call, request: shapes.GetJobRunRequest) -> Any:
+def get_job_run(
+    emr: EmrServerless, call: Call, request: shapes.GetJobRunRequest
+) -> shapes.GetJobRunResponse:
     """Return a job run whole, or as one of its attempts was."""
     where = {"account": call.account, "region": call.region}
     with emr.store.lock:
@@ -182,7 +186,9 @@ def get_job_run(emr: EmrServerless, call: Call, request: shapes.GetJobRunRequest
 
 
 @operation("ListJobRuns")
-def list_job_runs(emr: EmrServerless, call: Call, request: shapes.ListJobRunsRequest) -> Any:
+def list_job_runs(
+    emr: EmrServerless, call: Call, request: shapes.ListJobRunsRequest
+) -> shapes.ListJobRunsResponse:
     """List an application's job runs, the newest first."""
     where = {"account": call.account, "region": call.region}
     after, before = request.get("createdAtAfter"), request.get("createdAtBefore")
@@ -205,7 +211,7 @@ def list_job_runs(emr: EmrServerless, call: Call, request: shapes.ListJobRunsReq
 @operation("ListJobRunAttempts")
 def list_job_run_attempts(
     emr: EmrServerless, call: Call, request: shapes.ListJobRunAttemptsRequest
-) -> Any:
+) -> shapes.ListJobRunAttemptsResponse:
     """List a job run's attempts, the newest first."""
     where = {"account": call.account, "region": call.region}
     with emr.store.lock:
@@ -228,7 +234,9 @@ def list_job_run_attempts(
 
 
 @operation("CancelJobRun")
-def cancel_job_run(emr: EmrServerless, call: Call, request: shapes.CancelJobRunRequest) -> Any:
+def cancel_job_run(
+    emr: EmrServerless, call: Call, request: shapes.CancelJobRunRequest
+) -> shapes.CancelJobRunResponse:
     """Ask for the end of a job run; one that is being cancelled already goes on ending."""
     where = {"account": call.account, "region": call.region}
     with emr.store.lock:
@@ -249,7 +257,7 @@ def cancel_job_run(emr: EmrServerless, call: Call, request: shapes.CancelJobRunR
 @operation("GetDashboardForJobRun")
 def get_dashboard_for_job_run(
     emr: EmrServerless, call: Call, request: shapes.GetDashboardForJobRunRequest
-) -> Any:
+) -> shapes.GetDashboardForJobRunResponse:
     """Return the URL of a job run's page in this cloud."""
     where = {"account": call.account, "region": call.region}
     run = emr.job_run(request["applicationId"], request["jobRunId"], **where)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr_serverless as shapes
 from headrace.core.arn import Arn
@@ -63,6 +61,6 @@ def untag_resource(emr: EmrServerless, call: Call, request: shapes.UntagResource
 @operation("ListTagsForResource")
 def list_tags_for_resource(
     emr: EmrServerless, call: Call, request: shapes.ListTagsForResourceRequest
-) -> Any:
+) -> shapes.ListTagsForResourceResponse:
     """Return a resource's tags."""
     return {"tags": dict(_resource(emr, call, request["resourceArn"]).tags)}
