@@ -1,4 +1,4 @@
-"""From a parsed submission to a command line, an environment and a folder on this machine."""
+"""Turns a parsed submission into a command line, an environment and a filled folder on this machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PACKAGE_ROOT = Path(headrace.__file__).parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What is started: the argument vector, the environment, and where."""
+    """What a job's process is started with: its arguments, its environment, and the folder it starts in."""
 
     arguments: list[str]
     environment: dict[str, str]
@@ -54,7 +54,7 @@ class JobContext:
 
 
 def make_folders(folder: Path) -> Path:
-    """Make what a job's process needs in its folder; return the one it starts in."""
+    """Make the folders that a job's process needs below the job's own; return the one it starts in."""
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
     (folder / "tmp").mkdir(exist_ok=True)
@@ -146,7 +146,7 @@ def spark_command(
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": str(conf),
         "SPARK_LOCAL_DIRS": str(folder / "tmp"),
-        # spark-submit is a JVM that starts a JVM: the first is to be quick, not good.
+        # spark-submit is a short JVM that starts the job's: compiling it well would not pay.
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,

@@ -1,4 +1,4 @@
-"""A job's logs: what it printed, why it failed, and their way to S3."""
+"""A job's logs: reads their ends, finds the cause of a failure in them, and stores them in S3."""
 
 from __future__ import annotations
 

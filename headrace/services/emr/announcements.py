@@ -1,7 +1,7 @@
-"""State changes as EventBridge events: `EMR Cluster State Change` and `EMR Step Status Change` of `aws.emr`.
+"""Sends changes of state as EventBridge events: `EMR Cluster State Change` and `EMR Step Status Change` of `aws.emr`.
 
 The form of an event is that of "Monitoring Amazon EMR events with CloudWatch" in the EMR Management Guide. As there,
-delivery is an effort and no promise: events that wait when the cloud stops are lost.
+delivery is best effort: events that wait when the cloud stops are lost.
 """
 
 from __future__ import annotations

@@ -55,14 +55,14 @@ class Emr:
     # --- for actions --------------------------------------------------------------------------
 
     def cluster(self, cluster_id: str, *, account: str, region: str) -> Cluster:
-        """Return a cluster. Raises AwsError in the words of the newer operations."""
+        """Return a cluster. Raises AwsError in the words of Describe*, List* and other newer operations."""
         found = self.store.find(cluster_id, account=account, region=region)
         if found is None:
             raise unknown_cluster(cluster_id)
         return found
 
     def job_flow(self, job_flow_id: str, *, account: str, region: str) -> Cluster:
-        """Return a cluster. Raises AwsError in the words of the older operations."""
+        """Return a cluster. Raises AwsError in the words of AddJobFlowSteps and other older operations."""
         found = self.store.find(job_flow_id, account=account, region=region)
         if found is None:
             raise unknown_job_flow()
@@ -74,5 +74,5 @@ class Emr:
         self._runners.start(cluster.id, ClusterRunner(self._ports, cluster))
 
     def wake(self, cluster_id: str) -> None:
-        """Have the cluster's runner look at what has changed."""
+        """Have the cluster's runner look at once at what has changed."""
         self._runners.wake(cluster_id)

@@ -1,4 +1,4 @@
-"""The bootstrap actions of one cluster: run one after the other on this machine, if the cloud was started so."""
+"""The bootstrap actions of one cluster: run one by one here, if the cloud runs with --run-bootstrap-actions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Bootstrap:
         self._number = 1
 
     def done(self) -> bool:
-        """Go on with the actions; return whether all have succeeded. Raises BootstrapFailed."""
+        """Start or watch the next action; return whether all have succeeded. Raises BootstrapFailed."""
         actions = listed(self._cluster.request, "BootstrapActions")
         while self._number <= len(actions):
             if self._job is None:

@@ -1,4 +1,4 @@
-"""What a step runs: from its jar and arguments to a command line, an environment and a folder.
+"""Turns a step's jar and arguments into a command line, an environment and a filled folder.
 
 `command-runner.jar` runs any command on the path, as on EMR; `spark-submit` is the one that pyspark carries.
 `script-runner.jar` runs a shell script from S3; any other jar runs as `hadoop jar` runs it. In cluster mode the
@@ -52,7 +52,7 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
     if jar == "script-runner.jar":
         arguments = script_command(_fetched(context.objects, arguments[1], work), arguments[2:])
     elif arguments[0] in ("bash", "sh"):
-        # What follows the script is its own: an s3 URI there is text.
+        # The script's own arguments stay as they are, S3 URIs too.
         arguments[1:2] = [_fetched(context.objects, text, work) for text in arguments[1:2]]
     elif (found := spark_submission(cluster, step)) is not None:
         submission, defaults = found
@@ -80,7 +80,7 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
 
 
 def spark_submission(cluster: Cluster, step: Step) -> tuple[Submission, dict[str, str]] | None:
-    """Return a step's `spark-submit` and the spark-defaults; None if it is no such step. Raises JobRefused."""
+    """Return a step's `spark-submit` and the spark-defaults; None if it runs no `spark-submit`. Raises JobRefused."""
     if step.jar.rpartition("/")[2] != "command-runner.jar":
         return None
     if not step.args or step.args[0] not in ("spark-submit", "spark-example"):

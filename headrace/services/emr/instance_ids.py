@@ -15,7 +15,7 @@ def instance_ids(holder_id: str, number: int) -> tuple[str, str]:
 
 
 def fleet_id(cluster: Cluster, kind: str) -> str:
-    """Return a fleet's id: a cluster has one of each kind at most, so its own id makes theirs."""
+    """Return a fleet's id, made from the cluster's: a cluster has at most one fleet of each kind."""
     return f"if-{kind[0]}{cluster.id[3:]}"
 
 

@@ -1,4 +1,4 @@
-"""Steps that are neither scripts nor `spark-submit`: custom jars, and Spark's own examples.
+"""Commands of steps that run a custom jar or one of Spark's own examples.
 
 A custom jar runs as `hadoop jar` runs it: Spark brings Hadoop's `RunJar` along. StepProperties become system
 properties of its JVM and MainClass the class that starts, unless the jar's manifest names one. With

@@ -83,7 +83,7 @@ class EmrPages:
         return join(parts)
 
     def described(self, base: str) -> list[dict[str, Any]]:
-        """Return all clusters for machines, newest first; `base` is the cloud's URL."""
+        """Return all clusters as JSON values, newest first; `base` is the cloud's URL."""
         return [self._describe(cluster, base) for cluster in self._clusters()]
 
     # --- pages --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What the runners of all clusters are given: the clock, the store, and the way out of the service."""
+"""What the runners of all clusters are given: clock, store, metrics, and what the cloud gives to jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One cluster at work: a worker that takes it through its states and has its steps run.
+"""The worker of one cluster: takes it through its states, and starts and watches its steps.
 
 Every change of state is in the database before the next thing happens, so a cloud killed at any point goes on rightly:
 a step is RUNNING before its process starts, and one that is RUNNING without having left a pid is started again.
@@ -70,7 +70,7 @@ class ClusterRunner:
         return min(delay_s, self._metrics.publish(steps))
 
     def _prepare(self) -> float:
-        """Run the bootstrap actions, if the cloud was told to, and make the cluster ready."""
+        """Run the bootstrap actions, if the cloud does so, and make the cluster ready."""
         cluster, reason = self._cluster, ""
         try:
             if self._ports.run_bootstrap_actions and not self._bootstrap.done():
@@ -93,7 +93,7 @@ class ClusterRunner:
         return 0.0
 
     def shut_down(self) -> None:
-        """End the running processes because the cloud stops: no step is left behind unseen.
+        """Ask the running processes to end, because the cloud stops.
 
         Called when `step` will not be called again.
         """
@@ -129,7 +129,7 @@ class ClusterRunner:
                 self._after_end(step)
 
     def _find(self, step: Step) -> None:
-        """Take over the process of a step that is under way; without one, begin or end it anew."""
+        """Take over the process of a step that is under way; without one, the step is PENDING again or CANCELLED."""
         run = StepRun(self._ports, self._cluster, step)
         if run.find():
             self._runs[step.id] = run

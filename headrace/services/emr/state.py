@@ -1,4 +1,4 @@
-"""What is kept of a cluster and of its steps, and of a change of their states."""
+"""The records of clusters, of steps, and of changes of their states."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Cluster:
 
     @property
     def ending(self) -> bool:
-        """Whether it takes no more steps."""
+        """Whether it is ending or has ended, and so takes no more steps."""
         return self.state in ENDED_CLUSTER or self.state is ClusterState.TERMINATING
 
 

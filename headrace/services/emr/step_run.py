@@ -1,4 +1,4 @@
-"""One step at work: its process is started or found again, watched, cancelled; its end is stored with its logs."""
+"""Runs one step: starts or finds its process, watches it, cancels it, and stores its end with its logs."""
 
 from __future__ import annotations
 
@@ -118,13 +118,13 @@ class StepRun:
             self._fail_because(end.exit_code)
 
     def _fail_because(self, code: int) -> None:
-        """Fail the step, whose program has ended with an exit code, and give the cause."""
+        """End the step, whose program ended with this exit code, as FAILED with the cause."""
         folder = self._logs.folder
         name, cause = failure_cause(tail(folder / "stderr"), tail(folder / "stdout"), code)
         if self._application is None:
             self._fail(cause, log_name=name)
             return
-        # AWS gives only the client's sentence; the cause has to be looked for in the container's log.
+        # AWS gives only the client's sentence, and its users look for the cause in the container's log.
         uri = self._logs.driver_uri(name)
         self._fail(
             f"{self._application.failure}; the driver said: {cause}{f' ({uri})' if uri else ''}",

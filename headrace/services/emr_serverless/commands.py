@@ -1,4 +1,4 @@
-"""What a job run runs: from its job driver and configurations to a command line, an environment and a folder."""
+"""Turns a job run's driver and configurations into a command line, an environment and a filled folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def submission_of(spark_submit: dict[str, Any]) -> Submission:
         raise JobRefused(f"sparkSubmitParameters cannot be read: {error}.") from None
     entry_point = str(spark_submit["entryPoint"])
     arguments = [str(argument) for argument in listed(spark_submit, "entryPointArguments")]
-    # With an application after them, the parameters must be options with their values, and nothing else.
+    # Parsed with an entry point after them: unless it is what follows the options, the parameters hold other things.
     if parse_submission([*parameters, entry_point, entry_point]).arguments != [entry_point]:
         raise JobRefused(
             "sparkSubmitParameters may hold options with their values only, such as --conf a=b."

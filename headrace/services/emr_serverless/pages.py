@@ -38,7 +38,7 @@ from headrace.spark_submit.job_pages import (
     spark_links,
 )
 
-# On the status page: of an application.
+# How many job runs of an application the status page shows.
 RUNS_SHOWN = 10
 MOST_RUNS_SHOWN = 500
 _RUN_HEADERS = ("Job run", "State", "Attempt", "Begun (UTC)", "Took", "Spark", "Logs", "Details")
@@ -75,7 +75,7 @@ class ServerlessPages:
         return join(parts)
 
     def described(self, base: str) -> list[dict[str, Any]]:
-        """Return all applications for machines, newest first; `base` is the cloud's URL."""
+        """Return all applications as JSON values, newest first; `base` is the cloud's URL."""
         return [self._describe(application, base) for application in self._applications()]
 
     # --- pages --------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""One job run at work: a worker that takes it through its states and attempts.
+"""The worker of one job run: takes it through its states, and starts and watches its attempts.
 
-Every change of state is in the database before the next thing happens, in an order such that a cloud killed at any
-point goes on rightly: a run is SCHEDULED before its process starts, and one that has left no pid is started again.
+Every change of state is in the database before the next thing happens, so a cloud killed at any point goes on rightly:
+a run is SCHEDULED before its process starts, and one that has left no pid is started again.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class JobRunner:
     # --- the process --------------------------------------------------------------------------
 
     def _must_wait(self) -> bool:
-        """Whether as many earlier runs of the application have not ended as may run at a time."""
+        """Whether the application already runs as many earlier job runs as it may."""
         most = self._application.most_runs
         if most is None:
             return False
@@ -212,7 +212,7 @@ class JobRunner:
 
     def _store_logs(self) -> None:
         logs = self._logs or self._attempt_logs()
-        # The next attempt's logs take their place, so they are kept by the attempt's number too.
+        # The next attempt's logs replace these, so each attempt's are stored under its number as well.
         attempt = self._place(f"/attempts/{self._run.attempt.number}")
         if attempt is not None and self._run.most_attempts != 1:
             logs.store(attempt)

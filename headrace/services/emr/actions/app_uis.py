@@ -1,4 +1,4 @@
-"""Create- and DescribePersistentAppUI, and the URLs of applications' UIs, which lead to this cloud's own pages."""
+"""CreatePersistentAppUI, DescribePersistentAppUI, and the URLs of applications' UIs: this cloud's own pages."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from headrace.services.emr.errors import invalid_request, validation
 from headrace.services.emr.limits import CLUSTERS_PER_PAGE
 from headrace.services.emr.state import Cluster, ClusterState
 
-# What DescribeCluster shows as RunJobFlow was given it.
+# The members of RunJobFlow that DescribeCluster returns unchanged.
 _SHOWN = (
     "LogUri",
     "ReleaseLabel",

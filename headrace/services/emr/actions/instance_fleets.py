@@ -1,4 +1,4 @@
-"""AddInstanceFleet, ModifyInstanceFleet, ListInstanceFleets: no machines are behind the fleets."""
+"""AddInstanceFleet, ModifyInstanceFleet, ListInstanceFleets. A fleet has no machines: it is stored and shown."""
 
 from __future__ import annotations
 

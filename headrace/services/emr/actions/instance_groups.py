@@ -1,4 +1,4 @@
-"""AddInstanceGroups, ModifyInstanceGroups, ListInstanceGroups: no machines are behind the groups."""
+"""AddInstanceGroups, ModifyInstanceGroups, ListInstanceGroups. A group has no machines: it is stored and shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListInstances: what the groups and fleets would consist of, if there were machines."""
+"""ListInstances: the instances that groups and fleets would have if there were machines."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _of_fleets(cluster: Cluster, request: shapes.ListInstancesInput) -> Iterator
         found_id = fleet_id(cluster, fleet["InstanceFleetType"])
         if wanted_id not in (None, found_id) or kind not in (None, fleet["InstanceFleetType"]):
             continue
-        # The first type that was named makes up all of the capacity.
+        # All of the capacity is of the first type that the fleet names.
         configs = listed(fleet, "InstanceTypeConfigs")
         config: dict[str, Any] = configs[0] if configs else {}
         for market, target in (

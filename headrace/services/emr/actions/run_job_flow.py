@@ -1,4 +1,4 @@
-"""RunJobFlow."""
+"""RunJobFlow: makes a cluster with its first steps."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def check_concurrency(level: int, error: Callable[[str], AwsError]) -> None:
 
 
 def check_fleets_or_groups(instances: shapes.JobFlowInstancesConfig) -> None:
-    """Raise AwsError when a cluster is to have both."""
+    """Raise AwsError for a cluster that is to have both instance groups and instance fleets."""
     groups = bool(instances.get("InstanceGroups")) or "MasterInstanceType" in instances
     if groups and instances.get("InstanceFleets"):
         raise validation("Instance fleets and instance groups are mutually exclusive.")

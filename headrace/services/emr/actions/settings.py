@@ -107,7 +107,7 @@ def remove_tags(emr: Emr, call: Call, request: shapes.RemoveTagsInput) -> shapes
 def put_auto_termination_policy(
     emr: Emr, call: Call, request: shapes.PutAutoTerminationPolicyInput
 ) -> shapes.PutAutoTerminationPolicyOutput:
-    """End the cluster when it has waited for so long."""
+    """Set after how many idle seconds the cluster ends."""
     idle_s = idle_timeout_s(request.get("AutoTerminationPolicy") or {})
 
     def change(cluster: Cluster) -> None:
@@ -132,7 +132,7 @@ def get_auto_termination_policy(
 def remove_auto_termination_policy(
     emr: Emr, call: Call, request: shapes.RemoveAutoTerminationPolicyInput
 ) -> shapes.RemoveAutoTerminationPolicyOutput:
-    """Let the cluster wait for ever."""
+    """Remove the policy: the cluster waits for ever."""
 
     def change(cluster: Cluster) -> None:
         cluster.idle_timeout_s = None
@@ -167,7 +167,7 @@ def get_managed_scaling_policy(
 def remove_managed_scaling_policy(
     emr: Emr, call: Call, request: shapes.RemoveManagedScalingPolicyInput
 ) -> shapes.RemoveManagedScalingPolicyOutput:
-    """Forget the policy."""
+    """Remove the policy."""
 
     def change(cluster: Cluster) -> None:
         cluster.managed_scaling = None

@@ -1,4 +1,4 @@
-"""AddJobFlowSteps, DescribeStep, ListSteps, CancelSteps."""
+"""Steps: AddJobFlowSteps, DescribeStep, ListSteps, CancelSteps."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def list_steps(emr: Emr, call: Call, request: shapes.ListStepsInput) -> shapes.L
 def cancel_steps(
     emr: Emr, call: Call, request: shapes.CancelStepsInput
 ) -> shapes.CancelStepsOutput:
-    """Cancel steps that wait, at once, and steps that run, by a signal to all their processes."""
+    """Cancel waiting steps at once, and running ones by a signal to all their processes."""
     option = request.get("StepCancellationOption") or "SEND_INTERRUPT"
     if len(request["StepIds"]) > MOST_CANCELLED_STEPS:
         raise invalid_request(f"The number of step ids cannot exceed {MOST_CANCELLED_STEPS}.")
@@ -157,7 +157,7 @@ def cancel_steps(
 
 
 def _check_actions(cluster: Cluster, configs: list[shapes.StepConfig]) -> None:
-    """Raise AwsError for steps that would end what runs beside them (API_StepConfig, ActionOnFailure)."""
+    """Raise AwsError for steps whose failure would end those beside them (API_StepConfig, ActionOnFailure)."""
     for config in configs:
         action = config.get("ActionOnFailure") or "CONTINUE"
         if cluster.step_concurrency > 1 and action != "CONTINUE":

@@ -1,4 +1,4 @@
-"""What EMR Serverless' actions share."""
+"""What EMR Serverless' actions share: times, pages, and the comparison of repeated requests."""
 
 from __future__ import annotations
 

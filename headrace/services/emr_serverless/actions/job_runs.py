@@ -39,7 +39,7 @@ def _engine(application: Application) -> str:
 
 
 def _summary(application: Application, run: JobRun, attempt: Attempt) -> dict[str, Any]:
-    """Return what every description of a job run holds, as `attempt` had it."""
+    """Return the members that all descriptions of a job run share, as of one attempt."""
     newest = attempt is run.attempt
     return present(
         {
@@ -129,7 +129,7 @@ def _earlier(
 def start_job_run(
     emr: EmrServerless, call: Call, request: shapes.StartJobRunRequest
 ) -> shapes.StartJobRunResponse:
-    """Start a job run, and its application where that may start by itself."""
+    """Start a job run, and its application if it starts by itself."""
     application_id = request["applicationId"]
     _check(call, request)
     with emr.store.lock:
@@ -144,7 +144,7 @@ def start_job_run(
 def _new_run(
     emr: EmrServerless, call: Call, application: Application, request: shapes.StartJobRunRequest
 ) -> JobRun:
-    """Store a new run of an application that takes one. The caller holds the lock."""
+    """Store a new run. Raises AwsError when the application takes none. The caller holds the lock."""
     if application.state is ApplicationState.TERMINATED:
         raise validation(f"Application {application.id} is terminated. Cannot start job run.")
     if application.state is not ApplicationState.STARTED and not application.starts_itself:
@@ -237,7 +237,7 @@ def list_job_run_attempts(
 def cancel_job_run(
     emr: EmrServerless, call: Call, request: shapes.CancelJobRunRequest
 ) -> shapes.CancelJobRunResponse:
-    """Ask for the end of a job run; one that is being cancelled already goes on ending."""
+    """Cancel a job run; nothing changes for one that is being cancelled already."""
     where = {"account": call.account, "region": call.region}
     with emr.store.lock:
         run = emr.job_run(request["applicationId"], request["jobRunId"], **where)

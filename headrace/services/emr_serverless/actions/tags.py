@@ -13,7 +13,7 @@ MOST_TAGS = 50
 
 
 def _resource(emr: EmrServerless, call: Call, arn: str) -> Application | JobRun:
-    """Return what an ARN names; the model's pattern has made sure of its form."""
+    """Return the application or job run of an ARN, whose form is checked before."""
     where = {"account": call.account, "region": call.region}
     parts = Arn.parse(arn)
     if (parts.account, parts.region) != (call.account, call.region):
