@@ -1,9 +1,10 @@
-"""Reading members that may be absent, leaving out members that are None, and cutting lists into pages."""
+"""Small tools for members of requests and answers: absent ones, those that are None, times, and pages of lists."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 _T = TypeVar("_T")
@@ -30,6 +31,11 @@ def section(mapping: Mapping[str, Any], *path: str) -> dict[str, Any]:
 def present(members: Mapping[str, Any]) -> Any:
     """Return a dict of the members that are not None: an answer's shape, whose optional members may be absent."""
     return {name: value for name, value in members.items() if value is not None}
+
+
+def moment(time_ms: int) -> datetime:
+    """Return epoch milliseconds as an aware datetime, which is what AWS's shapes hold."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
 class BadMarker(ValueError):

@@ -1,4 +1,4 @@
-"""Absent members, and lists cut into pages."""
+"""Absent members, times, and lists cut into pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from headrace.core.values import BadMarker, listed, mapped, page_of, present, section
+from headrace.core.values import BadMarker, listed, mapped, moment, page_of, present, section
 
 
 def test_what_is_absent_is_empty() -> None:
@@ -22,6 +22,10 @@ def test_a_section_is_no_copy() -> None:
 
 def test_only_none_is_left_out() -> None:
     assert present({"A": None, "B": 0, "C": "", "D": []}) == {"B": 0, "C": "", "D": []}
+
+
+def test_a_moment_is_aware_and_keeps_its_milliseconds() -> None:
+    assert moment(1_700_000_000_123).isoformat() == "2023-11-14T22:13:20.123000+00:00"
 
 
 def test_markers_lead_through_all_items() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
 from headrace.core.arn import Arn
-from headrace.services.emr.actions.common import moment, tag_list
+from headrace.core.values import moment
+from headrace.services.emr.actions.common import tag_list
 from headrace.services.emr.app_uis import PersistentUi
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from headrace.aws.operation import Call
 from headrace.aws.shapes import emr as shapes
 from headrace.core.arn import make_arn
-from headrace.core.values import BadMarker, page_of, present
+from headrace.core.values import BadMarker, moment, page_of, present
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request
 from headrace.services.emr.limits import (
@@ -22,13 +21,8 @@ from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step
 _T = TypeVar("_T")
 
 
-def moment(time_ms: int) -> datetime:
-    """Return epoch milliseconds as an aware datetime."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC)
-
-
 def _timeline(begun: str, created_ms: int, begun_ms: int | None, ended_ms: int | None) -> Any:
-    """Return the timeline of a thing; `begun` is the name of the member for when it was ready or started."""
+    """Return a Timeline; `begun` names its member for the time when what it is of was ready or started."""
     times = {"CreationDateTime": created_ms, begun: begun_ms, "EndDateTime": ended_ms}
     return {name: moment(time_ms) for name, time_ms in times.items() if time_ms is not None}
 

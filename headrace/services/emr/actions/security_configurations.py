@@ -7,7 +7,8 @@ from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
-from headrace.services.emr.actions.common import moment, page, present
+from headrace.core.values import moment
+from headrace.services.emr.actions.common import page, present
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request
 from headrace.services.emr.limits import CLUSTERS_PER_PAGE

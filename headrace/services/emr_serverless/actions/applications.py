@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr_serverless as shapes
-from headrace.core.values import present
-from headrace.services.emr_serverless.actions.common import fingerprint, moment, page
+from headrace.core.values import moment, present
+from headrace.services.emr_serverless.actions.common import fingerprint, page
 from headrace.services.emr_serverless.backend import EmrServerless
 from headrace.services.emr_serverless.errors import conflict, validation, wrong_state
 from headrace.services.emr_serverless.state import Application, ApplicationState

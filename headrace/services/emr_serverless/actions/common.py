@@ -1,10 +1,10 @@
-"""What EMR Serverless' actions share: times, pages, and the comparison of repeated requests."""
+"""What EMR Serverless' actions share: pages, times, and the comparison of repeated requests."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeVar
 
 from headrace.core.values import BadMarker, page_of
@@ -12,11 +12,6 @@ from headrace.services.emr_serverless.errors import validation
 from headrace.services.emr_serverless.limits import LONGEST_PAGE
 
 _T = TypeVar("_T")
-
-
-def moment(time_ms: int) -> datetime:
-    """Return epoch milliseconds as an aware datetime."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
 def epoch_ms(moment: datetime) -> float:

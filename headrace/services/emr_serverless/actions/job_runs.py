@@ -6,12 +6,11 @@ from typing import Any, cast
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr_serverless as shapes
-from headrace.core.values import present
+from headrace.core.values import moment, present
 from headrace.services.emr_serverless.actions.applications import begin
 from headrace.services.emr_serverless.actions.common import (
     epoch_ms,
     fingerprint,
-    moment,
     page,
 )
 from headrace.services.emr_serverless.backend import EmrServerless
