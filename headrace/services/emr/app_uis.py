@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from headrace.services.emr.applications import application_of
 from headrace.services.emr.state import Cluster, Step, StepState
+from headrace.services.emr.steps.yarn import application_of
 from headrace.services.emr.store import Store
 from headrace.spark_submit.job_pages import HISTORY_PATH, STATUS_PATH, history_path
 from headrace.spark_submit.ui import event_logs, live_url

@@ -26,8 +26,8 @@ from headrace.core.html import (
     table,
     time_of,
 )
-from headrace.services.emr.applications import application_of
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step, StepState
+from headrace.services.emr.steps.yarn import application_of
 from headrace.services.emr.store import Store
 from headrace.spark_submit.job_pages import (
     IDLE_REFRESH_S,

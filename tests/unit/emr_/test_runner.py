@@ -10,8 +10,8 @@ import pytest
 
 from headrace.core.ports import Metric
 from headrace.core.workers import WorkerDone
+from headrace.services.emr.clusters.runner import ClusterRunner
 from headrace.services.emr.ports import Ports
-from headrace.services.emr.runner import ClusterRunner
 from headrace.services.emr.state import Cluster, ClusterState, Step, StepState
 from headrace.services.emr.store import Store
 from headrace.spark_submit.commands import JobContext

@@ -10,8 +10,8 @@ from headrace.aws.shapes import emr as shapes
 from headrace.core.values import listed, present
 from headrace.services.emr.actions.common import cluster_arn, instance_status
 from headrace.services.emr.backend import Emr
+from headrace.services.emr.clusters.instance_ids import fleet_id
 from headrace.services.emr.errors import invalid_request
-from headrace.services.emr.instance_ids import fleet_id
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster
 
 

@@ -11,8 +11,8 @@ from headrace.aws.shapes import emr as shapes
 from headrace.core.values import listed, present
 from headrace.services.emr.actions.common import instance_status, page
 from headrace.services.emr.backend import Emr
+from headrace.services.emr.clusters.instance_ids import fleet_id, instance_ids
 from headrace.services.emr.errors import invalid_request
-from headrace.services.emr.instance_ids import fleet_id, instance_ids
 from headrace.services.emr.limits import INSTANCES_PER_PAGE
 from headrace.services.emr.state import Cluster
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.core.clock import Clock
-from headrace.services.emr.applications import Application, Report
 from headrace.services.emr.state import Cluster, Step, StepState
+from headrace.services.emr.steps.yarn import Application, Report
 from headrace.spark_submit.commands import JobContext
 from headrace.spark_submit.job_pages import STATUS_PATH
 from headrace.spark_submit.logs import LOGS, JobLogs, LogPlace, log_location

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from headrace.core.values import listed, mapped
-from headrace.services.emr.commands import script_command
-from headrace.services.emr.instance_ids import master_instance_id
+from headrace.services.emr.clusters.instance_ids import master_instance_id
 from headrace.services.emr.ports import Ports
 from headrace.services.emr.state import Cluster
+from headrace.services.emr.steps.commands import script_command
 from headrace.spark_submit.commands import Command, fetch, job_environment, make_folders
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.job import SupervisedJob

@@ -10,8 +10,8 @@ import math
 import signal
 
 from headrace.core.workers import WorkerDone
-from headrace.services.emr.bootstrap import Bootstrap, BootstrapFailed
-from headrace.services.emr.metrics import ClusterMetrics
+from headrace.services.emr.clusters.bootstrap import Bootstrap, BootstrapFailed
+from headrace.services.emr.clusters.metrics import ClusterMetrics
 from headrace.services.emr.ports import Ports
 from headrace.services.emr.state import (
     ENDED_CLUSTER,
@@ -21,7 +21,7 @@ from headrace.services.emr.state import (
     Step,
     StepState,
 )
-from headrace.services.emr.step_run import StepRun
+from headrace.services.emr.steps.run import StepRun
 from headrace.spark_submit.limits import POLL_S
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headrace.services.emr.applications import application_of
-from headrace.services.emr.commands import prepare
 from headrace.services.emr.ports import Ports
 from headrace.services.emr.state import Cluster, Step, StepState
-from headrace.services.emr.step_logs import StepLogs
+from headrace.services.emr.steps.commands import prepare
+from headrace.services.emr.steps.logs import StepLogs
+from headrace.services.emr.steps.yarn import application_of
 from headrace.spark_submit.commands import Command
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.job import Cancellation, JobEnd, SupervisedJob

@@ -14,9 +14,9 @@ from typing import Any
 
 from headrace.core.ports import ObjectStore
 from headrace.core.values import listed, mapped
-from headrace.services.emr.containers import fill_container
-from headrace.services.emr.jars import example_submission, jar_command
 from headrace.services.emr.state import Cluster, Step
+from headrace.services.emr.steps.containers import fill_container
+from headrace.services.emr.steps.jars import example_submission, jar_command
 from headrace.spark_submit.arguments import Submission, deploy_mode, parse_submission
 from headrace.spark_submit.commands import (
     Command,
