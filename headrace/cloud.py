@@ -41,11 +41,12 @@ from headrace.core.ports import any_secret
 from headrace.core.workers import Supervisor
 from headrace.fallback import MotoServices, keep_log_groups_within
 from headrace.services.cloudformation.service import CloudFormation, cloudformation_api
+from headrace.services.emr.api import FOLDER as EMR_FOLDER
+from headrace.services.emr.api import build_emr, emr_api
 from headrace.services.emr.pages import EmrPages
-from headrace.services.emr.service import EMR_FOLDER, Emr, emr_api
+from headrace.services.emr_serverless.api import FOLDER as EMR_SERVERLESS_FOLDER
+from headrace.services.emr_serverless.api import build_emr_serverless, emr_serverless_api
 from headrace.services.emr_serverless.pages import ServerlessPages
-from headrace.services.emr_serverless.service import FOLDER as EMR_SERVERLESS_FOLDER
-from headrace.services.emr_serverless.service import EmrServerless, emr_serverless_api
 from headrace.services.firehose.service import Firehose, firehose_api
 from headrace.services.kinesis.service import Kinesis, kinesis_api
 from headrace.services.kinesis.subjects import shards_by_stream
@@ -203,19 +204,18 @@ class Cloud:
             metrics=self._metrics,
             **shared,
         )
-        self.emr = Emr(
+        self.emr = build_emr(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
             objects=self.s3.objects,
             endpoint_url=self.endpoint_url,
             secret_of=secret_of,
-            logs=self._logs,
             metrics=self._metrics,
             buses=EventBuses(self.gateway),
             run_bootstrap_actions=config.run_bootstrap_actions,
             **shared,
         )
-        self.emr_serverless = EmrServerless(
+        self.emr_serverless = build_emr_serverless(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
             objects=self.s3.objects,

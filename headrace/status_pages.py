@@ -12,7 +12,7 @@ from headrace.aws.origins import foreign_origin
 from headrace.aws.pages import json_response, page, refusal, wants_json
 from headrace.core.html import element, link, table
 from headrace.services.emr.pages import EmrPages
-from headrace.services.emr_serverless.pages import PATH as SERVERLESS_PATH
+from headrace.services.emr_serverless.backend import PAGES_PATH as SERVERLESS_PATH
 from headrace.services.emr_serverless.pages import ServerlessPages
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.history import HistoryOnDemand, link_event_logs

@@ -1,8 +1,8 @@
-"""From `spark-submit` as it is called on EMR to `spark-submit` on this machine. No I/O here.
+"""Turns the arguments of `spark-submit` on EMR into those for this machine. No I/O here.
 
 `--master` and `--deploy-mode` are replaced by `local[*]` in client mode, whatever the job's properties say of them;
 URIs of the application, `--py-files`, `--files`, `--jars` and `--archives` are replaced by local copies; the rest is
-passed on. What cluster mode means for a job is up to who starts it: `deploy_mode` says which one was asked for.
+passed on. `deploy_mode` returns the mode that was asked for; the caller decides what it means.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _SWITCHES = frozenset({"--verbose", "-v", "--supervise", "--load-spark-defaults"
 _REPLACED = frozenset({"--master", "--deploy-mode"})
 _FILE_LISTS = frozenset({"--py-files", "--files", "--jars", "--archives"})
 
-# The JVM's optimizing compiler only for what is ten times as hot as it would ask for: most steps here are over before
-# its work pays. Measured on `departures` over 27,004 records: 22 s of CPU instead of 31.
+# The JVM compiles with its optimizing compiler ten times later than by default: most steps are over before that pays.
+# Measured on `departures` over 27,004 records: 22 s of CPU instead of 31.
 _JAVA_OPTIONS = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
@@ -104,10 +104,10 @@ def deploy_mode(submission: Submission, defaults: Mapping[str, str]) -> str:
 
 def local_arguments(submission: Submission, local: Callable[[str], str]) -> list[str]:
     """Return the arguments for this machine; `local` fetches a URI and returns its path."""
-    # As options: `spark.submit.deployMode` of a property would win over their absence.
+    # Given as options, for a property `spark.submit.deployMode` would win over their absence.
     arguments = ["--master", "local[*]", "--deploy-mode", "client"]
     if option_values(submission, "--properties-file"):
-        # Else Spark would not read the file that makes `s3://` the cloud's.
+        # Otherwise Spark would not read the file with headrace's settings, which lead `s3://` to this cloud.
         arguments.append("--load-spark-defaults")
     for name, value in submission.options:
         if name in _REPLACED:
@@ -119,7 +119,7 @@ def local_arguments(submission: Submission, local: Callable[[str], str]) -> list
 
 
 def spark_properties(*, buckets: Mapping[str, Path], cores: int) -> dict[str, str]:
-    """Return the settings that make `s3://` the cloud's plain files, and a small machine quick.
+    """Return the Spark settings that lead `s3://` to this cloud's plain files and suit a small machine.
 
     A bucket made after the step has begun is not among `buckets`: the step cannot see it.
     """
@@ -153,7 +153,7 @@ def properties_file(properties: Mapping[str, str], *, separator: str = " ") -> s
 
 
 def in_ascii(text: str) -> str:
-    """Return a text of a properties file with what is beyond ASCII as Java's escapes, four hexadecimal digits each."""
+    """Return a text for a properties file: what is not ASCII becomes Java's escapes of four hexadecimal digits."""
     units = text.encode("utf-16-be", "surrogatepass")
     pairs = (int.from_bytes(units[i : i + 2], "big") for i in range(0, len(units), 2))
     return "".join(chr(unit) if unit < 0x80 else f"\\u{unit:04x}" for unit in pairs)

@@ -1,4 +1,4 @@
-"""From a parsed submission to a command line, an environment and a folder on this machine."""
+"""Turns a parsed submission into a command line, an environment and a filled folder on this machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PACKAGE_ROOT = Path(headrace.__file__).parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What is started: the argument vector, the environment, and where."""
+    """What a job's process is started with: its arguments, its environment, and the folder it starts in."""
 
     arguments: list[str]
     environment: dict[str, str]
@@ -37,8 +37,8 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
-    """What jobs are made with.
+class JobContext:
+    """What this cloud gives to every job.
 
     Attributes:
         objects: where `s3://` URIs lead.
@@ -54,7 +54,7 @@ class Workshop:
 
 
 def make_folders(folder: Path) -> Path:
-    """Make what a job's process needs in its folder; return the one it starts in."""
+    """Make the folders that a job's process needs below the job's own; return the one it starts in."""
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
     (folder / "tmp").mkdir(exist_ok=True)
@@ -62,7 +62,7 @@ def make_folders(folder: Path) -> Path:
 
 
 def job_environment(
-    workshop: Workshop, folder: Path, *, account: str, region: str
+    context: JobContext, folder: Path, *, account: str, region: str
 ) -> dict[str, str]:
     """Return what every job's environment holds: credentials, region and endpoint; nothing of the cloud's own."""
     kept = {
@@ -76,8 +76,8 @@ def job_environment(
         **utf8_environment(os.environ),
         # The account travels as the access key; the secret is checked with `--auth`.
         "AWS_ACCESS_KEY_ID": account,
-        "AWS_SECRET_ACCESS_KEY": workshop.secret_of(account),
-        "AWS_ENDPOINT_URL": workshop.endpoint_url(),
+        "AWS_SECRET_ACCESS_KEY": context.secret_of(account),
+        "AWS_ENDPOINT_URL": context.endpoint_url(),
         "AWS_REGION": region,
         "AWS_DEFAULT_REGION": region,
         "AWS_EC2_METADATA_DISABLED": "true",
@@ -103,7 +103,7 @@ def fetch(objects: ObjectStore, uri: str, folder: Path) -> Path:
 
 
 def spark_command(
-    workshop: Workshop,
+    context: JobContext,
     submission: Submission,
     folder: Path,
     *,
@@ -113,7 +113,7 @@ def spark_command(
     """Return `spark-submit` as it runs here, and what it needs of the environment.
 
     Args:
-        workshop: what jobs are made with.
+        context: what this cloud gives to every job.
         submission: what follows `spark-submit`.
         folder: the job's own.
         defaults: the classification `spark-defaults`; it wins over headrace's settings.
@@ -123,18 +123,18 @@ def spark_command(
         JobRefused: Spark or Java is missing, or a file cannot be fetched.
     """
     home, java_home = find_spark_home(), find_java()
-    require_utf8(os.environ, folder, home, *workshop.objects.buckets().values())
+    require_utf8(os.environ, folder, home, *context.objects.buckets().values())
 
     def local(uri: str) -> str:
         """Fetch `s3://bucket/key#name`; anything else stays as it is."""
         path, mark, name = uri.partition("#")
         if not path.startswith(("s3://", "s3a://", "s3n://")):
             return uri
-        return f"{fetch(workshop.objects, path, folder / 'work')}{mark}{name}"
+        return f"{fetch(context.objects, path, folder / 'work')}{mark}{name}"
 
     conf = folder / "conf"
     conf.mkdir(exist_ok=True)
-    properties = spark_properties(buckets=workshop.objects.buckets(), cores=workshop.cores)
+    properties = spark_properties(buckets=context.objects.buckets(), cores=context.cores)
     properties.update(ui_properties(folder))
     properties.update(defaults)
     events_folder(folder).mkdir(exist_ok=True)
@@ -146,7 +146,7 @@ def spark_command(
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": str(conf),
         "SPARK_LOCAL_DIRS": str(folder / "tmp"),
-        # spark-submit is a JVM that starts a JVM: the first is to be quick, not good.
+        # spark-submit is a short JVM that starts the job's: compiling it well would not pay.
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,

@@ -1,4 +1,4 @@
-"""The one error of starting a job."""
+"""The error that every failed start of a job raises."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Keeps event logs within bounds: those of one job while it runs, and all of a cloud's together.
 
-Of a log that has grown too long the middle is let go, file by file, beginning with the oldest: its first file says
-what the application is, its last ones what it does now. A file's place must stay, or Spark's history server refuses
-the log; so it becomes an empty one. Of all logs, those of the jobs that ended first are removed.
+A log that has grown too long loses files from its middle, the oldest first: its first file describes the application,
+its last ones what it does now. Spark's history server refuses a log that lacks a file; so a file that goes becomes an
+empty one. Of all logs, those of the jobs that ended first are removed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 MOST_APPLICATION_BYTES = 64 * 1024 * 1024
 MOST_TOTAL_BYTES = 1024 * 1024 * 1024
 LOOK_EVERY_S = 30.0
-# The one that is written, and the one before, which may still be open.
+# The file that Spark writes, and the one before, which may still be open.
 _NEWEST_KEPT = 2
-# What an empty text becomes: RFC 8878, a frame with one empty raw block.
+# An empty file, by suffix; of zstd (RFC 8878) it is a frame with one empty raw block.
 _EMPTY = {".zstd": bytes.fromhex("28b52ffd2000010000"), "": b""}
 
 
@@ -54,7 +54,7 @@ class EventLogBounds:
         self._most_total_bytes = most_total_bytes
 
     def step(self) -> float:
-        """Let go of what is too much."""
+        """Shorten and remove logs until they are within the bounds; see `Worker.step`."""
         found: list[_Found] = []
         for events in event_log_folders(self._data_dir):
             for event_log in event_logs_in(events):

@@ -1,4 +1,4 @@
-"""Spark's own history server over all event logs of a cloud, as a process that ends with the one that started it.
+"""Spark's own history server over all event logs of a cloud, as a process that ends with the process that started it.
 
 The server lists one folder: so `<data directory>/spark-history/logs` holds a link to each event log of each job.
 """
@@ -32,7 +32,7 @@ START_WITHIN_S = 60.0
 # A log that was linked a moment ago is found by the server's next look at its folder.
 LIST_WITHIN_S = 15.0
 _LOOK_EVERY_S = 0.1
-# Of what the server prints, where its port is looked for.
+# How much of what the server prints is searched for its port.
 _HEAD_CHARS = 256 * 1024
 # Where EMR's steps and EMR Serverless's attempts have their event logs.
 _EVENT_FOLDERS = ("emr/*/*/events", "emr-serverless/*/*/*/events")
@@ -116,7 +116,7 @@ class HistoryServer:
     @property
     def alive(self) -> bool:
         """Whether the process runs."""
-        # Once, for another thread may be ending it.
+        # Read once, for another thread may be ending it.
         process = self._process
         return process is not None and process.poll() is None
 
@@ -209,7 +209,7 @@ class HistoryServer:
         return {
             "spark.history.fs.logDirectory": "file://" + quote(str(self._logs)),
             "spark.history.ui.port": str(self._port),
-            # Another port than the one asked for would not be found.
+            # Nobody would find the server on another port than the one asked for.
             "spark.port.maxRetries": "0",
             "spark.history.fs.update.interval": "2s",
             # What is kept is bounded by headrace, whether or not a server runs.

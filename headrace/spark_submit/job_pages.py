@@ -18,7 +18,7 @@ HISTORY_PATH = f"{STATUS_PATH}/history"
 # What stands above the page of a cluster, an application, a step or a job run.
 TRAIL = ((HOME_PATH, "headrace"), (STATUS_PATH, "EMR"))
 MOST_LOG_BYTES = 1024 * 1024
-# Of a log, what a job's page shows.
+# How much of the end of a log a job's page shows.
 EXCERPT_BYTES = 16 * 1024
 REFRESH_S = 5
 IDLE_REFRESH_S = 30
@@ -43,7 +43,7 @@ class SparkLinks:
         return join([live, *(link(history_path(name), f"history of {name}") for name in over)], " ")
 
     def described(self, base: str) -> dict[str, Any]:
-        """Return the links for machines; `base` is the cloud's URL."""
+        """Return the links as JSON values; `base` is the cloud's URL."""
         return {
             "live": self.live,
             "applications": [

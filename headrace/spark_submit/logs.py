@@ -1,4 +1,4 @@
-"""A job's logs: what it printed, why it failed, and their way to S3."""
+"""A job's logs: reads their ends, finds the cause of a failure in them, and stores them in S3."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import math
 import re
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.core.clock import Clock
@@ -65,31 +66,72 @@ def log_location(log_uri: str, below: str) -> tuple[str, str] | None:
     return bucket, f"{prefix}{below}/"
 
 
-class LogKeeper:
-    """Puts the logs of one running job where they belong, now and then. Used by one thread at a time.
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """The logs in one folder, and where in S3 they belong: each as `<prefix><name>.gz`."""
+
+    folder: Path
+    names: Sequence[str]
+    bucket: str
+    prefix: str
+
+
+class JobLogs:
+    """The logs of one job on their way to S3. Used by one thread at a time.
+
+    Args:
+        folder: the job's own.
+        places: all of its logs that go to S3; none when they stay on this machine.
+    """
+
+    def __init__(
+        self, clock: Clock, objects: ObjectStore, folder: Path, places: Sequence[LogPlace]
+    ) -> None:
+        self._objects = objects
+        self._folder = folder
+        self._places = places
+        self._keepers = [_LogKeeper(clock, objects, place) for place in places]
+
+    def keep(self) -> None:
+        """Put the logs of the running job that have grown, if it is time."""
+        for keeper in self._keepers:
+            keeper.keep()
+
+    def store(self, *also: LogPlace) -> None:
+        """Put the logs of the job that has ended, `also` to other places; remove what it needed only while it ran."""
+        if not self._folder.is_dir():
+            return
+        for place in (*self._places, *also):
+            _archive(self._objects, place)
+            _remove_scratch(place.folder)
+        _remove_scratch(self._folder)
+
+
+class _LogKeeper:
+    """Puts the logs of one place to S3 now and then.
 
     A log that has not grown is not put again, and packing takes a twentieth of the time at most, however long
     the logs are.
     """
 
-    def __init__(self, clock: Clock, objects: ObjectStore, names: Sequence[str] = LOGS) -> None:
+    def __init__(self, clock: Clock, objects: ObjectStore, place: LogPlace) -> None:
         self._clock = clock
         self._objects = objects
-        self._names = names
+        self._place = place
         self._sizes: dict[str, int] = {}
         self._next_s = clock.monotonic_s() + KEEP_LOGS_EVERY_S
 
-    def keep(self, folder: Path, location: tuple[str, str]) -> None:
-        """Put the logs that have grown, if it is time."""
+    def keep(self) -> None:
         begun_s = self._clock.monotonic_s()
         if begun_s < self._next_s:
             return
-        sizes = {name: (folder / name).stat().st_size for name in self._names}
-        grown = [name for name in self._names if sizes[name] != self._sizes.get(name)]
+        names = self._place.names
+        sizes = {name: (self._place.folder / name).stat().st_size for name in names}
+        grown = [name for name in names if sizes[name] != self._sizes.get(name)]
         took_s = 0.0
         if grown:
-            # Without its bucket, the end of the job says so once more; until then there is nothing to try.
-            if not archive(self._objects, folder, location, grown):
+            # The end of the job reports once more that the bucket is missing; until then there is nothing to try.
+            if not _archive(self._objects, replace(self._place, names=grown)):
                 self._next_s = math.inf
                 return
             self._sizes = sizes
@@ -97,12 +139,10 @@ class LogKeeper:
         self._next_s = begun_s + max(KEEP_LOGS_EVERY_S, 20 * took_s)
 
 
-def archive(
-    objects: ObjectStore, folder: Path, location: tuple[str, str], names: Sequence[str] = LOGS
-) -> bool:
-    """Put a job's logs, compressed, where they belong; return False, and report it, if the bucket is missing."""
-    bucket, prefix = location
-    for name in names:
+def _archive(objects: ObjectStore, place: LogPlace) -> bool:
+    """Put logs, compressed, where they belong; return False, and report it, if the bucket is missing."""
+    folder = place.folder
+    for name in place.names:
         plain, packed = folder / name, folder / "packed" / f"{name}.gz"
         plain.touch()
         packed.parent.mkdir(exist_ok=True)
@@ -114,16 +154,20 @@ def archive(
         ):
             shutil.copyfileobj(source, target)
         try:
-            objects.put(bucket, f"{prefix}{name}.gz", packed, content_type="application/x-gzip")
+            objects.put(
+                place.bucket, f"{place.prefix}{name}.gz", packed, content_type="application/x-gzip"
+            )
         except BucketNotFound:
-            log.warning("logs of %s stay in %s: there is no bucket %s", prefix, folder, bucket)
+            log.warning(
+                "logs of %s stay in %s: there is no bucket %s", place.prefix, folder, place.bucket
+            )
             return False
         finally:
             packed.unlink()
     return True
 
 
-def remove_scratch(folder: Path) -> None:
+def _remove_scratch(folder: Path) -> None:
     """Remove what a job needed only while it ran; its logs stay."""
     for name in ("work", "tmp", "conf", "packed"):
         shutil.rmtree(folder / name, ignore_errors=True)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 _PROC = Path("/proc")
 _MARK = "HEADRACE_JOB"
-# A program may answer a signal by starting others, for ever.
+# Bounds how often a signal is sent: a program may answer it by starting others, for ever.
 _ROUNDS = 4
 
 # $1: the job's folder; the rest: the command. The rename makes the exit code whole or absent.
@@ -102,14 +102,14 @@ class JobProcess:
         return _members(self.pid, self.folder)
 
     def kill(self) -> None:
-        """End whatever is left of the job, and take the wrapper's exit status off the kernel's hands."""
+        """Kill whatever is left of the job, and wait for the wrapper, so that it is no zombie."""
         _send(signal.SIGKILL, self.members)
         if self._child is not None:
             self._child.wait()
 
 
 def end_jobs_below(folder: Path) -> None:
-    """Kill what is left of the jobs in the data directory `folder`: of a cloud that nobody takes over."""
+    """Kill what is left of the jobs in a data directory whose cloud was killed and is not started again."""
     for found in folder.glob("emr*/**/pid"):
         process = JobProcess.find(found.parent)
         if process is not None:
@@ -166,7 +166,7 @@ class _Stat(NamedTuple):
 
 
 def _stat(entry: Path) -> _Stat | None:
-    """Return what /proc tells of a process; None when it is gone."""
+    """Return what /proc has of a process; None when it is gone."""
     try:
         text = (entry / "stat").read_text()
     except OSError:

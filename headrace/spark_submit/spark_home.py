@@ -1,4 +1,4 @@
-"""Where Spark and Java are on this machine, or one sentence that says what to install."""
+"""Finds Spark and Java on this machine, or says in one sentence what to install."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def find_spark_home() -> Path:
         if not (Path(named) / "bin" / "spark-submit").is_file():
             raise JobRefused(f"HEADRACE_SPARK_HOME ({named}) has no bin/spark-submit.")
         return Path(named)
-    # Found without importing it: pyspark takes long, and only the job needs it.
+    # Found without being imported: that takes long, and only the job needs it.
     spec = importlib.util.find_spec("pyspark")
     for place in (spec.submodule_search_locations or []) if spec else []:
         if (Path(place) / "bin" / "spark-submit").is_file():

@@ -1,7 +1,7 @@
 """A job's Spark UI while it runs, and its event logs afterwards: the settings that make them, and where they are.
 
 Both belong to the job's folder. The driver says in `conf/ui.log`, by its log4j settings, on which port its UI listens:
-so Python and JVM programs are alike, and nothing is added to what they print. The event logs are in `events/`; the
+so it works alike for Python and JVM programs, and adds nothing to what they print. The event logs are in `events/`; the
 name of each holds the id of its application.
 """
 
@@ -88,7 +88,7 @@ def events_folder(folder: Path) -> Path:
 def live_url(folder: Path) -> str | None:
     """Return the URL of the Spark UI of the job in `folder`; None when it has none now.
 
-    The caller knows that the job runs: a driver that was killed could not take back what it had said.
+    The caller knows that the job runs: a driver that was killed has not logged the end of its UI.
     """
     try:
         text = (folder / _UI_LOG).read_text(errors="replace")

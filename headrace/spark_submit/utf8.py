@@ -1,4 +1,4 @@
-"""A locale in which a job can name every file, whatever locale the cloud was started in.
+"""Finds a UTF-8 locale for jobs, so that they can name every file, whatever locale the cloud was started in.
 
 Java names files by the locale (`sun.jnu.encoding`): in `LC_ALL=C` a folder with a letter outside ASCII is a folder of
 question marks, and Spark does not find its own classes there. So a job's environment has a UTF-8 locale: the cloud's
@@ -17,14 +17,14 @@ from pathlib import Path
 
 from headrace.spark_submit.errors import JobRefused
 
-# What says the locale, the first that is set: all of it, its encoding, the rest.
+# The variables that set the locale: all of it, its encoding, the rest. The first that is set wins.
 VARIABLES = ("LC_ALL", "LC_CTYPE", "LANG")
 # C.UTF-8 is everywhere but on macOS; glibc before 2.35 has it only where the distribution adds it.
 _UTF8_LOCALES = ("C.UTF-8", "en_US.UTF-8", "UTF-8")
 _PROBE_WITHIN_S = 30
 
-# Prints the place of the first of several settings that programs take whole, and that is UTF-8. In a process of its
-# own: to ask for a locale is to set it, for every thread.
+# Prints the index of the first of several settings that exists on this machine and is UTF-8. It runs in a process of
+# its own: a locale can only be tried by setting it, for every thread.
 _PROBE = """
 import json, locale, os, sys
 variables, settings = json.loads(sys.argv[1])
@@ -43,7 +43,7 @@ for place, setting in enumerate(settings):
 
 
 def utf8_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the locale that a job of this environment gets; without a UTF-8 one, as they are."""
+    """Return the locale's variables for a job of this environment; unchanged if the machine has no UTF-8 locale."""
     given = _given(environment)
     found = _utf8_setting(tuple(given.items()))
     return given if found is None else dict(found)
@@ -65,7 +65,7 @@ def _given(environment: Mapping[str, str]) -> dict[str, str]:
 
 @functools.cache
 def _utf8_setting(given: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...] | None:
-    """Return the setting of this machine that is UTF-8 and changes least of what is given; None when there is none."""
+    """Return the UTF-8 setting that this machine has and that changes least of what is given; None if it has none."""
     settings = [dict(given), *_others(dict(given))]
     try:
         done = subprocess.run(
@@ -84,8 +84,8 @@ def _utf8_setting(given: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], 
 
 
 def _others(given: Mapping[str, str]) -> list[dict[str, str]]:
-    """Return the settings that may stand for what is given: first those that keep its language and formats."""
-    # LC_ALL would win over the encoding, so it goes to where it decides the rest.
+    """Return settings to try instead of the given one: first those that keep its language and formats."""
+    # LC_ALL would win over LC_CTYPE, so its value moves to LANG, which sets the rest.
     rest = given.get("LC_ALL") or given.get("LANG") or "C"
     return [
         *({"LANG": rest, "LC_CTYPE": name} for name in _UTF8_LOCALES),

@@ -12,8 +12,6 @@ STILL_CIRCULAR = (
     "headrace.aws.http2",
     "headrace.aws.server",
     "headrace.services.cloudformation",
-    "headrace.services.emr",
-    "headrace.services.emr_serverless",
     "headrace.services.firehose",
     "headrace.services.kinesis",
     "headrace.services.lambda_",

@@ -6,6 +6,53 @@
 from datetime import datetime
 from typing import Any, NotRequired, TypedDict
 
+Application = TypedDict(
+    "Application",
+    {
+    "applicationId": str,
+    "name": NotRequired[str],
+    "arn": str,
+    "releaseLabel": str,
+    "type": str,
+    "state": str,
+    "stateDetails": NotRequired[str],
+    "initialCapacity": NotRequired[dict[str, "InitialCapacityConfig"]],
+    "maximumCapacity": NotRequired["MaximumAllowedResources"],
+    "createdAt": datetime,
+    "updatedAt": datetime,
+    "tags": NotRequired[dict[str, str]],
+    "autoStartConfiguration": NotRequired["AutoStartConfig"],
+    "autoStopConfiguration": NotRequired["AutoStopConfig"],
+    "networkConfiguration": NotRequired["NetworkConfiguration"],
+    "architecture": NotRequired[str],
+    "imageConfiguration": NotRequired["ImageConfiguration"],
+    "workerTypeSpecifications": NotRequired[dict[str, "WorkerTypeSpecification"]],
+    "runtimeConfiguration": NotRequired[list["Configuration"]],
+    "monitoringConfiguration": NotRequired["MonitoringConfiguration"],
+    "diskEncryptionConfiguration": NotRequired["DiskEncryptionConfiguration"],
+    "interactiveConfiguration": NotRequired["InteractiveConfiguration"],
+    "schedulerConfiguration": NotRequired["SchedulerConfiguration"],
+    "identityCenterConfiguration": NotRequired["IdentityCenterConfiguration"],
+    "jobLevelCostAllocationConfiguration": NotRequired["JobLevelCostAllocationConfiguration"],
+    },
+)
+
+ApplicationSummary = TypedDict(
+    "ApplicationSummary",
+    {
+    "id": str,
+    "name": NotRequired[str],
+    "arn": str,
+    "releaseLabel": str,
+    "type": str,
+    "state": str,
+    "stateDetails": NotRequired[str],
+    "createdAt": datetime,
+    "updatedAt": datetime,
+    "architecture": NotRequired[str],
+    },
+)
+
 AutoStartConfig = TypedDict(
     "AutoStartConfig",
     {
@@ -27,6 +74,14 @@ CancelJobRunRequest = TypedDict(
     "applicationId": str,
     "jobRunId": str,
     "shutdownGracePeriodInSeconds": NotRequired[int],
+    },
+)
+
+CancelJobRunResponse = TypedDict(
+    "CancelJobRunResponse",
+    {
+    "applicationId": str,
+    "jobRunId": str,
     },
 )
 
@@ -85,6 +140,15 @@ CreateApplicationRequest = TypedDict(
     },
 )
 
+CreateApplicationResponse = TypedDict(
+    "CreateApplicationResponse",
+    {
+    "applicationId": str,
+    "name": NotRequired[str],
+    "arn": str,
+    },
+)
+
 DeleteApplicationRequest = TypedDict(
     "DeleteApplicationRequest",
     {
@@ -107,6 +171,13 @@ GetApplicationRequest = TypedDict(
     },
 )
 
+GetApplicationResponse = TypedDict(
+    "GetApplicationResponse",
+    {
+    "application": "Application",
+    },
+)
+
 GetDashboardForJobRunRequest = TypedDict(
     "GetDashboardForJobRunRequest",
     {
@@ -114,6 +185,13 @@ GetDashboardForJobRunRequest = TypedDict(
     "jobRunId": str,
     "attempt": NotRequired[int],
     "accessSystemProfileLogs": NotRequired[bool],
+    },
+)
+
+GetDashboardForJobRunResponse = TypedDict(
+    "GetDashboardForJobRunResponse",
+    {
+    "url": NotRequired[str],
     },
 )
 
@@ -126,6 +204,13 @@ GetJobRunRequest = TypedDict(
     },
 )
 
+GetJobRunResponse = TypedDict(
+    "GetJobRunResponse",
+    {
+    "jobRun": "JobRun",
+    },
+)
+
 Hive = TypedDict(
     "Hive",
     {
@@ -135,11 +220,29 @@ Hive = TypedDict(
     },
 )
 
+IdentityCenterConfiguration = TypedDict(
+    "IdentityCenterConfiguration",
+    {
+    "identityCenterInstanceArn": NotRequired[str],
+    "identityCenterApplicationArn": NotRequired[str],
+    "userBackgroundSessionsEnabled": NotRequired[bool],
+    },
+)
+
 IdentityCenterConfigurationInput = TypedDict(
     "IdentityCenterConfigurationInput",
     {
     "identityCenterInstanceArn": NotRequired[str],
     "userBackgroundSessionsEnabled": NotRequired[bool],
+    },
+)
+
+ImageConfiguration = TypedDict(
+    "ImageConfiguration",
+    {
+    "imageUri": str,
+    "resolvedImageDigest": NotRequired[str],
+    "applicationLevelDigestResolution": NotRequired[bool],
     },
 )
 
@@ -183,11 +286,90 @@ JobLevelCostAllocationConfiguration = TypedDict(
     },
 )
 
+JobRun = TypedDict(
+    "JobRun",
+    {
+    "applicationId": str,
+    "jobRunId": str,
+    "name": NotRequired[str],
+    "arn": str,
+    "createdBy": str,
+    "createdAt": datetime,
+    "updatedAt": datetime,
+    "executionRole": str,
+    "executionIamPolicy": NotRequired["JobRunExecutionIamPolicy"],
+    "state": str,
+    "stateDetails": str,
+    "releaseLabel": str,
+    "configurationOverrides": NotRequired["ConfigurationOverrides"],
+    "jobDriver": "JobDriver",
+    "tags": NotRequired[dict[str, str]],
+    "totalResourceUtilization": NotRequired["TotalResourceUtilization"],
+    "networkConfiguration": NotRequired["NetworkConfiguration"],
+    "totalExecutionDurationSeconds": NotRequired[int],
+    "executionTimeoutMinutes": NotRequired[int],
+    "billedResourceUtilization": NotRequired["ResourceUtilization"],
+    "mode": NotRequired[str],
+    "retryPolicy": NotRequired["RetryPolicy"],
+    "attempt": NotRequired[int],
+    "attemptCreatedAt": NotRequired[datetime],
+    "attemptUpdatedAt": NotRequired[datetime],
+    "startedAt": NotRequired[datetime],
+    "endedAt": NotRequired[datetime],
+    "queuedDurationMilliseconds": NotRequired[int],
+    "imageConfiguration": NotRequired["ImageConfiguration"],
+    "workerTypeSpecifications": NotRequired[dict[str, "WorkerTypeSpecification"]],
+    },
+)
+
+JobRunAttemptSummary = TypedDict(
+    "JobRunAttemptSummary",
+    {
+    "applicationId": str,
+    "id": str,
+    "name": NotRequired[str],
+    "mode": NotRequired[str],
+    "arn": str,
+    "createdBy": str,
+    "jobCreatedAt": datetime,
+    "createdAt": datetime,
+    "updatedAt": datetime,
+    "executionRole": str,
+    "state": str,
+    "stateDetails": str,
+    "releaseLabel": str,
+    "type": NotRequired[str],
+    "attempt": NotRequired[int],
+    },
+)
+
 JobRunExecutionIamPolicy = TypedDict(
     "JobRunExecutionIamPolicy",
     {
     "policy": NotRequired[str],
     "policyArns": NotRequired[list[str]],
+    },
+)
+
+JobRunSummary = TypedDict(
+    "JobRunSummary",
+    {
+    "applicationId": str,
+    "id": str,
+    "name": NotRequired[str],
+    "mode": NotRequired[str],
+    "arn": str,
+    "createdBy": str,
+    "createdAt": datetime,
+    "updatedAt": datetime,
+    "executionRole": str,
+    "state": str,
+    "stateDetails": str,
+    "releaseLabel": str,
+    "type": NotRequired[str],
+    "attempt": NotRequired[int],
+    "attemptCreatedAt": NotRequired[datetime],
+    "attemptUpdatedAt": NotRequired[datetime],
     },
 )
 
@@ -200,6 +382,14 @@ ListApplicationsRequest = TypedDict(
     },
 )
 
+ListApplicationsResponse = TypedDict(
+    "ListApplicationsResponse",
+    {
+    "applications": list["ApplicationSummary"],
+    "nextToken": NotRequired[str],
+    },
+)
+
 ListJobRunAttemptsRequest = TypedDict(
     "ListJobRunAttemptsRequest",
     {
@@ -207,6 +397,14 @@ ListJobRunAttemptsRequest = TypedDict(
     "jobRunId": str,
     "nextToken": NotRequired[str],
     "maxResults": NotRequired[int],
+    },
+)
+
+ListJobRunAttemptsResponse = TypedDict(
+    "ListJobRunAttemptsResponse",
+    {
+    "jobRunAttempts": list["JobRunAttemptSummary"],
+    "nextToken": NotRequired[str],
     },
 )
 
@@ -223,10 +421,25 @@ ListJobRunsRequest = TypedDict(
     },
 )
 
+ListJobRunsResponse = TypedDict(
+    "ListJobRunsResponse",
+    {
+    "jobRuns": list["JobRunSummary"],
+    "nextToken": NotRequired[str],
+    },
+)
+
 ListTagsForResourceRequest = TypedDict(
     "ListTagsForResourceRequest",
     {
     "resourceArn": str,
+    },
+)
+
+ListTagsForResourceResponse = TypedDict(
+    "ListTagsForResourceResponse",
+    {
+    "tags": NotRequired[dict[str, str]],
     },
 )
 
@@ -269,6 +482,15 @@ PrometheusMonitoringConfiguration = TypedDict(
     "PrometheusMonitoringConfiguration",
     {
     "remoteWriteUrl": NotRequired[str],
+    },
+)
+
+ResourceUtilization = TypedDict(
+    "ResourceUtilization",
+    {
+    "vCPUHour": NotRequired[float],
+    "memoryGBHour": NotRequired[float],
+    "storageGBHour": NotRequired[float],
     },
 )
 
@@ -329,6 +551,15 @@ StartJobRunRequest = TypedDict(
     },
 )
 
+StartJobRunResponse = TypedDict(
+    "StartJobRunResponse",
+    {
+    "applicationId": str,
+    "jobRunId": str,
+    "arn": str,
+    },
+)
+
 StopApplicationRequest = TypedDict(
     "StopApplicationRequest",
     {
@@ -341,6 +572,15 @@ TagResourceRequest = TypedDict(
     {
     "resourceArn": str,
     "tags": dict[str, str],
+    },
+)
+
+TotalResourceUtilization = TypedDict(
+    "TotalResourceUtilization",
+    {
+    "vCPUHour": NotRequired[float],
+    "memoryGBHour": NotRequired[float],
+    "storageGBHour": NotRequired[float],
     },
 )
 
@@ -376,6 +616,13 @@ UpdateApplicationRequest = TypedDict(
     },
 )
 
+UpdateApplicationResponse = TypedDict(
+    "UpdateApplicationResponse",
+    {
+    "application": "Application",
+    },
+)
+
 WorkerResourceConfig = TypedDict(
     "WorkerResourceConfig",
     {
@@ -383,6 +630,13 @@ WorkerResourceConfig = TypedDict(
     "memory": str,
     "disk": NotRequired[str],
     "diskType": NotRequired[str],
+    },
+)
+
+WorkerTypeSpecification = TypedDict(
+    "WorkerTypeSpecification",
+    {
+    "imageConfiguration": NotRequired["ImageConfiguration"],
     },
 )
 

@@ -1,1 +1,1 @@
-"""EMR: clusters whose steps are real processes on this machine."""
+"""EMR on EC2: clusters without machines, whose steps run as real processes on this one."""

@@ -1,7 +1,7 @@
-"""State changes as EventBridge events: `EMR Cluster State Change` and `EMR Step Status Change` of `aws.emr`.
+"""Sends changes of state as EventBridge events: `EMR Cluster State Change` and `EMR Step Status Change` of `aws.emr`.
 
 The form of an event is that of "Monitoring Amazon EMR events with CloudWatch" in the EMR Management Guide. As there,
-delivery is an effort and no promise: events that wait when the cloud stops are lost.
+delivery is best effort: events that wait when the cloud stops are lost.
 """
 
 from __future__ import annotations
@@ -9,21 +9,17 @@ from __future__ import annotations
 import json
 import logging
 import math
-import threading
-from collections import deque
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 from headrace.aws.errors import AwsError
 from headrace.core.arn import make_arn
-from headrace.core.clock import Clock
 from headrace.core.ports import BusEvent, EventBusSender
-from headrace.services.emr.model import Cluster, ClusterState, Step, StepState
+from headrace.services.emr.state import Cluster, ClusterState, StateChange, Step, StepState
+from headrace.services.emr.store import Store
 
 log = logging.getLogger(__name__)
 
 SOURCE = "aws.emr"
-MOST_WAITING = 10_000
 
 _CLUSTER_SENTENCES = {
     ClusterState.STARTING: "was requested at {at} and is being created.",
@@ -46,15 +42,45 @@ _SEVERITIES = {
 }
 
 
-def cluster_event(cluster: Cluster, now_ms: int) -> BusEvent | None:
-    """Return the event of a cluster's present state; None for states that EMR does not announce."""
+class Announcer:
+    """The worker that sends changes of state to the default event bus, in their order."""
+
+    def __init__(self, store: Store, buses: EventBusSender) -> None:
+        self.name = "emr-events"
+        self._store = store
+        self._buses = buses
+
+    def step(self) -> float:
+        """Send the event of one change; see `Worker.step`. An event that the bus refuses is logged and dropped."""
+        change = self._store.next_change()
+        if change is None:
+            return math.inf
+        event = event_of(change)
+        if event is not None:
+            cluster = change.cluster
+            bus = make_arn("events", cluster.region, cluster.account, "event-bus/default")
+            try:
+                self._buses.put(bus, event)
+            except (AwsError, LookupError) as error:
+                log.warning("an event of EMR was not taken: %s", error)
+        return 0.0
+
+
+def event_of(change: StateChange) -> BusEvent | None:
+    """Return the event of a change of state; None for a state that EMR does not announce."""
+    if change.step is None:
+        return _cluster_event(change.cluster, change.at_ms)
+    return _step_event(change.cluster, change.step, change.at_ms)
+
+
+def _cluster_event(cluster: Cluster, now_ms: int) -> BusEvent | None:
     sentence = _CLUSTER_SENTENCES.get(cluster.state)
     if sentence is None:
         return None
     reason = {"code": cluster.reason_code}
     if cluster.reason_message:
         reason["message"] = cluster.reason_message
-    said = sentence.format(
+    text = sentence.format(
         at=_minute(now_ms), created=_minute(cluster.created_ms), code=cluster.reason_code
     )
     detail = {
@@ -63,17 +89,16 @@ def cluster_event(cluster: Cluster, now_ms: int) -> BusEvent | None:
         "name": cluster.name,
         "clusterId": cluster.id,
         "state": str(cluster.state),
-        "message": f"{_cluster_name(cluster)} {said}",
+        "message": f"{_cluster_name(cluster)} {text}",
     }
     return BusEvent(SOURCE, "EMR Cluster State Change", json.dumps(detail))
 
 
-def step_event(cluster: Cluster, step: Step, now_ms: int) -> BusEvent | None:
-    """Return the event of a step's present state; None for states that EMR does not announce."""
+def _step_event(cluster: Cluster, step: Step, now_ms: int) -> BusEvent | None:
     sentence = _STEP_SENTENCES.get(step.state)
     if sentence is None:
         return None
-    said = sentence.format(cluster=_cluster_name(cluster), at=_minute(now_ms))
+    text = sentence.format(cluster=_cluster_name(cluster), at=_minute(now_ms))
     detail = {
         "severity": _SEVERITIES.get(step.state, "INFO"),
         "actionOnFailure": step.action_on_failure,
@@ -81,7 +106,7 @@ def step_event(cluster: Cluster, step: Step, now_ms: int) -> BusEvent | None:
         "name": step.name,
         "clusterId": cluster.id,
         "state": str(step.state),
-        "message": f"Step {step.id} ({step.name}) {said}",
+        "message": f"Step {step.id} ({step.name}) {text}",
     }
     return BusEvent(SOURCE, "EMR Step Status Change", json.dumps(detail))
 
@@ -92,46 +117,3 @@ def _cluster_name(cluster: Cluster) -> str:
 
 def _minute(time_ms: int) -> str:
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
-
-
-class Announcer:
-    """Sends state changes to the default event bus, in order, on a worker's thread.
-
-    `cluster` and `step` are thread-safe, never block and never raise: callers hold locks.
-    """
-
-    def __init__(self, clock: Clock, buses: EventBusSender) -> None:
-        self.name = "emr-events"
-        self.wake: Callable[[], None] = lambda: None
-        self._clock = clock
-        self._buses = buses
-        self._lock = threading.Lock()
-        self._waiting: deque[tuple[str, BusEvent]] = deque(maxlen=MOST_WAITING)
-
-    def cluster(self, cluster: Cluster) -> None:
-        """Announce a cluster's present state."""
-        self._queue(cluster, cluster_event(cluster, self._clock.now_ms()))
-
-    def change(self, cluster: Cluster, step: Step) -> None:
-        """Announce a step's present state."""
-        self._queue(cluster, step_event(cluster, step, self._clock.now_ms()))
-
-    def _queue(self, cluster: Cluster, event: BusEvent | None) -> None:
-        if event is None:
-            return
-        bus = make_arn("events", cluster.region, cluster.account, "event-bus/default")
-        with self._lock:
-            self._waiting.append((bus, event))
-        self.wake()
-
-    def step(self) -> float:
-        """Send one event; see `Worker.step`. An event that the bus refuses is logged and dropped."""
-        with self._lock:
-            if not self._waiting:
-                return math.inf
-            bus, event = self._waiting.popleft()
-        try:
-            self._buses.put(bus, event)
-        except (AwsError, LookupError) as error:
-            log.warning("an event of EMR was not taken: %s", error)
-        return 0.0

@@ -1,4 +1,4 @@
-"""Which clusters' applications have a persistent UI, and where the UIs of applications are in this cloud."""
+"""The persistent application UIs that clusters have, and the URLs of applications' UIs in this cloud."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from headrace.services.emr.applications import application_of
-from headrace.services.emr.model import Cluster, Step, StepState
+from headrace.services.emr.state import Cluster, Step, StepState
+from headrace.services.emr.steps.yarn import application_of
 from headrace.services.emr.store import Store
 from headrace.spark_submit.job_pages import HISTORY_PATH, STATUS_PATH, history_path
 from headrace.spark_submit.ui import event_logs, live_url
@@ -57,7 +57,7 @@ class AppUis:
         return ui if (ui.account, ui.region) == (account, region) else None
 
     def history(self, cluster_id: str, application_id: str | None) -> str | None:
-        """Return the URL of the history of all applications, or of one of the cluster; None when it has none."""
+        """Return the URL of one application's history, or of all applications'; None for an application it has not."""
         if application_id is None:
             return f"{self._endpoint_url()}{HISTORY_PATH}"
         found = self._application(cluster_id, application_id)
@@ -75,7 +75,7 @@ class AppUis:
         return f"{self._endpoint_url()}{STATUS_PATH}/{cluster_id}"
 
     def _application(self, cluster_id: str, application_id: str) -> tuple[Step, str] | None:
-        """Return the step and Spark's id of an application, which YARN's id stands for in cluster mode."""
+        """Return an application's step and Spark's id of it, by either id: in cluster mode it has one of YARN's too."""
         cluster = self._store.cluster(cluster_id)
         for step in reversed(self._store.steps(cluster_id)):
             names = [log.application_id for log in event_logs(self._step_folder(step))]

@@ -31,7 +31,7 @@ def unknown_job_flow() -> AwsError:
 
 
 def ended_job_flow() -> AwsError:
-    """The cluster is on its way out."""
+    """The cluster is ending or has ended."""
     return validation(
         "A job flow that is shutting down, terminated, or finished may not be modified."
     )

@@ -26,8 +26,8 @@ from headrace.core.html import (
     table,
     time_of,
 )
-from headrace.services.emr.applications import application_of
-from headrace.services.emr.model import ENDED_CLUSTER, Cluster, Step, StepState
+from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step, StepState
+from headrace.services.emr.steps.yarn import application_of
 from headrace.services.emr.store import Store
 from headrace.spark_submit.job_pages import (
     IDLE_REFRESH_S,
@@ -83,7 +83,7 @@ class EmrPages:
         return join(parts)
 
     def described(self, base: str) -> list[dict[str, Any]]:
-        """Return all clusters for machines, newest first; `base` is the cloud's URL."""
+        """Return all clusters as JSON values, newest first; `base` is the cloud's URL."""
         return [self._describe(cluster, base) for cluster in self._clusters()]
 
     # --- pages --------------------------------------------------------------------------------

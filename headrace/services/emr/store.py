@@ -1,25 +1,41 @@
-"""Clusters, steps and security configurations: in memory for reading, in the database before they show."""
+"""Clusters, steps and security configurations: in memory for reading, in the database before they show.
+
+The store also holds the changes of state that are still to be announced as events.
+"""
 
 from __future__ import annotations
 
+import copy
+import logging
 import threading
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from headrace.services.emr.model import Cluster, Step
+from headrace.core.clock import Clock
+from headrace.services.emr.state import Cluster, ClusterState, StateChange, Step, StepState
 from headrace.store.database import Database
+
+log = logging.getLogger(__name__)
+
+# Of changes that are not announced yet; the oldest are forgotten first.
+MOST_CHANGES = 10_000
 
 
 class Store:
     """All clusters of all accounts and regions.
 
     Thread-safe: hold `lock` while reading several things that must agree, or changing anything; `save_*` is
-    durable when it returns.
+    durable when it returns. `on_change` is called with the lock held, after each change of state: it must not block.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, clock: Clock, database: Database) -> None:
         self.lock = threading.RLock()
+        self.on_change: Callable[[], None] = lambda: None
+        self._clock = clock
+        self._changes: deque[StateChange] = deque(maxlen=MOST_CHANGES)
         self._database = database
         self._cluster_documents = database.documents("emr_clusters")
         self._step_documents = database.documents("emr_steps")
@@ -68,6 +84,21 @@ class Store:
                     self.save_step(step)
             self._clusters[cluster.id] = cluster
             self._steps[cluster.id] = list(steps)
+            self._announce(cluster)
+            for step in steps:
+                self._announce(cluster, step)
+
+    def change_cluster(
+        self, cluster: Cluster, state: ClusterState, *, code: str = "", message: str = ""
+    ) -> None:
+        """Store a cluster's new state and its reason."""
+        with self.lock:
+            cluster.state, cluster.reason_code, cluster.reason_message = state, code, message
+            if state is not ClusterState.WAITING:
+                cluster.idle_since_ms = None
+            self.save(cluster)
+            self._announce(cluster)
+        log.info("cluster %s is %s", cluster.id, state)
 
     def save(self, cluster: Cluster) -> None:
         """Store a changed cluster."""
@@ -85,19 +116,51 @@ class Store:
         with self.lock:
             return next((s for s in self._steps[cluster_id] if s.id == step_id), None)
 
-    def add_steps(self, steps: list[Step]) -> None:
-        """Store new steps of one cluster, all or nothing."""
+    def add_steps(self, cluster: Cluster, steps: list[Step]) -> None:
+        """Store new steps of a cluster, all or nothing."""
         with self.lock:
             with self._database.transaction():
                 for step in steps:
                     self.save_step(step)
             for step in steps:
-                self._steps[step.cluster_id].append(step)
+                self._steps[cluster.id].append(step)
+                self._announce(cluster, step)
+
+    def change_step(
+        self, cluster: Cluster, step: Step, state: StepState, message: str = ""
+    ) -> None:
+        """Store a step's new state and its reason; what cannot be stored has not happened."""
+        with self.lock:
+            before = step.state, step.reason_message, step.started_ms
+            step.state, step.reason_message = state, message
+            if state is StepState.PENDING:
+                step.started_ms = None
+            try:
+                self.save_step(step)
+            except Exception:
+                step.state, step.reason_message, step.started_ms = before
+                raise
+            self._announce(cluster, step)
+        log.info("step %s of cluster %s is %s", step.id, step.cluster_id, state)
 
     def save_step(self, step: Step) -> None:
         """Store a changed step."""
         key = f"{step.cluster_id}/{step.number:09d}"
         self._step_documents.put(key, msgspec.to_builtins(step))
+
+    # --- changes of state ---------------------------------------------------------------------
+
+    def _announce(self, cluster: Cluster, step: Step | None = None) -> None:
+        change = StateChange(copy.copy(cluster), copy.copy(step), self._clock.now_ms())
+        self._changes.append(change)
+        self.on_change()
+
+    def next_change(self) -> StateChange | None:
+        """Take the oldest change of state that is not announced yet; None when there is none."""
+        try:
+            return self._changes.popleft()
+        except IndexError:
+            return None
 
     # --- security configurations --------------------------------------------------------------
 

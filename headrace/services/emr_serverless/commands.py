@@ -1,4 +1,4 @@
-"""What a job run runs: from its job driver and configurations to a command line, an environment and a folder."""
+"""Turns a job run's driver and configurations into a command line, an environment and a filled folder."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from headrace.core.values import listed, mapped
-from headrace.services.emr_serverless.model import Application, JobRun
+from headrace.services.emr_serverless.state import Application, JobRun
 from headrace.spark_submit.arguments import Submission, parse_submission
 from headrace.spark_submit.commands import (
     Command,
-    Workshop,
+    JobContext,
     job_environment,
     make_folders,
     spark_command,
@@ -29,7 +29,7 @@ def submission_of(spark_submit: dict[str, Any]) -> Submission:
         raise JobRefused(f"sparkSubmitParameters cannot be read: {error}.") from None
     entry_point = str(spark_submit["entryPoint"])
     arguments = [str(argument) for argument in listed(spark_submit, "entryPointArguments")]
-    # With an application after them, the parameters must be options with their values, and nothing else.
+    # Parsed with an entry point after them: unless it is what follows the options, the parameters hold other things.
     if parse_submission([*parameters, entry_point, entry_point]).arguments != [entry_point]:
         raise JobRefused(
             "sparkSubmitParameters may hold options with their values only, such as --conf a=b."
@@ -61,7 +61,7 @@ def log_uri(application: Application, run: JobRun) -> str | None:
     return None
 
 
-def prepare(workshop: Workshop, application: Application, run: JobRun, folder: Path) -> Command:
+def prepare(context: JobContext, application: Application, run: JobRun, folder: Path) -> Command:
     """Fill an attempt's folder and return its command. Raises JobRefused."""
     work = make_folders(folder)
     submission = submission_of(run.request["jobDriver"]["sparkSubmit"])
@@ -72,14 +72,14 @@ def prepare(workshop: Workshop, application: Application, run: JobRun, folder: P
             key, _, setting = value.partition("=")
             settings[key] = setting
     arguments, spark = spark_command(
-        workshop,
+        context,
         submission,
         folder,
         defaults=defaults,
         logging=classification(application, run, "spark-driver-log4j2"),
     )
     environment = {
-        **job_environment(workshop, folder, account=run.account, region=run.region),
+        **job_environment(context, folder, account=run.account, region=run.region),
         **spark,
         **{
             name.removeprefix(_DRIVER_ENVIRONMENT): value

@@ -22,8 +22,9 @@ from headrace.core.html import (
     table,
     time_of,
 )
-from headrace.services.emr_serverless.model import Application, Attempt, JobRun
+from headrace.services.emr_serverless.backend import PAGES_PATH
 from headrace.services.emr_serverless.runner import LOGS, attempt_folder
+from headrace.services.emr_serverless.state import Application, Attempt, JobRun
 from headrace.services.emr_serverless.store import Store
 from headrace.spark_submit.job_pages import (
     REFRESH_S,
@@ -37,8 +38,7 @@ from headrace.spark_submit.job_pages import (
     spark_links,
 )
 
-PATH = "/_headrace/emr-serverless"
-# On the status page: of an application.
+# How many job runs of an application the status page shows.
 RUNS_SHOWN = 10
 MOST_RUNS_SHOWN = 500
 _RUN_HEADERS = ("Job run", "State", "Attempt", "Begun (UTC)", "Took", "Spark", "Logs", "Details")
@@ -75,7 +75,7 @@ class ServerlessPages:
         return join(parts)
 
     def described(self, base: str) -> list[dict[str, Any]]:
-        """Return all applications for machines, newest first; `base` is the cloud's URL."""
+        """Return all applications as JSON values, newest first; `base` is the cloud's URL."""
         return [self._describe(application, base) for application in self._applications()]
 
     # --- pages --------------------------------------------------------------------------------
@@ -267,5 +267,5 @@ def _name(application: Application) -> str:
 
 def _path(found: Application | JobRun) -> str:
     if isinstance(found, Application):
-        return f"{PATH}/{found.id}"
-    return f"{PATH}/{found.application_id}/{found.id}"
+        return f"{PAGES_PATH}/{found.id}"
+    return f"{PAGES_PATH}/{found.application_id}/{found.id}"

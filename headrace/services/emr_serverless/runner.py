@@ -1,14 +1,12 @@
-"""One job run at work: a worker that takes it through its states and attempts.
+"""The worker of one job run: takes it through its states, and starts and watches its attempts.
 
-Every change of state is in the database before the next thing happens, in an order such that a cloud killed at any
-point goes on rightly: a run is SCHEDULED before its process starts, and one that has left no pid is started again.
+Every change of state is in the database before the next thing happens, so a cloud killed at any point goes on rightly:
+a run is SCHEDULED before its process starts, and one that has left no pid is started again.
 """
 
 from __future__ import annotations
 
 import logging
-import shutil
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,20 +15,13 @@ from headrace.core.clock import Clock
 from headrace.core.workers import WorkerDone
 from headrace.services.emr_serverless.commands import log_uri, prepare
 from headrace.services.emr_serverless.limits import LONGEST_DETAILS
-from headrace.services.emr_serverless.model import ENDED, Application, Attempt, JobRun, JobState
+from headrace.services.emr_serverless.state import ENDED, Application, Attempt, JobRun, JobState
 from headrace.services.emr_serverless.store import Store
-from headrace.spark_submit.commands import Workshop
+from headrace.spark_submit.commands import JobContext
 from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.job import Cancellation, JobEnd, SupervisedJob
 from headrace.spark_submit.limits import CANCEL_GRACE_S, POLL_S
-from headrace.spark_submit.logs import (
-    LogKeeper,
-    archive,
-    failure_cause,
-    log_location,
-    remove_scratch,
-    tail,
-)
-from headrace.spark_submit.process import JobProcess
+from headrace.spark_submit.logs import JobLogs, LogPlace, failure_cause, log_location, tail
 
 log = logging.getLogger(__name__)
 
@@ -42,12 +33,18 @@ _HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
-class RunnerPorts:
-    """What all runners share. `ended` is called after each run's end."""
+class Ports:
+    """What all runners share.
+
+    Attributes:
+        context: what this cloud gives to every job.
+        folder: EMR Serverless' own, with a folder for each application.
+        ended: is called after each run's end.
+    """
 
     clock: Clock
     store: Store
-    workshop: Workshop
+    context: JobContext
     folder: Path
     ended: Callable[[], None]
 
@@ -55,15 +52,14 @@ class RunnerPorts:
 class JobRunner:
     """The worker of one job run. `step` is called by one thread at a time."""
 
-    def __init__(self, ports: RunnerPorts, application: Application, run: JobRun) -> None:
+    def __init__(self, ports: Ports, application: Application, run: JobRun) -> None:
         self.name = f"emr-serverless-{run.id}"
         self._ports = ports
         self._application = application
         self._run = run
-        self._process: JobProcess | None = None
-        self._keeper: LogKeeper | None = None
-        self._signalled_at_s: float | None = None
-        self._signalled_twice = False
+        # The newest attempt's, while it has a process.
+        self._job: SupervisedJob | None = None
+        self._logs: JobLogs | None = None
 
     @property
     def folder(self) -> Path:
@@ -73,18 +69,19 @@ class JobRunner:
     def recover(self) -> None:
         """Find the process of a run that was under way when the last cloud ended."""
         if self._run.state in (JobState.SCHEDULED, JobState.RUNNING, JobState.CANCELLING):
-            self._process = JobProcess.find(self.folder)
-            if self._process is not None:
+            self._job = SupervisedJob.find(self._ports.clock, self.folder)
+            if self._job is not None:
+                self._logs = self._attempt_logs()
                 self._change(JobState.RUNNING)
 
     # --- Worker -------------------------------------------------------------------------------
 
     def step(self) -> float:
-        """Start the run when it may start, and look after its process."""
+        """Start the run when it may start, and watch its process."""
         if self._run.ended:
             raise WorkerDone
-        if self._process is not None:
-            self._look_after(self._process)
+        if self._job is not None:
+            self._watch(self._job)
         elif self._run.cancelled:
             self._end(JobState.CANCELLED, self._run.cancel_details)
         elif self._must_wait():
@@ -95,17 +92,16 @@ class JobRunner:
         return POLL_S
 
     def shut_down(self) -> None:
-        """End the process because the cloud stops. Called when `step` will not be called again."""
-        if self._process is not None:
-            self._process.signal(signal.SIGTERM)
+        """Ask the process to end because the cloud stops. Called when `step` will not be called again."""
+        if self._job is not None:
+            self._job.shut_down()
 
     def abandon(self) -> None:
-        """After `shut_down` and a while: kill what is left, and say how the run ended."""
-        process, self._process = self._process, None
-        if process is None:
+        """After `shut_down` and a while: kill what is left, and store how the run ended."""
+        job, self._job = self._job, None
+        if job is None:
             return
-        code = process.exit_code
-        process.kill()
+        code = job.abandon()
         if code == 0:
             self._end(JobState.SUCCESS, "")
         elif self._run.cancelled:
@@ -116,12 +112,12 @@ class JobRunner:
     @property
     def busy(self) -> bool:
         """Whether a process of the run still runs."""
-        return self._process is not None and bool(self._process.members())
+        return self._job is not None and self._job.busy
 
     # --- the process --------------------------------------------------------------------------
 
     def _must_wait(self) -> bool:
-        """Whether as many earlier runs of the application have not ended as may run at a time."""
+        """Whether the application already runs as many earlier job runs as it may."""
         most = self._application.most_runs
         if most is None:
             return False
@@ -130,69 +126,59 @@ class JobRunner:
 
     def _start(self) -> None:
         self._change(JobState.SCHEDULED)
-        folder = self.folder
-        # What a kill cut short has left nothing worth keeping.
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        for name in LOGS:
-            (folder / name).touch()
+        self._logs = self._attempt_logs()
         try:
-            command = prepare(self._ports.workshop, self._application, self._run, folder)
-            self._process = JobProcess.start(
-                folder, command.arguments, environment=command.environment, cwd=command.cwd
+            self._job = SupervisedJob.start(
+                self._ports.clock,
+                self.folder,
+                lambda: prepare(self._ports.context, self._application, self._run, self.folder),
+                kind="job",
+                logs=LOGS,
             )
-        except (JobRefused, OSError) as error:
-            self._refuse(str(error))
-            return
-        except Exception as error:
-            # Whatever a request may hold that no process can be given: the run must not be tried for ever.
-            log.exception("job run %s could not be started", self._run.id)
-            self._refuse(f"The job could not be started: {error}.")
+        except JobRefused as error:
+            (self.folder / "stderr").write_text(f"{error}\n", errors="replace")
+            self._end(JobState.FAILED, f"Job failed: {error}")
             return
         if self._run.started_ms is None:
             self._run.started_ms = self._ports.clock.now_ms()
-        location = self._location()
-        if location is not None:
-            self._keeper = LogKeeper(self._ports.clock, self._ports.workshop.objects, LOGS)
         self._change(JobState.RUNNING)
 
-    def _refuse(self, message: str) -> None:
-        (self.folder / "stderr").write_text(f"{message}\n", errors="replace")
-        self._end(JobState.FAILED, f"Job failed: {message}")
-
-    def _look_after(self, process: JobProcess) -> None:
+    def _watch(self, job: SupervisedJob) -> None:
         run = self._run
-        if process.exit_code is None and (process.alive or self._is_dying(process)):
+        if job.running:
             self._cancel_if_late()
-            self._cancel_if_asked(process)
-            self._keep_logs()
+        end = job.watch(self._cancellation())
+        if end is None:
+            if self._logs is not None:
+                self._logs.keep()
             return
-        code = process.exit_code
-        # What the job left running goes with it.
-        process.kill()
-        if code == 0:
+        if end.exit_code == 0:
             self._end(JobState.SUCCESS, "")
         elif run.cancelled:
             self._end(JobState.CANCELLED, run.cancel_details)
         else:
-            self._fail(self._failure(process, code))
+            self._fail(self._failure(end))
         # Not before: an end that could not be stored, on a full disk maybe, is stored later and not run again.
-        self._process = self._keeper = None
+        self._job = self._logs = None
 
-    def _is_dying(self, process: JobProcess) -> bool:
-        """After a signal the wrapper is gone first; the run has ended when all of it has."""
-        return self._run.cancelled and bool(process.members())
-
-    def _failure(self, process: JobProcess, code: int | None) -> str:
-        if code is None:
-            return LOST_DETAILS if process.adopted else KILLED_DETAILS
-        _, cause = failure_cause(tail(self.folder / "stderr"), tail(self.folder / "stdout"), code)
+    def _failure(self, end: JobEnd) -> str:
+        if end.exit_code is None:
+            return LOST_DETAILS if end.lost else KILLED_DETAILS
+        stderr, stdout = tail(self.folder / "stderr"), tail(self.folder / "stdout")
+        _, cause = failure_cause(stderr, stdout, end.exit_code)
         return (
             "Job failed, please check complete logs in configured logging destination. "
-            f"ExitCode: {code}. Last few exceptions: {cause}"
+            f"ExitCode: {end.exit_code}. Last few exceptions: {cause}"
         )
 
+    def _cancellation(self) -> Cancellation | None:
+        if not self._run.cancelled:
+            return None
+        grace_s = self._run.cancel_grace_s
+        return Cancellation(grace_s=CANCEL_GRACE_S if grace_s is None else grace_s, repeat=True)
+
     def _cancel_if_late(self) -> None:
+        """Cancel a run that takes longer than it may."""
         run = self._run
         minutes = run.timeout_minutes
         if not minutes or run.cancelled or run.started_ms is None:
@@ -204,48 +190,34 @@ class JobRunner:
             run.cancel_details = f"Job run timed out after {minutes} minutes."
             self._change(JobState.CANCELLING, run.cancel_details)
 
-    def _cancel_if_asked(self, process: JobProcess) -> None:
-        if not self._run.cancelled:
-            return
-        now_s = self._ports.clock.monotonic_s()
-        grace_s = self._run.cancel_grace_s
-        if self._signalled_at_s is None:
-            self._signalled_at_s = now_s
-            process.signal(signal.SIGTERM)
-        elif now_s - self._signalled_at_s > (CANCEL_GRACE_S if grace_s is None else grace_s):
-            process.signal(signal.SIGKILL)
-        elif not self._signalled_twice:
-            # What was being started while the first was sent has not had it.
-            self._signalled_twice = True
-            process.signal(signal.SIGTERM)
-
     # --- logs ---------------------------------------------------------------------------------
 
-    def _location(self, below: str = "") -> tuple[str, str] | None:
+    def _attempt_logs(self) -> JobLogs:
+        """Return the newest attempt's logs, on their way to where the run's logs belong."""
+        place = self._place()
+        return JobLogs(
+            self._ports.clock,
+            self._ports.context.objects,
+            self.folder,
+            [] if place is None else [place],
+        )
+
+    def _place(self, below: str = "") -> LogPlace | None:
         uri = log_uri(self._application, self._run)
         if uri is None:
             return None
         job = f"applications/{self._run.application_id}/jobs/{self._run.id}"
-        return log_location(uri, f"{job}{below}/SPARK_DRIVER")
+        location = log_location(uri, f"{job}{below}/SPARK_DRIVER")
+        return None if location is None else LogPlace(self.folder, LOGS, *location)
 
-    def _keep_logs(self) -> None:
-        location = self._location()
-        if location is not None:
-            if self._keeper is None:
-                self._keeper = LogKeeper(self._ports.clock, self._ports.workshop.objects, LOGS)
-            self._keeper.keep(self.folder, location)
-
-    def _put_logs(self) -> None:
-        location = self._location()
-        if self.folder.is_dir():
-            if location is not None:
-                objects = self._ports.workshop.objects
-                archive(objects, self.folder, location, LOGS)
-                # The next attempt's logs take their place, so they are kept by the attempt's number too.
-                attempt = self._location(f"/attempts/{self._run.attempt.number}")
-                if attempt is not None and self._run.most_attempts != 1:
-                    archive(objects, self.folder, attempt, LOGS)
-            remove_scratch(self.folder)
+    def _store_logs(self) -> None:
+        logs = self._logs or self._attempt_logs()
+        # The next attempt's logs replace these, so each attempt's are stored under its number as well.
+        attempt = self._place(f"/attempts/{self._run.attempt.number}")
+        if attempt is not None and self._run.most_attempts != 1:
+            logs.store(attempt)
+        else:
+            logs.store()
 
     # --- states -------------------------------------------------------------------------------
 
@@ -257,7 +229,7 @@ class JobRunner:
         if refusal is not None:
             self._end(JobState.FAILED, f"{refusal}{details}")
             return
-        self._put_logs()
+        self._store_logs()
         with self._ports.store.lock:
             attempt = run.attempt
             attempt.state, attempt.details = JobState.FAILED, details[:LONGEST_DETAILS]
@@ -281,7 +253,7 @@ class JobRunner:
 
     def _end(self, state: JobState, details: str) -> None:
         """Store the logs, then the end: who sees a run ended finds its logs."""
-        self._put_logs()
+        self._store_logs()
         now_ms = self._ports.clock.now_ms()
         with self._ports.store.lock:
             self._run.ended_ms = self._run.attempt.ended_ms = now_ms

@@ -6,7 +6,7 @@ import threading
 
 import msgspec
 
-from headrace.services.emr_serverless.model import Application, JobRun
+from headrace.services.emr_serverless.state import Application, JobRun
 from headrace.store.database import Database
 
 

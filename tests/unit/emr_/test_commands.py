@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from headrace.core.ports import BucketNotFound, ObjectNotFound
-from headrace.services.emr.commands import prepare
-from headrace.services.emr.model import Cluster, Step
-from headrace.spark_submit.commands import Workshop
+from headrace.services.emr.state import Cluster, Step
+from headrace.services.emr.steps.commands import prepare
+from headrace.spark_submit.commands import JobContext
 from headrace.spark_submit.errors import JobRefused
 
 
@@ -45,8 +45,8 @@ def made(tmp_path: Path, jar: str, *args: str, of: Cluster | None = None):
     bucket = tmp_path / "bucket"
     bucket.mkdir(exist_ok=True)
     (bucket / "job.py").write_text("print()")
-    workshop = Workshop(Bucket(bucket), lambda: "http://127.0.0.1:1", 2)  # type: ignore[arg-type]
-    return prepare(workshop, of or cluster(), step, tmp_path / "step")
+    context = JobContext(Bucket(bucket), lambda: "http://127.0.0.1:1", 2)  # type: ignore[arg-type]
+    return prepare(context, of or cluster(), step, tmp_path / "step")
 
 
 def test_a_step_is_given_credentials_region_and_endpoint(tmp_path: Path) -> None:

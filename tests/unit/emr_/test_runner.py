@@ -8,24 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.ports import BusEvent, Metric
+from headrace.core.ports import Metric
 from headrace.core.workers import WorkerDone
-from headrace.services.emr.announcements import Announcer
-from headrace.services.emr.model import Cluster, ClusterState, Step, StepState
-from headrace.services.emr.ports import RunnerPorts
-from headrace.services.emr.runner import ClusterRunner
+from headrace.services.emr.clusters.runner import ClusterRunner
+from headrace.services.emr.ports import Ports
+from headrace.services.emr.state import Cluster, ClusterState, Step, StepState
 from headrace.services.emr.store import Store
-from headrace.spark_submit.commands import Workshop
+from headrace.spark_submit.commands import JobContext
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 from tests.support.server import wait_until
-
-
-class NoBus:
-    """No event bus."""
-
-    def put(self, bus_arn: str, event: BusEvent) -> str:
-        return ""
 
 
 class Bucket:
@@ -65,7 +57,8 @@ class Lab:
     """One cluster, kept alive, with an idle timeout of 60 seconds."""
 
     def __init__(self, folder: Path, database: Database) -> None:
-        self.clock, self.sink, self.store = FakeClock(), Sink(), Store(database)
+        self.clock, self.sink = FakeClock(), Sink()
+        self.store = Store(self.clock, database)
         self.folder = folder
         self.store.load()
         self.cluster = Cluster(
@@ -73,23 +66,22 @@ class Lab:
             request={"Instances": {}, "LogUri": "s3://b/"}, created_ms=self.clock.now_ms(), idle_timeout_s=60,
         )  # fmt: skip
         self.bucket = Bucket()
-        ports = RunnerPorts(
+        ports = Ports(
             clock=self.clock,
             store=self.store,
-            workshop=Workshop(self.bucket, lambda: "", 1),  # type: ignore[arg-type]
+            context=JobContext(self.bucket, lambda: "", 1),  # type: ignore[arg-type]
             metrics=self.sink,
-            announcer=Announcer(self.clock, NoBus()),
             folder=folder,
         )
         self.store.add(self.cluster, [])
-        self.runner = ClusterRunner(ports, "j-1")
+        self.runner = ClusterRunner(ports, self.cluster)
 
     def add(self, number: int, *args: str) -> Step:
         step = Step(
             id=f"s-{number}", cluster_id="j-1", number=number, name="s",
             jar="command-runner.jar", args=list(args), created_ms=self.clock.now_ms(),
         )  # fmt: skip
-        self.store.add_steps([step])
+        self.store.add_steps(self.cluster, [step])
         return step
 
     def ended(self, step: Step) -> None:

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from headrace.core.ports import ObjectStore
-from headrace.services.emr_serverless.model import (
+from headrace.services.emr_serverless.idle import IdleWatch
+from headrace.services.emr_serverless.runner import JobRunner, Ports
+from headrace.services.emr_serverless.state import (
     Application,
     ApplicationState,
     Attempt,
     JobRun,
     JobState,
 )
-from headrace.services.emr_serverless.runner import JobRunner, RunnerPorts
-from headrace.services.emr_serverless.service import IdleWatch
 from headrace.services.emr_serverless.store import Store
-from headrace.spark_submit.commands import Workshop
+from headrace.spark_submit.commands import JobContext
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 from tests.support.server import wait_until
@@ -65,8 +65,8 @@ def runner_of(
     store: Store, clock: FakeClock, folder: Path, made: Application, run: JobRun
 ) -> JobRunner:
     objects: ObjectStore = NoBuckets()  # type: ignore[assignment]
-    workshop = Workshop(objects, lambda: "http://127.0.0.1:1", 2)
-    return JobRunner(RunnerPorts(clock, store, workshop, folder, lambda: None), made, run)
+    context = JobContext(objects, lambda: "http://127.0.0.1:1", 2)
+    return JobRunner(Ports(clock, store, context, folder, lambda: None), made, run)
 
 
 def test_a_run_that_a_kill_caught_before_its_process_began_is_started(
@@ -199,8 +199,8 @@ def test_an_end_that_could_not_be_stored_is_stored_later_and_the_job_is_not_run_
         configurationOverrides={"monitoringConfiguration": logs},
     )
     bucket = FullBucket()
-    workshop = Workshop(bucket, lambda: "http://127.0.0.1:1", 2)  # type: ignore[arg-type]
-    runner = JobRunner(RunnerPorts(clock, store, workshop, tmp_path, lambda: None), made, run)
+    context = JobContext(bucket, lambda: "http://127.0.0.1:1", 2)  # type: ignore[arg-type]
+    runner = JobRunner(Ports(clock, store, context, tmp_path, lambda: None), made, run)
     runner.step()
     wait_until((runner.folder / "exit_code").exists)
     for _ in range(2):

@@ -1,19 +1,16 @@
-"""Create- and DescribePersistentAppUI, and the URLs of applications' UIs, which lead to this cloud's own pages."""
+"""CreatePersistentAppUI, DescribePersistentAppUI, and the URLs of applications' UIs: this cloud's own pages."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import emr as shapes
 from headrace.core.arn import Arn
-from headrace.services.emr.actions.common import moment, tag_list
+from headrace.core.values import moment
+from headrace.services.emr.actions.common import tag_list
 from headrace.services.emr.app_uis import PersistentUi
+from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request
-from headrace.services.emr.members import structures
-from headrace.services.emr.model import ENDED_CLUSTER, Cluster
-
-if TYPE_CHECKING:
-    from headrace.services.emr.service import Emr
+from headrace.services.emr.state import ENDED_CLUSTER, Cluster
 
 _HISTORY = "SHS"
 _ON_CLUSTER_HISTORY = "SparkHistoryServer"
@@ -40,14 +37,18 @@ def _find(emr: Emr, call: Call, ui_id: str) -> PersistentUi:
     return found
 
 
-def _ready(url: str | None, application_id: str | None) -> dict[str, Any]:
+def _ready(
+    url: str | None, application_id: str | None
+) -> shapes.GetPersistentAppUIPresignedURLOutput:
     if url is None:
         raise invalid_request(f"Application id '{application_id}' is not valid.")
     return {"PresignedURLReady": True, "PresignedURL": url}
 
 
 @operation("CreatePersistentAppUI")
-def create_persistent_app_ui(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def create_persistent_app_ui(
+    emr: Emr, call: Call, request: shapes.CreatePersistentAppUIInput
+) -> shapes.CreatePersistentAppUIOutput:
     """Give the applications of a cluster a persistent UI: their history, which they have in any case."""
     cluster = _cluster_of(emr, call, request["TargetResourceArn"])
     if request.get("ProfilerType", _HISTORY) != _HISTORY:
@@ -60,14 +61,16 @@ def create_persistent_app_ui(emr: Emr, call: Call, request: dict[str, Any]) -> d
         region=call.region,
         cluster_id=cluster.id,
         created_ms=call.now_ms,
-        tags={tag["Key"]: tag.get("Value", "") for tag in structures(request, "Tags")},
+        tags={tag.get("Key", ""): tag.get("Value", "") for tag in request.get("Tags") or []},
     )
     emr.app_uis.add(ui)
     return {"PersistentAppUIId": ui.id, "RuntimeRoleEnabledCluster": False}
 
 
 @operation("DescribePersistentAppUI")
-def describe_persistent_app_ui(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def describe_persistent_app_ui(
+    emr: Emr, call: Call, request: shapes.DescribePersistentAppUIInput
+) -> shapes.DescribePersistentAppUIOutput:
     """Return a persistent UI; it is ATTACHED at once."""
     ui = _find(emr, call, request["PersistentAppUIId"])
     return {
@@ -84,8 +87,8 @@ def describe_persistent_app_ui(emr: Emr, call: Call, request: dict[str, Any]) ->
 
 @operation("GetPersistentAppUIPresignedURL")
 def get_persistent_app_ui_presigned_url(
-    emr: Emr, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    emr: Emr, call: Call, request: shapes.GetPersistentAppUIPresignedURLInput
+) -> shapes.GetPersistentAppUIPresignedURLOutput:
     """Return the URL of the history of all applications, or of one. It never expires."""
     ui = _find(emr, call, request["PersistentAppUIId"])
     if request.get("PersistentAppUIType", _HISTORY) != _HISTORY:
@@ -96,8 +99,8 @@ def get_persistent_app_ui_presigned_url(
 
 @operation("GetOnClusterAppUIPresignedURL")
 def get_on_cluster_app_ui_presigned_url(
-    emr: Emr, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    emr: Emr, call: Call, request: shapes.GetOnClusterAppUIPresignedURLInput
+) -> shapes.GetOnClusterAppUIPresignedURLOutput:
     """Return the URL of a UI of a cluster that has not ended: the history, the live UI, the status page."""
     cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
     if cluster.state in ENDED_CLUSTER:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import emr as shapes
+from headrace.core.values import listed, present
 from headrace.services.emr.actions.common import (
     cluster_arn,
     cluster_status,
     job_flows,
     page,
-    present,
     tag_list,
 )
 from headrace.services.emr.actions.run_job_flow import check_concurrency
+from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request, validation
 from headrace.services.emr.limits import CLUSTERS_PER_PAGE
-from headrace.services.emr.members import strings, structures
-from headrace.services.emr.model import Cluster, ClusterState
+from headrace.services.emr.state import Cluster, ClusterState
 
-if TYPE_CHECKING:
-    from headrace.services.emr.service import Emr
-
-# What DescribeCluster shows as RunJobFlow was given it.
+# The members of RunJobFlow that DescribeCluster returns unchanged.
 _SHOWN = (
     "LogUri",
     "ReleaseLabel",
@@ -55,9 +51,9 @@ _EC2 = (
 )
 
 
-def _described(cluster: Cluster) -> dict[str, Any]:
+def _described(cluster: Cluster) -> shapes.Cluster:
     request, instances = cluster.request, cluster.request["Instances"]
-    subnets = strings(instances, "Ec2SubnetIds")
+    subnets = listed(instances, "Ec2SubnetIds")
     if not subnets and instances.get("Ec2SubnetId"):
         subnets = [instances["Ec2SubnetId"]]
     ec2 = {name: instances.get(name) for name in _EC2} | {
@@ -91,7 +87,9 @@ def _described(cluster: Cluster) -> dict[str, Any]:
 
 
 @operation("DescribeCluster")
-def describe_cluster(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def describe_cluster(
+    emr: Emr, call: Call, request: shapes.DescribeClusterInput
+) -> shapes.DescribeClusterOutput:
     """Return everything that is known of a cluster."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
@@ -99,7 +97,9 @@ def describe_cluster(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str,
 
 
 @operation("ListClusters")
-def list_clusters(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_clusters(
+    emr: Emr, call: Call, request: shapes.ListClustersInput
+) -> shapes.ListClustersOutput:
     """Return an account's clusters, newest first."""
     after, before = request.get("CreatedAfter"), request.get("CreatedBefore")
     states = request.get("ClusterStates") or list(ClusterState)
@@ -123,28 +123,32 @@ def list_clusters(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, An
 
 
 @operation("TerminateJobFlows")
-def terminate_job_flows(emr: Emr, call: Call, request: dict[str, Any]) -> None:
+def terminate_job_flows(emr: Emr, call: Call, request: shapes.TerminateJobFlowsInput) -> None:
     """End clusters and their steps; ended ones stay as they are. All or none."""
     if not request["JobFlowIds"]:
         raise validation("The JobFlowId list cannot be empty")
     with emr.store.lock:
-        clusters = job_flows(emr, call, request)
+        clusters = job_flows(emr, call, request["JobFlowIds"])
         active = [cluster for cluster in clusters if not cluster.ending]
         if any(cluster.termination_protected for cluster in active):
             raise validation(
                 "Could not shut down one or more job flows since they are termination protected."
             )
         for cluster in active:
-            cluster.state = ClusterState.TERMINATING
-            cluster.reason_code = "USER_REQUEST"
-            cluster.reason_message = "Terminated by user request"
-            emr.store.save(cluster)
+            emr.store.change_cluster(
+                cluster,
+                ClusterState.TERMINATING,
+                code="USER_REQUEST",
+                message="Terminated by user request",
+            )
     for cluster in active:
         emr.wake(cluster.id)
 
 
 @operation("ModifyCluster")
-def modify_cluster(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def modify_cluster(
+    emr: Emr, call: Call, request: shapes.ModifyClusterInput
+) -> shapes.ModifyClusterOutput:
     """Change how many steps may run at a time."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
@@ -153,21 +157,23 @@ def modify_cluster(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, A
             check_concurrency(level, invalid_request)
             cluster.step_concurrency = level
             emr.store.save(cluster)
-        output = {"StepConcurrencyLevel": cluster.step_concurrency}
+        level = cluster.step_concurrency
     emr.wake(cluster.id)
-    return output
+    return {"StepConcurrencyLevel": level}
 
 
 @operation("ListBootstrapActions")
-def list_bootstrap_actions(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_bootstrap_actions(
+    emr: Emr, call: Call, request: shapes.ListBootstrapActionsInput
+) -> shapes.ListBootstrapActionsOutput:
     """Return the bootstrap actions that the cluster was given."""
     cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
-    actions = [
+    actions: list[shapes.Command] = [
         {
             "Name": action["Name"],
             "ScriptPath": action["ScriptBootstrapAction"]["Path"],
-            "Args": strings(action["ScriptBootstrapAction"], "Args"),
+            "Args": listed(action["ScriptBootstrapAction"], "Args"),
         }
-        for action in structures(cluster.request, "BootstrapActions")
+        for action in listed(cluster.request, "BootstrapActions")
     ]
     return {"BootstrapActions": actions}

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 from headrace.aws.operation import Call
+from headrace.aws.shapes import emr as shapes
 from headrace.core.arn import make_arn
-from headrace.services.emr.errors import invalid_request, unknown_job_flow, validation
+from headrace.core.values import BadMarker, moment, page_of, present
+from headrace.services.emr.backend import Emr
+from headrace.services.emr.errors import invalid_request
 from headrace.services.emr.limits import (
     DEFAULT_IDLE_S,
     LONGEST_IDLE_S,
-    MOST_ACTIVE_STEPS,
     SHORTEST_IDLE_S,
 )
-from headrace.services.emr.members import strings, structure, structures
-from headrace.services.emr.model import ENDED_CLUSTER, Cluster, Step
-
-if TYPE_CHECKING:
-    from headrace.services.emr.service import Emr
+from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step
 
 _T = TypeVar("_T")
 
 
-def moment(time_ms: int | None) -> datetime | None:
-    """Return epoch milliseconds as an aware datetime."""
-    return None if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC)
-
-
-def present(members: dict[str, Any]) -> dict[str, Any]:
-    """Return `members` without those that are None."""
-    return {name: value for name, value in members.items() if value is not None}
+def _timeline(begun: str, created_ms: int, begun_ms: int | None, ended_ms: int | None) -> Any:
+    """Return a Timeline; `begun` names its member for the time when what it is of was ready or started."""
+    times = {"CreationDateTime": created_ms, begun: begun_ms, "EndDateTime": ended_ms}
+    return {name: moment(time_ms) for name, time_ms in times.items() if time_ms is not None}
 
 
 def cluster_arn(cluster: Cluster) -> str:
@@ -41,12 +32,12 @@ def cluster_arn(cluster: Cluster) -> str:
     return make_arn("elasticmapreduce", cluster.region, cluster.account, f"cluster/{cluster.id}")
 
 
-def tag_list(tags: dict[str, str]) -> list[dict[str, str]]:
+def tag_list(tags: dict[str, str]) -> list[shapes.Tag]:
     """Return tags as AWS lists them."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
-def instance_status(cluster: Cluster, created_ms: int | None = None) -> dict[str, Any]:
+def instance_status(cluster: Cluster, created_ms: int | None = None) -> Any:
     """Return the status of a cluster's group, fleet or instance, made with the cluster or at `created_ms`."""
     ready_ms = cluster.ready_ms
     if created_ms is not None:
@@ -56,34 +47,24 @@ def instance_status(cluster: Cluster, created_ms: int | None = None) -> dict[str
     return {
         "State": "TERMINATED" if cluster.state in ENDED_CLUSTER else "RUNNING",
         "StateChangeReason": {"Message": ""},
-        "Timeline": present(
-            {
-                "CreationDateTime": moment(created_ms),
-                "ReadyDateTime": moment(ready_ms),
-                "EndDateTime": moment(cluster.ended_ms),
-            }
-        ),
+        "Timeline": _timeline("ReadyDateTime", created_ms, ready_ms, cluster.ended_ms),
     }
 
 
-def cluster_status(cluster: Cluster) -> dict[str, Any]:
+def cluster_status(cluster: Cluster) -> shapes.ClusterStatus:
     """Return a cluster's ClusterStatus."""
     return {
         "State": str(cluster.state),
         "StateChangeReason": present(
             {"Code": cluster.reason_code or None, "Message": cluster.reason_message or None}
         ),
-        "Timeline": present(
-            {
-                "CreationDateTime": moment(cluster.created_ms),
-                "ReadyDateTime": moment(cluster.ready_ms),
-                "EndDateTime": moment(cluster.ended_ms),
-            }
+        "Timeline": _timeline(
+            "ReadyDateTime", cluster.created_ms, cluster.ready_ms, cluster.ended_ms
         ),
     }
 
 
-def step_summary(step: Step) -> dict[str, Any]:
+def step_summary(step: Step) -> shapes.StepSummary:
     """Return a step's StepSummary."""
     reason = {"Message": step.reason_message} if step.reason_message else {}
     return {
@@ -103,21 +84,17 @@ def step_summary(step: Step) -> dict[str, Any]:
                 "State": str(step.state),
                 "StateChangeReason": reason,
                 "FailureDetails": step.failure or None,
-                "Timeline": present(
-                    {
-                        "CreationDateTime": moment(step.created_ms),
-                        "StartDateTime": moment(step.started_ms),
-                        "EndDateTime": moment(step.ended_ms),
-                    }
+                "Timeline": _timeline(
+                    "StartDateTime", step.created_ms, step.started_ms, step.ended_ms
                 ),
             }
         ),
     }
 
 
-def idle_timeout_s(policy: dict[str, Any]) -> int:
+def idle_timeout_s(policy: shapes.AutoTerminationPolicy) -> int:
     """Return an AutoTerminationPolicy's timeout. Raises AwsError unless it is within EMR's bounds."""
-    idle_s = int(policy.get("IdleTimeout", DEFAULT_IDLE_S))
+    idle_s = policy.get("IdleTimeout", DEFAULT_IDLE_S)
     if not SHORTEST_IDLE_S <= idle_s <= LONGEST_IDLE_S:
         raise invalid_request(
             f"IdleTimeout must be between {SHORTEST_IDLE_S} and {LONGEST_IDLE_S} seconds."
@@ -125,68 +102,14 @@ def idle_timeout_s(policy: dict[str, Any]) -> int:
     return idle_s
 
 
-def job_flow(emr: Emr, call: Call, job_flow_id: str) -> Cluster:
-    """Return a cluster, or fail in the words of the older operations."""
-    found = emr.store.find(job_flow_id, account=call.account, region=call.region)
-    if found is None:
-        raise unknown_job_flow()
-    return found
-
-
-def job_flows(emr: Emr, call: Call, request: dict[str, Any]) -> list[Cluster]:
-    """Return the clusters that JobFlowIds names, all of which must exist."""
-    return [job_flow(emr, call, name) for name in request["JobFlowIds"]]
-
-
-def new_steps(
-    emr: Emr,
-    call: Call,
-    cluster_id: str,
-    configs: Sequence[dict[str, Any]],
-    *,
-    existing: list[Step],
-    role_arn: str | None,
-) -> list[Step]:
-    """Return Step values for StepConfigs. Raises AwsError when the cluster would have too many."""
-    active = sum(step.active for step in existing)
-    if active + len(configs) > MOST_ACTIVE_STEPS:
-        raise validation(
-            "Maximum number of active steps(State = 'Running', 'Pending' or 'Cancel_Pending') for cluster exceeded."
-        )
-    steps: list[Step] = []
-    for number, config in enumerate(configs, len(existing) + 1):
-        jar = config["HadoopJarStep"]
-        monitoring = structure(config, "StepMonitoringConfiguration")
-        logs = structure(monitoring, "S3MonitoringConfiguration")
-        steps.append(
-            Step(
-                id=f"s-{emr.ids.alnum_upper(13)}",
-                cluster_id=cluster_id,
-                number=number,
-                name=config["Name"],
-                jar=jar["Jar"],
-                args=list(strings(jar, "Args")),
-                main_class=jar.get("MainClass") or "",
-                properties={p["Key"]: p.get("Value", "") for p in structures(jar, "Properties")},
-                action_on_failure=config.get("ActionOnFailure") or "CONTINUE",
-                execution_role_arn=role_arn or "",
-                log_uri=logs.get("LogUri") or "",
-                log_key_arn=logs.get("EncryptionKeyArn") or "",
-                created_ms=call.now_ms,
-            )
-        )
-    return steps
+def job_flows(emr: Emr, call: Call, job_flow_ids: list[str]) -> list[Cluster]:
+    """Return the clusters of these ids. Raises AwsError unless all of them exist."""
+    return [emr.job_flow(name, account=call.account, region=call.region) for name in job_flow_ids]
 
 
 def page(items: Iterable[_T], marker: str | None, most: int) -> tuple[list[_T], str | None]:
     """Return one page of `items` and the marker of the next. Raises AwsError for a marker that is not ours."""
-    start = 0
-    if marker is not None:
-        try:
-            start = int(base64.b64decode(marker, validate=True))
-        except (binascii.Error, ValueError):
-            raise invalid_request("Marker is not valid.") from None
-    found = list(items)
-    end = start + most
-    following = base64.b64encode(str(end).encode()).decode() if end < len(found) else None
-    return found[start:end], following
+    try:
+        return page_of(items, marker, most)
+    except BadMarker:
+        raise invalid_request("Marker is not valid.") from None

@@ -1,22 +1,24 @@
-"""AddInstanceFleet, ModifyInstanceFleet, ListInstanceFleets: no machines are behind the fleets."""
+"""AddInstanceFleet, ModifyInstanceFleet, ListInstanceFleets. A fleet has no machines: it is stored and shown."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from headrace.aws.operation import Call, operation
-from headrace.services.emr.actions.common import cluster_arn, instance_status, present
+from headrace.aws.shapes import emr as shapes
+from headrace.core.values import listed, present
+from headrace.services.emr.actions.common import cluster_arn, instance_status
+from headrace.services.emr.backend import Emr
+from headrace.services.emr.clusters.instance_ids import fleet_id
 from headrace.services.emr.errors import invalid_request
-from headrace.services.emr.machines import fleet_id
-from headrace.services.emr.members import structures
-from headrace.services.emr.model import ENDED_CLUSTER, Cluster
-
-if TYPE_CHECKING:
-    from headrace.services.emr.service import Emr
+from headrace.services.emr.state import ENDED_CLUSTER, Cluster
 
 
 @operation("ListInstanceFleets")
-def list_instance_fleets(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_instance_fleets(
+    emr: Emr, call: Call, request: shapes.ListInstanceFleetsInput
+) -> shapes.ListInstanceFleetsOutput:
     """Return a cluster's fleets. Raises AwsError for a cluster of instance groups."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
@@ -25,12 +27,16 @@ def list_instance_fleets(emr: Emr, call: Call, request: dict[str, Any]) -> dict[
 
 
 @operation("AddInstanceFleet")
-def add_instance_fleet(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def add_instance_fleet(
+    emr: Emr, call: Call, request: shapes.AddInstanceFleetInput
+) -> shapes.AddInstanceFleetOutput:
     """Add the one task fleet that a running cluster may have."""
     fleet = request["InstanceFleet"]
     kind = fleet["InstanceFleetType"]
     with emr.store.lock:
-        cluster = _changeable(emr, call, request, "AddInstanceFleet", "AddInstanceGroups")
+        cluster = _changeable(
+            emr, call, request["ClusterId"], "AddInstanceFleet", "AddInstanceGroups"
+        )
         fleets = _fleets(cluster, "AddInstanceFleet", "AddInstanceGroups")
         if kind in [other["InstanceFleetType"] for other in fleets]:
             raise invalid_request(f"The cluster already has an instance fleet of the type {kind}.")
@@ -48,11 +54,13 @@ def add_instance_fleet(emr: Emr, call: Call, request: dict[str, Any]) -> dict[st
 
 
 @operation("ModifyInstanceFleet")
-def modify_instance_fleet(emr: Emr, call: Call, request: dict[str, Any]) -> None:
+def modify_instance_fleet(emr: Emr, call: Call, request: shapes.ModifyInstanceFleetInput) -> None:
     """Change a fleet's target capacities."""
     change = request["InstanceFleet"]
     with emr.store.lock:
-        cluster = _changeable(emr, call, request, "ModifyInstanceFleet", "ModifyInstanceGroups")
+        cluster = _changeable(
+            emr, call, request["ClusterId"], "ModifyInstanceFleet", "ModifyInstanceGroups"
+        )
         for fleet in _fleets(cluster, "ModifyInstanceFleet", "ModifyInstanceGroups"):
             if fleet_id(cluster, fleet["InstanceFleetType"]) == change["InstanceFleetId"]:
                 break
@@ -61,21 +69,21 @@ def modify_instance_fleet(emr: Emr, call: Call, request: dict[str, Any]) -> None
         if fleet["InstanceFleetType"] == "MASTER":
             raise invalid_request("The master instance fleet cannot be resized.")
         names = ("TargetOnDemandCapacity", "TargetSpotCapacity", "ResizeSpecifications")
-        given = {name: change[name] for name in names if change.get(name) is not None}
+        given = present({name: change.get(name) for name in names})
         if fleet["InstanceFleetType"] == "CORE" and not _capacity({**fleet, **given}):
             raise invalid_request("The core instance fleet needs a capacity greater than 0.")
         fleet.update(given)
         emr.store.save(cluster)
 
 
-def _capacity(fleet: dict[str, Any]) -> int:
+def _capacity(fleet: Mapping[str, Any]) -> int:
     return (fleet.get("TargetOnDemandCapacity") or 0) + (fleet.get("TargetSpotCapacity") or 0)
 
 
 def _changeable(
-    emr: Emr, call: Call, request: dict[str, Any], operation_name: str, instead: str
+    emr: Emr, call: Call, cluster_id: str, operation_name: str, instead: str
 ) -> Cluster:
-    cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
+    cluster = emr.cluster(cluster_id, account=call.account, region=call.region)
     _fleets(cluster, operation_name, instead)
     if cluster.ending:
         raise invalid_request(
@@ -85,7 +93,7 @@ def _changeable(
 
 
 def _fleets(cluster: Cluster, operation_name: str, instead: str) -> list[dict[str, Any]]:
-    fleets = structures(cluster.request["Instances"], "InstanceFleets")
+    fleets: list[dict[str, Any]] | None = cluster.request["Instances"].get("InstanceFleets")
     if not fleets:
         raise invalid_request(
             "Instance fleets and instance groups are mutually exclusive. The EMR cluster specified in the request "
@@ -95,7 +103,7 @@ def _fleets(cluster: Cluster, operation_name: str, instead: str) -> list[dict[st
     return fleets
 
 
-def _described(cluster: Cluster, fleet: dict[str, Any]) -> dict[str, Any]:
+def _described(cluster: Cluster, fleet: dict[str, Any]) -> shapes.InstanceFleet:
     ended = cluster.state in ENDED_CLUSTER
     on_demand = fleet.get("TargetOnDemandCapacity") or 0
     spot = fleet.get("TargetSpotCapacity") or 0
@@ -114,10 +122,10 @@ def _described(cluster: Cluster, fleet: dict[str, Any]) -> dict[str, Any]:
                         "InstanceType": config.get("InstanceType"),
                         "WeightedCapacity": config.get("WeightedCapacity") or 1,
                         "BidPrice": config.get("BidPrice"),
-                        "Configurations": structures(config, "Configurations"),
+                        "Configurations": listed(config, "Configurations"),
                     }
                 )
-                for config in structures(fleet, "InstanceTypeConfigs")
+                for config in listed(fleet, "InstanceTypeConfigs")
             ],
             "LaunchSpecifications": fleet.get("LaunchSpecifications"),
             "ResizeSpecifications": fleet.get("ResizeSpecifications"),

@@ -1,18 +1,17 @@
-"""AddInstanceGroups, ModifyInstanceGroups, ListInstanceGroups: no machines are behind the groups."""
+"""AddInstanceGroups, ModifyInstanceGroups, ListInstanceGroups. A group has no machines: it is stored and shown."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
-from headrace.services.emr.actions.common import cluster_arn, instance_status, job_flow, present
+from headrace.aws.shapes import emr as shapes
+from headrace.core.values import listed, present
+from headrace.services.emr.actions.common import cluster_arn, instance_status
+from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import ended_job_flow, invalid_request, validation
 from headrace.services.emr.limits import MOST_TASK_GROUPS
-from headrace.services.emr.members import structures
-from headrace.services.emr.model import ENDED_CLUSTER, Cluster
-
-if TYPE_CHECKING:
-    from headrace.services.emr.service import Emr
+from headrace.services.emr.state import ENDED_CLUSTER, Cluster
 
 _RESIZABLE = ("CORE", "TASK")
 _OF_FLEETS = {
@@ -23,7 +22,9 @@ _OF_FLEETS = {
 
 
 @operation("ListInstanceGroups")
-def list_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_instance_groups(
+    emr: Emr, call: Call, request: shapes.ListInstanceGroupsInput
+) -> shapes.ListInstanceGroupsOutput:
     """Return the groups that the cluster was asked to have. Raises AwsError for a cluster of fleets."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
@@ -32,15 +33,17 @@ def list_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> dict[
 
 
 @operation("AddInstanceGroups")
-def add_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def add_instance_groups(
+    emr: Emr, call: Call, request: shapes.AddInstanceGroupsInput
+) -> shapes.AddInstanceGroupsOutput:
     """Add task groups to a running cluster. All or none."""
     with emr.store.lock:
-        cluster = job_flow(emr, call, request["JobFlowId"])
+        cluster = emr.job_flow(request["JobFlowId"], account=call.account, region=call.region)
         if cluster.ending:
             raise ended_job_flow()
         refuse_fleets(cluster, "AddInstanceGroups")
         _check_additions(cluster, request["InstanceGroups"])
-        added = [
+        added: list[dict[str, Any]] = [
             {"Id": f"ig-{emr.ids.alnum_upper(13)}", "created_ms": call.now_ms, **config}
             for config in request["InstanceGroups"]
         ]
@@ -54,25 +57,24 @@ def add_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> dict[s
 
 
 @operation("ModifyInstanceGroups")
-def modify_instance_groups(emr: Emr, call: Call, request: dict[str, Any]) -> None:
+def modify_instance_groups(emr: Emr, call: Call, request: shapes.ModifyInstanceGroupsInput) -> None:
     """Change the counts and configurations of groups. All or none."""
     with emr.store.lock:
         changes = [
-            (*_find(emr, call, request, change["InstanceGroupId"]), change)
-            for change in structures(request, "InstanceGroups")
+            (*_find(emr, call, request.get("ClusterId"), change["InstanceGroupId"]), change)
+            for change in request.get("InstanceGroups") or []
         ]
         for cluster, group, change in changes:
             _check_change(cluster, group, change)
         for cluster, group, change in changes:
-            for name in ("InstanceCount", "ShrinkPolicy", "Configurations"):
-                if change.get(name) is not None:
-                    group[name] = change[name]
+            names = ("InstanceCount", "ShrinkPolicy", "Configurations")
+            group.update(present({name: change.get(name) for name in names}))
             emr.store.save(cluster)
 
 
 def refuse_fleets(cluster: Cluster, operation_name: str) -> None:
     """Raise AwsError for a cluster of instance fleets."""
-    if structures(cluster.request["Instances"], "InstanceFleets"):
+    if listed(cluster.request["Instances"], "InstanceFleets"):
         instead = _OF_FLEETS[operation_name]
         raise invalid_request(
             "Instance fleets and instance groups are mutually exclusive. The EMR cluster specified in the request "
@@ -81,7 +83,7 @@ def refuse_fleets(cluster: Cluster, operation_name: str) -> None:
         )
 
 
-def _check_additions(cluster: Cluster, configs: list[dict[str, Any]]) -> None:
+def _check_additions(cluster: Cluster, configs: list[shapes.InstanceGroupConfig]) -> None:
     roles = [group["InstanceRole"] for group in cluster.instance_groups]
     for config in configs:
         role, count = config["InstanceRole"], config["InstanceCount"]
@@ -95,9 +97,8 @@ def _check_additions(cluster: Cluster, configs: list[dict[str, Any]]) -> None:
 
 
 def _find(
-    emr: Emr, call: Call, request: dict[str, Any], group_id: str
+    emr: Emr, call: Call, wanted: str | None, group_id: str
 ) -> tuple[Cluster, dict[str, Any]]:
-    wanted = request.get("ClusterId")
     if wanted is None:
         clusters = [
             cluster
@@ -114,7 +115,9 @@ def _find(
     raise invalid_request(f"Instance group id '{group_id}' is not valid.")
 
 
-def _check_change(cluster: Cluster, group: dict[str, Any], change: dict[str, Any]) -> None:
+def _check_change(
+    cluster: Cluster, group: dict[str, Any], change: shapes.InstanceGroupModifyConfig
+) -> None:
     if cluster.ending:
         raise ended_job_flow()
     count = change.get("InstanceCount")
@@ -127,7 +130,7 @@ def _check_change(cluster: Cluster, group: dict[str, Any], change: dict[str, Any
         raise validation(f"Instance count must be at least {least}, not {count}.")
 
 
-def _described(cluster: Cluster, group: dict[str, Any]) -> dict[str, Any]:
+def _described(cluster: Cluster, group: dict[str, Any]) -> shapes.InstanceGroup:
     ended = cluster.state in ENDED_CLUSTER
     return present(
         {
@@ -139,7 +142,7 @@ def _described(cluster: Cluster, group: dict[str, Any]) -> dict[str, Any]:
             "InstanceType": group["InstanceType"],
             "RequestedInstanceCount": group["InstanceCount"],
             "RunningInstanceCount": 0 if ended else group["InstanceCount"],
-            "Configurations": structures(group, "Configurations"),
+            "Configurations": listed(group, "Configurations"),
             "EbsBlockDevices": [],
             "ShrinkPolicy": group.get("ShrinkPolicy") or {},
             "Status": instance_status(cluster, group.get("created_ms")),

@@ -1,32 +1,33 @@
-"""ListInstances: what the groups and fleets would consist of, if there were machines."""
+"""ListInstances: the instances that groups and fleets would have if there were machines."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
-from headrace.services.emr.actions.common import instance_status, page, present
+from headrace.aws.shapes import emr as shapes
+from headrace.core.values import listed, present
+from headrace.services.emr.actions.common import instance_status, page
+from headrace.services.emr.backend import Emr
+from headrace.services.emr.clusters.instance_ids import fleet_id, instance_ids
 from headrace.services.emr.errors import invalid_request
 from headrace.services.emr.limits import INSTANCES_PER_PAGE
-from headrace.services.emr.machines import fleet_id, instance_ids
-from headrace.services.emr.members import strings, structures
-from headrace.services.emr.model import Cluster
-
-if TYPE_CHECKING:
-    from headrace.services.emr.service import Emr
+from headrace.services.emr.state import Cluster
 
 _OF_GROUPS = ("InstanceGroupId", "InstanceGroupTypes")
 _OF_FLEETS = ("InstanceFleetId", "InstanceFleetType")
 
 
 @operation("ListInstances")
-def list_instances(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_instances(
+    emr: Emr, call: Call, request: shapes.ListInstancesInput
+) -> shapes.ListInstancesOutput:
     """Return an instance for each that the cluster was asked to have; ids are made up, the same every time."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
-        of_fleets = bool(structures(cluster.request["Instances"], "InstanceFleets"))
+        of_fleets = bool(listed(cluster.request["Instances"], "InstanceFleets"))
         wrong = _OF_GROUPS if of_fleets else _OF_FLEETS
         if any(request.get(name) for name in wrong):
             raise invalid_request(
@@ -34,14 +35,16 @@ def list_instances(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, A
                 f"uses instance {'fleets' if of_fleets else 'groups'}."
             )
         instances = _of_fleets(cluster, request) if of_fleets else _of_groups(cluster, request)
-        states = strings(request, "InstanceStates")
-        found = [item for item in instances if not states or item["Status"]["State"] in states]
+        state, states = instance_status(cluster)["State"], request.get("InstanceStates")
+        found = list(instances)
+    if states and state not in states:
+        found = []
     shown, marker = page(found, request.get("Marker"), INSTANCES_PER_PAGE)
     return present({"Instances": shown, "Marker": marker})
 
 
-def _of_groups(cluster: Cluster, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    wanted_id, roles = request.get("InstanceGroupId"), strings(request, "InstanceGroupTypes")
+def _of_groups(cluster: Cluster, request: shapes.ListInstancesInput) -> Iterator[shapes.Instance]:
+    wanted_id, roles = request.get("InstanceGroupId"), request.get("InstanceGroupTypes") or []
     if wanted_id and wanted_id not in [group["Id"] for group in cluster.instance_groups]:
         raise invalid_request(f"Instance group id '{wanted_id}' is not valid.")
     for group in cluster.instance_groups:
@@ -56,8 +59,8 @@ def _of_groups(cluster: Cluster, request: dict[str, Any]) -> Iterator[dict[str, 
             }
 
 
-def _of_fleets(cluster: Cluster, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    fleets = structures(cluster.request["Instances"], "InstanceFleets")
+def _of_fleets(cluster: Cluster, request: shapes.ListInstancesInput) -> Iterator[shapes.Instance]:
+    fleets = listed(cluster.request["Instances"], "InstanceFleets")
     wanted_id, kind = request.get("InstanceFleetId"), request.get("InstanceFleetType")
     if wanted_id and wanted_id not in [
         fleet_id(cluster, fleet["InstanceFleetType"]) for fleet in fleets
@@ -67,8 +70,8 @@ def _of_fleets(cluster: Cluster, request: dict[str, Any]) -> Iterator[dict[str, 
         found_id = fleet_id(cluster, fleet["InstanceFleetType"])
         if wanted_id not in (None, found_id) or kind not in (None, fleet["InstanceFleetType"]):
             continue
-        # The first type that was named makes up all of the capacity.
-        configs = structures(fleet, "InstanceTypeConfigs")
+        # All of the capacity is of the first type that the fleet names.
+        configs = listed(fleet, "InstanceTypeConfigs")
         config: dict[str, Any] = configs[0] if configs else {}
         for market, target in (
             ("ON_DEMAND", "TargetOnDemandCapacity"),
@@ -88,7 +91,7 @@ def _of_fleets(cluster: Cluster, request: dict[str, Any]) -> Iterator[dict[str, 
 
 def _instance(
     cluster: Cluster, holder: dict[str, Any], holder_id: str, number: int
-) -> dict[str, Any]:
+) -> shapes.Instance:
     emr_id, ec2_id = instance_ids(holder_id, number)
     return {
         "Id": emr_id,

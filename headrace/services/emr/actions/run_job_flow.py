@@ -1,30 +1,30 @@
-"""RunJobFlow."""
+"""RunJobFlow: makes a cluster with its first steps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
-from headrace.services.emr.actions.common import cluster_arn, idle_timeout_s, new_steps
+from headrace.aws.shapes import emr as shapes
+from headrace.core.values import listed
+from headrace.services.emr.actions.common import cluster_arn, idle_timeout_s
+from headrace.services.emr.actions.steps import new_steps
+from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import validation
 from headrace.services.emr.limits import MOST_CONCURRENT_STEPS
-from headrace.services.emr.members import structures
-from headrace.services.emr.model import Cluster
-
-if TYPE_CHECKING:
-    from headrace.services.emr.service import Emr
+from headrace.services.emr.state import Cluster
 
 
 @operation("RunJobFlow")
-def run_job_flow(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def run_job_flow(emr: Emr, call: Call, request: shapes.RunJobFlowInput) -> shapes.RunJobFlowOutput:
     """Make a cluster and queue its first steps; it goes through its states by itself."""
     instances = request["Instances"]
     concurrency = request.get("StepConcurrencyLevel", 1)
     check_concurrency(concurrency, validation)
     check_fleets_or_groups(instances)
-    idle = request.get("AutoTerminationPolicy")
+    idle, scaling = request.get("AutoTerminationPolicy"), request.get("ManagedScalingPolicy")
     cluster = Cluster(
         id=f"j-{emr.ids.alnum_upper(13)}",
         account=call.account,
@@ -38,15 +38,15 @@ def run_job_flow(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any
         visible=bool(request.get("VisibleToAllUsers", True)),
         step_concurrency=concurrency,
         idle_timeout_s=None if idle is None else idle_timeout_s(idle),
-        managed_scaling=request.get("ManagedScalingPolicy"),
-        tags={tag["Key"]: tag.get("Value", "") for tag in structures(request, "Tags")},
+        managed_scaling=None if scaling is None else dict(scaling),
+        tags={tag.get("Key", ""): tag.get("Value", "") for tag in request.get("Tags") or []},
         instance_groups=_instance_groups(emr, instances),
     )
     steps = new_steps(
         emr,
         call,
         cluster.id,
-        structures(request, "Steps"),
+        request.get("Steps") or [],
         existing=[],
         role_arn=request.get("StepExecutionRoleArn"),
     )
@@ -60,15 +60,15 @@ def check_concurrency(level: int, error: Callable[[str], AwsError]) -> None:
         raise error(f"The step concurrency level must be between 1 and {MOST_CONCURRENT_STEPS}.")
 
 
-def check_fleets_or_groups(instances: dict[str, Any]) -> None:
-    """Raise AwsError when a cluster is to have both."""
-    groups = bool(structures(instances, "InstanceGroups")) or "MasterInstanceType" in instances
-    if groups and structures(instances, "InstanceFleets"):
+def check_fleets_or_groups(instances: shapes.JobFlowInstancesConfig) -> None:
+    """Raise AwsError for a cluster that is to have both instance groups and instance fleets."""
+    groups = bool(instances.get("InstanceGroups")) or "MasterInstanceType" in instances
+    if groups and instances.get("InstanceFleets"):
         raise validation("Instance fleets and instance groups are mutually exclusive.")
 
 
-def _instance_groups(emr: Emr, instances: dict[str, Any]) -> list[dict[str, Any]]:
-    configs = structures(instances, "InstanceGroups")
+def _instance_groups(emr: Emr, instances: shapes.JobFlowInstancesConfig) -> list[dict[str, Any]]:
+    configs = listed(instances, "InstanceGroups")
     if not configs and "MasterInstanceType" in instances:
         count = int(instances.get("InstanceCount") or 1)
         master = instances["MasterInstanceType"]

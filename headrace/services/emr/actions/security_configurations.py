@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
-from headrace.services.emr.actions.common import moment, page, present
+from headrace.aws.shapes import emr as shapes
+from headrace.core.values import moment
+from headrace.services.emr.actions.common import page, present
+from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request
 from headrace.services.emr.limits import CLUSTERS_PER_PAGE
-
-if TYPE_CHECKING:
-    from headrace.services.emr.service import Emr
 
 
 def _find(emr: Emr, call: Call, name: str) -> dict[str, Any]:
@@ -22,7 +22,9 @@ def _find(emr: Emr, call: Call, name: str) -> dict[str, Any]:
 
 
 @operation("CreateSecurityConfiguration")
-def create_security_configuration(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def create_security_configuration(
+    emr: Emr, call: Call, request: shapes.CreateSecurityConfigurationInput
+) -> shapes.CreateSecurityConfigurationOutput:
     """Store a security configuration, which must be JSON."""
     name, text = request["Name"], request["SecurityConfiguration"]
     try:
@@ -43,8 +45,8 @@ def create_security_configuration(emr: Emr, call: Call, request: dict[str, Any])
 
 @operation("DescribeSecurityConfiguration")
 def describe_security_configuration(
-    emr: Emr, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    emr: Emr, call: Call, request: shapes.DescribeSecurityConfigurationInput
+) -> shapes.DescribeSecurityConfigurationOutput:
     """Return one security configuration."""
     found = _find(emr, call, request["Name"])
     return {
@@ -55,7 +57,9 @@ def describe_security_configuration(
 
 
 @operation("ListSecurityConfigurations")
-def list_security_configurations(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_security_configurations(
+    emr: Emr, call: Call, request: shapes.ListSecurityConfigurationsInput
+) -> shapes.ListSecurityConfigurationsOutput:
     """Return the names of all security configurations."""
     found = emr.store.security_configurations(call.account, call.region)
     shown, marker = page(found.items(), request.get("Marker"), CLUSTERS_PER_PAGE)
@@ -64,7 +68,9 @@ def list_security_configurations(emr: Emr, call: Call, request: dict[str, Any]) 
 
 
 @operation("DeleteSecurityConfiguration")
-def delete_security_configuration(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def delete_security_configuration(
+    emr: Emr, call: Call, request: shapes.DeleteSecurityConfigurationInput
+) -> shapes.DeleteSecurityConfigurationOutput:
     """Remove a security configuration."""
     with emr.store.lock:
         _find(emr, call, request["Name"])

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import emr as shapes
+from headrace.core.values import present
 from headrace.services.emr.actions.common import idle_timeout_s, job_flows
-from headrace.services.emr.members import structure
-from headrace.services.emr.model import Cluster
-
-if TYPE_CHECKING:
-    from headrace.services.emr.service import Emr
+from headrace.services.emr.backend import Emr
+from headrace.services.emr.state import Cluster
 
 
 def _change_all(
-    emr: Emr, call: Call, request: dict[str, Any], change: Callable[[Cluster], None]
+    emr: Emr, call: Call, job_flow_ids: list[str], change: Callable[[Cluster], None]
 ) -> None:
     with emr.store.lock:
-        clusters = job_flows(emr, call, request)
+        clusters = job_flows(emr, call, job_flow_ids)
         for cluster in clusters:
             change(cluster)
             emr.store.save(cluster)
@@ -35,58 +33,66 @@ def _change(emr: Emr, call: Call, cluster_id: str, change: Callable[[Cluster], N
 
 
 @operation("SetTerminationProtection")
-def set_termination_protection(emr: Emr, call: Call, request: dict[str, Any]) -> None:
+def set_termination_protection(
+    emr: Emr, call: Call, request: shapes.SetTerminationProtectionInput
+) -> None:
     """Allow or forbid TerminateJobFlows."""
 
     def change(cluster: Cluster) -> None:
         cluster.termination_protected = request["TerminationProtected"]
 
-    _change_all(emr, call, request, change)
+    _change_all(emr, call, request["JobFlowIds"], change)
 
 
 @operation("SetVisibleToAllUsers")
-def set_visible_to_all_users(emr: Emr, call: Call, request: dict[str, Any]) -> None:
+def set_visible_to_all_users(
+    emr: Emr, call: Call, request: shapes.SetVisibleToAllUsersInput
+) -> None:
     """Store who may see clusters; everybody may."""
 
     def change(cluster: Cluster) -> None:
         cluster.visible = request["VisibleToAllUsers"]
 
-    _change_all(emr, call, request, change)
+    _change_all(emr, call, request["JobFlowIds"], change)
 
 
 @operation("SetKeepJobFlowAliveWhenNoSteps")
-def set_keep_job_flow_alive_when_no_steps(emr: Emr, call: Call, request: dict[str, Any]) -> None:
+def set_keep_job_flow_alive_when_no_steps(
+    emr: Emr, call: Call, request: shapes.SetKeepJobFlowAliveWhenNoStepsInput
+) -> None:
     """Choose whether clusters wait or end after their last step."""
 
     def change(cluster: Cluster) -> None:
         cluster.keep_alive = request["KeepJobFlowAliveWhenNoSteps"]
 
-    _change_all(emr, call, request, change)
+    _change_all(emr, call, request["JobFlowIds"], change)
 
 
 @operation("SetUnhealthyNodeReplacement")
-def set_unhealthy_node_replacement(emr: Emr, call: Call, request: dict[str, Any]) -> None:
+def set_unhealthy_node_replacement(
+    emr: Emr, call: Call, request: shapes.SetUnhealthyNodeReplacementInput
+) -> None:
     """Store the switch; there are no nodes to replace."""
 
     def change(cluster: Cluster) -> None:
         cluster.replace_unhealthy = request["UnhealthyNodeReplacement"]
 
-    _change_all(emr, call, request, change)
+    _change_all(emr, call, request["JobFlowIds"], change)
 
 
 @operation("AddTags")
-def add_tags(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def add_tags(emr: Emr, call: Call, request: shapes.AddTagsInput) -> shapes.AddTagsOutput:
     """Add tags, or change their values."""
 
     def change(cluster: Cluster) -> None:
-        cluster.tags.update({tag["Key"]: tag.get("Value", "") for tag in request["Tags"]})
+        cluster.tags.update({tag.get("Key", ""): tag.get("Value", "") for tag in request["Tags"]})
 
     _change(emr, call, request["ResourceId"], change)
     return {}
 
 
 @operation("RemoveTags")
-def remove_tags(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def remove_tags(emr: Emr, call: Call, request: shapes.RemoveTagsInput) -> shapes.RemoveTagsOutput:
     """Remove tags; missing ones are no error."""
 
     def change(cluster: Cluster) -> None:
@@ -98,9 +104,11 @@ def remove_tags(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]
 
 
 @operation("PutAutoTerminationPolicy")
-def put_auto_termination_policy(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
-    """End the cluster when it has waited for so long."""
-    idle_s = idle_timeout_s(structure(request, "AutoTerminationPolicy"))
+def put_auto_termination_policy(
+    emr: Emr, call: Call, request: shapes.PutAutoTerminationPolicyInput
+) -> shapes.PutAutoTerminationPolicyOutput:
+    """Set after how many idle seconds the cluster ends."""
+    idle_s = idle_timeout_s(request.get("AutoTerminationPolicy") or {})
 
     def change(cluster: Cluster) -> None:
         cluster.idle_timeout_s = idle_s
@@ -110,7 +118,9 @@ def put_auto_termination_policy(emr: Emr, call: Call, request: dict[str, Any]) -
 
 
 @operation("GetAutoTerminationPolicy")
-def get_auto_termination_policy(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def get_auto_termination_policy(
+    emr: Emr, call: Call, request: shapes.GetAutoTerminationPolicyInput
+) -> shapes.GetAutoTerminationPolicyOutput:
     """Return the policy; nothing when there is none."""
     cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
     if cluster.idle_timeout_s is None:
@@ -119,8 +129,10 @@ def get_auto_termination_policy(emr: Emr, call: Call, request: dict[str, Any]) -
 
 
 @operation("RemoveAutoTerminationPolicy")
-def remove_auto_termination_policy(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
-    """Let the cluster wait for ever."""
+def remove_auto_termination_policy(
+    emr: Emr, call: Call, request: shapes.RemoveAutoTerminationPolicyInput
+) -> shapes.RemoveAutoTerminationPolicyOutput:
+    """Remove the policy: the cluster waits for ever."""
 
     def change(cluster: Cluster) -> None:
         cluster.idle_timeout_s = None
@@ -130,28 +142,32 @@ def remove_auto_termination_policy(emr: Emr, call: Call, request: dict[str, Any]
 
 
 @operation("PutManagedScalingPolicy")
-def put_managed_scaling_policy(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def put_managed_scaling_policy(
+    emr: Emr, call: Call, request: shapes.PutManagedScalingPolicyInput
+) -> shapes.PutManagedScalingPolicyOutput:
     """Store the policy; there is nothing to scale."""
 
     def change(cluster: Cluster) -> None:
-        cluster.managed_scaling = request["ManagedScalingPolicy"]
+        cluster.managed_scaling = dict(request["ManagedScalingPolicy"])
 
     _change(emr, call, request["ClusterId"], change)
     return {}
 
 
 @operation("GetManagedScalingPolicy")
-def get_managed_scaling_policy(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def get_managed_scaling_policy(
+    emr: Emr, call: Call, request: shapes.GetManagedScalingPolicyInput
+) -> shapes.GetManagedScalingPolicyOutput:
     """Return the policy; nothing when there is none."""
     cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
-    return (
-        {} if cluster.managed_scaling is None else {"ManagedScalingPolicy": cluster.managed_scaling}
-    )
+    return present({"ManagedScalingPolicy": cluster.managed_scaling})
 
 
 @operation("RemoveManagedScalingPolicy")
-def remove_managed_scaling_policy(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
-    """Forget the policy."""
+def remove_managed_scaling_policy(
+    emr: Emr, call: Call, request: shapes.RemoveManagedScalingPolicyInput
+) -> shapes.RemoveManagedScalingPolicyOutput:
+    """Remove the policy."""
 
     def change(cluster: Cluster) -> None:
         cluster.managed_scaling = None

@@ -1,41 +1,44 @@
-"""AddJobFlowSteps, DescribeStep, ListSteps, CancelSteps."""
+"""Steps: AddJobFlowSteps, DescribeStep, ListSteps, CancelSteps."""
 
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import emr as shapes
+from headrace.core.values import present
 from headrace.services.emr.actions.common import (
-    job_flow,
-    new_steps,
     page,
-    present,
     step_summary,
 )
+from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import (
     ended_job_flow,
     invalid_request,
     unknown_step,
     validation,
 )
-from headrace.services.emr.limits import MOST_CANCELLED_STEPS, MOST_STEP_IDS, STEPS_PER_PAGE
-from headrace.services.emr.members import structures
-from headrace.services.emr.model import Cluster, Step, StepState
-
-if TYPE_CHECKING:
-    from headrace.services.emr.service import Emr
+from headrace.services.emr.limits import (
+    MOST_ACTIVE_STEPS,
+    MOST_CANCELLED_STEPS,
+    MOST_STEP_IDS,
+    STEPS_PER_PAGE,
+)
+from headrace.services.emr.state import Cluster, Step, StepState
 
 
 @operation("AddJobFlowSteps")
-def add_job_flow_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def add_job_flow_steps(
+    emr: Emr, call: Call, request: shapes.AddJobFlowStepsInput
+) -> shapes.AddJobFlowStepsOutput:
     """Queue steps on a cluster."""
     with emr.store.lock:
-        cluster = job_flow(emr, call, request["JobFlowId"])
+        cluster = emr.job_flow(request["JobFlowId"], account=call.account, region=call.region)
+        existing = emr.store.steps(cluster.id)
         if cluster.ending:
             raise ended_job_flow()
-        _check_actions(cluster, structures(request, "Steps"))
-        existing = emr.store.steps(cluster.id)
+        _check_actions(cluster, request["Steps"])
         steps = new_steps(
             emr,
             call,
@@ -44,15 +47,57 @@ def add_job_flow_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[st
             existing=existing,
             role_arn=request.get("ExecutionRoleArn"),
         )
-        emr.store.add_steps(steps)
-        for step in steps:
-            emr.announcer.change(cluster, step)
+        emr.store.add_steps(cluster, steps)
     emr.wake(cluster.id)
     return {"StepIds": [step.id for step in steps]}
 
 
+def new_steps(
+    emr: Emr,
+    call: Call,
+    cluster_id: str,
+    configs: Sequence[shapes.StepConfig],
+    *,
+    existing: list[Step],
+    role_arn: str | None,
+) -> list[Step]:
+    """Return Step values for StepConfigs. Raises AwsError when the cluster would have too many."""
+    active = sum(step.active for step in existing)
+    if active + len(configs) > MOST_ACTIVE_STEPS:
+        raise validation(
+            "Maximum number of active steps(State = 'Running', 'Pending' or 'Cancel_Pending') for cluster exceeded."
+        )
+    steps: list[Step] = []
+    for number, config in enumerate(configs, len(existing) + 1):
+        jar = config["HadoopJarStep"]
+        monitoring = config.get("StepMonitoringConfiguration") or {}
+        logs = monitoring.get("S3MonitoringConfiguration") or {}
+        steps.append(
+            Step(
+                id=f"s-{emr.ids.alnum_upper(13)}",
+                cluster_id=cluster_id,
+                number=number,
+                name=config["Name"],
+                jar=jar["Jar"],
+                args=list(jar.get("Args") or []),
+                main_class=jar.get("MainClass") or "",
+                properties={
+                    p.get("Key", ""): p.get("Value", "") for p in jar.get("Properties") or []
+                },
+                action_on_failure=config.get("ActionOnFailure") or "CONTINUE",
+                execution_role_arn=role_arn or "",
+                log_uri=logs.get("LogUri") or "",
+                log_key_arn=logs.get("EncryptionKeyArn") or "",
+                created_ms=call.now_ms,
+            )
+        )
+    return steps
+
+
 @operation("DescribeStep")
-def describe_step(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def describe_step(
+    emr: Emr, call: Call, request: shapes.DescribeStepInput
+) -> shapes.DescribeStepOutput:
     """Return one step."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
@@ -69,7 +114,7 @@ def describe_step(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, An
 
 
 @operation("ListSteps")
-def list_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_steps(emr: Emr, call: Call, request: shapes.ListStepsInput) -> shapes.ListStepsOutput:
     """Return a cluster's steps, newest first."""
     states, ids = request.get("StepStates"), request.get("StepIds")
     if states is not None and ids is not None:
@@ -92,8 +137,10 @@ def list_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
 
 
 @operation("CancelSteps")
-def cancel_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any]:
-    """Cancel steps that wait, at once, and steps that run, by a signal to all their processes."""
+def cancel_steps(
+    emr: Emr, call: Call, request: shapes.CancelStepsInput
+) -> shapes.CancelStepsOutput:
+    """Cancel waiting steps at once, and running ones by a signal to all their processes."""
     option = request.get("StepCancellationOption") or "SEND_INTERRUPT"
     if len(request["StepIds"]) > MOST_CANCELLED_STEPS:
         raise invalid_request(f"The number of step ids cannot exceed {MOST_CANCELLED_STEPS}.")
@@ -109,8 +156,8 @@ def cancel_steps(emr: Emr, call: Call, request: dict[str, Any]) -> dict[str, Any
     return {"CancelStepsInfoList": infos}
 
 
-def _check_actions(cluster: Cluster, configs: list[dict[str, Any]]) -> None:
-    """Raise AwsError for steps that would end what runs beside them (API_StepConfig, ActionOnFailure)."""
+def _check_actions(cluster: Cluster, configs: list[shapes.StepConfig]) -> None:
+    """Raise AwsError for steps whose failure would end those beside them (API_StepConfig, ActionOnFailure)."""
     for config in configs:
         action = config.get("ActionOnFailure") or "CONTINUE"
         if cluster.step_concurrency > 1 and action != "CONTINUE":
@@ -122,19 +169,18 @@ def _check_actions(cluster: Cluster, configs: list[dict[str, Any]]) -> None:
 
 def _cancel(
     emr: Emr, call: Call, cluster: Cluster, step: Step, number: signal.Signals
-) -> dict[str, str]:
+) -> shapes.CancelStepsInfo:
     match step.state:
         case StepState.PENDING:
-            step.state, step.ended_ms = StepState.CANCELLED, call.now_ms
-            step.reason_message = "Job terminated"
+            step.ended_ms = call.now_ms
+            emr.store.change_step(cluster, step, StepState.CANCELLED, "Job terminated")
         case StepState.RUNNING:
-            step.state, step.cancel_signal = StepState.CANCEL_PENDING, int(number)
+            step.cancel_signal = int(number)
+            emr.store.change_step(cluster, step, StepState.CANCEL_PENDING)
         case _:
             return {
                 "StepId": step.id,
                 "Status": "FAILED",
                 "Reason": f"The step is {step.state} and cannot be cancelled.",
             }
-    emr.store.save_step(step)
-    emr.announcer.change(cluster, step)
     return {"StepId": step.id, "Status": "SUBMITTED"}

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr_serverless as shapes
-from headrace.services.emr_serverless.actions.common import fingerprint, moment, page, present
+from headrace.core.values import moment, present
+from headrace.services.emr_serverless.actions.common import fingerprint, page
+from headrace.services.emr_serverless.backend import EmrServerless
 from headrace.services.emr_serverless.errors import conflict, validation, wrong_state
-from headrace.services.emr_serverless.model import Application, ApplicationState
-
-if TYPE_CHECKING:
-    from headrace.services.emr_serverless.service import EmrServerless
+from headrace.services.emr_serverless.state import Application, ApplicationState
 
 _ENGINES = {"spark": "Spark", "hive": "Hive"}
 _AT_REST = (ApplicationState.CREATED, ApplicationState.STOPPED)
 
 
-def _full(application: Application) -> dict[str, Any]:
+def _full(application: Application) -> Any:
     kept = {k: v for k, v in application.request.items() if k not in ("clientToken", "tags")}
     return {
         "architecture": "X86_64",
@@ -37,7 +36,7 @@ def _full(application: Application) -> dict[str, Any]:
 @operation("CreateApplication")
 def create_application(
     emr: EmrServerless, call: Call, request: shapes.CreateApplicationRequest
-) -> Any:
+) -> shapes.CreateApplicationResponse:
     """Make an application; again with the same client token, return the one that was made."""
     given = cast("dict[str, Any]", request)
     engine = _ENGINES.get(request["type"].lower())
@@ -75,7 +74,9 @@ def create_application(
 
 
 @operation("GetApplication")
-def get_application(emr: EmrServerless, call: Call, request: shapes.GetApplicationRequest) -> Any:
+def get_application(
+    emr: EmrServerless, call: Call, request: shapes.GetApplicationRequest
+) -> shapes.GetApplicationResponse:
     """Return an application whole."""
     found = emr.application(request["applicationId"], account=call.account, region=call.region)
     return {"application": _full(found)}
@@ -84,7 +85,7 @@ def get_application(emr: EmrServerless, call: Call, request: shapes.GetApplicati
 @operation("ListApplications")
 def list_applications(
     emr: EmrServerless, call: Call, request: shapes.ListApplicationsRequest
-) -> Any:
+) -> shapes.ListApplicationsResponse:
     """List applications, the newest first."""
     states = request.get("states") or []
     found = [
@@ -107,7 +108,7 @@ def list_applications(
 @operation("UpdateApplication")
 def update_application(
     emr: EmrServerless, call: Call, request: shapes.UpdateApplicationRequest
-) -> Any:
+) -> shapes.UpdateApplicationResponse:
     """Change an application that does not run."""
     application_id = request["applicationId"]
     with emr.store.lock:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr_serverless as shapes
+from headrace.core.values import moment, present
 from headrace.services.emr_serverless.actions.applications import begin
 from headrace.services.emr_serverless.actions.common import (
     epoch_ms,
     fingerprint,
-    moment,
     page,
-    present,
 )
+from headrace.services.emr_serverless.backend import EmrServerless
 from headrace.services.emr_serverless.commands import submission_of
 from headrace.services.emr_serverless.errors import conflict, not_found, validation, wrong_state
 from headrace.services.emr_serverless.limits import (
@@ -21,7 +21,7 @@ from headrace.services.emr_serverless.limits import (
     MOST_FAILED_ATTEMPTS_PER_HOUR,
     SHORTEST_TIMEOUT_MINUTES,
 )
-from headrace.services.emr_serverless.model import (
+from headrace.services.emr_serverless.state import (
     Application,
     ApplicationState,
     Attempt,
@@ -29,9 +29,6 @@ from headrace.services.emr_serverless.model import (
     JobState,
 )
 from headrace.spark_submit.errors import JobRefused
-
-if TYPE_CHECKING:
-    from headrace.services.emr_serverless.service import EmrServerless
 
 _CANCELLABLE = (JobState.SUBMITTED, JobState.QUEUED, JobState.SCHEDULED, JobState.RUNNING)
 
@@ -41,7 +38,7 @@ def _engine(application: Application) -> str:
 
 
 def _summary(application: Application, run: JobRun, attempt: Attempt) -> dict[str, Any]:
-    """Return what every description of a job run holds, as `attempt` had it."""
+    """Return the members that all descriptions of a job run share, as of one attempt."""
     newest = attempt is run.attempt
     return present(
         {
@@ -64,7 +61,7 @@ def _summary(application: Application, run: JobRun, attempt: Attempt) -> dict[st
     )
 
 
-def _full(application: Application, run: JobRun, attempt: Attempt, now_ms: int) -> dict[str, Any]:
+def _full(application: Application, run: JobRun, attempt: Attempt, now_ms: int) -> shapes.JobRun:
     started_ms, ended_ms = run.started_ms, run.ended_ms
     kept = ("configurationOverrides", "jobDriver", "retryPolicy", "executionIamPolicy")
     return present(
@@ -128,8 +125,10 @@ def _earlier(
 
 
 @operation("StartJobRun")
-def start_job_run(emr: EmrServerless, call: Call, request: shapes.StartJobRunRequest) -> Any:
-    """Start a job run, and its application where that may start by itself."""
+def start_job_run(
+    emr: EmrServerless, call: Call, request: shapes.StartJobRunRequest
+) -> shapes.StartJobRunResponse:
+    """Start a job run, and its application if it starts by itself."""
     application_id = request["applicationId"]
     _check(call, request)
     with emr.store.lock:
@@ -144,7 +143,7 @@ def start_job_run(emr: EmrServerless, call: Call, request: shapes.StartJobRunReq
 def _new_run(
     emr: EmrServerless, call: Call, application: Application, request: shapes.StartJobRunRequest
 ) -> JobRun:
-    """Store a new run of an application that takes one. The caller holds the lock."""
+    """Store a new run. Raises AwsError when the application takes none. The caller holds the lock."""
     if application.state is ApplicationState.TERMINATED:
         raise validation(f"Application {application.id} is terminated. Cannot start job run.")
     if application.state is not ApplicationState.STARTED and not application.starts_itself:
@@ -171,7 +170,9 @@ def _new_run(
 
 
 @operation("GetJobRun")
-def get_job_run(emr: EmrServerless, call: Call, request: shapes.GetJobRunRequest) -> Any:
+def get_job_run(
+    emr: EmrServerless, call: Call, request: shapes.GetJobRunRequest
+) -> shapes.GetJobRunResponse:
     """Return a job run whole, or as one of its attempts was."""
     where = {"account": call.account, "region": call.region}
     with emr.store.lock:
@@ -184,7 +185,9 @@ def get_job_run(emr: EmrServerless, call: Call, request: shapes.GetJobRunRequest
 
 
 @operation("ListJobRuns")
-def list_job_runs(emr: EmrServerless, call: Call, request: shapes.ListJobRunsRequest) -> Any:
+def list_job_runs(
+    emr: EmrServerless, call: Call, request: shapes.ListJobRunsRequest
+) -> shapes.ListJobRunsResponse:
     """List an application's job runs, the newest first."""
     where = {"account": call.account, "region": call.region}
     after, before = request.get("createdAtAfter"), request.get("createdAtBefore")
@@ -207,7 +210,7 @@ def list_job_runs(emr: EmrServerless, call: Call, request: shapes.ListJobRunsReq
 @operation("ListJobRunAttempts")
 def list_job_run_attempts(
     emr: EmrServerless, call: Call, request: shapes.ListJobRunAttemptsRequest
-) -> Any:
+) -> shapes.ListJobRunAttemptsResponse:
     """List a job run's attempts, the newest first."""
     where = {"account": call.account, "region": call.region}
     with emr.store.lock:
@@ -230,8 +233,10 @@ def list_job_run_attempts(
 
 
 @operation("CancelJobRun")
-def cancel_job_run(emr: EmrServerless, call: Call, request: shapes.CancelJobRunRequest) -> Any:
-    """Ask for the end of a job run; one that is being cancelled already goes on ending."""
+def cancel_job_run(
+    emr: EmrServerless, call: Call, request: shapes.CancelJobRunRequest
+) -> shapes.CancelJobRunResponse:
+    """Cancel a job run; nothing changes for one that is being cancelled already."""
     where = {"account": call.account, "region": call.region}
     with emr.store.lock:
         run = emr.job_run(request["applicationId"], request["jobRunId"], **where)
@@ -251,7 +256,7 @@ def cancel_job_run(emr: EmrServerless, call: Call, request: shapes.CancelJobRunR
 @operation("GetDashboardForJobRun")
 def get_dashboard_for_job_run(
     emr: EmrServerless, call: Call, request: shapes.GetDashboardForJobRunRequest
-) -> Any:
+) -> shapes.GetDashboardForJobRunResponse:
     """Return the URL of a job run's page in this cloud."""
     where = {"account": call.account, "region": call.region}
     run = emr.job_run(request["applicationId"], request["jobRunId"], **where)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr_serverless as shapes
 from headrace.core.arn import Arn
+from headrace.services.emr_serverless.backend import EmrServerless
 from headrace.services.emr_serverless.errors import not_found, validation
-from headrace.services.emr_serverless.model import Application, JobRun
-
-if TYPE_CHECKING:
-    from headrace.services.emr_serverless.service import EmrServerless
+from headrace.services.emr_serverless.state import Application, JobRun
 
 MOST_TAGS = 50
 
 
 def _resource(emr: EmrServerless, call: Call, arn: str) -> Application | JobRun:
-    """Return what an ARN names; the model's pattern has made sure of its form."""
+    """Return the application or job run of an ARN, whose form is checked before."""
     where = {"account": call.account, "region": call.region}
     parts = Arn.parse(arn)
     if (parts.account, parts.region) != (call.account, call.region):
@@ -65,6 +61,6 @@ def untag_resource(emr: EmrServerless, call: Call, request: shapes.UntagResource
 @operation("ListTagsForResource")
 def list_tags_for_resource(
     emr: EmrServerless, call: Call, request: shapes.ListTagsForResourceRequest
-) -> Any:
+) -> shapes.ListTagsForResourceResponse:
     """Return a resource's tags."""
     return {"tags": dict(_resource(emr, call, request["resourceArn"]).tags)}

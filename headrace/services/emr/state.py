@@ -1,4 +1,4 @@
-"""What is kept of a cluster and of its steps."""
+"""The records of clusters, of steps, and of changes of their states."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ ENDED_CLUSTER = frozenset({ClusterState.TERMINATED, ClusterState.TERMINATED_WITH
 ENDED_STEP = frozenset(
     {StepState.COMPLETED, StepState.CANCELLED, StepState.FAILED, StepState.INTERRUPTED}
 )
+# The states of a step that has, or may have, a process.
+STEP_UNDER_WAY = frozenset({StepState.RUNNING, StepState.CANCEL_PENDING})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,7 +64,7 @@ class Cluster:
     managed_scaling: dict[str, Any] | None = None
     tags: dict[str, str] = field(default_factory=dict[str, str])
     instance_groups: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    # Where TERMINATING leads to.
+    # Whether it ends TERMINATED_WITH_ERRORS.
     failed: bool = False
 
     @property
@@ -72,7 +74,7 @@ class Cluster:
 
     @property
     def ending(self) -> bool:
-        """Whether it takes no more steps."""
+        """Whether it is ending or has ended, and so takes no more steps."""
         return self.state in ENDED_CLUSTER or self.state is ClusterState.TERMINATING
 
 
@@ -91,7 +93,7 @@ class Step:
     properties: dict[str, str] = field(default_factory=dict[str, str])
     action_on_failure: str = "CONTINUE"
     execution_role_arn: str = ""
-    # Where its logs go, and by which key they are said to be encrypted, if it says so itself.
+    # Its own LogUri and the key it names for encryption; empty when it has none.
     log_uri: str = ""
     log_key_arn: str = ""
     state: StepState = StepState.PENDING
@@ -99,7 +101,7 @@ class Step:
     started_ms: int | None = None
     ended_ms: int | None = None
     failure: dict[str, str] = field(default_factory=dict[str, str])
-    # SIGTERM or SIGKILL, once somebody asked to cancel it while it ran.
+    # SIGTERM or SIGKILL, once somebody has asked to cancel it while it ran.
     cancel_signal: int | None = None
 
     def log_uri_in(self, cluster: Cluster) -> str | None:
@@ -110,3 +112,12 @@ class Step:
     def active(self) -> bool:
         """Whether it has not ended."""
         return self.state not in ENDED_STEP
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """A cluster's new state, or a step's: copies of both as they were at `at_ms`, epoch milliseconds."""
+
+    cluster: Cluster
+    step: Step | None
+    at_ms: int

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from headrace.core.clock import Clock
 from headrace.core.ports import Metric, MetricSink
 from headrace.services.emr.limits import METRICS_EVERY_S
-from headrace.services.emr.model import ENDED_CLUSTER, Cluster, ClusterState, Step, StepState
+from headrace.services.emr.state import ENDED_CLUSTER, Cluster, ClusterState, Step, StepState
 
 NAMESPACE = "AWS/ElasticMapReduce"
 

@@ -1,7 +1,7 @@
-"""What a container of YARN gives a driver in cluster mode: files by their names, archives unpacked, an environment.
+"""Lays out a driver's folder in cluster mode as a YARN container: files by name, archives unpacked, environment.
 
 Files are links and archives folders in the folder that the driver starts in, named after `#` or else after the file
-(Spark, "Running Spark on YARN"). An archive that has no name of its own is left to Spark, which unpacks it, too.
+(Spark, "Running Spark on YARN"). Spark itself unpacks an archive that has no name after `#`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.spark_submit.arguments import Submission, option_values, propertie
 from headrace.spark_submit.errors import JobRefused
 
 _ENVIRONMENT = "spark.yarn.appMasterEnv."
-# A machine's own Python is not EMR's: only one that the job brings along is taken.
+# A path of EMR's machines means nothing here: only a Python that the job brings along is taken.
 _PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
 
@@ -44,7 +44,7 @@ def fill_container(
         if name in added and (added[name].startswith("/") or "/" not in added[name]):
             del added[name]
     if "PYSPARK_PYTHON" in added:
-        # Else the driver would keep the one that this machine's environment names.
+        # Otherwise the driver would keep this machine's Python.
         added.setdefault("PYSPARK_DRIVER_PYTHON", added["PYSPARK_PYTHON"])
     if "PYTHONPATH" in added and "PYTHONPATH" in environment:
         added["PYTHONPATH"] = os.pathsep.join((environment["PYTHONPATH"], added["PYTHONPATH"]))

@@ -1,4 +1,4 @@
-"""Steps that are neither scripts nor `spark-submit`: custom jars, and Spark's own examples.
+"""Commands of steps that run a custom jar or one of Spark's own examples.
 
 A custom jar runs as `hadoop jar` runs it: Spark brings Hadoop's `RunJar` along. StepProperties become system
 properties of its JVM and MainClass the class that starts, unless the jar's manifest names one. With
@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from headrace.services.emr.model import Step
+from headrace.services.emr.state import Step
 from headrace.spark_submit.arguments import Submission, spark_properties
-from headrace.spark_submit.commands import Workshop, fetch
+from headrace.spark_submit.commands import JobContext, fetch
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_home import find_java, find_spark_home
 from headrace.spark_submit.utf8 import require_utf8
@@ -23,18 +23,18 @@ _HADOOP = "spark.hadoop."
 _EXAMPLES = "org.apache.spark.examples."
 
 
-def jar_command(workshop: Workshop, step: Step, folder: Path) -> list[str]:
+def jar_command(context: JobContext, step: Step, folder: Path) -> list[str]:
     """Return the command that runs the step's own jar. Raises JobRefused."""
     home, java_home = find_spark_home(), find_java()
     jar = step.jar.removeprefix("file://")
     if jar.startswith(("s3://", "s3a://", "s3n://")):
-        jar = str(fetch(workshop.objects, jar, folder / "work"))
+        jar = str(fetch(context.objects, jar, folder / "work"))
     elif not Path(jar).is_file():
         raise JobRefused(f"The jar {step.jar} cannot be read: there is no such file.")
     require_utf8(os.environ, folder, home)
     conf = folder / "conf"
     conf.mkdir(exist_ok=True)
-    properties = spark_properties(buckets=workshop.objects.buckets(), cores=workshop.cores)
+    properties = spark_properties(buckets=context.objects.buckets(), cores=context.cores)
     (conf / "core-site.xml").write_text(_site(properties), encoding="utf-8")
     return [
         "java" if java_home is None else str(java_home / "bin" / "java"),

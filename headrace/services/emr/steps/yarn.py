@@ -1,4 +1,4 @@
-"""A step in cluster mode: its YARN application, and what the client of YARN reports of it.
+"""The YARN application that a step in cluster mode has, and the report of it that Spark's YARN client prints.
 
 With `--deploy-mode cluster` the driver runs in a container, and what it prints is the container's log; the step's own
 log holds the report of the client that waited for it. There is no YARN here: ids follow from the cluster and the step,
@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from headrace.core.clock import Clock
-from headrace.services.emr.commands import spark_submission
-from headrace.services.emr.model import Cluster, Step, StepState
+from headrace.services.emr.state import Cluster, Step, StepState
+from headrace.services.emr.steps.commands import spark_submission
 from headrace.spark_submit.arguments import deploy_mode
 from headrace.spark_submit.errors import JobRefused
 
@@ -49,7 +49,7 @@ class Application:
         )
 
     def diagnostics(self, exit_code: int, cause: str) -> str:
-        """What YARN is told of a driver that has failed (Spark's ApplicationMaster)."""
+        """The diagnostics that YARN shows of a driver that has failed (Spark's ApplicationMaster)."""
         if self.in_python:
             return f"User application exited with status {exit_code}"
         return f"User class threw exception: {cause}"
@@ -69,7 +69,7 @@ def application_of(cluster: Cluster, step: Step) -> Application | None:
 
 
 class Report:
-    """What the client of one application prints to stderr, in a file. Used by one thread at a time."""
+    """The file with what the client of one application prints to stderr. Used by one thread at a time."""
 
     def __init__(self, clock: Clock, path: Path, application: Application, tracking: str) -> None:
         self._clock = clock
@@ -78,7 +78,7 @@ class Report:
         self._tracking = tracking
 
     def begin(self, started_ms: int, driver_log: str | None) -> None:
-        """Say that the application was submitted and runs, and where the driver's log goes."""
+        """Write that the application was submitted and runs, and where the driver's log goes."""
         name = self._application.id
         self._write(
             f"INFO Client: Submitting application {name} to ResourceManager",
@@ -90,7 +90,7 @@ class Report:
         self._write(*self._report("RUNNING", "UNDEFINED", started_ms, "N/A"))
 
     def end(self, state: StepState, started_ms: int, diagnostics: str) -> None:
-        """Say how the application ended; once, though a kill of the cloud may lead here twice."""
+        """Write how the application ended; once, though after a kill of the cloud it may be called again."""
         if not self._path.is_file() or "final status: " not in self._path.read_text():
             return
         yarn, final = _FINAL[state]

@@ -1,11 +1,11 @@
-"""Ids of instances that are not there: made from what holds them, the same every time."""
+"""Ids of instances, fleets and the master: made from the ids of what holds them, so the same every time."""
 
 from __future__ import annotations
 
 import hashlib
 
-from headrace.services.emr.members import structures
-from headrace.services.emr.model import Cluster
+from headrace.core.values import listed
+from headrace.services.emr.state import Cluster
 
 
 def instance_ids(holder_id: str, number: int) -> tuple[str, str]:
@@ -15,16 +15,16 @@ def instance_ids(holder_id: str, number: int) -> tuple[str, str]:
 
 
 def fleet_id(cluster: Cluster, kind: str) -> str:
-    """Return a fleet's id: a cluster has one of each kind at most, so its own id makes theirs."""
+    """Return a fleet's id, made from the cluster's: a cluster has at most one fleet of each kind."""
     return f"if-{kind[0]}{cluster.id[3:]}"
 
 
 def master_instance_id(cluster: Cluster) -> str:
-    """Return EC2's id of the master instance, as ListInstances tells it."""
+    """Return EC2's id of the master instance, as ListInstances returns it."""
     for group in cluster.instance_groups:
         if group["InstanceRole"] == "MASTER":
             return instance_ids(group["Id"], 0)[1]
-    for fleet in structures(cluster.request["Instances"], "InstanceFleets"):
+    for fleet in listed(cluster.request["Instances"], "InstanceFleets"):
         if fleet["InstanceFleetType"] == "MASTER":
             market = "ON_DEMAND" if fleet.get("TargetOnDemandCapacity") else "SPOT"
             return instance_ids(f"{fleet_id(cluster, 'MASTER')}/{market}", 0)[1]

@@ -1,4 +1,4 @@
-"""What is kept of an application and of its job runs."""
+"""The records of applications, of their job runs and of the runs' attempts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.services.emr_serverless.limits import (
 
 
 class ApplicationState(StrEnum):
-    """AWS's states of an application. Those that only pass (CREATING, STARTING, STOPPING) are passed at once."""
+    """AWS's states of an application, but for CREATING, STARTING and STOPPING, which take no time here."""
 
     CREATED = "CREATED"
     STARTED = "STARTED"
@@ -25,7 +25,7 @@ class ApplicationState(StrEnum):
 
 
 class JobState(StrEnum):
-    """AWS's states of a job run. PENDING is passed at once."""
+    """AWS's states of a job run, but for PENDING, which takes no time here."""
 
     SUBMITTED = "SUBMITTED"
     QUEUED = "QUEUED"
@@ -51,7 +51,7 @@ class Application:
     client_token: str
     created_ms: int
     updated_ms: int
-    # What CreateApplication was given, for a repeated call; updates do not change it.
+    # Of what CreateApplication was given, to know a repeated call; updates do not change it.
     fingerprint: str
     state: ApplicationState = ApplicationState.CREATED
     details: str = ""

@@ -1,4 +1,4 @@
-"""What a step runs: from its jar and arguments to a command line, an environment and a folder.
+"""Turns a step's jar and arguments into a command line, an environment and a filled folder.
 
 `command-runner.jar` runs any command on the path, as on EMR; `spark-submit` is the one that pyspark carries.
 `script-runner.jar` runs a shell script from S3; any other jar runs as `hadoop jar` runs it. In cluster mode the
@@ -10,16 +10,17 @@ from __future__ import annotations
 import contextlib
 import shutil
 from pathlib import Path
+from typing import Any
 
 from headrace.core.ports import ObjectStore
-from headrace.services.emr.containers import fill_container
-from headrace.services.emr.jars import example_submission, jar_command
-from headrace.services.emr.members import structure, structures
-from headrace.services.emr.model import Cluster, Step
+from headrace.core.values import listed, mapped
+from headrace.services.emr.state import Cluster, Step
+from headrace.services.emr.steps.containers import fill_container
+from headrace.services.emr.steps.jars import example_submission, jar_command
 from headrace.spark_submit.arguments import Submission, deploy_mode, parse_submission
 from headrace.spark_submit.commands import (
     Command,
-    Workshop,
+    JobContext,
     fetch,
     job_environment,
     make_folders,
@@ -30,11 +31,11 @@ from headrace.spark_submit.errors import JobRefused
 _LONGEST_SHEBANG = 256
 
 
-def prepare(workshop: Workshop, cluster: Cluster, step: Step, folder: Path) -> Command:
+def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> Command:
     """Fill the step's folder and return its command. Raises JobRefused."""
     work = make_folders(folder)
     environment = {
-        **job_environment(workshop, folder, account=cluster.account, region=cluster.region),
+        **job_environment(context, folder, account=cluster.account, region=cluster.region),
         "EMR_CLUSTER_ID": cluster.id,
         "EMR_STEP_ID": step.id,
         **_classification(cluster, "spark-env", "export"),
@@ -45,21 +46,21 @@ def prepare(workshop: Workshop, cluster: Cluster, step: Step, folder: Path) -> C
     elif jar == "script-runner.jar":
         arguments = ["bash", *step.args]
     else:
-        return Command(jar_command(workshop, step, folder), environment, work)
+        return Command(jar_command(context, step, folder), environment, work)
     if len(arguments) < (1 if jar == "command-runner.jar" else 2):
         raise JobRefused(f"The step gives {jar} no command to run.")
     if jar == "script-runner.jar":
-        arguments = script_command(_fetched(workshop.objects, arguments[1], work), arguments[2:])
+        arguments = script_command(_fetched(context.objects, arguments[1], work), arguments[2:])
     elif arguments[0] in ("bash", "sh"):
-        # What follows the script is its own: an s3 URI there is text.
-        arguments[1:2] = [_fetched(workshop.objects, text, work) for text in arguments[1:2]]
+        # The script's own arguments stay as they are, S3 URIs too.
+        arguments[1:2] = [_fetched(context.objects, text, work) for text in arguments[1:2]]
     elif (found := spark_submission(cluster, step)) is not None:
         submission, defaults = found
         mode = deploy_mode(submission, defaults)
         if arguments[0] == "spark-example":
             submission = example_submission(submission)
         arguments, more = spark_command(
-            workshop,
+            context,
             submission,
             folder,
             defaults=defaults,
@@ -79,7 +80,7 @@ def prepare(workshop: Workshop, cluster: Cluster, step: Step, folder: Path) -> C
 
 
 def spark_submission(cluster: Cluster, step: Step) -> tuple[Submission, dict[str, str]] | None:
-    """Return a step's `spark-submit` and the spark-defaults; None if it is no such step. Raises JobRefused."""
+    """Return a step's `spark-submit` and the spark-defaults; None if it runs no `spark-submit`. Raises JobRefused."""
     if step.jar.rpartition("/")[2] != "command-runner.jar":
         return None
     if not step.args or step.args[0] not in ("spark-submit", "spark-example"):
@@ -89,12 +90,12 @@ def spark_submission(cluster: Cluster, step: Step) -> tuple[Submission, dict[str
 
 def _classification(cluster: Cluster, *path: str) -> dict[str, str]:
     """Return the properties of a nested classification of the cluster's Configurations."""
-    configurations = structures(cluster.request, "Configurations")
+    configurations: list[Any] = cluster.request.get("Configurations") or []
     properties: dict[str, str] = {}
     for name in path:
         found = [c for c in configurations if c.get("Classification") == name]
-        properties = {k: str(v) for c in found for k, v in structure(c, "Properties").items()}
-        configurations = [n for c in found for n in structures(c, "Configurations")]
+        properties = {k: str(v) for c in found for k, v in mapped(c, "Properties").items()}
+        configurations = [n for c in found for n in listed(c, "Configurations")]
     return properties
 
 

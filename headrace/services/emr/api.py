@@ -1,0 +1,59 @@
+"""EMR as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.aws.service import ServiceApi
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import EventBusSender, MetricSink, ObjectStore, any_secret
+from headrace.core.workers import Supervisor
+from headrace.services.emr.actions import ACTIONS
+from headrace.services.emr.announcements import Announcer
+from headrace.services.emr.app_uis import AppUis
+from headrace.services.emr.backend import Emr
+from headrace.services.emr.errors import translate
+from headrace.services.emr.ports import Ports
+from headrace.services.emr.store import Store
+from headrace.spark_submit.commands import JobContext
+from headrace.store.database import Database
+
+# Below the data directory: a folder for each cluster, with a folder for each step.
+FOLDER = "emr"
+
+
+def build_emr(
+    *,
+    data_dir: Path,
+    clock: Clock,
+    ids: Ids,
+    database: Database,
+    supervisor: Supervisor,
+    objects: ObjectStore,
+    endpoint_url: Callable[[], str],
+    secret_of: Callable[[str], str] = any_secret,
+    metrics: MetricSink,
+    buses: EventBusSender,
+    run_bootstrap_actions: bool = False,
+) -> Emr:
+    """Return EMR with its parts; nothing runs before `Emr.start`."""
+    folder, store = (data_dir / FOLDER).absolute(), Store(clock, database)
+    ports = Ports(
+        clock=clock,
+        store=store,
+        context=JobContext(objects, endpoint_url, os.cpu_count() or 1, secret_of),
+        metrics=metrics,
+        folder=folder,
+        run_bootstrap_actions=run_bootstrap_actions,
+    )
+    app_uis = AppUis(database, store, folder, endpoint_url)
+    announcer = Announcer(store, buses)
+    return Emr(ids=ids, ports=ports, announcer=announcer, app_uis=app_uis, supervisor=supervisor)
+
+
+def emr_api(emr: Emr) -> ServiceApi:
+    """Return the service for the gateway."""
+    return ServiceApi(name="emr", backend=emr, actions=ACTIONS, translate=translate)

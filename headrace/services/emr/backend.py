@@ -1,0 +1,78 @@
+"""EMR's state and rules: the clusters of all accounts, and the workers that take them through their states."""
+
+from __future__ import annotations
+
+from headrace.core.ids import Ids
+from headrace.core.workers import Supervisor
+from headrace.services.emr.announcements import Announcer
+from headrace.services.emr.app_uis import AppUis
+from headrace.services.emr.clusters.runner import ClusterRunner
+from headrace.services.emr.errors import unknown_cluster, unknown_job_flow
+from headrace.services.emr.ports import Ports
+from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step
+from headrace.services.emr.store import Store
+from headrace.spark_submit.job_workers import JobWorkers
+
+
+class Emr:
+    """All clusters of all accounts and regions. Thread-safe once started.
+
+    Clusters, steps and their states last, and so do the processes of running steps when the cloud is killed: the
+    next one takes them over. A cloud that is stopped in order ends them, and their steps are FAILED.
+    """
+
+    def __init__(
+        self,
+        *,
+        ids: Ids,
+        ports: Ports,
+        announcer: Announcer,
+        app_uis: AppUis,
+        supervisor: Supervisor,
+    ) -> None:
+        self.ids = ids
+        self.app_uis = app_uis
+        self.store: Store = ports.store
+        self._ports = ports
+        self._announcer = announcer
+        self._supervisor = supervisor
+        self._runners = JobWorkers[ClusterRunner](ports.clock, supervisor)
+
+    def start(self) -> None:
+        """Recover clusters from the database, and take over the processes of their steps."""
+        self.store.load()
+        self.store.on_change = self._supervisor.start(self._announcer).wake
+        for cluster in self.store.clusters():
+            if cluster.state not in ENDED_CLUSTER:
+                runner = ClusterRunner(self._ports, cluster)
+                runner.recover()
+                self._runners.start(cluster.id, runner)
+
+    def stop(self) -> None:
+        """End every step's process; its step is FAILED with the reason."""
+        self._runners.stop()
+
+    # --- for actions --------------------------------------------------------------------------
+
+    def cluster(self, cluster_id: str, *, account: str, region: str) -> Cluster:
+        """Return a cluster. Raises AwsError in the words of Describe*, List* and other newer operations."""
+        found = self.store.find(cluster_id, account=account, region=region)
+        if found is None:
+            raise unknown_cluster(cluster_id)
+        return found
+
+    def job_flow(self, job_flow_id: str, *, account: str, region: str) -> Cluster:
+        """Return a cluster. Raises AwsError in the words of AddJobFlowSteps and other older operations."""
+        found = self.store.find(job_flow_id, account=account, region=region)
+        if found is None:
+            raise unknown_job_flow()
+        return found
+
+    def add(self, cluster: Cluster, steps: list[Step]) -> None:
+        """Store a new cluster and set it going."""
+        self.store.add(cluster, steps)
+        self._runners.start(cluster.id, ClusterRunner(self._ports, cluster))
+
+    def wake(self, cluster_id: str) -> None:
+        """Have the cluster's runner look at once at what has changed."""
+        self._runners.wake(cluster_id)

@@ -1,0 +1,258 @@
+"""The worker of one cluster: takes it through its states, and starts and watches its steps.
+
+Every change of state is in the database before the next thing happens, so a cloud killed at any point goes on rightly:
+a step is RUNNING before its process starts, and one that is RUNNING without having left a pid is started again.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+
+from headrace.core.workers import WorkerDone
+from headrace.services.emr.clusters.bootstrap import Bootstrap, BootstrapFailed
+from headrace.services.emr.clusters.metrics import ClusterMetrics
+from headrace.services.emr.ports import Ports
+from headrace.services.emr.state import (
+    ENDED_CLUSTER,
+    STEP_UNDER_WAY,
+    Cluster,
+    ClusterState,
+    Step,
+    StepState,
+)
+from headrace.services.emr.steps.run import StepRun
+from headrace.spark_submit.limits import POLL_S
+
+
+class ClusterRunner:
+    """The worker of one cluster. `step` is called by one thread at a time."""
+
+    def __init__(self, ports: Ports, cluster: Cluster) -> None:
+        self.name = f"emr-{cluster.id}"
+        self._ports = ports
+        self._store = ports.store
+        self._cluster = cluster
+        # By the steps' ids: those that have a process.
+        self._runs: dict[str, StepRun] = {}
+        self._bootstrap = Bootstrap(ports, cluster)
+        self._metrics = ClusterMetrics(ports.clock, ports.metrics, cluster)
+
+    def recover(self) -> None:
+        """Find the processes of the steps that were running when the last cloud ended."""
+        for step in self._store.steps(self._cluster.id):
+            if step.state in STEP_UNDER_WAY:
+                self._find(step)
+
+    # --- Worker -------------------------------------------------------------------------------
+
+    def step(self) -> float:
+        """Watch running steps, start what may start, and settle the cluster's state."""
+        cluster = self._cluster
+        if cluster.state in ENDED_CLUSTER:
+            raise WorkerDone
+        if cluster.state is ClusterState.STARTING:
+            with self._store.lock:
+                # Looked at again: somebody may have terminated the cluster meanwhile.
+                if cluster.state is ClusterState.STARTING:
+                    self._store.change_cluster(cluster, ClusterState.BOOTSTRAPPING)
+            return 0.0
+        if cluster.state is ClusterState.BOOTSTRAPPING:
+            return self._prepare()
+        # Steps that are added from here on wake the worker once more.
+        steps = self._store.steps(cluster.id)
+        self._watch(steps)
+        if cluster.state is ClusterState.TERMINATING:
+            self._bootstrap.kill()
+            return self._terminate(steps)
+        self._launch(steps)
+        delay_s = self._settle(steps)
+        return min(delay_s, self._metrics.publish(steps))
+
+    def _prepare(self) -> float:
+        """Run the bootstrap actions, if the cloud does so, and make the cluster ready."""
+        cluster, reason = self._cluster, ""
+        try:
+            if self._ports.run_bootstrap_actions and not self._bootstrap.done():
+                return POLL_S
+        except BootstrapFailed as error:
+            reason = str(error)
+        with self._store.lock:
+            # Somebody may have terminated the cluster meanwhile.
+            if cluster.state is ClusterState.BOOTSTRAPPING and reason:
+                cluster.failed = True
+                self._store.change_cluster(
+                    cluster,
+                    ClusterState.TERMINATING,
+                    code="BOOTSTRAP_FAILURE",
+                    message=reason,
+                )
+            elif cluster.state is ClusterState.BOOTSTRAPPING:
+                cluster.ready_ms = self._ports.clock.now_ms()
+                self._store.change_cluster(cluster, ClusterState.RUNNING, message="Running step")
+        return 0.0
+
+    def shut_down(self) -> None:
+        """Ask the running processes to end, because the cloud stops.
+
+        Called when `step` will not be called again.
+        """
+        # A bootstrap action starts anew with the next cloud.
+        self._bootstrap.kill()
+        for run in self._runs.values():
+            run.shut_down()
+
+    def abandon(self) -> None:
+        """After `shut_down` and a while: kill what is left, and store how the steps ended."""
+        while self._runs:
+            run = self._runs.pop(next(iter(self._runs)))
+            run.abandon()
+            self._after_end(run.step)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a process of a step still runs."""
+        return any(run.busy for run in self._runs.values())
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def _watch(self, steps: list[Step]) -> None:
+        """Watch the steps that are under way."""
+        for step in steps:
+            run = self._runs.get(step.id)
+            if run is None:
+                if step.state in STEP_UNDER_WAY:
+                    # Its start failed half-way, on a full disk maybe.
+                    self._find(step)
+            elif run.watch():
+                del self._runs[step.id]
+                self._after_end(step)
+
+    def _find(self, step: Step) -> None:
+        """Take over the process of a step that is under way; without one, the step is PENDING again or CANCELLED."""
+        run = StepRun(self._ports, self._cluster, step)
+        if run.find():
+            self._runs[step.id] = run
+        elif step.state is StepState.RUNNING:
+            self._store.change_step(self._cluster, step, StepState.PENDING)
+        else:
+            run.end(StepState.CANCELLED)
+
+    def _launch(self, steps: list[Step]) -> None:
+        """Start steps in their order, as many as may run side by side."""
+        cluster = self._cluster
+        for step in steps:
+            if cluster.ending or len(self._runs) >= cluster.step_concurrency:
+                return
+            with self._store.lock:
+                if step.state is not StepState.PENDING:
+                    continue
+                step.started_ms = self._ports.clock.now_ms()
+                self._store.change_step(cluster, step, StepState.RUNNING)
+                if cluster.state is not ClusterState.RUNNING:
+                    self._store.change_cluster(
+                        cluster, ClusterState.RUNNING, message="Running step"
+                    )
+            run = StepRun(self._ports, cluster, step)
+            if run.start():
+                self._runs[step.id] = run
+            else:
+                self._after_end(step)
+
+    def _after_end(self, step: Step) -> None:
+        """Do what a failed step's ActionOnFailure says."""
+        # Documented (API_StepConfig): where steps run side by side, a failure ends neither others nor the cluster.
+        if (
+            step.state is not StepState.FAILED
+            or step.action_on_failure == "CONTINUE"
+            or self._cluster.step_concurrency > 1
+        ):
+            return
+        with self._store.lock:
+            self._cancel_pending(f"Step {step.id} failed")
+            # Documented (Managing cluster termination): a protected cluster that is kept alive stays.
+            stays = self._cluster.termination_protected and self._cluster.keep_alive
+            if step.action_on_failure in ("TERMINATE_CLUSTER", "TERMINATE_JOB_FLOW") and not stays:
+                self._cluster.failed = True
+                self._store.change_cluster(
+                    self._cluster,
+                    ClusterState.TERMINATING,
+                    code="STEP_FAILURE",
+                    message="Shut down as step failed",
+                )
+
+    def _cancel_pending(self, message: str) -> None:
+        for other in self._store.steps(self._cluster.id):
+            if other.state is StepState.PENDING:
+                self._store.change_step(self._cluster, other, StepState.CANCELLED, message)
+
+    # --- states -------------------------------------------------------------------------------
+
+    def _terminate(self, steps: list[Step]) -> float:
+        """End every step, then the cluster."""
+        cluster = self._cluster
+        with self._store.lock:
+            self._cancel_pending("Job terminated")
+            for step in steps:
+                if step.id in self._runs and step.cancel_signal is None:
+                    step.cancel_signal = int(signal.SIGTERM)
+                    self._store.change_step(cluster, step, StepState.CANCEL_PENDING)
+        if self._runs:
+            return POLL_S
+        cluster.ended_ms = self._ports.clock.now_ms()
+        self._store.change_cluster(
+            cluster,
+            ClusterState.TERMINATED_WITH_ERRORS if cluster.failed else ClusterState.TERMINATED,
+            code=cluster.reason_code,
+            message=cluster.reason_message,
+        )
+        self._metrics.publish(self._store.steps(cluster.id))
+        raise WorkerDone
+
+    def _settle(self, steps: list[Step]) -> float:
+        """Have a cluster without running steps go on, wait or end; return the seconds until the next look."""
+        cluster = self._cluster
+        with self._store.lock:
+            if cluster.state is ClusterState.TERMINATING:
+                return 0.0
+            if self._runs:
+                return POLL_S
+            message = _waiting_message(steps)
+            if any(s.state is StepState.PENDING for s in self._store.steps(cluster.id)):
+                return 0.0
+            if not cluster.keep_alive:
+                self._store.change_cluster(
+                    cluster,
+                    ClusterState.TERMINATING,
+                    code="ALL_STEPS_COMPLETED",
+                    message="Steps completed",
+                )
+                return 0.0
+            if cluster.state is not ClusterState.WAITING:
+                cluster.idle_since_ms = self._ports.clock.now_ms()
+                self._store.change_cluster(cluster, ClusterState.WAITING, message=message)
+            return self._until_idle_timeout()
+
+    def _until_idle_timeout(self) -> float:
+        """Return the seconds until the auto-termination policy ends the cluster; do it when it is time."""
+        cluster = self._cluster
+        if cluster.idle_timeout_s is None or cluster.idle_since_ms is None:
+            return math.inf
+        idle_s = (self._ports.clock.now_ms() - cluster.idle_since_ms) / 1000
+        if idle_s < cluster.idle_timeout_s:
+            return cluster.idle_timeout_s - idle_s
+        self._store.change_cluster(
+            cluster,
+            ClusterState.TERMINATING,
+            code="USER_REQUEST",
+            message="Cluster terminated by auto-termination policy: it was idle too long.",
+        )
+        return 0.0
+
+
+def _waiting_message(steps: list[Step]) -> str:
+    if not steps:
+        return "Cluster ready to run steps."
+    if any(step.state is StepState.FAILED for step in steps[-1:]):
+        return "Cluster ready after last step failed."
+    return "Cluster ready after last step completed."

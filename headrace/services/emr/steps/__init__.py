@@ -1,0 +1,1 @@
+"""One step of a cluster: its command, its process, its logs."""

@@ -1,0 +1,117 @@
+"""The logs of one step: in its folder while it runs, and where they go in S3.
+
+A process writes to `stdout` and `stderr` of its step's folder. In cluster mode these are the logs of the driver's
+container; the step's own are the report of its client, in the folder `client`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.core.clock import Clock
+from headrace.services.emr.state import Cluster, Step, StepState
+from headrace.services.emr.steps.yarn import Application, Report
+from headrace.spark_submit.commands import JobContext
+from headrace.spark_submit.job_pages import STATUS_PATH
+from headrace.spark_submit.logs import LOGS, JobLogs, LogPlace, log_location
+
+_PRINTED = ("stdout", "stderr")
+_NOTES = ("controller", "syslog")
+_CLIENT = "client"
+
+
+class StepLogs:
+    """The logs of one step. Used by one thread at a time.
+
+    Args:
+        root: EMR's folder, with a folder for each cluster.
+        application: the step's YARN application; None unless it runs in cluster mode.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        context: JobContext,
+        root: Path,
+        cluster: Cluster,
+        step: Step,
+        application: Application | None,
+    ) -> None:
+        self.folder = root / cluster.id / step.id
+        self._clock = clock
+        self._objects = context.objects
+        self._step = step
+        self._application = application
+        uri, below = step.log_uri_in(cluster), f"{cluster.id}/steps/{step.id}"
+        self._location = None if uri is None else log_location(uri, below)
+        self._driver_location = self._location
+        self._report: Report | None = None
+        if application is not None:
+            below = f"{cluster.id}/containers/{application.id}/{application.container}"
+            self._driver_location = None if uri is None else log_location(uri, below)
+            # The step's status page stands for YARN's tracking URL.
+            tracking = f"{context.endpoint_url()}{STATUS_PATH}/{cluster.id}/{step.id}"
+            self._report = Report(clock, self.folder / _CLIENT / "stderr", application, tracking)
+        self._places: list[LogPlace] = []
+        self._driver_place: LogPlace | None = None
+        if self._location is not None and self._driver_location is not None:
+            if application is None:
+                self._places = [LogPlace(self.folder, LOGS, *self._location)]
+            else:
+                # The client's logs come first: they say where the driver's are.
+                client = LogPlace(self.folder / _CLIENT, _PRINTED, *self._location)
+                notes = LogPlace(self.folder, _NOTES, *self._location)
+                self._driver_place = LogPlace(self.folder, _PRINTED, *self._driver_location)
+                self._places = [client, self._driver_place, notes]
+        self._in_s3 = JobLogs(clock, self._objects, self.folder, self._places)
+
+    def make_client_folder(self) -> None:
+        """Make the folder of the client's report, with empty logs."""
+        client = self.folder / _CLIENT
+        client.mkdir()
+        for name in _PRINTED:
+            (client / name).touch()
+
+    def uri(self, name: str) -> str | None:
+        """Return where one of the step's logs goes in S3; None when it stays on this machine."""
+        return _uri(self._location, name)
+
+    def driver_uri(self, name: str) -> str | None:
+        """Return where a log of the step's program goes in S3; None when it stays on this machine."""
+        return _uri(self._driver_location, name)
+
+    def report_start(self) -> None:
+        """In cluster mode, have the client report that the driver runs."""
+        if self._report is not None:
+            place = self._driver_location
+            log = str(self.folder)
+            if place is not None:
+                log = f"s3://{place[0]}/{place[1]}{{stdout,stderr}}.gz"
+            self._report.begin(self._step.started_ms or 0, log)
+
+    def refused(self, message: str) -> None:
+        """Write to the step's stderr why no process could be started."""
+        folder = self.folder
+        if self._application is not None:
+            # No container was begun, so none has logs.
+            for name in _PRINTED:
+                (folder / name).unlink(missing_ok=True)
+            places = [place for place in self._places if place is not self._driver_place]
+            self._in_s3 = JobLogs(self._clock, self._objects, folder, places)
+            folder /= _CLIENT
+        if folder.is_dir():
+            (folder / "stderr").write_text(f"{message}\n", errors="replace")
+
+    def keep(self) -> None:
+        """Put the logs of the running step to S3, if it is time."""
+        self._in_s3.keep()
+
+    def store(self, state: StepState, diagnostics: str) -> None:
+        """Complete the logs of the step that has ended, put them to S3, and remove what it needed to run."""
+        if self._report is not None and self.folder.is_dir():
+            self._report.end(state, self._step.started_ms or 0, diagnostics)
+        self._in_s3.store()
+
+
+def _uri(location: tuple[str, str] | None, name: str) -> str | None:
+    return None if location is None else f"s3://{location[0]}/{location[1]}{name}.gz"

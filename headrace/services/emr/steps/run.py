@@ -1,0 +1,141 @@
+"""Runs one step: starts or finds its process, watches it, cancels it, and stores its end with its logs."""
+
+from __future__ import annotations
+
+from headrace.services.emr.ports import Ports
+from headrace.services.emr.state import Cluster, Step, StepState
+from headrace.services.emr.steps.commands import prepare
+from headrace.services.emr.steps.logs import StepLogs
+from headrace.services.emr.steps.yarn import application_of
+from headrace.spark_submit.commands import Command
+from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.job import Cancellation, JobEnd, SupervisedJob
+from headrace.spark_submit.logs import LOGS, failure_cause, tail
+
+STOPPED_MESSAGE = "The local cloud was stopped while the step was running."
+LOST_MESSAGE = (
+    "The step's process ended without an exit code while the local cloud was not running."
+)
+KILLED_MESSAGE = "The step's process was killed."
+UNKNOWN_ERROR = "Unknown Error."
+
+
+class StepRun:
+    """The process and the logs of one step, which is RUNNING or CANCEL_PENDING. Used by one thread at a time.
+
+    `start` or `find` comes first. Methods that end the step have stored its logs and its new state when they return.
+    """
+
+    def __init__(self, ports: Ports, cluster: Cluster, step: Step) -> None:
+        self.step = step
+        self._ports = ports
+        self._cluster = cluster
+        self._application = application_of(cluster, step)
+        self._logs = StepLogs(
+            ports.clock, ports.context, ports.folder, cluster, step, self._application
+        )
+        self._job: SupervisedJob | None = None
+
+    def start(self) -> bool:
+        """Start the process; return whether it was started. If not, the step is FAILED."""
+        try:
+            self._job = SupervisedJob.start(
+                self._ports.clock, self._logs.folder, self._command, kind="step", logs=LOGS
+            )
+        except JobRefused as error:
+            self._logs.refused(str(error))
+            self._fail(str(error))
+            return False
+        return True
+
+    def find(self) -> bool:
+        """Take over the process that an earlier cloud started; return whether there was one."""
+        self._job = SupervisedJob.find(self._ports.clock, self._logs.folder)
+        return self._job is not None
+
+    def watch(self) -> bool:
+        """Cancel the process if somebody asked for it, and copy its logs to S3; return whether the step has ended."""
+        number = self.step.cancel_signal
+        end = self._started.watch(None if number is None else Cancellation(signal=number))
+        if end is None:
+            self._logs.keep()
+            return False
+        self._end_as(end)
+        return True
+
+    def end(self, state: StepState, message: str = "", *, diagnostics: str | None = None) -> None:
+        """Store the logs, then the end: who sees a step ended finds its logs."""
+        self._logs.store(state, diagnostics or message)
+        self.step.ended_ms = self._ports.clock.now_ms()
+        self._ports.store.change_step(self._cluster, self.step, state, message)
+
+    # --- when the cloud stops -----------------------------------------------------------------
+
+    def shut_down(self) -> None:
+        """Ask the process to end."""
+        self._started.shut_down()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a process of the step still runs."""
+        return self._started.busy
+
+    def abandon(self) -> None:
+        """Kill what is left of the process, and end the step."""
+        code = self._started.abandon()
+        if code == 0:
+            self.end(StepState.COMPLETED)
+        elif self.step.state is StepState.CANCEL_PENDING:
+            self.end(StepState.CANCELLED)
+        else:
+            self._fail(STOPPED_MESSAGE)
+
+    # --- parts --------------------------------------------------------------------------------
+
+    @property
+    def _started(self) -> SupervisedJob:
+        assert self._job is not None, "start or find comes first"
+        return self._job
+
+    def _command(self) -> Command:
+        """Fill the step's folder and return what to run. Raises JobRefused."""
+        if self._application is not None:
+            self._logs.make_client_folder()
+        command = prepare(self._ports.context, self._cluster, self.step, self._logs.folder)
+        if self._application is not None:
+            # Before the process, so that whoever finds the process again finds the report begun.
+            self._logs.report_start()
+        return command
+
+    def _end_as(self, end: JobEnd) -> None:
+        if self.step.cancel_signal is not None and end.exit_code != 0:
+            self.end(StepState.CANCELLED, "Job terminated")
+        elif end.exit_code == 0:
+            self.end(StepState.COMPLETED)
+        elif end.exit_code is None:
+            self._fail(LOST_MESSAGE if end.lost else KILLED_MESSAGE)
+        else:
+            self._fail_because(end.exit_code)
+
+    def _fail_because(self, code: int) -> None:
+        """End the step, whose program ended with this exit code, as FAILED with the cause."""
+        folder = self._logs.folder
+        name, cause = failure_cause(tail(folder / "stderr"), tail(folder / "stdout"), code)
+        if self._application is None:
+            self._fail(cause, log_name=name)
+            return
+        # AWS gives only the client's sentence, and its users look for the cause in the container's log.
+        uri = self._logs.driver_uri(name)
+        self._fail(
+            f"{self._application.failure}; the driver said: {cause}{f' ({uri})' if uri else ''}",
+            diagnostics=self._application.diagnostics(code, cause),
+        )
+
+    def _fail(
+        self, message: str, *, log_name: str = "stderr", diagnostics: str | None = None
+    ) -> None:
+        self.step.failure = {"Reason": UNKNOWN_ERROR, "Message": message}
+        uri = self._logs.uri(log_name)
+        if uri is not None:
+            self.step.failure["LogFile"] = uri
+        self.end(StepState.FAILED, diagnostics=diagnostics or message)

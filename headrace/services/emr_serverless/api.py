@@ -1,0 +1,61 @@
+"""EMR Serverless as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.aws.service import ServiceApi
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import ObjectStore, any_secret
+from headrace.core.workers import Supervisor
+from headrace.services.emr_serverless.actions import ACTIONS
+from headrace.services.emr_serverless.backend import EmrServerless
+from headrace.services.emr_serverless.errors import translate
+from headrace.services.emr_serverless.idle import IdleWatch
+from headrace.services.emr_serverless.runner import Ports
+from headrace.services.emr_serverless.store import Store
+from headrace.spark_submit.commands import JobContext
+from headrace.store.database import Database
+
+# Below the data directory: a folder for each application, job run and attempt.
+FOLDER = "emr-serverless"
+
+
+def build_emr_serverless(
+    *,
+    data_dir: Path,
+    clock: Clock,
+    ids: Ids,
+    database: Database,
+    supervisor: Supervisor,
+    objects: ObjectStore,
+    endpoint_url: Callable[[], str],
+    secret_of: Callable[[str], str] = any_secret,
+) -> EmrServerless:
+    """Return EMR Serverless with its parts; nothing runs before `EmrServerless.start`."""
+    store = Store(database)
+    idle_watch = IdleWatch(clock, store)
+    ports = Ports(
+        clock=clock,
+        store=store,
+        context=JobContext(objects, endpoint_url, os.cpu_count() or 1, secret_of),
+        folder=(data_dir / FOLDER).absolute(),
+        ended=lambda: idle_watch.wake(),
+    )
+    return EmrServerless(
+        ids=ids,
+        ports=ports,
+        idle_watch=idle_watch,
+        supervisor=supervisor,
+        endpoint_url=endpoint_url,
+    )
+
+
+def emr_serverless_api(emr_serverless: EmrServerless) -> ServiceApi:
+    """Return the service for the gateway."""
+    return ServiceApi(
+        name="emr-serverless", backend=emr_serverless, actions=ACTIONS, translate=translate
+    )
