@@ -46,7 +46,7 @@ from headrace.services.emr.service import EMR_FOLDER, Emr, emr_api
 from headrace.services.emr_serverless.pages import ServerlessPages
 from headrace.services.emr_serverless.service import FOLDER as EMR_SERVERLESS_FOLDER
 from headrace.services.emr_serverless.service import EmrServerless, emr_serverless_api
-from headrace.services.firehose.service import Firehose, firehose_api
+from headrace.services.firehose.api import build_firehose, firehose_api
 from headrace.services.kinesis.service import Kinesis, kinesis_api
 from headrace.services.kinesis.subjects import shards_by_stream
 from headrace.services.lambda_.service import Lambda, lambda_api
@@ -184,7 +184,7 @@ class Cloud:
         )
         self.moto.function_target = self.lambda_.invoke_for_service
         self.s3.notifications.deliver = self.lambda_.destinations.send
-        self.firehose = Firehose(
+        self.firehose = build_firehose(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
             durability=config.durability,

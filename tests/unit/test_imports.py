@@ -14,7 +14,6 @@ STILL_CIRCULAR = (
     "headrace.services.cloudformation",
     "headrace.services.emr",
     "headrace.services.emr_serverless",
-    "headrace.services.firehose",
     "headrace.services.kinesis",
     "headrace.services.lambda_",
     "headrace.services.s3",
