@@ -1,4 +1,4 @@
-"""Checksums that requests carry: verified where the standard library can compute them, and kept."""
+"""The checksums in requests: they are stored, and verified where the standard library can compute them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ CHECKSUMS = {
 CHECKSUM_HEADER = {
     name: f"x-amz-checksum-{name.removeprefix('Checksum').lower()}" for name in CHECKSUMS
 }
-# CRC32C and CRC64NVME are kept as given: the standard library has neither. See fidelity.py.
+# CRC32C and CRC64NVME are stored as given: the standard library has neither. See fidelity.py.
 COMPUTABLE = ("ChecksumCRC32", "ChecksumSHA1", "ChecksumSHA256")
 
 
 @dataclass(slots=True)
 class Body:
-    """An object's bytes: in memory, or a temporary file that the write takes over."""
+    """An object's bytes: in memory, or in a temporary file that the write moves or deletes."""
 
     data: bytes = b""
     file: Path | None = None
@@ -73,7 +73,7 @@ def compute(name: str, body: Body) -> str:
 
 
 def verify(body: Body, params: Mapping[str, Any]) -> dict[str, str]:
-    """Return the checksum to keep, if `params` carry one. Raises BadDigest, InvalidRequest, InvalidDigest."""
+    """Return the checksum to store, if `params` have one. Raises BadDigest, InvalidRequest, InvalidDigest."""
     md5 = params.get("ContentMD5")
     if md5 is not None:
         if len(_decoded(md5)) != hashlib.md5(usedforsecurity=False).digest_size:
@@ -96,7 +96,7 @@ def verify(body: Body, params: Mapping[str, Any]) -> dict[str, str]:
 
 
 def composite(name: str, checksums: Sequence[str]) -> str:
-    """Return the checksum of parts' checksums, as S3 gives it to an object of several parts."""
+    """Return the checksum of the parts' checksums, which S3 gives to an object of several parts."""
     joined = Body(b"".join(_decoded(checksum) for checksum in checksums))
     return f"{compute(name, joined)}-{len(checksums)}"
 

@@ -1,14 +1,18 @@
-"""Bucket names and keys, and which file on disk is an object. Pure functions.
+"""The rules of bucket names and keys, and the file name of each key. Pure functions.
 
-A key that can be a relative path is that path, so that Spark reads and writes it as a file. Any other legal
-key (`..`, `a//b`, `a/`, a component over 255 bytes, ...) is kept under a digest, out of Spark's sight: nothing
-is ever written outside the data directory, and no legal key is refused.
+A key that can be a relative path is that path, so that Spark reads and writes it as a file. The file of any other
+legal key (`..`, `a//b`, `a/`, a component over 255 bytes, ...) is named by a digest and lies where Spark does not look:
+nothing is ever written outside the data directory, and no legal key is refused.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+
+from headrace.aws.errors import AwsError
+from headrace.services.s3 import limits
+from headrace.services.s3.errors import key_too_long
 
 MAX_COMPONENT_BYTES = 255
 
@@ -27,6 +31,17 @@ def is_bucket_name(name: str) -> bool:
         and not name.startswith(("xn--", "sthree-", "amzn-s3-demo-"))
         and not name.endswith(("-s3alias", "--ol-s3"))
     )
+
+
+def check_key(*names: str) -> None:
+    """Refuse keys, or names of buckets, that are too long or not text. Raises KeyTooLongError, InvalidURI."""
+    for name in names:
+        try:
+            size = len(name.encode())
+        except UnicodeEncodeError as error:
+            raise AwsError("InvalidURI", "Couldn't parse the specified URI.") from error
+        if size > limits.KEY_BYTES:
+            raise key_too_long(name)
 
 
 def is_hidden(file_name: str) -> bool:

@@ -1,7 +1,7 @@
-"""The plain files of a bucket as keys, in key order and no more of them than are asked for.
+"""Walking the files of a bucket in the order of their keys.
 
-A page of a listing costs the folders on its way, not the bucket. Symbolic links are never followed and
-never listed, whoever planted them.
+A page of a listing reads the folders that it needs, not the whole bucket. Symbolic links are neither followed nor
+listed.
 """
 
 from __future__ import annotations

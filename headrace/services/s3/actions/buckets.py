@@ -6,9 +6,10 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.services.s3 import limits
+from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_bucket_name
 from headrace.services.s3.names import is_bucket_name
-from headrace.services.s3.service import S3
+from headrace.services.s3.state import Bucket
 
 _OWNER = {"DisplayName": "headrace", "ID": "0" * 64}
 _EVERYTHING = {
@@ -38,7 +39,7 @@ def create_bucket(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]
     with s3.lock:
         if s3.has_bucket(name):
             present = s3.bucket(name)
-            if present["account"] != call.account:
+            if present.account != call.account:
                 raise AwsError(
                     "BucketAlreadyExists",
                     "The requested bucket name is not available. The bucket namespace is shared by all users of the"
@@ -47,7 +48,7 @@ def create_bucket(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]
                     {"BucketName": name},
                 )
             # AWS's old rule: making one's own bucket again is no error in us-east-1 only.
-            if call.region != "us-east-1" or present["region"] != "us-east-1":
+            if call.region != "us-east-1" or present.region != "us-east-1":
                 raise AwsError(
                     "BucketAlreadyOwnedByYou",
                     "Your previous request to create the named bucket succeeded and you already own it.",
@@ -55,13 +56,9 @@ def create_bucket(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]
                     {"BucketName": name},
                 )
         else:
-            document: dict[str, Any] = {
-                "account": call.account,
-                "region": stated or "us-east-1",
-                "created_ms": call.now_ms,
-                "configurations": _first_configurations(request),
-            }
-            s3.save_bucket(name, document)
+            region = stated or "us-east-1"
+            bucket = Bucket(call.account, region, call.now_ms, _first_configurations(request))
+            s3.save_bucket(name, bucket)
     return {"Location": f"/{name}"}
 
 
@@ -85,7 +82,7 @@ def _first_configurations(request: dict[str, Any]) -> dict[str, Any]:
 @operation("HeadBucket")
 def head_bucket(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """Say whether there is a bucket. Source: API_HeadBucket."""
-    return {"BucketRegion": s3.bucket(request["Bucket"])["region"], "AccessPointAlias": False}
+    return {"BucketRegion": s3.bucket(request["Bucket"]).region, "AccessPointAlias": False}
 
 
 @operation("DeleteBucket")
@@ -113,18 +110,18 @@ def list_buckets(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     names = sorted(
         name
         for name, bucket in s3.buckets().items()
-        if bucket["account"] == call.account
+        if bucket.account == call.account
         and name.startswith(prefix)
         and name > after
-        and request.get("BucketRegion") in (None, bucket["region"])
+        and request.get("BucketRegion") in (None, bucket.region)
     )
     answer: dict[str, Any] = {
         "Owner": _OWNER,
         "Buckets": [
             {
                 "Name": name,
-                "CreationDate": datetime.fromtimestamp(s3.bucket(name)["created_ms"] // 1000, UTC),
-                "BucketRegion": s3.bucket(name)["region"],
+                "CreationDate": datetime.fromtimestamp(s3.bucket(name).created_ms // 1000, UTC),
+                "BucketRegion": s3.bucket(name).region,
             }
             for name in names[:limit]
         ],
@@ -137,7 +134,7 @@ def list_buckets(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
 @operation("GetBucketLocation")
 def get_bucket_location(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """Return a bucket's region, nothing for us-east-1. Source: API_GetBucketLocation."""
-    region = s3.bucket(request["Bucket"])["region"]
+    region = s3.bucket(request["Bucket"]).region
     return {} if region == "us-east-1" else {"LocationConstraint": region}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Action, Call, operation
 from headrace.services.s3 import cors, notifications
-from headrace.services.s3.service import S3
+from headrace.services.s3.backend import S3
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def _putter(row: Configuration) -> Action:
             if row.name == notifications.NAME:
                 value = s3.notifications.checked(request["Bucket"], value)
             # Dates of lifecycle rules become text.
-            bucket["configurations"][row.name] = json.loads(json.dumps(value, default=str))
+            bucket.configurations[row.name] = json.loads(json.dumps(value, default=str))
             s3.save_bucket(request["Bucket"], bucket)
 
     return operation(f"Put{row.name}")(put)
@@ -139,7 +139,7 @@ def _putter(row: Configuration) -> Action:
 def _getter(row: Configuration) -> Action:
     def get(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
         bucket = s3.bucket(request["Bucket"])
-        value = bucket["configurations"].get(row.name)
+        value = bucket.configurations.get(row.name)
         if value is None and row.default:
             value = json.loads(row.default)
         if value is None and row.missing:
@@ -153,7 +153,7 @@ def _deleter(row: Configuration) -> Action:
     def delete(s3: S3, call: Call, request: dict[str, Any]) -> None:
         with s3.lock:
             bucket = s3.bucket(request["Bucket"])
-            if bucket["configurations"].pop(row.name, None) is not None:
+            if bucket.configurations.pop(row.name, None) is not None:
                 s3.save_bucket(request["Bucket"], bucket)
 
     return operation(row.delete_name or f"Delete{row.name}")(delete)
@@ -182,7 +182,7 @@ def _actions(row: Configuration) -> list[Action]:
 @operation("GetBucketPolicyStatus")
 def get_bucket_policy_status(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """Say whether a bucket's policy lets everybody in. Source: API_GetBucketPolicyStatus."""
-    policy = s3.bucket(request["Bucket"])["configurations"].get("BucketPolicy")
+    policy = s3.bucket(request["Bucket"]).configurations.get("BucketPolicy")
     if policy is None:
         raise AwsError(
             "NoSuchBucketPolicy",

@@ -8,12 +8,14 @@ from urllib.parse import unquote, urlencode
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.services.s3 import checksums
+from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import invalid_argument, invalid_version, precondition_failed
-from headrace.services.s3.files import StoredObject
+from headrace.services.s3.files import copy_file
+from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_COPY
-from headrace.services.s3.service import S3
-from headrace.services.s3.writes import KEPT_HEADERS, check_key, copy_file, write_object
+from headrace.services.s3.state import StoredObject
+from headrace.services.s3.writes import KEPT_HEADERS
 
 
 def source_object(s3: S3, request: dict[str, Any]) -> StoredObject:
@@ -85,9 +87,7 @@ def copy_object(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
         body = Body(file=temporary)
         for name in _wanted_checksums(source, request):
             params[name] = checksums.compute(name, body)
-        stored = write_object(
-            s3, request["Bucket"], request["Key"], body, params, event=CREATED_COPY
-        )
+        stored = s3.write(request["Bucket"], request["Key"], body, params, event=CREATED_COPY)
     finally:
         temporary.unlink(missing_ok=True)
     modified = datetime.fromtimestamp(stored.last_modified_ms / 1000, UTC)

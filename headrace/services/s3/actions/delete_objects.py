@@ -5,9 +5,9 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.services.s3 import limits
+from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_version, malformed_xml, precondition_failed
-from headrace.services.s3.service import S3
-from headrace.services.s3.writes import check_key
+from headrace.services.s3.names import check_key
 
 
 @operation("DeleteObject")

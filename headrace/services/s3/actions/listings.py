@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from headrace.aws.operation import Call, operation
 from headrace.services.s3 import limits
+from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_argument
-from headrace.services.s3.files import StoredObject
-from headrace.services.s3.service import S3
+from headrace.services.s3.state import StoredObject
 
 _OWNER = {"DisplayName": "headrace", "ID": "0" * 64}
 

@@ -11,13 +11,14 @@ from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.services.s3 import checksums, limits, reads
 from headrace.services.s3.actions.copy_object import source_object
+from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import CHECKSUMS, COMPUTABLE, Body
 from headrace.services.s3.errors import malformed_xml
-from headrace.services.s3.files import StoredObject, md5_of_file
+from headrace.services.s3.files import copy_file, md5_of_file
+from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_MULTIPART
-from headrace.services.s3.service import S3
-from headrace.services.s3.uploads import Part, Upload
-from headrace.services.s3.writes import KEPT_HEADERS, check_key, copy_file, described_by, publish_if
+from headrace.services.s3.state import Part, StoredObject, Upload
+from headrace.services.s3.writes import KEPT_HEADERS, described_by
 
 _KEPT = ("ContentType", "Metadata", "Tagging", "ChecksumAlgorithm", "ChecksumType", *KEPT_HEADERS)
 
@@ -104,7 +105,7 @@ def complete_multipart_upload(s3: S3, call: Call, request: dict[str, Any]) -> di
             part_sizes=tuple(part.size_bytes for part in parts),
             **described_by(upload.params),
         )
-        stored = publish_if(s3, temporary, stored, request, event=CREATED_MULTIPART)
+        stored = s3.publish(temporary, stored, request, event=CREATED_MULTIPART)
     finally:
         temporary.unlink(missing_ok=True)
     s3.uploads.remove(upload)

@@ -7,10 +7,10 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.services.s3 import reads
+from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
-from headrace.services.s3.files import StoredObject
-from headrace.services.s3.service import S3
-from headrace.services.s3.writes import checked_tags, write_object
+from headrace.services.s3.state import StoredObject
+from headrace.services.s3.writes import checked_tags
 
 _OWNER = {"DisplayName": "headrace", "ID": "0" * 64}
 
@@ -20,7 +20,7 @@ def put_object(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """Write an object from bytes. Source: API_PutObject."""
     body = request.get("Body", b"")
     data = body.encode() if isinstance(body, str) else bytes(body)
-    stored = write_object(s3, request["Bucket"], request["Key"], Body(data=data), request)
+    stored = s3.write(request["Bucket"], request["Key"], Body(data=data), request)
     return {"ETag": f'"{stored.etag}"', "ServerSideEncryption": "AES256", **stored.checksums}
 
 
