@@ -20,7 +20,7 @@ from headrace.services.s3.notifications import CREATED_PUT, REMOVED, Notificatio
 from headrace.services.s3.state import Bucket, StoredObject
 from headrace.services.s3.store import Buckets
 from headrace.services.s3.uploads import Uploads
-from headrace.services.s3.writes import check_conditions, described_by, is_conditional
+from headrace.services.s3.writes import check_conditions, described_by
 
 _MOST_LOOKS = 20
 
@@ -122,14 +122,13 @@ class S3:
     ) -> StoredObject:
         """Write an object as PutObject's `params` say, and move or delete `body.file`.
 
-        Raises AwsError, BucketNotFound.
+        `key` is a legal one: see `check_key`. Raises AwsError, BucketNotFound.
         """
         temporary = body.file
         try:
             self.bucket(bucket)
-            check_key(key)
             size_bytes = _checked_size(body)
-            kept = verify(body, params)
+            verified = verify(body, params)
             described = described_by(params)
             if temporary is None:
                 temporary = self.files.write_temporary(body.data)
@@ -138,10 +137,10 @@ class S3:
                 key=key,
                 path=temporary,
                 size_bytes=size_bytes,
-                etag=body.digest("md5").hex(),
+                etag=verified.etag,
                 last_modified_ms=self._clock.now_ms(),
                 mtime_ns=0,
-                checksums=kept,
+                checksums=verified.checksums,
                 **described,
             )
             return self.publish(temporary, stored, params, event=event)
@@ -162,7 +161,7 @@ class S3:
         """
         with self.files.lock:
             bucket = self.bucket(stored.bucket)  # it may have been deleted while the body came in
-            if is_conditional(params):
+            if params.get("IfNoneMatch") is not None or params.get("IfMatch") is not None:
                 check_conditions(stored.key, self.files.find(stored.bucket, stored.key), params)
             stored = self.files.publish(temporary, stored)
             self.notifications.keep(
@@ -228,6 +227,8 @@ class Objects:
         metadata: Mapping[str, str] | None = None,
     ) -> str:
         """See `ObjectStore.put`."""
+        self._s3.bucket(bucket)
+        check_key(key)
         params: dict[str, Any] = {"ContentType": content_type, "Metadata": dict(metadata or {})}
         if content_encoding:
             params["ContentEncoding"] = content_encoding

@@ -72,13 +72,22 @@ def compute(name: str, body: Body) -> str:
     return base64.b64encode(raw).decode()
 
 
-def verify(body: Body, params: Mapping[str, Any]) -> dict[str, str]:
-    """Return the checksum to store, if `params` have one. Raises BadDigest, InvalidRequest, InvalidDigest."""
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What is stored of a body: its MD5 in hexadecimal digits, which is the ETag, and the checksum in the request."""
+
+    etag: str
+    checksums: dict[str, str]
+
+
+def verify(body: Body, params: Mapping[str, Any]) -> Verified:
+    """Check a body against the checksums in `params`. Raises BadDigest, InvalidRequest, InvalidDigest."""
+    etag = body.digest("md5").hex()
     md5 = params.get("ContentMD5")
     if md5 is not None:
         if len(_decoded(md5)) != hashlib.md5(usedforsecurity=False).digest_size:
             raise AwsError("InvalidDigest", "The Content-MD5 you specified was invalid.")
-        if _decoded(md5) != body.digest("md5"):
+        if _decoded(md5).hex() != etag:
             raise AwsError(
                 "BadDigest", "The Content-MD5 you specified did not match what we received."
             )
@@ -92,7 +101,7 @@ def verify(body: Body, params: Mapping[str, Any]) -> dict[str, str]:
             raise invalid_request(f"Value for {CHECKSUM_HEADER[name]} header is invalid.")
         if name in COMPUTABLE and compute(name, body) != value:
             raise bad_digest(name.removeprefix("Checksum"))
-    return given
+    return Verified(etag, given)
 
 
 def composite(name: str, checksums: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from pathlib import Path
 from headrace.core.config import Durability
 from headrace.core.ids import Ids
 from headrace.services.s3 import tree
-from headrace.services.s3.names import MAX_COMPONENT_BYTES, escaped_name, is_plain
+from headrace.services.s3.names import MAX_COMPONENT_BYTES, escaped_name, places, plain_path
 from headrace.services.s3.state import StoredObject
 from headrace.services.s3.store import ObjectIndex, Row
 
@@ -103,7 +103,8 @@ class ObjectFiles:
         if self._fsync:
             _sync(temporary)
         with self.lock:
-            path, escaped = self._place(stored.bucket, stored.key)
+            path, escape = self._place(stored.bucket, stored.key)
+            escaped = path == escape
             status = temporary.stat()  # a move keeps inode and modification time
             stored = replace(stored, path=path, mtime_ns=status.st_mtime_ns)
             self._index.announce(stored, escaped=escaped, inode=status.st_ino)
@@ -112,7 +113,7 @@ class ObjectFiles:
                 self._sync_folders(stored.bucket, path.parent)
             self._index.confirm(stored.bucket, stored.key)
             if not escaped:
-                self._escape_path(stored.bucket, stored.key).unlink(missing_ok=True)
+                escape.unlink(missing_ok=True)
                 # Hadoop checks a file against the checksum beside it, which is now another's.
                 _remove_checksum(path)
         return stored
@@ -126,28 +127,25 @@ class ObjectFiles:
             self._last_stamp_ns = max(temporary.stat().st_mtime_ns, self._last_stamp_ns + 1)
             os.utime(temporary, ns=(self._last_stamp_ns, self._last_stamp_ns))
 
-    def _place(self, bucket: str, key: str) -> tuple[Path, bool]:
-        """Make the folder of a key's file; return the file's path, and whether it is in the escape folder."""
-        if is_plain(key):
-            path = self.bucket_folder(bucket) / key
-            if self._is_inside(bucket, path.parent):
-                with contextlib.suppress(FileExistsError, NotADirectoryError):
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    if not path.is_dir():
-                        return path, False
-        escape = self._escape_path(bucket, key)
+    def _place(self, bucket: str, key: str) -> tuple[Path, Path]:
+        """Make the folder of a key's file; return the file's place and the one in the escape folder, maybe the same."""
+        path, escape = self._places(bucket, key)
+        if path is not None:
+            with contextlib.suppress(FileExistsError, NotADirectoryError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if not path.is_dir():
+                    return path, escape
         escape.parent.mkdir(parents=True, exist_ok=True)
-        return escape, True
+        return escape, escape
+
+    def _places(self, bucket: str, key: str) -> tuple[Path | None, Path]:
+        return places(self.bucket_folder(bucket), self.root / ESCAPED_FOLDER / bucket, key)
 
     def _path(self, bucket: str, key: str, *, escaped: bool) -> Path:
         return self._escape_path(bucket, key) if escaped else self.bucket_folder(bucket) / key
 
     def _escape_path(self, bucket: str, key: str) -> Path:
         return self.root / ESCAPED_FOLDER / bucket / escaped_name(key)
-
-    def _is_inside(self, bucket: str, folder: Path) -> bool:
-        """Whether the way to `folder` has no symbolic link, which somebody may have put into the bucket."""
-        return tree.is_within(self.bucket_folder(bucket), folder)
 
     def _sync_folders(self, bucket: str, folder: Path) -> None:
         """Force a folder and those above it to the disk; any of them may be new."""
@@ -164,9 +162,9 @@ class ObjectFiles:
     def remove(self, bucket: str, key: str) -> None:
         """Delete an object; a missing one is no error. Folders left empty go too."""
         with self.lock:
-            self._escape_path(bucket, key).unlink(missing_ok=True)
-            path = self.bucket_folder(bucket) / key
-            if is_plain(key) and self._is_inside(bucket, path.parent):
+            path, escape = self._places(bucket, key)
+            escape.unlink(missing_ok=True)
+            if path is not None:
                 try:
                     path.unlink()
                 except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
@@ -189,7 +187,7 @@ class ObjectFiles:
     def find(self, bucket: str, key: str) -> StoredObject | None:
         """Return the object under `key`, or None."""
         row = self._index.get(bucket, key)
-        if is_plain(key) and self._is_inside(bucket, (self.bucket_folder(bucket) / key).parent):
+        if plain_path(self.bucket_folder(bucket), key) is not None:
             stored = self._plain(bucket, key, row)
             if stored is not None:
                 return stored

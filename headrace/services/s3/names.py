@@ -1,4 +1,4 @@
-"""The rules of bucket names and keys, and the file name of each key. Pure functions.
+"""The rules of bucket names and keys, and the file of each key.
 
 A key that can be a relative path is that path, so that Spark reads and writes it as a file. The file of any other
 legal key (`..`, `a//b`, `a/`, a component over 255 bytes, ...) is named by a digest and lies where Spark does not look:
@@ -8,7 +8,9 @@ nothing is ever written outside the data directory, and no legal key is refused.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+from pathlib import Path
 
 from headrace.aws.errors import AwsError
 from headrace.services.s3 import limits
@@ -64,3 +66,22 @@ def is_plain(key: str) -> bool:
 def escaped_name(key: str) -> str:
     """Return the file name of a key that cannot be a path."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def plain_path(top: Path, key: str) -> Path | None:
+    """Return the plain file of a key; None when the key cannot be a path or a symbolic link is on the way to it."""
+    if not is_plain(key):
+        return None
+    path = top / key
+    return path if is_within(top, path.parent) else None
+
+
+def places(top: Path, escape_folder: Path, key: str) -> tuple[Path | None, Path]:
+    """Return the plain file of a key, None as for `plain_path`, and its file in the escape folder."""
+    return plain_path(top, key), escape_folder / escaped_name(key)
+
+
+def is_within(top: Path, folder: Path) -> bool:
+    """Whether `folder` is reached from `top` without a symbolic link."""
+    real = os.path.realpath(top)
+    return os.path.realpath(folder) == str(Path(real, folder.relative_to(top)))

@@ -130,11 +130,10 @@ class HttpFront:
         upload = self._s3.uploads.find(target.bucket, target.key, target.query["uploadId"])
         number = _part_number(target.query.get("partNumber", ""))
         with bodies.object_body(self._s3.files, request, target) as (body, params):
-            kept = checksums.verify(body, params)
-            etag = body.digest("md5").hex()
+            verified = checksums.verify(body, params)
             temporary = body.file or self._s3.files.write_temporary(body.data)
-            self._s3.uploads.add_part(upload, number, temporary, etag, kept)
-        return HttpResponse(200, _written_headers(etag, kept))
+            self._s3.uploads.add_part(upload, number, temporary, verified.etag, verified.checksums)
+        return HttpResponse(200, _written_headers(verified.etag, verified.checksums))
 
     # --- GET and HEAD -------------------------------------------------------------------------
 

@@ -42,11 +42,6 @@ def _header(value: Any) -> str:
     return format_datetime(value, usegmt=True) if isinstance(value, datetime) else str(value)
 
 
-def is_conditional(params: Mapping[str, Any]) -> bool:
-    """Whether a write depends on the object that is there before it."""
-    return params.get("IfNoneMatch") is not None or params.get("IfMatch") is not None
-
-
 def check_conditions(key: str, present: StoredObject | None, params: Mapping[str, Any]) -> None:
     """Refuse a conditional write that may not replace `present`. Raises PreconditionFailed, NoSuchKey."""
     none_match, match = params.get("IfNoneMatch"), params.get("IfMatch")
