@@ -67,7 +67,7 @@ class Buffer:
 
 
 class Delivery:
-    """The `Worker` of one delivery stream. `step` is called by one thread at a time; the rest is for any."""
+    """The `Worker` of one delivery stream. One thread at a time calls `step`; any thread may call the rest."""
 
     def __init__(
         self,

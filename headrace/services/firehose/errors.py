@@ -31,7 +31,7 @@ def not_built(what: str) -> AwsError:
 
 
 def translate(error: Exception) -> AwsError | None:
-    """Return AWS's error for one of the storage's, None for any other."""
+    """Return AWS's error for a full journal or a failed disk; None for any other error."""
     if isinstance(error, LogFull):
         return AwsError(
             "ServiceUnavailableException", f"The record could not be stored: {error}", 503

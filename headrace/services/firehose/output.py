@@ -42,7 +42,7 @@ def write(
     *,
     again: bool,
 ) -> Written:
-    """Put an intent's objects; durable as the cloud is set.
+    """Put an intent's objects, as durable as `--durability` says.
 
     Args:
         stream: the delivery stream. The intent's destination is used, even if the stream has another by now.

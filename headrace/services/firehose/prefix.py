@@ -70,7 +70,7 @@ def _extension(stream: DeliveryStream) -> str:
 
 
 def check(prefix: str, error_prefix: str, *, time_zone: str) -> None:
-    """Raise AwsError InvalidArgumentException as CreateDeliveryStream does."""
+    """Refuse the prefixes that CreateDeliveryStream refuses. Raises AwsError InvalidArgumentException."""
     if _EXPRESSION.search(prefix) and not error_prefix:
         raise invalid("ErrorOutputPrefix cannot be null or empty when Prefix contains expressions.")
     if ERROR_OUTPUT_TYPE in prefix:

@@ -52,7 +52,7 @@ def position_text(position: Position) -> str:
 
 
 def position_of(text: str) -> AtSequence | AfterSequence | TrimHorizon:
-    """Return the position that `position_text` made a text of."""
+    """Return the position of a text that `position_text` made."""
     if text == TRIM_HORIZON:
         return TrimHorizon()
     if text.startswith(_AT):
@@ -101,7 +101,7 @@ class Source(Protocol):
         ...
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` when there may be more; returns the undo."""
+        """Call `wake` when there may be more, until the returned function is called."""
         ...
 
     def delivered(self, shard_id: str, up_to_ms: int) -> None:
@@ -112,7 +112,7 @@ class Source(Protocol):
 def read_shards(
     source: Source, positions: Mapping[str, str], max_bytes: int
 ) -> Iterator[ShardRead]:
-    """Yield what is new in every readable shard, about `max_bytes` in all; nothing of shards without news."""
+    """Yield what is new in each readable shard, about `max_bytes` in all. Shards with nothing new are left out."""
     room_bytes = max_bytes
     for shard_id, start in source.readable(positions):
         if room_bytes <= 0:

@@ -28,7 +28,7 @@ _VARY = "Origin, Access-Control-Request-Headers, Access-Control-Request-Method"
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """A rule that lets a request in, and the pattern of its AllowedOrigins that did."""
+    """A rule that permits a request, and the pattern of its AllowedOrigins that the origin fits."""
 
     rule: Mapping[str, Any]
     origin_pattern: str
@@ -105,7 +105,7 @@ def answer_options(s3: S3, request: HttpRequest, target: Target) -> HttpResponse
     if asked:
         answer.headers.append(("Access-Control-Allow-Headers", ", ".join(asked)))
     if headers.get("access-control-request-private-network") == "true":
-        # Not AWS's: browsers ask it of what is on this machine or in its network.
+        # Not in AWS's answers: browsers require it of servers on this machine or in its network.
         answer.headers.append(("Access-Control-Allow-Private-Network", "true"))
     return answer
 
@@ -132,7 +132,7 @@ def check(configuration: Mapping[str, Any]) -> None:
                 raise invalid_request(
                     f"Found unsupported HTTP method in CORS config. Unsupported method is {method}"
                 )
-        # Sentences of the rest: assumed from AWS's public answers, not recorded.
+        # The sentences below are assumed from AWS's public answers, not recorded.
         for member, element in (
             ("AllowedOrigins", "AllowedOrigin"),
             ("AllowedHeaders", "AllowedHeader"),
@@ -176,7 +176,7 @@ def _match(
 
 
 def _fits(pattern: str, text: str) -> bool:
-    """Whether a pattern with at most one `*`, which stands for any characters, is of a text."""
+    """Whether a text fits a pattern, in which one `*` may stand for any characters."""
     head, star, tail = pattern.partition("*")
     if not star:
         return pattern == text

@@ -87,7 +87,7 @@ def key_too_long(key: str) -> AwsError:
 
 
 def translate(error: Exception) -> AwsError | None:
-    """Return AWS's error for one of the house's, None for any other."""
+    """Return AWS's error for a missing bucket, a missing object or a failed disk; None for any other error."""
     if isinstance(error, BucketNotFound):
         return no_such_bucket(str(error))
     if isinstance(error, ObjectNotFound):

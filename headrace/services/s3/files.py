@@ -169,7 +169,7 @@ class ObjectFiles:
                     path.unlink()
                 except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
                     if path.is_file():
-                        raise  # there, but not ours to delete
+                        raise  # the file is there, but the system refuses to delete it
                 else:
                     _remove_checksum(path)
                     self._prune(bucket, path.parent)
@@ -241,7 +241,7 @@ class ObjectFiles:
                         return taken
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return taken  # still being written: described as at the last look, and not kept
+        return taken  # still being written: described as last seen, and not put into the index
 
 
 def _describe_file(bucket: str, key: str, path: Path, status: os.stat_result) -> StoredObject:

@@ -47,7 +47,7 @@ def check_key(*names: str) -> None:
 
 
 def is_hidden(file_name: str) -> bool:
-    """Whether a file beside objects is not one: Hadoop's checksums."""
+    """Whether a file is a checksum that Hadoop wrote beside a file, and so no object."""
     return file_name.startswith(".") and file_name.endswith(".crc")
 
 

@@ -20,7 +20,7 @@ from headrace.services.s3.state import StoredObject
 
 log = logging.getLogger(__name__)
 
-# Sub-resources of an object: their GET and PUT are not the object's.
+# Query parameters that name a sub-resource of an object: such a GET or PUT is not about the object's bytes.
 _SUBRESOURCES = (
     "acl",
     "annotation",

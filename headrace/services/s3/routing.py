@@ -10,7 +10,7 @@ from headrace.aws.http import HttpRequest
 from headrace.services.s3.errors import invalid_bucket_name
 from headrace.services.s3.names import check_key
 
-# A bucket in front of AWS's and of local host names: bucket.s3.eu-west-1.amazonaws.com, bucket.localhost.
+# The bucket in front of AWS's and of local hosts: bucket.s3.eu-west-1.amazonaws.com, bucket.localhost.
 _AWS_HOST = re.compile(r"(?:(.+)\.)?s3(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?")
 _LOCAL_HOST = re.compile(r"(.+?)\.localhost(?:\..+)?")
 _LOCAL_ENDPOINT = re.compile(r"(?:(.+)\.)?s3(?:\.[a-z0-9-]+)?")

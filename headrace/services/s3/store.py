@@ -141,14 +141,14 @@ class ObjectIndex:
         )
 
     def announce(self, stored: StoredObject, *, escaped: bool, inode: int) -> None:
-        """Note a write whose file, of that inode, is about to be moved into place."""
+        """Store a write before its file, which has that inode, is moved into place."""
         self._database.execute(
             "INSERT OR REPLACE INTO s3_pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (*_values(stored, escaped=escaped), inode),
         )
 
     def confirm(self, bucket: str, key: str) -> None:
-        """Make an announced write's row the object's; on a full disk too, since its file is there already."""
+        """Make an announced write's row the object's. This works on a full disk too: the file is in place already."""
         with self._database.transaction(frees=True):
             self._database.execute(
                 "INSERT OR REPLACE INTO s3_objects SELECT bucket, key, escaped, size, etag,"
@@ -158,7 +158,7 @@ class ObjectIndex:
             self.withdraw(bucket, key)
 
     def withdraw(self, bucket: str, key: str) -> None:
-        """Forget an announced write."""
+        """Delete an announced write."""
         self._database.execute("DELETE FROM s3_pending WHERE bucket = ? AND key = ?", (bucket, key))
 
     def pending(self) -> list[Pending]:

@@ -70,7 +70,7 @@ def _object(root: Path, row: tuple[Any, ...]) -> Verified:
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        # Plain files may be deleted by whoever sees them; nobody but S3 knows the others.
+        # Anybody may delete plain files; the files in the escape folder are S3's alone.
         return Verified(name, "damaged" if escaped else "gone", path)
     if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
         return Verified(name, "damaged" if escaped else "changed", path)
