@@ -47,11 +47,12 @@ from headrace.services.emr.pages import EmrPages
 from headrace.services.emr_serverless.api import FOLDER as EMR_SERVERLESS_FOLDER
 from headrace.services.emr_serverless.api import build_emr_serverless, emr_serverless_api
 from headrace.services.emr_serverless.pages import ServerlessPages
-from headrace.services.firehose.service import Firehose, firehose_api
+from headrace.services.firehose.api import build_firehose, firehose_api
 from headrace.services.kinesis.service import Kinesis, kinesis_api
 from headrace.services.kinesis.subjects import shards_by_stream
 from headrace.services.lambda_.service import Lambda, lambda_api
-from headrace.services.s3.service import S3, s3_api
+from headrace.services.s3.api import build_s3, s3_api
+from headrace.services.s3.cors import BucketRules
 from headrace.spark_submit.event_bounds import EventLogBounds
 from headrace.spark_submit.history import HistoryOnDemand
 from headrace.status_pages import StatusPages
@@ -111,7 +112,7 @@ class Cloud:
             hosts=self._hosts,
             origins=AllowedOrigins(config.allow_origins),
             function_urls=self.lambda_.url_rules(),
-            buckets=self.s3.cors_rules,
+            buckets=BucketRules(self.s3),
         )
         self.entrance = Entrance(
             door,
@@ -162,7 +163,7 @@ class Cloud:
             "ids": self.ids,
             "database": self.database,
         }
-        self.s3 = S3(data_dir=config.data_dir, durability=config.durability, **shared)
+        self.s3 = build_s3(data_dir=config.data_dir, durability=config.durability, **shared)
         self.kinesis = Kinesis(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
@@ -192,7 +193,7 @@ class Cloud:
         self.moto.function_target = self.lambda_.invoke_for_service
         self.moto.control = self.gateway
         self.s3.notifications.deliver = self.lambda_.destinations.send
-        self.firehose = Firehose(
+        self.firehose = build_firehose(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
             durability=config.durability,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.cli.check_code import check_code, mend_code
-from headrace.services.firehose.state import DeliveryStreams
+from headrace.services.firehose.store import DeliveryStreams
 from headrace.services.kinesis.state import Stream
 from headrace.store import repair_database
 from headrace.store.check import JOURNALS_FOLDER, STATE_FILE, STREAMS_FOLDER

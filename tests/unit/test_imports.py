@@ -12,10 +12,8 @@ STILL_CIRCULAR = (
     "headrace.aws.http2",
     "headrace.aws.server",
     "headrace.services.cloudformation",
-    "headrace.services.firehose",
     "headrace.services.kinesis",
     "headrace.services.lambda_",
-    "headrace.services.s3",
     "scripts.benchmarks",
 )
 

@@ -316,6 +316,8 @@ DeleteDeliveryStreamInput = TypedDict(
     },
 )
 
+DeleteDeliveryStreamOutput = TypedDict("DeleteDeliveryStreamOutput", {})
+
 DeliveryStreamDescription = TypedDict(
     "DeliveryStreamDescription",
     {
@@ -1293,12 +1295,16 @@ StartDeliveryStreamEncryptionInput = TypedDict(
     },
 )
 
+StartDeliveryStreamEncryptionOutput = TypedDict("StartDeliveryStreamEncryptionOutput", {})
+
 StopDeliveryStreamEncryptionInput = TypedDict(
     "StopDeliveryStreamEncryptionInput",
     {
     "DeliveryStreamName": str,
     },
 )
+
+StopDeliveryStreamEncryptionOutput = TypedDict("StopDeliveryStreamEncryptionOutput", {})
 
 TableCreationConfiguration = TypedDict(
     "TableCreationConfiguration",
@@ -1323,6 +1329,8 @@ TagDeliveryStreamInput = TypedDict(
     },
 )
 
+TagDeliveryStreamOutput = TypedDict("TagDeliveryStreamOutput", {})
+
 UntagDeliveryStreamInput = TypedDict(
     "UntagDeliveryStreamInput",
     {
@@ -1330,6 +1338,8 @@ UntagDeliveryStreamInput = TypedDict(
     "TagKeys": list[str],
     },
 )
+
+UntagDeliveryStreamOutput = TypedDict("UntagDeliveryStreamOutput", {})
 
 UpdateDestinationInput = TypedDict(
     "UpdateDestinationInput",
@@ -1349,6 +1359,8 @@ UpdateDestinationInput = TypedDict(
     "IcebergDestinationUpdate": NotRequired["IcebergDestinationUpdate"],
     },
 )
+
+UpdateDestinationOutput = TypedDict("UpdateDestinationOutput", {})
 
 VpcConfiguration = TypedDict(
     "VpcConfiguration",

@@ -1,7 +1,7 @@
-"""Record format conversion: JSON to Parquet through a Glue table's schema. Pure functions over records.
+"""Record format conversion: JSON records become a Parquet file with a Glue table's columns. Pure functions.
 
-Works by column, since one call for a column of plain values is many times faster than one for each value; only a
-column that holds something else is gone through value by value, which also finds the values to refuse.
+A column of plain values is converted in one call, many times faster than value by value. Only a column that holds
+something else is converted value by value, which also finds the values to refuse.
 """
 
 # pyarrow has no types.
@@ -30,7 +30,7 @@ from headrace.services.firehose.serde import Reading, Writing
 # Codes as in AWS's CloudWatch messages (documented); which one AWS gives for which fault is assumed.
 NOT_JSON = "DataFormatConversion.ParseError"
 DOES_NOT_FIT = "DataFormatConversion.MalformedData"
-# What a hostile value can raise on its way into a column: it costs its record, never the delivery.
+# What a bad value can raise when it is put into a column: its record is left out, the delivery goes on.
 _REFUSALS = (ValueError, TypeError, ArithmeticError, RecursionError, pa.ArrowException)
 _decode = msgspec.json.Decoder().decode
 _scan = json.JSONDecoder().raw_decode
@@ -52,7 +52,7 @@ def to_parquet(
     reading: Reading | None = None,
     writing: Writing | None = None,
 ) -> Converted:
-    """Return one Parquet file of all objects in `records`; a record with a bad one is left out whole.
+    """Return one Parquet file of all objects in `records`; a record with a bad object is left out whole.
 
     Unknown keys are dropped, and missing ones are null. Raises UnknownType.
     """
@@ -93,7 +93,7 @@ def _written(table: Any, writing: Writing) -> bytes:
 def _parse(
     records: Sequence[StreamRecord],
 ) -> tuple[list[Item], Sequence[int], dict[int, tuple[str, str]]]:
-    """Return all objects, by object the record that it is from, and by record why it was refused."""
+    """Return all objects, the record number of each object, and by record number why a record was refused."""
     try:
         found = [_decode(record.data) for record in records]
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -115,7 +115,7 @@ def _parse(
 
 
 def _objects(data: bytes) -> list[Item]:
-    """Return the JSON objects in a record; several may follow each other. Raises ValueError."""
+    """Return the JSON objects in a record, which may be several, one after the other. Raises ValueError."""
     try:
         found = [_decode(data)]
     except msgspec.DecodeError:
@@ -135,7 +135,7 @@ def _objects(data: bytes) -> list[Item]:
 
 
 def _renamed(items: list[Item], reading: Reading) -> list[Item]:
-    """Return the objects with their keys as `reading` wants them; usually they are so already."""
+    """Return the objects with their keys renamed as `reading` says; usually none changes."""
     keys: set[str] = set()
     for item in items:
         keys.update(item)
@@ -159,7 +159,7 @@ def _cells(items: list[Item], key: str) -> list[Any]:
 
 
 def _array(cells: list[Any], kind: Column) -> tuple[Any, dict[int, str]]:
-    """Return a column's values as Arrow's, null where one does not fit, and by row why it does not."""
+    """Return an Arrow array of a column's values, null where a value does not fit, and by row why not."""
     if set(map(type, cells)) <= kind.plain:
         try:
             return pa.array(cells, kind.arrow), {}

@@ -1,9 +1,9 @@
-"""Delivering: one worker a delivery stream, from buffer to object, each record exactly once.
+"""The worker of a delivery stream: it reads records into a buffer and delivers each exactly once.
 
-The buffer is memory only: it can always be read again from the source. A delivery is decided in three steps,
-each durable before the next: the *intent* (which records, by shard and sequence number, under which object
-names), the objects, and the new positions. After a kill the intent is carried out again, under the same names, so
-nothing is lost and nothing is there twice. (AWS promises at-least-once.)
+The buffer is in memory only, since its records can always be read again from the source. A delivery has three steps,
+each durable before the next begins: the *intent* (which records, by shard and sequence number, go into which
+objects), the objects, and the new positions. After a kill the intent is carried out again under the same names, so
+that no record is lost and none is delivered twice. (AWS promises at-least-once.)
 """
 
 from __future__ import annotations
@@ -16,23 +16,32 @@ from typing import Any
 from headrace.core.ports import StreamRecord
 from headrace.core.workers import WorkerDone
 from headrace.services.firehose import output
-from headrace.services.firehose.output import Ports
-from headrace.services.firehose.sources import END, Source, is_past, position_text
-from headrace.services.firehose.state import DeliveryStream, DeliveryStreams, Intent, Progress
-from headrace.services.firehose.telling import Telling
+from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.prefix import name_objects
+from headrace.services.firehose.reports import Reports
+from headrace.services.firehose.sources import (
+    READ_BYTES,
+    READ_RECORDS,
+    ShardRead,
+    Source,
+    is_past,
+    position_text,
+    read_shards,
+)
+from headrace.services.firehose.state import DeliveryStream, Intent, Progress
+from headrace.services.firehose.store import DeliveryStreams
 
-READ_RECORDS = 10_000
-READ_BYTES = 4 * 1024 * 1024
 MIB = 1024 * 1024
-# While a buffer fills, its source is looked at this often and appends wake nobody: an append stays cheap.
+# While a buffer fills, the worker looks at its source this often and appends do not wake it: an append stays cheap.
 LOOK_EVERY_S = 0.25
 
 
 @dataclass(slots=True)
 class Buffer:
-    """Records read and not yet delivered, by shard, and where each shard would go on."""
+    """Records that are read and not yet delivered, by shard; where reading began, and where it goes on."""
 
     records: dict[str, list[StreamRecord]] = field(default_factory=dict[str, list[StreamRecord]])
+    start: dict[str, str] = field(default_factory=dict[str, str])
     after: dict[str, str] = field(default_factory=dict[str, str])
     count: int = 0
     size_bytes: int = 0
@@ -40,21 +49,25 @@ class Buffer:
     oldest_ms: int = 0
     newest_ms: int = 0
 
-    def add(self, shard_id: str, records: list[StreamRecord], now_s: float) -> None:
-        """Take more records of a shard, at least one."""
-        arrivals = [record.approximate_arrival_ms for record in records]
+    def add(self, read: ShardRead, now_s: float) -> None:
+        """Take what was read of a shard."""
+        self.after[read.shard_id] = read.after
+        if not read.records:
+            return
+        arrivals = [record.approximate_arrival_ms for record in read.records]
         oldest_ms, newest_ms = min(arrivals), max(arrivals)
         if not self.count:
             self.since_s, self.oldest_ms = now_s, oldest_ms
         self.oldest_ms = min(self.oldest_ms, oldest_ms)
         self.newest_ms = max(self.newest_ms, newest_ms)
-        self.records.setdefault(shard_id, []).extend(records)
-        self.size_bytes += sum(len(record.data) for record in records)
-        self.count += len(records)
+        self.start.setdefault(read.shard_id, read.start)
+        self.records.setdefault(read.shard_id, []).extend(read.records)
+        self.size_bytes += read.size_bytes
+        self.count += len(read.records)
 
 
 class Delivery:
-    """The `Worker` of one delivery stream. `step` is called by one thread at a time; the rest is for any."""
+    """The `Worker` of one delivery stream. One thread at a time calls `step`; any thread may call the rest."""
 
     def __init__(
         self,
@@ -65,7 +78,7 @@ class Delivery:
         is_current: Callable[[], bool],
     ) -> None:
         self.name = f"firehose {stream.name}"
-        self.telling = Telling(stream, ports.clock, ports.logs, ports.metrics)
+        self.reports = Reports(stream, ports.clock, ports.logs, ports.metrics)
         self.wants_waking = True
         self._stream = stream
         self._source = source
@@ -77,11 +90,14 @@ class Delivery:
 
     @property
     def progress(self) -> Progress:
-        """How far it has come."""
+        """How far the deliveries have come."""
         return self._progress
 
     def status(self) -> dict[str, Any]:
-        """Return how far it has come, as plain JSON. `behind_ms` is the age of the oldest record that waits."""
+        """Return how far the deliveries have come, as plain JSON.
+
+        `behind_ms` is the age of the oldest record that waits.
+        """
         progress, buffer = self._progress, self._buffer
         intent = progress.intent
         oldest_ms = intent.oldest_ms if intent is not None else buffer.oldest_ms
@@ -93,13 +109,13 @@ class Delivery:
             "failed_records": progress.failed_records,
             "buffered_records": buffer.count + (0 if intent is None else intent.records),
             "behind_ms": max(0, self._ports.clock.now_ms() - oldest_ms) if waiting else 0,
-            "last_error": self.telling.last_error,
+            "last_error": self.reports.last_error,
         }
 
     # --- the worker ---------------------------------------------------------------------------
 
     def step(self) -> float:
-        """Deliver what a kill left, read what is new, deliver what is due."""
+        """Finish a delivery that was cut short, read what is new, deliver what is due; see `Worker.step`."""
         if not self._is_current():
             raise WorkerDone
         try:
@@ -107,16 +123,16 @@ class Delivery:
         except WorkerDone:
             raise
         except Exception as error:
-            # New records must not cut the back-off short.
+            # New records must not end the back-off early.
             self.wants_waking = False
-            self.telling.failure(error)
+            self.reports.failure(error)
             raise
 
     def _step(self) -> float:
         intent = self._progress.intent
         if intent is not None:
             self._carry_out(intent, self._read_again(intent), again=True)
-        # Before reading: what is appended from here on either is read or wakes.
+        # Set before reading: a record that is appended from here on is read, or wakes the worker.
         self.wants_waking = True
         more = self._fill()
         wait_s = self._wait_s()
@@ -124,7 +140,7 @@ class Delivery:
             self._deliver()
             return 0.0
         if not self._buffer.count and self._buffer.after:
-            # Only ends of shards: nothing to write.
+            # Only ends of shards: there is nothing to write.
             self._advance(replace(self._progress), self._buffer.after)
             self._buffer = Buffer()
             return 0.0
@@ -149,34 +165,22 @@ class Delivery:
         return max(0.0, self._buffer.since_s + interval_s - self._ports.clock.monotonic_s())
 
     def _fill(self) -> bool:
-        """Read what is there into the buffer; whether there is more at once."""
+        """Read what is new into the buffer; return whether there is more."""
         buffer = self._buffer
         size_bytes, _ = self._hints()
         more = False
         positions = {**self._progress.positions, **buffer.after}
-        for shard_id, position in self._source.readable(positions):
-            room_bytes = min(READ_BYTES, size_bytes - buffer.size_bytes)
-            if room_bytes <= 0:
-                return False
-            got = self._source.read(shard_id, position, READ_RECORDS, room_bytes)
-            if got.records:
-                before_bytes = buffer.size_bytes
-                buffer.add(shard_id, got.records, self._ports.clock.monotonic_s())
-                read_bytes = buffer.size_bytes - before_bytes
-                more |= len(got.records) >= READ_RECORDS or read_bytes >= room_bytes // 2
-                if self._stream.source_arn:
-                    self.telling.read(got.records)
-            if got.next_position is None:
-                buffer.after[shard_id] = END
-                more = True
-            elif got.records:
-                buffer.after[shard_id] = position_text(got.next_position)
+        for read in read_shards(self._source, positions, size_bytes - buffer.size_bytes):
+            buffer.add(read, self._ports.clock.monotonic_s())
+            more |= read.more
+            if read.records and self._stream.source_arn:
+                self.reports.read(read.records)
         return more
 
     # --- delivering ---------------------------------------------------------------------------
 
     def _deliver(self) -> None:
-        # From here on the records are the intent's. Should storing it fail, they are read again.
+        # When storing the intent fails, the records are read again.
         buffer, self._buffer = self._buffer, Buffer()
         intent = self._intend(buffer)
         self._save(replace(self._progress, intent=intent))
@@ -184,18 +188,15 @@ class Delivery:
 
     def _intend(self, buffer: Buffer) -> Intent:
         stream, now_ms = self._stream, self._ports.clock.now_ms()
-        positions = self._progress.positions
         return Intent(
             version=stream.version,
             destination=stream.destination,
-            keys=output.name_objects(stream, buffer.oldest_ms, self._ports.ids, now_ms),
+            keys=name_objects(stream, buffer.oldest_ms, self._ports.ids, now_ms),
             oldest_ms=buffer.oldest_ms,
             newest_ms=buffer.newest_ms,
             decided_ms=now_ms,
             counts={shard_id: len(records) for shard_id, records in buffer.records.items()},
-            start={
-                shard_id: self._source.start(shard_id, positions) for shard_id in buffer.records
-            },
+            start=buffer.start,
             last={
                 shard_id: records[-1].sequence_number
                 for shard_id, records in buffer.records.items()
@@ -204,7 +205,7 @@ class Delivery:
         )
 
     def _read_again(self, intent: Intent) -> dict[str, list[StreamRecord]]:
-        """Return the very records of an intent, from the source."""
+        """Return the records of an intent from the source."""
         return {shard_id: self._read_shard_again(intent, shard_id) for shard_id in intent.counts}
 
     def _read_shard_again(self, intent: Intent, shard_id: str) -> list[StreamRecord]:
@@ -213,14 +214,14 @@ class Delivery:
         while len(records) < wanted:
             left = wanted - len(records)
             got = self._source.read(shard_id, position, min(left, READ_RECORDS), READ_BYTES)
-            # Where retention took the first ones, what comes instead is later deliveries'.
+            # When retention has removed some, the read goes on into records of later deliveries.
             kept = [r for r in got.records if not is_past(r.sequence_number, intent.last[shard_id])]
             records += kept
             if not kept or got.next_position is None:
                 break
             position = position_text(got.next_position)
         if len(records) < wanted:
-            self.telling.gone(shard_id, wanted - len(records))
+            self.reports.gone(shard_id, wanted - len(records))
         return records
 
     def _carry_out(
@@ -235,8 +236,8 @@ class Delivery:
                 self._rename(intent)
                 raise
             if written.failed:
-                self.telling.refused(written.failed)
-            self.telling.delivered(
+                self.reports.refused(written.failed)
+            self.reports.delivered(
                 records=records, size_bytes=written.size_bytes, oldest_ms=intent.oldest_ms
             )
             done = replace(
@@ -251,13 +252,11 @@ class Delivery:
             self._source.delivered(shard_id, intent.newest_ms)
 
     def _rename(self, intent: Intent) -> None:
-        """After a failure: deliver to the destination as it is now, should it have been changed."""
+        """After a failure, move the intent to the stream's destination of now, if that has changed."""
         stream = self._stream
         if intent.version == stream.version:
             return
-        keys = output.name_objects(
-            stream, intent.oldest_ms, self._ports.ids, self._ports.clock.now_ms()
-        )
+        keys = name_objects(stream, intent.oldest_ms, self._ports.ids, self._ports.clock.now_ms())
         moved = replace(intent, version=stream.version, destination=stream.destination, keys=keys)
         self._save(replace(self._progress, intent=moved))
 
@@ -268,5 +267,5 @@ class Delivery:
         if not self._is_current():
             raise WorkerDone
         self._streams.save_progress(self._stream.stream_id, progress)
-        # Only now: what is in memory is never ahead of the disk.
+        # Set last: memory is never ahead of the disk.
         self._progress = progress

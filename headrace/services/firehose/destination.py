@@ -1,11 +1,12 @@
-"""An S3 destination as given, checked and with AWS's defaults filled in. Pure functions."""
+"""Checking an S3 destination and filling in AWS's defaults. Pure functions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from headrace.core.values import mapped
-from headrace.services.firehose import prefix, processors, serde
+from headrace.core.values import listed, mapped
+from headrace.services.firehose import prefix, serde, transform
 from headrace.services.firehose.errors import invalid, not_built
 from headrace.services.firehose.limits import (
     CONVERSION_DEFAULT_BUFFER_MIB,
@@ -16,9 +17,12 @@ from headrace.services.firehose.limits import (
     MAX_INTERVAL_S,
     MIN_BUFFER_MIB,
 )
+from headrace.services.firehose.state import processors_of
+
+_PROCESSORS = frozenset({"Lambda", "AppendDelimiterToRecord"})
 
 
-def checked(given: dict[str, Any]) -> dict[str, Any]:
+def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the destination with defaults. Raises AwsError."""
     destination = dict(given)
     if not str(destination.get("BucketARN", "")).startswith("arn:"):
@@ -37,13 +41,26 @@ def checked(given: dict[str, Any]) -> dict[str, Any]:
         raise not_built("S3 backup")
     if mapped(destination, "DynamicPartitioningConfiguration").get("Enabled"):
         raise not_built("dynamic partitioning")
-    processors.check(destination)
+    check_processors(destination)
     prefix.check(
         str(destination.get("Prefix") or ""),
         str(destination.get("ErrorOutputPrefix") or ""),
         time_zone=str(destination.get("CustomTimeZone") or "UTC"),
     )
     return destination
+
+
+def check_processors(destination: Mapping[str, Any]) -> None:
+    """Refuse processors that cannot be run. Raises AwsError."""
+    found = processors_of(destination)
+    for kind in found:
+        if kind not in _PROCESSORS:
+            raise not_built(f"the processor {kind}")
+    processing = mapped(destination, "ProcessingConfiguration")
+    if processing.get("Enabled") and len(found) != len(listed(processing, "Processors")):
+        raise invalid("A processor type can occur only once.")
+    if "Lambda" in found:
+        transform.function_of(found["Lambda"])
 
 
 def _hints(given: dict[str, Any], *, converts: bool) -> dict[str, int]:

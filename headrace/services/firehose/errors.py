@@ -1,4 +1,4 @@
-"""Firehose's errors in AWS's words."""
+"""Firehose's errors, with AWS's codes and words."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from headrace.store.shard_log import LogFull
 
 
 def not_found(name: str, account: str) -> AwsError:
-    """No delivery stream of that name."""
+    """There is no delivery stream of that name."""
     return AwsError(
         "ResourceNotFoundException", f"Firehose {name} under account {account} not found."
     )
 
 
 def in_use(name: str, account: str) -> AwsError:
-    """There is one of that name."""
+    """There is a delivery stream of that name already."""
     return AwsError(
         "ResourceInUseException", f"Firehose {name} under accountId {account} already exists"
     )
@@ -26,12 +26,12 @@ def invalid(message: str) -> AwsError:
 
 
 def not_built(what: str) -> AwsError:
-    """Something AWS does and headrace does not: said loudly, not accepted and dropped."""
+    """AWS does this and headrace does not: it is refused, not accepted and then ignored."""
     return invalid(f"headrace does not support {what} yet.")
 
 
 def translate(error: Exception) -> AwsError | None:
-    """Turn a domain error into AWS's."""
+    """Return AWS's error for a full journal or a failed disk; None for any other error."""
     if isinstance(error, LogFull):
         return AwsError(
             "ServiceUnavailableException", f"The record could not be stored: {error}", 503

@@ -1,4 +1,4 @@
-"""Records that could not be delivered as they should, and AWS's reports of them: JSON lines in the error output."""
+"""The error output: records that could not be transformed or converted, as JSON lines in AWS's form."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 from headrace.core.ports import StreamRecord
 
+# What an object holds: delivered records, or the error output of one type.
+DELIVERED = ""
 CONVERSION_FAILED = "format-conversion-failed"
 PROCESSING_FAILED = "processing-failed"
 ERROR_TYPES = (PROCESSING_FAILED, CONVERSION_FAILED)

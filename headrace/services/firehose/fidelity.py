@@ -1,4 +1,4 @@
-"""What Firehose accepts without acting on it. Operation -> parameter -> level; the rest is enforced or refused."""
+"""The parameters that Firehose accepts without acting on them, by operation; all others are enforced or refused."""
 
 from headrace.core.ports import FidelityLevel
 

@@ -1,4 +1,4 @@
-"""Hive column types to Arrow's, and JSON values to what such a column takes. Pure functions."""
+"""Hive column types: the Arrow type of each, and how a JSON value becomes a value of it. Pure functions."""
 
 # pyarrow has no types.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -29,7 +29,7 @@ _TEXTS = ("string", "varchar", "char")
 # Types within types; each level is read by a call of its own.
 MOST_NESTED = 50
 _NOTHING = type(None)
-# yyyy-[M]M-[d]d HH:mm:ss[.S]: what of OpenX's formats is not ISO 8601.
+# yyyy-[M]M-[d]d HH:mm:ss[.S]: the format of the OpenX SerDe that is not ISO 8601.
 _SHORT_TIME = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})([ T].*)?")
 
 
@@ -43,12 +43,13 @@ class WrongValue(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a column takes.
+    """A column's type, and the values that it takes.
 
     Attributes:
         name: the Hive type.
         arrow: the Arrow type.
-        convert: makes a JSON value (never None) fit; raises WrongValue and what Python's own conversions raise.
+        convert: makes a JSON value (never None) one of the column's; raises WrongValue or what Python's own
+            conversions raise.
         plain: the Python types that Arrow takes as they are, with the same meaning.
     """
 
@@ -59,7 +60,7 @@ class Column:
 
 
 def column(kind: str) -> Column:
-    """Return what a column of a Hive type takes. Raises UnknownType."""
+    """Return the column of a Hive type. Raises UnknownType."""
     text = kind.strip().lower()
     arrow, convert = _type(text)
     base = text.partition("(")[0]
@@ -156,7 +157,7 @@ def _shown(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    # As the OpenX SerDe: whatever is not text is its JSON.
+    # As the OpenX SerDe does: a value that is not text becomes its JSON.
     if isinstance(value, str):
         return value
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

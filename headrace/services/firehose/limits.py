@@ -16,11 +16,11 @@ CONVERSION_DEFAULT_BUFFER_MIB = 128
 STREAM_QUOTA = 5000
 LIST_DEFAULT = 10
 TAGS_PER_STREAM = 50
-# Lambda takes 6 MB a synchronous invocation; some is left for the event around the records.
+# Lambda takes 6 MB in a synchronous invocation; the event around the records needs some of it.
 INVOCATION_BYTES = 5_900_000
 LAMBDA_RETRIES = 3
 LAMBDA_BUFFER_MIB = 1.0
 LAMBDA_MIN_BUFFER_MIB = 0.2
 LAMBDA_MAX_BUFFER_MIB = 3.0
-# Of a prefix after its expressions are filled in.
+# A prefix whose expressions are filled in.
 EVALUATED_PREFIX_CHARS = 512

@@ -1,92 +1,37 @@
-"""The objects of a delivery: what they are called, what is in them, and putting them."""
+"""The objects of a delivery: transforming and converting the records, and putting the result into the bucket."""
 
 from __future__ import annotations
 
 import gzip
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from headrace.core.clock import Clock
-from headrace.core.ids import Ids
-from headrace.core.ports import (
-    FunctionInvoker,
-    LogSink,
-    MetricSink,
-    ObjectStore,
-    SchemaCatalog,
-    StreamRecord,
-)
-from headrace.services.firehose import prefix, processors, serde
+from headrace.core.ports import StreamRecord
+from headrace.services.firehose import serde
 from headrace.services.firehose.failures import (
     CONVERSION_FAILED,
-    ERROR_TYPES,
+    DELIVERED,
     PROCESSING_FAILED,
     Failed,
     conversion_lines,
     processing_lines,
 )
+from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.state import DeliveryStream, Intent
-from headrace.services.firehose.transform import Origin, transform
+from headrace.services.firehose.transform import transform
 
 if TYPE_CHECKING:
     from headrace.services.firehose.convert import Converted
 
-DELIVERED = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """What deliveries need of the rest of the cloud. `stopping` is set before the cloud goes down."""
-
-    clock: Clock
-    ids: Ids
-    objects: ObjectStore
-    schemas: SchemaCatalog
-    functions: FunctionInvoker
-    logs: LogSink
-    metrics: MetricSink
-    stopping: threading.Event = field(default_factory=threading.Event)
-
 
 @dataclass(slots=True)
 class Written:
-    """What a delivery came to."""
+    """What a delivery has put: objects, bytes, and the records that failed."""
 
     objects: int = 0
     size_bytes: int = 0
     failed: list[Failed] = field(default_factory=list[Failed])
-
-
-def name_objects(stream: DeliveryStream, oldest_ms: int, ids: Ids, now_ms: int) -> dict[str, str]:
-    """Return a delivery's object keys by error type. The random parts are drawn here, once."""
-    at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d-%H-%M-%S")
-    name = f"{stream.name}-{stream.version}-{at}-{ids.uuid()}"
-    keys: dict[str, str] = {}
-    for error_type in (DELIVERED, *ERROR_TYPES):
-        text = stream.prefix
-        if error_type:
-            text = prefix.error_prefix(stream.prefix, stream.error_prefix, error_type)
-        folder = prefix.evaluate(
-            text,
-            oldest_ms,
-            time_zone=stream.time_zone,
-            random=lambda: ids.hex(prefix.RANDOM_CHARS),
-            error_type=error_type,
-        )
-        keys[error_type] = folder + name + ("" if error_type else _extension(stream))
-    return keys
-
-
-def _extension(stream: DeliveryStream) -> str:
-    given = stream.destination.get("FileExtension")
-    if given:
-        return str(given)
-    if stream.conversion is not None:
-        return ".parquet"
-    return ".gz" if stream.destination.get("CompressionFormat") == "GZIP" else ""
 
 
 def write(
@@ -97,14 +42,14 @@ def write(
     *,
     again: bool,
 ) -> Written:
-    """Put an intent's objects; durable as the cloud is set.
+    """Put an intent's objects, as durable as `--durability` says.
 
     Args:
-        stream: whose destination is the intent's, whatever it has become since.
+        stream: the delivery stream. The intent's destination is used, even if the stream has another by now.
         intent: names the objects.
         batch: the intent's records, by shard.
         ports: the rest of the cloud.
-        again: an earlier try may have put some: what this one does not put is taken away.
+        again: an earlier try may have put some objects; those that this try does not put are deleted.
     """
     stream = replace(stream, destination=intent.destination, version=intent.version)
     bodies, written = _bodies(stream, intent, batch, ports)
@@ -116,7 +61,7 @@ def write(
             continue
         encoding = None
         if not error_type and stream.destination.get("CompressionFormat") == "GZIP":
-            # A fixed time in the header: a delivery done again gives the same bytes.
+            # A fixed time in the header, so that a repeated delivery gives the same bytes.
             body, encoding = gzip.compress(body, mtime=0), "gzip"
         ports.objects.put(
             stream.bucket,
@@ -136,25 +81,20 @@ def _bodies(
     batch: Mapping[str, Sequence[StreamRecord]],
     ports: Ports,
 ) -> tuple[dict[str, bytes], Written]:
-    """Return the objects' bytes by error type, only of those that are to be."""
+    """Return the bytes of the objects to put, by error type."""
     written = Written()
     bodies: dict[str, bytes] = {}
     records = [record for shard_id in sorted(batch) for record in batch[shard_id]]
-    function = processors.function(stream.destination)
-    if function is not None:
-        records, failed = transform(
-            batch,
-            function,
-            Origin(stream.arn, stream.region, stream.source_arn),
-            functions=ports.functions,
-            new_id=ports.ids.uuid,
-            stopping=ports.stopping.is_set,
-        )
+    parameters = stream.processors.get("Lambda")
+    if parameters is not None:
+        records, failed = transform(batch, stream, parameters, ports)
         if failed:
             written.failed += failed
-            bodies[PROCESSING_FAILED] = processing_lines(failed, intent.decided_ms, function.arn)
+            bodies[PROCESSING_FAILED] = processing_lines(
+                failed, intent.decided_ms, parameters["LambdaArn"]
+            )
     if stream.conversion is None:
-        delimiter = processors.delimiter(stream.destination)
+        delimiter = _delimiter(stream)
         if records:
             bodies[DELIVERED] = b"".join([record.data + delimiter for record in records])
         return bodies, written
@@ -168,8 +108,16 @@ def _bodies(
     return bodies, written
 
 
+def _delimiter(stream: DeliveryStream) -> bytes:
+    """Return what follows each record; nothing without the processor."""
+    parameters = stream.processors.get("AppendDelimiterToRecord")
+    if parameters is None:
+        return b""
+    return parameters.get("Delimiter", "\\n").replace("\\n", "\n").replace("\\t", "\t").encode()
+
+
 def _table(stream: DeliveryStream) -> dict[str, str]:
-    """Return the table that a conversion is to, as AWS's error output names it."""
+    """Return the Glue table of a conversion, as AWS's error output names it."""
     assert stream.conversion is not None
     given = stream.conversion["SchemaConfiguration"]
     return {
@@ -194,6 +142,4 @@ def _convert(
         account=table["catalogId"],
         region=table["region"],
     )
-    return convert.to_parquet(
-        records, schema, serde.reading(stream.conversion), serde.writing(stream.conversion)
-    )
+    return convert.to_parquet(records, schema, *serde.options_of(stream.conversion))

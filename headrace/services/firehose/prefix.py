@@ -1,7 +1,8 @@
-"""Prefix expressions: `!{timestamp:yyyy/MM/dd}`, `!{firehose:random-string}`, `!{firehose:error-output-type}`.
+"""The names of delivered objects: prefixes and their expressions, such as `!{timestamp:yyyy/MM/dd}`.
 
-Pure functions. Source: docs.aws.amazon.com/firehose/latest/dev/s3-prefixes.html (documented, read 2026). Timestamp
-patterns are Java's DateTimeFormatter; the letters that make sense in a path are known, others are refused.
+The expressions are `timestamp`, `firehose:random-string` and `firehose:error-output-type`. Timestamp patterns are
+those of Java's DateTimeFormatter; letters that make no sense in a path are refused. Source:
+docs.aws.amazon.com/firehose/latest/dev/s3-prefixes.html (documented, read 2026).
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from headrace.core.ids import Ids
 from headrace.services.firehose.errors import invalid
+from headrace.services.firehose.failures import DELIVERED, ERROR_TYPES
 from headrace.services.firehose.limits import EVALUATED_PREFIX_CHARS
+from headrace.services.firehose.state import DeliveryStream
 
 RANDOM_CHARS = 11
 ERROR_OUTPUT_TYPE = "!{firehose:error-output-type}"
@@ -36,8 +40,37 @@ _LETTERS: dict[str, Callable[[datetime, int], str]] = {
 }
 
 
+def name_objects(stream: DeliveryStream, oldest_ms: int, ids: Ids, now_ms: int) -> dict[str, str]:
+    """Return a delivery's object keys by error type. The random parts are drawn here, once."""
+    at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d-%H-%M-%S")
+    name = f"{stream.name}-{stream.version}-{at}-{ids.uuid()}"
+    keys: dict[str, str] = {}
+    for error_type in (DELIVERED, *ERROR_TYPES):
+        text = stream.prefix
+        if error_type:
+            text = error_prefix(stream.prefix, stream.error_prefix, error_type)
+        folder = evaluate(
+            text,
+            oldest_ms,
+            time_zone=stream.time_zone,
+            random=lambda: ids.hex(RANDOM_CHARS),
+            error_type=error_type,
+        )
+        keys[error_type] = folder + name + ("" if error_type else _extension(stream))
+    return keys
+
+
+def _extension(stream: DeliveryStream) -> str:
+    given = stream.destination.get("FileExtension")
+    if given:
+        return str(given)
+    if stream.conversion is not None:
+        return ".parquet"
+    return ".gz" if stream.destination.get("CompressionFormat") == "GZIP" else ""
+
+
 def check(prefix: str, error_prefix: str, *, time_zone: str) -> None:
-    """Raise AwsError InvalidArgumentException as CreateDeliveryStream does."""
+    """Refuse the prefixes that CreateDeliveryStream refuses. Raises AwsError InvalidArgumentException."""
     if _EXPRESSION.search(prefix) and not error_prefix:
         raise invalid("ErrorOutputPrefix cannot be null or empty when Prefix contains expressions.")
     if ERROR_OUTPUT_TYPE in prefix:
@@ -78,7 +111,7 @@ def evaluate(
     """Return the prefix of an object whose oldest record arrived at `at_ms`.
 
     A prefix without a timestamp expression is followed by `yyyy/MM/dd/HH/`, as on AWS; an error prefix only when it
-    has no expression at all. `random` is asked anew for each random string.
+    has no expression at all. `random` is called for each random string.
     """
     at = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone(time_zone))
     filled = _fill(text, at, random, error_type)
@@ -88,7 +121,7 @@ def evaluate(
 
 
 def error_prefix(prefix: str, given: str, error_type: str) -> str:
-    """Return the error prefix to evaluate. Without one, it is the type's name under the prefix."""
+    """Return the error prefix to evaluate: `given`, or else the error type as a folder under the prefix."""
     return given or f"{prefix}{error_type}/"
 
 

@@ -1,4 +1,4 @@
-"""The options of record format conversion: how keys become columns, and how Parquet is written. Pure values."""
+"""The options of record format conversion: how JSON keys become columns, and how Parquet is written."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Reading:
 
     Attributes:
         case_insensitive: keys are put into lower case first.
-        dots_to_underscores: a dot in a key stands for `_`.
-        key_of: by column, the key that it takes instead of its own name.
+        dots_to_underscores: a dot in a key becomes `_`.
+        key_of: by column, the key whose value it takes, where that is not its own name.
     """
 
     case_insensitive: bool = True
@@ -54,8 +54,13 @@ def check(conversion: Mapping[str, Any]) -> None:
         raise not_built("TimestampFormats of the Hive JSON SerDe")
 
 
-def reading(conversion: Mapping[str, Any]) -> Reading:
-    """Return how a conversion reads JSON. The Hive SerDe has no options beyond what `check` refuses."""
+def options_of(conversion: Mapping[str, Any]) -> tuple[Reading, Writing]:
+    """Return how a conversion reads JSON and writes Parquet."""
+    return _reading(conversion), _writing(conversion)
+
+
+def _reading(conversion: Mapping[str, Any]) -> Reading:
+    # The Hive SerDe has no options beyond those that `check` refuses.
     openx = mapped(_deserializer(conversion), "OpenXJsonSerDe")
     return Reading(
         case_insensitive=openx.get("CaseInsensitive", True),
@@ -66,8 +71,7 @@ def reading(conversion: Mapping[str, Any]) -> Reading:
     )
 
 
-def writing(conversion: Mapping[str, Any]) -> Writing:
-    """Return how a conversion writes Parquet."""
+def _writing(conversion: Mapping[str, Any]) -> Writing:
     serializer = mapped(mapped(conversion, "OutputFormatConfiguration"), "Serializer")
     parquet = mapped(serializer, "ParquetSerDe")
     compression = parquet.get("Compression") or "SNAPPY"

@@ -1,10 +1,11 @@
-"""Where a delivery stream's records come from: a Kinesis stream, or a journal of direct puts."""
+"""The sources of delivery streams: a Kinesis stream, or the journal of records that are put directly."""
 
 from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -32,12 +33,15 @@ from headrace.store.shard_log import ShardLog, identity_of
 END = "END"
 TRIM_HORIZON = "TRIM_HORIZON"
 _AT = "AT:"
-# A delivered segment is deleted once a later one was delivered from: this much stays on the disk, about.
+# A delivered segment is deleted once a record of a later one is delivered: about this much stays on the disk.
 JOURNAL_SEGMENT_BYTES = 16 * 1024 * 1024
+# Of one read of a shard.
+READ_RECORDS = 10_000
+READ_BYTES = 4 * 1024 * 1024
 
 
 def position_text(position: Position) -> str:
-    """Return what `Progress.positions` keeps for a position."""
+    """Return a position as `Progress.positions` has it."""
     match position:
         case AfterSequence(number):
             return number
@@ -48,7 +52,7 @@ def position_text(position: Position) -> str:
 
 
 def position_of(text: str) -> AtSequence | AfterSequence | TrimHorizon:
-    """Return the position that `position_text` kept."""
+    """Return the position of a text that `position_text` made."""
     if text == TRIM_HORIZON:
         return TrimHorizon()
     if text.startswith(_AT):
@@ -61,6 +65,26 @@ def is_past(number: str, last: str) -> bool:
     return int(number) > int(last)
 
 
+@dataclass(frozen=True, slots=True)
+class ShardRead:
+    """What one read of a shard gave.
+
+    Attributes:
+        start: the position that was read from.
+        records: oldest first.
+        size_bytes: of the records' data.
+        after: the position after the records, `END` when the shard has ended.
+        more: whether the shard is worth another look at once.
+    """
+
+    shard_id: str
+    start: str
+    records: list[StreamRecord]
+    size_bytes: int
+    after: str
+    more: bool
+
+
 class Source(Protocol):
     """Shards to read from."""
 
@@ -69,11 +93,7 @@ class Source(Protocol):
         ...
 
     def readable(self, positions: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Return the shards that may be read now, with where to go on; parents before children."""
-        ...
-
-    def start(self, shard_id: str, positions: Mapping[str, str]) -> str:
-        """Return where to go on with a shard."""
+        """Return the shards that may be read now, each with the position to read on from; parents before children."""
         ...
 
     def read(self, shard_id: str, position: str, max_records: int, max_bytes: int) -> ReadResult:
@@ -81,12 +101,32 @@ class Source(Protocol):
         ...
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` when there may be more; returns the undo."""
+        """Call `wake` when there may be more, until the returned function is called."""
         ...
 
     def delivered(self, shard_id: str, up_to_ms: int) -> None:
-        """Everything that arrived before is delivered and may be forgotten."""
+        """Forget, as far as the source may, the records that arrived up to a time: they are delivered."""
         ...
+
+
+def read_shards(
+    source: Source, positions: Mapping[str, str], max_bytes: int
+) -> Iterator[ShardRead]:
+    """Yield what is new in each readable shard, about `max_bytes` in all. Shards with nothing new are left out."""
+    room_bytes = max_bytes
+    for shard_id, start in source.readable(positions):
+        if room_bytes <= 0:
+            return
+        most_bytes = min(READ_BYTES, room_bytes)
+        got = source.read(shard_id, start, READ_RECORDS, most_bytes)
+        size_bytes = sum(len(record.data) for record in got.records)
+        room_bytes -= size_bytes
+        if got.next_position is None:
+            yield ShardRead(shard_id, start, got.records, size_bytes, END, more=True)
+        elif got.records:
+            after = position_text(got.next_position)
+            more = len(got.records) >= READ_RECORDS or size_bytes >= most_bytes // 2
+            yield ShardRead(shard_id, start, got.records, size_bytes, after, more)
 
 
 class KinesisSource:
@@ -113,7 +153,7 @@ class KinesisSource:
             shards = self._reader.shards(self._arn)
         except StreamNotFound:
             return []
-        # An open shard cannot be done: it is that of a newer stream of the same name.
+        # An open shard cannot be done: it belongs to a newer stream of the same name.
         done = {
             shard.shard_id
             for shard in shards
@@ -121,14 +161,14 @@ class KinesisSource:
         }
         present = {shard.shard_id for shard in shards}
         return [
-            (shard.shard_id, self.start(shard.shard_id, positions))
+            (shard.shard_id, self._start(shard.shard_id, positions))
             for shard in shards
             if shard.shard_id not in done
             and all(parent in done for parent in shard.parent_ids if parent in present)
         ]
 
-    def start(self, shard_id: str, positions: Mapping[str, str]) -> str:
-        """See `Source.start`. A shard that a reshard made is read from its first record."""
+    def _start(self, shard_id: str, positions: Mapping[str, str]) -> str:
+        """Return where to read on. A shard that a reshard made is read from its first record."""
         position = positions.get(shard_id, TRIM_HORIZON)
         return TRIM_HORIZON if position == END else position
 
@@ -150,7 +190,7 @@ class KinesisSource:
         return self._reader.subscribe(self._arn, wake)
 
     def delivered(self, shard_id: str, up_to_ms: int) -> None:
-        """Nothing: the stream's own retention forgets."""
+        """Do nothing: the stream's own retention removes records."""
 
 
 class _Journalled(msgspec.Struct, gc=False):
@@ -163,7 +203,7 @@ _decode = msgspec.json.Decoder(list[_Journalled]).decode
 
 
 class JournalSource:
-    """Records put directly, on the disk before they are acknowledged: a shard log with one shard."""
+    """The journal of records that are put directly: a shard log with one shard. A put is stored when it returns."""
 
     def __init__(
         self,
@@ -196,11 +236,7 @@ class JournalSource:
 
     def readable(self, positions: Mapping[str, str]) -> list[tuple[str, str]]:
         """See `Source.readable`."""
-        return [(JOURNAL_SHARD, self.start(JOURNAL_SHARD, positions))]
-
-    def start(self, shard_id: str, positions: Mapping[str, str]) -> str:
-        """See `Source.start`."""
-        return positions.get(shard_id, TRIM_HORIZON)
+        return [(JOURNAL_SHARD, positions.get(JOURNAL_SHARD, TRIM_HORIZON))]
 
     def read(self, shard_id: str, position: str, max_records: int, max_bytes: int) -> ReadResult:
         """See `Source.read`."""
@@ -236,7 +272,7 @@ class JournalSource:
         return undo
 
     def delivered(self, shard_id: str, up_to_ms: int) -> None:
-        """See `Source.delivered`: whole segments go."""
+        """See `Source.delivered`: whole segments are deleted."""
         self.log.trim(up_to_ms)
 
     def close(self) -> None:

@@ -1,12 +1,13 @@
-"""Delivery streams as values, and where they are kept."""
+"""Delivery streams, their progress, and deliveries that are decided on: plain records."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.core.arn import make_arn
-from headrace.store.database import Database
+from headrace.core.values import listed, mapped
 
 
 @dataclass(slots=True)
@@ -59,21 +60,42 @@ class DeliveryStream:
         given = self.destination.get("DataFormatConversionConfiguration")
         return given if given and given.get("Enabled", True) else None
 
+    @property
+    def processors(self) -> dict[str, dict[str, str]]:
+        """The parameters of the processors that are on, by type."""
+        return processors_of(self.destination)
+
+
+def processors_of(destination: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the parameters of a destination's processors that are on, by type."""
+    processing = mapped(destination, "ProcessingConfiguration")
+    if not processing.get("Enabled"):
+        return {}
+    return {
+        processor["Type"]: {
+            parameter["ParameterName"]: parameter["ParameterValue"]
+            for parameter in listed(processor, "Parameters")
+        }
+        for processor in listed(processing, "Processors")
+    }
+
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A delivery that has been decided on: which records, and where they go, whatever happens in between.
+    """A delivery that is decided on and stored: which records go into which objects.
+
+    It does not change when the delivery stream does, so that a delivery that a kill cut short can be repeated.
 
     Attributes:
-        version: of the delivery stream whose `destination` this is.
-        keys: by error type (empty for what went well), the object's key.
+        version: the version of the delivery stream that had this `destination`.
+        keys: by error type (empty for delivered records), the object's key.
         oldest_ms: when the first of the records arrived.
-        newest_ms: when the last did.
-        decided_ms: when it was decided.
-        counts: by shard, how many records.
-        start: by shard, the position to read them from.
-        last: by shard, the sequence number of the last.
-        after: by shard, the position that follows; also of shards that only ended.
+        newest_ms: when the last of the records arrived.
+        decided_ms: when the delivery was decided on.
+        counts: by shard, the number of records.
+        start: by shard, the position from which to read them.
+        last: by shard, the last record's sequence number.
+        after: by shard, the position after the records. It also names shards that ended without a record.
     """
 
     version: int
@@ -89,18 +111,18 @@ class Intent:
 
     @property
     def records(self) -> int:
-        """How many records it is about."""
+        """The number of records of all shards."""
         return sum(self.counts.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a delivery stream has come: durable, and written with each delivery.
+    """How far a delivery stream has come. It is stored with each delivery.
 
     Attributes:
-        positions: by shard: a sequence number after which to go on, `AT:` and a number at which to,
-            `TRIM_HORIZON`, or `END` when the shard is done.
-        intent: a delivery that has been decided on and not yet been recorded as done.
+        positions: by shard, where to read on: a sequence number (after that record), `AT:` and a sequence number (at
+            that record), `TRIM_HORIZON` (the first record), or `END` (nothing more comes).
+        intent: a delivery that is decided on and not yet done.
     """
 
     positions: dict[str, str] = field(default_factory=dict[str, str])
@@ -109,42 +131,3 @@ class Progress:
     delivered_bytes: int = 0
     delivered_objects: int = 0
     failed_records: int = 0
-
-
-class DeliveryStreams:
-    """All delivery streams and their progress. Thread-safe as the database is."""
-
-    def __init__(self, database: Database) -> None:
-        self._streams = database.documents("firehose_streams")
-        self._progress = database.documents("firehose_progress")
-
-    def load(self) -> list[DeliveryStream]:
-        """Return what is stored."""
-        return [DeliveryStream(**value) for _, value in self._streams.items()]
-
-    def save(self, stream: DeliveryStream) -> None:
-        """Store a delivery stream; durable on return."""
-        self._streams.put(stream.stream_id, asdict(stream))
-
-    def take_back(self, stream: DeliveryStream) -> None:
-        """Set a delivery stream to what is stored."""
-        stored: dict[str, Any] = self._streams.get(stream.stream_id) or {}
-        for name, value in stored.items():
-            setattr(stream, name, value)
-
-    def progress(self, stream_id: str) -> Progress:
-        """Return a delivery stream's progress."""
-        value = self._progress.get(stream_id)
-        if value is None:
-            return Progress()
-        intent = value.pop("intent")
-        return Progress(**value, intent=None if intent is None else Intent(**intent))
-
-    def save_progress(self, stream_id: str, progress: Progress) -> None:
-        """Store progress; durable on return."""
-        self._progress.put(stream_id, asdict(progress))
-
-    def delete(self, stream_id: str) -> None:
-        """Forget a delivery stream."""
-        self._streams.delete(stream_id)
-        self._progress.delete(stream_id)

@@ -1,4 +1,4 @@
-"""Transformation by a Lambda function: records go to it in batches, and its answers take their place.
+"""Transformation by a Lambda function: it gets records in batches and answers with what replaces them.
 
 Source: docs.aws.amazon.com/firehose/latest/dev/data-transformation.html and its pages (documented, read 2026).
 """
@@ -7,22 +7,33 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
+from headrace.core.arn import Arn, InvalidArn
 from headrace.core.ports import FunctionInvoker, FunctionNotFound, InvokeResult, StreamRecord
+from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import Failed
-from headrace.services.firehose.limits import INVOCATION_BYTES
+from headrace.services.firehose.limits import (
+    INVOCATION_BYTES,
+    LAMBDA_BUFFER_MIB,
+    LAMBDA_MAX_BUFFER_MIB,
+    LAMBDA_MIN_BUFFER_MIB,
+    LAMBDA_RETRIES,
+)
+from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.state import DeliveryStream
 
+MIB = 1024 * 1024
 _RECORD_OVERHEAD_BYTES = 512
 Batch = Mapping[str, Sequence[StreamRecord]]
 
 
 class Stopping(Exception):
-    """A function failed while the cloud was going down: that says nothing about the records."""
+    """A function failed while the cloud stopped. This says nothing about the records: they are tried again."""
 
 
 class _Answered(msgspec.Struct):
@@ -47,15 +58,6 @@ class Function:
     batch_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What a function is told about where its records are from."""
-
-    delivery_stream_arn: str
-    region: str
-    stream_arn: str
-
-
 @dataclass(slots=True)
 class _Entry:
     shard_id: str
@@ -66,26 +68,48 @@ class _Entry:
         return self.record.sequence_number + "000000"
 
 
+def function_of(parameters: Mapping[str, str]) -> Function:
+    """Return the function that a Lambda processor's parameters name. Raises AwsError for bad parameters."""
+    arn = parameters.get("LambdaArn", "")
+    try:
+        if Arn.parse(arn).service != "lambda":
+            raise InvalidArn(arn)
+        retries = int(parameters.get("NumberOfRetries", LAMBDA_RETRIES))
+        size_mib = float(parameters.get("BufferSizeInMBs", LAMBDA_BUFFER_MIB))
+    except InvalidArn as error:
+        raise invalid(f"Invalid Lambda ARN: {arn}") from error
+    except ValueError as error:
+        raise invalid("NumberOfRetries and BufferSizeInMBs must be numbers.") from error
+    if not LAMBDA_MIN_BUFFER_MIB <= size_mib <= LAMBDA_MAX_BUFFER_MIB:
+        raise invalid(
+            f"BufferSizeInMBs must be between {LAMBDA_MIN_BUFFER_MIB} and {LAMBDA_MAX_BUFFER_MIB}."
+        )
+    if retries < 0:
+        raise invalid("NumberOfRetries must not be negative.")
+    return Function(arn, retries, int(size_mib * MIB))
+
+
 def transform(
-    batch: Batch,
-    function: Function,
-    origin: Origin,
-    *,
-    functions: FunctionInvoker,
-    new_id: Callable[[], str],
-    stopping: Callable[[], bool],
+    batch: Batch, stream: DeliveryStream, parameters: Mapping[str, str], ports: Ports
 ) -> tuple[list[StreamRecord], list[Failed]]:
     """Return the transformed records, in order, and those that could not be transformed.
 
-    Raises FunctionThrottled (try later: no record is given up for it) and Stopping.
+    Args:
+        batch: records by shard.
+        stream: the delivery stream that the records go through.
+        parameters: of its Lambda processor.
+        ports: invokes the function.
+
+    Raises FunctionThrottled (the delivery is to be tried later; no record counts as failed) and Stopping.
     """
+    function = function_of(parameters)
     done: list[StreamRecord] = []
     failed: list[Failed] = []
     for entries in _batches(batch, function.batch_bytes):
-        payload = _payload(entries, origin, new_id())
-        answer, attempts = _invoke(payload, function, functions)
+        payload = _payload(entries, stream, ports.ids.uuid())
+        answer, attempts = _invoke(payload, function, ports.functions)
         if answer is None or answer.function_error:
-            if stopping():
+            if ports.stopping.is_set():
                 raise Stopping(function.arn)
             failed += [Failed(entry.record, *_reason(answer), attempts) for entry in entries]
             continue
@@ -112,15 +136,15 @@ def _batches(batch: Batch, batch_bytes: int) -> Iterator[list[_Entry]]:
         yield entries
 
 
-def _payload(entries: list[_Entry], origin: Origin, invocation_id: str) -> bytes:
+def _payload(entries: list[_Entry], stream: DeliveryStream, invocation_id: str) -> bytes:
     event: dict[str, Any] = {
         "invocationId": invocation_id,
-        "deliveryStreamArn": origin.delivery_stream_arn,
-        "region": origin.region,
+        "deliveryStreamArn": stream.arn,
+        "region": stream.region,
     }
-    if origin.stream_arn:
-        event["sourceKinesisStreamArn"] = origin.stream_arn
-    event["records"] = [_sent(entry, of_stream=bool(origin.stream_arn)) for entry in entries]
+    if stream.source_arn:
+        event["sourceKinesisStreamArn"] = stream.source_arn
+    event["records"] = [_sent(entry, of_stream=bool(stream.source_arn)) for entry in entries]
     return msgspec.json.encode(event)
 
 
@@ -176,7 +200,7 @@ def _take(
     done: list[StreamRecord],
     failed: list[Failed],
 ) -> None:
-    """Put each record where the function's answer says."""
+    """Sort the records into `done` and `failed` as the function's answer says."""
     try:
         answered = _decode(payload).records
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""Request bodies: an object's bytes, unwrapped and checked, and the XML of everything else."""
+"""The bodies of requests: objects' bytes, decoded and checked, and the XML of all other operations."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _METADATA_PREFIX = "x-amz-meta-"
 def object_body(
     files: ObjectFiles, request: HttpRequest, target: Target
 ) -> Generator[tuple[Body, dict[str, Any]]]:
-    """Give an object's bytes and the parameters that headers and trailers carry.
+    """Yield an object's bytes and the parameters in headers and trailers.
 
-    Temporary files that nobody took over are removed at the end. Raises AwsError.
+    Temporary files that the caller did not move are deleted at the end. Raises AwsError.
     """
     with contextlib.ExitStack() as scratch:
         headers = dict(target.headers)
         body = Body(request.body, _adopt(files, request, scratch))
-        if chunked.is_chunked(headers):
+        if _is_chunked(headers):
             temporary = files.temporary()
             scratch.callback(temporary.unlink, missing_ok=True)
             body, trailers = chunked.unwrap(body, temporary, headers, request.chunk_signatures)
@@ -58,8 +58,14 @@ def object_body(
         yield body, _params(headers)
 
 
+def _is_chunked(headers: dict[str, str]) -> bool:
+    return headers.get("x-amz-content-sha256", "").startswith("STREAMING-") or "aws-chunked" in (
+        headers.get("content-encoding", "")
+    )
+
+
 def _adopt(files: ObjectFiles, request: HttpRequest, scratch: contextlib.ExitStack) -> Path | None:
-    """Take a spooled body over, so that the server does not remove it."""
+    """Move a spooled body to a file of S3's own, which the server does not delete."""
     if request.body_file is None:
         return None
     temporary = files.temporary()

@@ -1,4 +1,4 @@
-"""Checksums that requests carry: verified where the standard library can compute them, and kept."""
+"""The checksums in requests: they are stored, and verified where the standard library can compute them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ CHECKSUMS = {
 CHECKSUM_HEADER = {
     name: f"x-amz-checksum-{name.removeprefix('Checksum').lower()}" for name in CHECKSUMS
 }
-# CRC32C and CRC64NVME are kept as given: the standard library has neither. See fidelity.py.
+# CRC32C and CRC64NVME are stored as given: the standard library has neither. See fidelity.py.
 COMPUTABLE = ("ChecksumCRC32", "ChecksumSHA1", "ChecksumSHA256")
 
 
 @dataclass(slots=True)
 class Body:
-    """An object's bytes: in memory, or a temporary file that the write takes over."""
+    """An object's bytes: in memory, or in a temporary file that the write moves or deletes."""
 
     data: bytes = b""
     file: Path | None = None
@@ -72,13 +72,22 @@ def compute(name: str, body: Body) -> str:
     return base64.b64encode(raw).decode()
 
 
-def verify(body: Body, params: Mapping[str, Any]) -> dict[str, str]:
-    """Return the checksum to keep, if `params` carry one. Raises BadDigest, InvalidRequest, InvalidDigest."""
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What is stored of a body: its MD5 in hexadecimal digits, which is the ETag, and the checksum in the request."""
+
+    etag: str
+    checksums: dict[str, str]
+
+
+def verify(body: Body, params: Mapping[str, Any]) -> Verified:
+    """Check a body against the checksums in `params`. Raises BadDigest, InvalidRequest, InvalidDigest."""
+    etag = body.digest("md5").hex()
     md5 = params.get("ContentMD5")
     if md5 is not None:
         if len(_decoded(md5)) != hashlib.md5(usedforsecurity=False).digest_size:
             raise AwsError("InvalidDigest", "The Content-MD5 you specified was invalid.")
-        if _decoded(md5) != body.digest("md5"):
+        if _decoded(md5).hex() != etag:
             raise AwsError(
                 "BadDigest", "The Content-MD5 you specified did not match what we received."
             )
@@ -92,11 +101,11 @@ def verify(body: Body, params: Mapping[str, Any]) -> dict[str, str]:
             raise invalid_request(f"Value for {CHECKSUM_HEADER[name]} header is invalid.")
         if name in COMPUTABLE and compute(name, body) != value:
             raise bad_digest(name.removeprefix("Checksum"))
-    return given
+    return Verified(etag, given)
 
 
 def composite(name: str, checksums: Sequence[str]) -> str:
-    """Return the checksum of parts' checksums, as S3 gives it to an object of several parts."""
+    """Return the checksum of the parts' checksums, which S3 gives to an object of several parts."""
     joined = Body(b"".join(_decoded(checksum) for checksum in checksums))
     return f"{compute(name, joined)}-{len(checksums)}"
 

@@ -1,4 +1,4 @@
-"""The aws-chunked content encoding that SDKs wrap uploads in; with `--auth`, the signatures in it are checked."""
+"""Decoding aws-chunked bodies, in which SDKs send uploads, and checking the signatures of their chunks."""
 
 from __future__ import annotations
 
@@ -21,20 +21,13 @@ _CHUNK_SIGNATURE = re.compile(rb";\s*chunk-signature=([0-9a-f]{64})")
 _TRAILER_SIGNATURE = "x-amz-trailer-signature"
 
 
-def is_chunked(headers: Mapping[str, str]) -> bool:
-    """Whether a request's body is aws-chunked."""
-    return headers.get("x-amz-content-sha256", "").startswith("STREAMING-") or "aws-chunked" in (
-        headers.get("content-encoding", "")
-    )
-
-
 def unwrap(
     body: Body,
     temporary: Path,
     headers: Mapping[str, str],
     signatures: ChunkSignatures | None = None,
 ) -> tuple[Body, dict[str, str]]:
-    """Return the bare body and the trailers; `temporary` holds it when the body is a file.
+    """Return the decoded body and the trailers; the decoded body is in `temporary` when `body` is a file.
 
     Raises AwsError IncompleteBody, MalformedTrailerError, and SignatureDoesNotMatch when there are `signatures` to
     check.

@@ -1,6 +1,6 @@
-"""Buckets' CORS rules: which web pages may send requests to a bucket and read its answers.
+"""The CORS rules of buckets: which web pages may send requests to a bucket and read its answers.
 
-Which rule is taken, the headers, and the sentences of refusals:
+The choice of the rule, the headers, and the sentences of refusals:
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/cors.html (documented), and AWS's answers to LocalStack's
 tests/aws/services/s3/test_s3_cors.py, recorded between July 2023 and July 2025 (observed).
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 from headrace.aws.errors import AwsError
@@ -17,11 +17,9 @@ from headrace.aws.gateway import scope_of, service_of_head
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.pages import is_admin
 from headrace.services.s3 import limits
+from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_request, malformed_xml
 from headrace.services.s3.routing import Target, bucket_of_host, target_of
-
-if TYPE_CHECKING:
-    from headrace.services.s3.service import S3
 
 NAME = "BucketCors"
 _METHODS = ("GET", "PUT", "POST", "DELETE", "HEAD")
@@ -30,20 +28,20 @@ _VARY = "Origin, Access-Control-Request-Headers, Access-Control-Request-Method"
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """A rule that lets a request in, and the pattern of its AllowedOrigins that did."""
+    """A rule that permits a request, and the pattern of its AllowedOrigins that the origin fits."""
 
     rule: Mapping[str, Any]
     origin_pattern: str
 
 
 class BucketRules:
-    """The buckets' part in judging browsers' requests: implements `headrace.aws.front_door.OwnRules`."""
+    """Whether buckets' CORS rules let a browser's request in: implements `headrace.aws.front_door.OwnRules`."""
 
     def __init__(self, s3: S3) -> None:
         self._s3 = s3
 
     def covers(self, request: HttpRequest) -> bool:
-        """See `OwnRules.covers`: nothing but the head is looked at, as in the gateway."""
+        """See `OwnRules.covers`: it looks at the head of the request only, as the gateway does."""
         if is_admin(request.path) or service_of_head(request, scope_of(request)) != "s3":
             return False
         try:
@@ -58,10 +56,10 @@ class BucketRules:
         return bool(bucket) and self._s3.has_bucket(bucket)
 
     def permits(self, request: HttpRequest, origin: str) -> bool:
-        """See `OwnRules.permits`. Preflights are S3's own to answer, `answer_options`.
+        """See `OwnRules.permits`. S3 itself answers preflights: `answer_options`.
 
-        Rules are about objects. On AWS a page needs keys as well, to change a bucket's configuration or to copy from
-        another bucket; here it may have none, so that neither is let in by rules alone.
+        CORS rules are about objects. To change a bucket's configuration or to copy from another bucket, a page on AWS
+        needs keys as well. Here it may have none, so rules alone do not permit either.
         """
         if request.method == "OPTIONS":
             return True
@@ -107,7 +105,7 @@ def answer_options(s3: S3, request: HttpRequest, target: Target) -> HttpResponse
     if asked:
         answer.headers.append(("Access-Control-Allow-Headers", ", ".join(asked)))
     if headers.get("access-control-request-private-network") == "true":
-        # Not AWS's: browsers ask it of what is on this machine or in its network.
+        # Not in AWS's answers: browsers require it of servers on this machine or in its network.
         answer.headers.append(("Access-Control-Allow-Private-Network", "true"))
     return answer
 
@@ -134,7 +132,7 @@ def check(configuration: Mapping[str, Any]) -> None:
                 raise invalid_request(
                     f"Found unsupported HTTP method in CORS config. Unsupported method is {method}"
                 )
-        # Sentences of the rest: assumed from AWS's public answers, not recorded.
+        # The sentences below are assumed from AWS's public answers, not recorded.
         for member, element in (
             ("AllowedOrigins", "AllowedOrigin"),
             ("AllowedHeaders", "AllowedHeader"),
@@ -157,7 +155,7 @@ def check(configuration: Mapping[str, Any]) -> None:
 def _rules(s3: S3, bucket: str) -> list[dict[str, Any]] | None:
     if not s3.has_bucket(bucket):
         return None
-    configuration = s3.bucket(bucket)["configurations"].get(NAME)
+    configuration = s3.bucket(bucket).configurations.get(NAME)
     return None if configuration is None else configuration.get("CORSRules", [])
 
 
@@ -178,7 +176,7 @@ def _match(
 
 
 def _fits(pattern: str, text: str) -> bool:
-    """Whether a pattern with at most one `*`, which stands for any characters, is of a text."""
+    """Whether a text fits a pattern, in which one `*` may stand for any characters."""
     head, star, tail = pattern.partition("*")
     if not star:
         return pattern == text

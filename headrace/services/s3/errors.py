@@ -1,4 +1,4 @@
-"""S3's errors in AWS's words."""
+"""S3's errors, with AWS's codes and words."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from headrace.services.s3 import limits
 
 
 def no_such_bucket(name: str) -> AwsError:
-    """No bucket of that name."""
+    """There is no bucket of that name."""
     return AwsError(
         "NoSuchBucket", "The specified bucket does not exist", 404, {"BucketName": name}
     )
 
 
 def no_such_key(key: str) -> AwsError:
-    """No object under that key."""
+    """There is no object under that key."""
     return AwsError("NoSuchKey", "The specified key does not exist.", 404, {"Key": key})
 
 
 def no_such_upload(upload_id: str) -> AwsError:
-    """No multipart upload of that id."""
+    """There is no multipart upload of that id."""
     return AwsError(
         "NoSuchUpload",
         "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or"
@@ -87,7 +87,7 @@ def key_too_long(key: str) -> AwsError:
 
 
 def translate(error: Exception) -> AwsError | None:
-    """Turn a domain error into AWS's."""
+    """Return AWS's error for a missing bucket, a missing object or a failed disk; None for any other error."""
     if isinstance(error, BucketNotFound):
         return no_such_bucket(str(error))
     if isinstance(error, ObjectNotFound):

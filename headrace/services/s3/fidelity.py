@@ -1,7 +1,7 @@
-"""What S3 accepts without acting on it. Operation -> parameter -> level; the rest is enforced.
+"""The parameters that S3 accepts without acting on them, by operation; all others are enforced.
 
-Beside parameters: no version of an object but the latest is kept, whatever a bucket's versioning says; a
-request's signature is checked with `--auth` only; there is no access control.
+Besides: only the latest version of an object is stored, whatever a bucket's versioning says; a request's signature is
+checked with `--auth` only; there is no access control.
 Keys that cannot be a file's path, and keys whose path is another's folder (`a` beside `a/b`), are objects to
 every client of the API, but Spark, which reads the files, does not see them.
 """
@@ -48,7 +48,7 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "PutBucketVersioning": {"VersioningConfiguration": "stored"},
     "PutBucketEncryption": {"ServerSideEncryptionConfiguration": "stored"},
     "PutBucketLifecycleConfiguration": {"LifecycleConfiguration": "stored"},
-    # Events of creation and removal are told to functions, queues and topics, those to an event bus are not.
+    # Events of creation and removal are sent to functions, queues and topics, but not to an event bus.
     "PutBucketNotificationConfiguration": {
         "NotificationConfiguration.EventBridgeConfiguration": "stored",
         "SkipDestinationValidation": "ignored",

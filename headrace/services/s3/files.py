@@ -1,9 +1,9 @@
-"""Objects as files: where they lie, writing them whole or not at all, and what the index says of them.
+"""The files of objects: where they lie, how they are written whole or not at all, and the index that describes them.
 
-A file that the index does not know, or knows with another size or modification time, is an object all the
-same (Spark wrote it): it is taken in, its ETag computed, when it is met. A row whose file is gone counts for
-nothing. Keys that cannot be a path, and keys whose path is taken (`a` beside `a/b`), lie in the escape
-folder, where boto3 sees them and Spark does not.
+A file that the index does not know, or knows with another size or modification time, is an object too (Spark wrote
+it): when it is first met, its ETag is computed and it is put into the index. A row whose file is gone is ignored.
+Keys that cannot be a path, and keys whose path is taken (`a` beside `a/b`), have their files in the escape folder,
+where boto3 sees them and Spark does not.
 """
 
 from __future__ import annotations
@@ -20,20 +20,18 @@ from dataclasses import replace
 from itertools import groupby, islice
 from pathlib import Path
 
-from headrace.core.clock import Clock
 from headrace.core.config import Durability
 from headrace.core.ids import Ids
 from headrace.services.s3 import tree
-from headrace.services.s3.index import DEFAULT_CONTENT_TYPE, ObjectIndex, Row, StoredObject
-from headrace.services.s3.names import MAX_COMPONENT_BYTES, escaped_name, is_plain
-from headrace.store.database import Database
-
-__all__ = ["DEFAULT_CONTENT_TYPE", "S3_FOLDER", "ObjectFiles", "StoredObject", "md5_of_file"]
+from headrace.services.s3.names import MAX_COMPONENT_BYTES, escaped_name, places, plain_path
+from headrace.services.s3.state import StoredObject
+from headrace.services.s3.store import ObjectIndex, Row
 
 S3_FOLDER = "s3"
 ESCAPED_FOLDER = ".headrace-escaped"
 _TEMPORARY = ".headrace-tmp"
 _SCAN_AT_ONCE = 1000
+_COPY_BYTES = 1024 * 1024
 _MOST_LOOKS = 3
 
 
@@ -41,18 +39,17 @@ class ObjectFiles:
     """All objects of all buckets. Thread-safe: finishing a write holds `lock`; copying and hashing do not."""
 
     def __init__(
-        self, data_dir: Path, *, clock: Clock, ids: Ids, database: Database, durability: Durability
+        self, data_dir: Path, *, ids: Ids, index: ObjectIndex, durability: Durability
     ) -> None:
         self.root = data_dir / S3_FOLDER
         self.lock = threading.RLock()
-        self._clock = clock
         self._ids = ids
-        self._index = ObjectIndex(database)
+        self._index = index
         self._fsync = durability == "fsync"
         self._last_stamp_ns = 0
 
     def prepare(self) -> None:
-        """Make the folders, throw away what a kill left half-written, and finish what it left done."""
+        """Make the folders, delete files that a kill left half-written, and finish writes whose file is in place."""
         shutil.rmtree(self.root / _TEMPORARY, ignore_errors=True)
         (self.root / _TEMPORARY).mkdir(parents=True, exist_ok=True)
         for pending in self._index.pending():
@@ -90,7 +87,7 @@ class ObjectFiles:
         try:
             path.write_bytes(data)
         except OSError:
-            path.unlink(missing_ok=True)  # what a full disk has taken of it
+            path.unlink(missing_ok=True)  # a full disk may hold a piece of it
             raise
         return path
 
@@ -101,12 +98,13 @@ class ObjectFiles:
             _sync(path.parent)
 
     def publish(self, temporary: Path, stored: StoredObject) -> StoredObject:
-        """Make a temporary file the object: at once, and with the index behind it when this returns."""
+        """Move a temporary file into the object's place, in one step; when this returns, the index describes it."""
         self._stamp(temporary)
         if self._fsync:
             _sync(temporary)
         with self.lock:
-            path, escaped = self._place(stored.bucket, stored.key)
+            path, escape = self._place(stored.bucket, stored.key)
+            escaped = path == escape
             status = temporary.stat()  # a move keeps inode and modification time
             stored = replace(stored, path=path, mtime_ns=status.st_mtime_ns)
             self._index.announce(stored, escaped=escaped, inode=status.st_ino)
@@ -115,32 +113,33 @@ class ObjectFiles:
                 self._sync_folders(stored.bucket, path.parent)
             self._index.confirm(stored.bucket, stored.key)
             if not escaped:
-                self._escape_path(stored.bucket, stored.key).unlink(missing_ok=True)
+                escape.unlink(missing_ok=True)
                 # Hadoop checks a file against the checksum beside it, which is now another's.
                 _remove_checksum(path)
         return stored
 
     def _stamp(self, temporary: Path) -> None:
-        """Give a file a modification time of its own: a kernel's clock may give two writes the same.
+        """Give a file a modification time that no other write has; a kernel's clock may give two writes the same.
 
-        Size and time are how a row knows its file.
+        A row of the index describes the file that has its size and its time.
         """
         with self.lock:
             self._last_stamp_ns = max(temporary.stat().st_mtime_ns, self._last_stamp_ns + 1)
             os.utime(temporary, ns=(self._last_stamp_ns, self._last_stamp_ns))
 
-    def _place(self, bucket: str, key: str) -> tuple[Path, bool]:
-        """Return where a key's file goes, its folder made, and whether that is the escape folder."""
-        if is_plain(key):
-            path = self.bucket_folder(bucket) / key
-            if self._is_inside(bucket, path.parent):
-                with contextlib.suppress(FileExistsError, NotADirectoryError):
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    if not path.is_dir():
-                        return path, False
-        escape = self._escape_path(bucket, key)
+    def _place(self, bucket: str, key: str) -> tuple[Path, Path]:
+        """Make the folder of a key's file; return the file's place and the one in the escape folder, maybe the same."""
+        path, escape = self._places(bucket, key)
+        if path is not None:
+            with contextlib.suppress(FileExistsError, NotADirectoryError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if not path.is_dir():
+                    return path, escape
         escape.parent.mkdir(parents=True, exist_ok=True)
-        return escape, True
+        return escape, escape
+
+    def _places(self, bucket: str, key: str) -> tuple[Path | None, Path]:
+        return places(self.bucket_folder(bucket), self.root / ESCAPED_FOLDER / bucket, key)
 
     def _path(self, bucket: str, key: str, *, escaped: bool) -> Path:
         return self._escape_path(bucket, key) if escaped else self.bucket_folder(bucket) / key
@@ -148,12 +147,8 @@ class ObjectFiles:
     def _escape_path(self, bucket: str, key: str) -> Path:
         return self.root / ESCAPED_FOLDER / bucket / escaped_name(key)
 
-    def _is_inside(self, bucket: str, folder: Path) -> bool:
-        """Whether no link that somebody planted in the bucket is on the way to `folder`."""
-        return tree.is_within(self.bucket_folder(bucket), folder)
-
     def _sync_folders(self, bucket: str, folder: Path) -> None:
-        """Put a folder and those above it, any of which may be new, on the disk."""
+        """Force a folder and those above it to the disk; any of them may be new."""
         _sync(folder)
         while folder not in (self.root, self.bucket_folder(bucket)):
             folder = folder.parent
@@ -167,14 +162,14 @@ class ObjectFiles:
     def remove(self, bucket: str, key: str) -> None:
         """Delete an object; a missing one is no error. Folders left empty go too."""
         with self.lock:
-            self._escape_path(bucket, key).unlink(missing_ok=True)
-            path = self.bucket_folder(bucket) / key
-            if is_plain(key) and self._is_inside(bucket, path.parent):
+            path, escape = self._places(bucket, key)
+            escape.unlink(missing_ok=True)
+            if path is not None:
                 try:
                     path.unlink()
                 except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
                     if path.is_file():
-                        raise  # there, but not ours to delete
+                        raise  # the file is there, but the system refuses to delete it
                 else:
                     _remove_checksum(path)
                     self._prune(bucket, path.parent)
@@ -192,7 +187,7 @@ class ObjectFiles:
     def find(self, bucket: str, key: str) -> StoredObject | None:
         """Return the object under `key`, or None."""
         row = self._index.get(bucket, key)
-        if is_plain(key) and self._is_inside(bucket, (self.bucket_folder(bucket) / key).parent):
+        if plain_path(self.bucket_folder(bucket), key) is not None:
             stored = self._plain(bucket, key, row)
             if stored is not None:
                 return stored
@@ -225,7 +220,7 @@ class ObjectFiles:
         return row.describe(bucket, path)
 
     def _plain(self, bucket: str, key: str, row: Row | None) -> StoredObject | None:
-        """Return the object that the file of `key` is, taking it in when the index is behind."""
+        """Return the object in the file of `key`; put it into the index when that does not describe it."""
         path = self.bucket_folder(bucket) / key
         taken: StoredObject | None = None
         try:
@@ -237,7 +232,7 @@ class ObjectFiles:
                     assert row is not None
                     return row.describe(bucket, path)
                 # Hashed without the lock: the file may be large.
-                taken = _taken_in(bucket, key, path, status)
+                taken = _describe_file(bucket, key, path, status)
                 with self.lock:
                     row = self._index.get(bucket, key)
                     if not _describes(row, path.lstat()) and _describes_file(taken, path.lstat()):
@@ -246,10 +241,10 @@ class ObjectFiles:
                         return taken
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return taken  # still being written: described as at the last look, and not kept
+        return taken  # still being written: described as last seen, and not put into the index
 
 
-def _taken_in(bucket: str, key: str, path: Path, status: os.stat_result) -> StoredObject:
+def _describe_file(bucket: str, key: str, path: Path, status: os.stat_result) -> StoredObject:
     return StoredObject(
         bucket=bucket,
         key=key,
@@ -284,6 +279,19 @@ def md5_of_file(path: Path) -> str:
     """Return a file's MD5 as hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def copy_file(source: Path, target: Path, offset: int, length: int) -> None:
+    """Append `length` bytes of `source` from `offset` to `target`."""
+    with source.open("rb") as reader, target.open("ab") as writer:
+        reader.seek(offset)
+        left = length
+        while left > 0:
+            chunk = reader.read(min(left, _COPY_BYTES))
+            if not chunk:
+                return
+            writer.write(chunk)
+            left -= len(chunk)
 
 
 def _sync(path: Path) -> None:

@@ -17,7 +17,7 @@ LIST_PARTS = 1000
 LIST_UPLOADS = 1000
 LIST_BUCKETS = 10_000
 DELETE_KEYS = 1000
-# Of a bucket's CORS configuration. API_PutBucketCors.
+# In a bucket's CORS configuration. Source: API_PutBucketCors.
 CORS_RULES = 100
-# Of a body that is a document, such as a lifecycle configuration. assumed: S3 does not say.
+# The body of a document, such as a lifecycle configuration. Assumed: S3 does not document it.
 XML_BYTES = 2 * 1024**2

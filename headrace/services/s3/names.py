@@ -1,14 +1,20 @@
-"""Bucket names and keys, and which file on disk is an object. Pure functions.
+"""The rules of bucket names and keys, and the file of each key.
 
-A key that can be a relative path is that path, so that Spark reads and writes it as a file. Any other legal
-key (`..`, `a//b`, `a/`, a component over 255 bytes, ...) is kept under a digest, out of Spark's sight: nothing
-is ever written outside the data directory, and no legal key is refused.
+A key that can be a relative path is that path, so that Spark reads and writes it as a file. The file of any other
+legal key (`..`, `a//b`, `a/`, a component over 255 bytes, ...) is named by a digest and lies where Spark does not look:
+nothing is ever written outside the data directory, and no legal key is refused.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+from pathlib import Path
+
+from headrace.aws.errors import AwsError
+from headrace.services.s3 import limits
+from headrace.services.s3.errors import key_too_long
 
 MAX_COMPONENT_BYTES = 255
 
@@ -29,8 +35,19 @@ def is_bucket_name(name: str) -> bool:
     )
 
 
+def check_key(*names: str) -> None:
+    """Refuse keys, or names of buckets, that are too long or not text. Raises KeyTooLongError, InvalidURI."""
+    for name in names:
+        try:
+            size = len(name.encode())
+        except UnicodeEncodeError as error:
+            raise AwsError("InvalidURI", "Couldn't parse the specified URI.") from error
+        if size > limits.KEY_BYTES:
+            raise key_too_long(name)
+
+
 def is_hidden(file_name: str) -> bool:
-    """Whether a file beside objects is not one: Hadoop's checksums."""
+    """Whether a file is a checksum that Hadoop wrote beside a file, and so no object."""
     return file_name.startswith(".") and file_name.endswith(".crc")
 
 
@@ -49,3 +66,22 @@ def is_plain(key: str) -> bool:
 def escaped_name(key: str) -> str:
     """Return the file name of a key that cannot be a path."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def plain_path(top: Path, key: str) -> Path | None:
+    """Return the plain file of a key; None when the key cannot be a path or a symbolic link is on the way to it."""
+    if not is_plain(key):
+        return None
+    path = top / key
+    return path if is_within(top, path.parent) else None
+
+
+def places(top: Path, escape_folder: Path, key: str) -> tuple[Path | None, Path]:
+    """Return the plain file of a key, None as for `plain_path`, and its file in the escape folder."""
+    return plain_path(top, key), escape_folder / escaped_name(key)
+
+
+def is_within(top: Path, folder: Path) -> bool:
+    """Whether `folder` is reached from `top` without a symbolic link."""
+    real = os.path.realpath(top)
+    return os.path.realpath(folder) == str(Path(real, folder.relative_to(top)))

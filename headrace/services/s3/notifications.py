@@ -1,10 +1,10 @@
-"""Bucket notifications: what happens to objects is told to functions, queues and topics.
+"""Bucket notifications: events of writing and removing objects, sent to functions, queues and topics.
 
-Event documents and rules: https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
-and .../notification-how-to-filtering.html (documented). An event is kept before the write is
-acknowledged and leaves when its target has taken it, so that every acknowledged write is told of at least once (a write
-that a kill cut short may be there untold); events of one bucket are told in order. What Spark writes as a file is no
-API call and tells nobody.
+An event is stored before the write is acknowledged and deleted when its target has taken it, so that the events of
+every acknowledged write are sent at least once (an object whose write a kill cut short may have none). Events of one
+bucket are sent in order. A file that Spark writes is no API call and makes no event. Event documents and rules:
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
+and .../notification-how-to-filtering.html (documented).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -22,6 +22,7 @@ from urllib.parse import quote_plus
 from headrace.aws.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
+from headrace.services.s3.state import Bucket
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -43,10 +44,10 @@ _AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
-    """Something that happened to an object; `size_bytes` and `etag` of one that was removed are empty."""
+class ObjectEvent:
+    """An event of an object. A removed object has neither size nor ETag."""
 
-    event: str
+    name: str
     bucket: str
     key: str
     size_bytes: int = 0
@@ -54,30 +55,23 @@ class Happening:
 
 
 class Notifications:
-    """The events that wait for their targets; a worker. `deliver` and `wake` are set before it is started.
+    """The events that wait for their targets, and the worker that sends them.
+
+    `deliver` and `wake` are set before the worker starts.
 
     Args:
         clock: stamps the events.
-        ids: makes request ids and configurations' ids.
-        database: keeps the events.
-        bucket_of: returns a bucket's document.
+        ids: gives ids to requests and configurations.
+        database: stores the events.
     """
 
     name = "s3-notifications"
 
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        ids: Ids,
-        database: Database,
-        bucket_of: Callable[[str], Mapping[str, Any]],
-    ) -> None:
+    def __init__(self, *, clock: Clock, ids: Ids, database: Database) -> None:
         self.deliver: Deliver = _nowhere
         self.wake: Callable[[], None] = _nobody
         self._clock = clock
         self._ids = ids
-        self._bucket_of = bucket_of
         self._waiting = database.documents("s_three_notifications")
         self._lock = threading.Lock()
         kept = [int(key) for key, _ in self._waiting.items()]
@@ -86,7 +80,7 @@ class Notifications:
     # --- configuring --------------------------------------------------------------------------
 
     def checked(self, bucket: str, configuration: dict[str, Any]) -> dict[str, Any]:
-        """Return a configuration with ids, its queues and topics told that they are connected. Raises AwsError."""
+        """Return a configuration with ids; its queues and topics get a test event, as on AWS. Raises AwsError."""
         for member, (arn_member, service) in _TARGETS.items():
             for one in configuration.get(member) or ():
                 one.setdefault("Id", self._ids.uuid())
@@ -95,10 +89,10 @@ class Notifications:
                     raise _invalid("The ARN could not be parsed", arn_member, arn)
                 _check_rules(one)
                 if service != "lambda":
-                    self._tell_test(bucket, arn, arn_member)
+                    self._send_test(bucket, arn, arn_member)
         return configuration
 
-    def _tell_test(self, bucket: str, arn: str, member: str) -> None:
+    def _send_test(self, bucket: str, arn: str, member: str) -> None:
         document = {
             "Service": "Amazon S3",
             "Event": "s3:TestEvent",
@@ -113,31 +107,30 @@ class Notifications:
             sentence = "Unable to validate the following destination configurations"
             raise _invalid(sentence, member, arn) from None
 
-    # --- happening ----------------------------------------------------------------------------
+    # --- keeping ------------------------------------------------------------------------------
 
-    def note(self, happening: Happening) -> None:
-        """Keep what happened for every target that asked for it."""
-        bucket = self._bucket_of(happening.bucket)
-        configuration = bucket["configurations"].get(NAME)
+    def keep(self, event: ObjectEvent, bucket: Bucket) -> None:
+        """Store an event for every target that the bucket's configuration names for it."""
+        configuration = bucket.configurations.get(NAME)
         if not configuration:
             return
-        waiting = list(_interested(configuration, happening))
+        waiting = list(_targets_of(configuration, event))
         if not waiting:
             return
         with self._lock:
             for arn, configuration_id in waiting:
                 self._newest += 1
-                record = self._record(happening, bucket["region"], configuration_id, self._newest)
+                record = self._record(event, bucket.region, configuration_id, self._newest)
                 document = json.dumps({"Records": [record]})
                 self._waiting.put(f"{self._newest:016d}", {"arn": arn, "document": document})
         self.wake()
 
     def _record(
-        self, happening: Happening, region: str, configuration_id: str, number: int
+        self, event: ObjectEvent, region: str, configuration_id: str, number: int
     ) -> dict[str, Any]:
-        stored: dict[str, Any] = {"key": quote_plus(happening.key, safe="/")}
-        if happening.event != REMOVED:
-            stored |= {"size": happening.size_bytes, "eTag": happening.etag}
+        stored: dict[str, Any] = {"key": quote_plus(event.key, safe="/")}
+        if event.name != REMOVED:
+            stored |= {"size": event.size_bytes, "eTag": event.etag}
         stored["sequencer"] = f"{number:016X}"
         owner = {"principalId": "A3NL1KOZZKExample"}
         return {
@@ -145,7 +138,7 @@ class Notifications:
             "eventSource": "aws:s3",
             "awsRegion": region,
             "eventTime": _iso(self._clock.now_ms()),
-            "eventName": happening.event,
+            "eventName": event.name,
             "userIdentity": owner,
             "requestParameters": {"sourceIPAddress": "127.0.0.1"},
             "responseElements": {
@@ -156,44 +149,42 @@ class Notifications:
                 "s3SchemaVersion": "1.0",
                 "configurationId": configuration_id,
                 "bucket": {
-                    "name": happening.bucket,
+                    "name": event.bucket,
                     "ownerIdentity": owner,
-                    "arn": f"arn:aws:s3:::{happening.bucket}",
+                    "arn": f"arn:aws:s3:::{event.bucket}",
                 },
                 "object": stored,
             },
         }
 
-    # --- telling ------------------------------------------------------------------------------
+    # --- sending ------------------------------------------------------------------------------
 
     def step(self) -> float:
-        """Tell what waits, oldest first; see `Worker.step`."""
+        """Send the events that wait, oldest first; see `Worker.step`."""
         waiting = self._waiting.items()[:_AT_ONCE]
         for key, kept in waiting:
             try:
                 self.deliver(kept["arn"], kept["document"])
             except LookupError:
-                # As on AWS, a target that is gone loses its events.
+                # As on AWS, events for a target that is gone are lost.
                 log.warning("no notification target %s", kept["arn"])
             self._waiting.delete(key)
         return 0.0 if len(waiting) == _AT_ONCE else math.inf
 
 
-def _interested(configuration: dict[str, Any], happening: Happening) -> Iterator[tuple[str, str]]:
+def _targets_of(configuration: dict[str, Any], event: ObjectEvent) -> Iterator[tuple[str, str]]:
     for member, (arn_member, _) in _TARGETS.items():
         for one in configuration.get(member) or ():
-            if _asks_for(one, happening):
+            if _is_asked_for(one, event):
                 yield str(one[arn_member]), str(one["Id"])
 
 
-def _asks_for(one: dict[str, Any], happening: Happening) -> bool:
-    names = (f"s3:{happening.event}", f"s3:{happening.event.split(':')[0]}:*")
-    if not any(event in names for event in one.get("Events") or ()):
+def _is_asked_for(one: dict[str, Any], event: ObjectEvent) -> bool:
+    names = (f"s3:{event.name}", f"s3:{event.name.split(':')[0]}:*")
+    if not any(asked in names for asked in one.get("Events") or ()):
         return False
     for name, value in _rules(one):
-        matched = (
-            happening.key.startswith(value) if name == "prefix" else happening.key.endswith(value)
-        )
+        matched = event.key.startswith(value) if name == "prefix" else event.key.endswith(value)
         if not matched:
             return False
     return True
@@ -232,9 +223,9 @@ def _iso(time_ms: int) -> str:
 
 
 def _nowhere(arn: str, document: str) -> str:
-    """Drop an event: S3 alone reaches nobody."""
+    """Drop an event: S3 alone has no targets."""
     return ""
 
 
 def _nobody() -> None:
-    """Wake nobody: the worker is not started."""
+    """Do nothing: the worker is not started."""

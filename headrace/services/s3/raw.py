@@ -1,4 +1,4 @@
-"""S3 over HTTP. Objects' own bytes by hand; everything else through the codecs, once it is known to be safe."""
+"""S3 over HTTP: objects' bytes are read and answered here, all other operations go through the codec."""
 
 from __future__ import annotations
 
@@ -6,25 +6,21 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from headrace.aws import codec_moto
 from headrace.aws.errors import AwsError
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.operation import Action, operation_name
 from headrace.services.s3 import bodies, checksums, cors, limits, reads
+from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_argument, invalid_version, translate
-from headrace.services.s3.files import StoredObject
 from headrace.services.s3.required import check_required
 from headrace.services.s3.routing import Target, target_of
-from headrace.services.s3.writes import write_object
-
-if TYPE_CHECKING:
-    from headrace.services.s3.service import S3
+from headrace.services.s3.state import StoredObject
 
 log = logging.getLogger(__name__)
 
-# Sub-resources of an object: their GET and PUT are not the object's.
+# Query parameters that name a sub-resource of an object: such a GET or PUT is not about the object's bytes.
 _SUBRESOURCES = (
     "acl",
     "annotation",
@@ -41,19 +37,19 @@ _SUBRESOURCES = (
     "uploads",
 )
 HOST_ID = "headrace"
-# Below this, bytes and headers are read as one; above, the server sends the file.
+# A smaller object is read into memory; of a larger one the server sends the file.
 READ_WHOLE_BELOW_BYTES = 1024 * 1024
 
 
 class HttpFront:
-    """The `raw` hook of the service: answers every request. Thread-safe."""
+    """Answers every request to S3. Thread-safe."""
 
     def __init__(self, s3: S3, actions: Sequence[Action]) -> None:
         self._s3 = s3
         self._actions = {operation_name(action): action for action in actions}
 
-    def handle(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request. Raises what is neither AWS's error nor one of ours."""
+    def answer_raw(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request. Raises errors that neither are AWS's nor can be translated; see `ServiceApi.raw`."""
         try:
             response = self._answer(request, target_of(request))
         except Exception as error:
@@ -91,7 +87,7 @@ class HttpFront:
     def _generic(self, request: HttpRequest, target: Target) -> HttpResponse:
         bodies.check_xml(request, target.headers)
         assert request.call is not None
-        # The codec's router gets a path without the key, which may look like several.
+        # The codec's router gets a path without the key, since a key may look like another path.
         plain = HttpRequest(
             request.method,
             target.path,
@@ -117,7 +113,7 @@ class HttpFront:
             "s3", operation, output or {}, request.call.request_id
         )
         if isinstance(response.body, bytes):
-            # A bare carriage return would be read as a line feed.
+            # XML parsers read a bare carriage return as a line feed.
             response.body = response.body.replace(b"\r", b"&#13;")
         return response
 
@@ -126,7 +122,7 @@ class HttpFront:
     def _put(self, request: HttpRequest, target: Target) -> HttpResponse:
         self._s3.bucket(target.bucket)
         with bodies.object_body(self._s3.files, request, target) as (body, params):
-            stored = write_object(self._s3, target.bucket, target.key, body, params)
+            stored = self._s3.write(target.bucket, target.key, body, params)
         return HttpResponse(200, _written_headers(stored.etag, stored.checksums))
 
     def _upload_part(self, request: HttpRequest, target: Target) -> HttpResponse:
@@ -134,11 +130,10 @@ class HttpFront:
         upload = self._s3.uploads.find(target.bucket, target.key, target.query["uploadId"])
         number = _part_number(target.query.get("partNumber", ""))
         with bodies.object_body(self._s3.files, request, target) as (body, params):
-            kept = checksums.verify(body, params)
-            etag = body.digest("md5").hex()
+            verified = checksums.verify(body, params)
             temporary = body.file or self._s3.files.write_temporary(body.data)
-            self._s3.uploads.add_part(upload, number, temporary, etag, kept)
-        return HttpResponse(200, _written_headers(etag, kept))
+            self._s3.uploads.add_part(upload, number, temporary, verified.etag, verified.checksums)
+        return HttpResponse(200, _written_headers(verified.etag, verified.checksums))
 
     # --- GET and HEAD -------------------------------------------------------------------------
 
@@ -150,7 +145,7 @@ class HttpFront:
         if length >= READ_WHOLE_BELOW_BYTES:
             file = stored.path.open("rb")
             if os.fstat(file.fileno()).st_mtime_ns != stored.mtime_ns:
-                # Another write has taken its place since: headers and bytes must be of one object.
+                # Another write replaced the object: headers and bytes must be of one object.
                 file.close()
                 return self._get(request, target)
             body = FileSlice(stored.path, *_slice(stored, target), file)
@@ -192,7 +187,7 @@ class HttpFront:
 
 
 def _slice(stored: StoredObject, target: Target) -> tuple[int, int]:
-    """Return (first byte, length) of what is asked for. Raises AwsError."""
+    """Return (first byte, length) of the part or range that is asked for. Raises AwsError."""
     number = target.query.get("partNumber")
     if number is None:
         return _range(stored, target) or (0, stored.size_bytes)
@@ -247,7 +242,7 @@ def _written_headers(etag: str, kept: Mapping[str, str]) -> list[tuple[str, str]
 
 
 def _unreadable(error: AwsError, request: HttpRequest) -> AwsError:
-    """Say in S3's words why the codec could not read a request."""
+    """Return S3's error for a request that the codec could not read."""
     if error.code == "UnknownOperationException":
         return AwsError(
             "MethodNotAllowed",
@@ -265,7 +260,7 @@ def _not_implemented(operation: str) -> AwsError:
 
 
 def _error_answer(request: HttpRequest, error: AwsError) -> HttpResponse:
-    if request.method == "HEAD":  # an answer to HEAD has no body to say why
+    if request.method == "HEAD":  # an answer to HEAD has no body for the reason
         return HttpResponse(error.status)
     assert request.call is not None
     if request.method != "OPTIONS":

@@ -1,4 +1,4 @@
-"""Reading an object over HTTP: conditions, ranges, and the headers of the answer. Pure functions."""
+"""The conditions and ranges of a read over HTTP, and the headers of its answer. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from email.utils import format_datetime, parsedate_to_datetime
 from headrace.aws.errors import AwsError
 from headrace.services.s3.checksums import CHECKSUM_HEADER
 from headrace.services.s3.errors import precondition_failed
-from headrace.services.s3.files import StoredObject
+from headrace.services.s3.state import StoredObject
 
 HEADER_OF = {
     "CacheControl": "Cache-Control",
@@ -37,7 +37,7 @@ def http_date(timestamp_ms: int) -> str:
 
 
 def is_not_modified(stored: StoredObject, headers: Mapping[str, str]) -> bool:
-    """Apply If-Match and its kin: whether to answer 304. Raises PreconditionFailed. RFC 9110, 13.2.2."""
+    """Whether the conditional headers ask for a 304. Raises PreconditionFailed. Source: RFC 9110, 13.2.2."""
     modified_s = stored.last_modified_ms // 1000
     match = headers.get("if-match")
     if match is not None:
@@ -103,7 +103,7 @@ def part_of(stored: StoredObject, number: int) -> tuple[int, int]:
 
 
 def object_headers(stored: StoredObject, *, with_checksums: bool) -> list[tuple[str, str]]:
-    """Return the headers of GetObject and HeadObject, Content-Length apart."""
+    """Return the headers of GetObject's and HeadObject's answer, except Content-Length."""
     headers = [
         ("Content-Type", stored.content_type),
         ("ETag", f'"{stored.etag}"'),

@@ -1,4 +1,4 @@
-"""Whether an input has what the model requires; the XML parser takes anything."""
+"""Checking that an input has the members that AWS's model requires; the XML parser does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request is about: bucket, key and parameters, however they are written."""
+"""The target of a request: its bucket, key and parameters, from the host, the path, the query and the headers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 
 from headrace.aws.http import HttpRequest
 from headrace.services.s3.errors import invalid_bucket_name
-from headrace.services.s3.writes import check_key
+from headrace.services.s3.names import check_key
 
 # The bucket in front of AWS's and of local hosts: bucket.s3.eu-west-1.amazonaws.com, bucket.localhost.
 _AWS_HOST = re.compile(r"(?:(.+)\.)?s3(?:[.-][a-z0-9]+)*\.amazonaws\.com(?:\.cn)?")
@@ -20,7 +20,7 @@ _LOCAL_ENDPOINT = re.compile(r"(?:(.+)\.)?s3(?:\.[a-z0-9-]+)?")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A request's bucket and key, decoded; "" where there is none. `key` is legal, if any."""
+    """A request's bucket and key, decoded, "" where there is none, and its parameters. `key` is legal, if any."""
 
     bucket: str
     key: str
@@ -29,12 +29,12 @@ class Target:
 
     @property
     def path(self) -> str:
-        """A path of the same form that no key can confuse a router with."""
+        """A path of the same form with a placeholder for the key, which could look like another path to a router."""
         return f"/{quote(self.bucket, safe='')}{'/key' if self.key else ''}"
 
 
 def target_of(request: HttpRequest) -> Target:
-    """Return what `request` is about. Raises AwsError KeyTooLongError, InvalidURI."""
+    """Return the target of a request. Raises AwsError KeyTooLongError, InvalidURI."""
     path = unquote(request.path, errors="surrogateescape").removeprefix("/")
     bucket = bucket_of_host(request.headers.get("host", ""))
     key = path
@@ -42,8 +42,7 @@ def target_of(request: HttpRequest) -> Target:
         bucket, _, key = path.partition("/")
     if not bucket and key:
         raise invalid_bucket_name("")
-    check_key(bucket)
-    check_key(key)
+    check_key(bucket, key)
     query = request.query_params()
     # Presigned URLs carry headers in the query.
     headers = {

@@ -1,7 +1,7 @@
-"""The plain files of a bucket as keys, in key order and no more of them than are asked for.
+"""Walking the files of a bucket in the order of their keys.
 
-A page of a listing costs the folders on its way, not the bucket. Symbolic links are never followed and
-never listed, whoever planted them.
+A page of a listing reads the folders that it needs, not the whole bucket. Symbolic links are neither followed nor
+listed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.services.s3.names import is_hidden, is_plain
+from headrace.services.s3.names import is_hidden, is_plain, is_within
 
 
 def keys(top: Path, *, prefix: str = "", after: str = "", roll: bool = False) -> Iterator[str]:
@@ -40,12 +40,6 @@ def keys(top: Path, *, prefix: str = "", after: str = "", roll: bool = False) ->
         rolled = next((depth for depth, (_, once) in enumerate(stack) if once), None)
         if rolled is not None:
             del stack[rolled:]
-
-
-def is_within(top: Path, folder: Path) -> bool:
-    """Whether `folder` is reached from `top` without a symbolic link."""
-    real = os.path.realpath(top)
-    return os.path.realpath(folder) == str(Path(real, folder.relative_to(top)))
 
 
 def _entries(folder: Path, lead: str, prefix: str, after: str) -> Iterator[tuple[str, bool]]:

@@ -1,11 +1,10 @@
-"""Multipart uploads: parts are files until they become an object. They survive a restart."""
+"""Multipart uploads: their parts are files until the upload is completed. They survive a restart."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,32 +12,10 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.services.s3.errors import no_such_upload
 from headrace.services.s3.files import S3_FOLDER
+from headrace.services.s3.state import Part, Upload
 from headrace.store.database import Database
 
 UPLOADS_FOLDER = ".headrace-uploads"
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One uploaded part."""
-
-    number: int
-    etag: str
-    size_bytes: int
-    uploaded_ms: int
-    path: Path
-    checksums: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """An upload that has neither been completed nor aborted."""
-
-    upload_id: str
-    bucket: str
-    key: str
-    initiated_ms: int
-    params: dict[str, Any]
 
 
 class Uploads:
@@ -108,7 +85,7 @@ class Uploads:
     def add_part(
         self, upload: Upload, number: int, temporary: Path, etag: str, checksums: dict[str, str]
     ) -> Part:
-        """Take a temporary file over as a part; an earlier one of the number is replaced.
+        """Make a temporary file a part; it replaces an earlier part of the same number.
 
         Raises AwsError NoSuchUpload when the upload is gone.
         """
@@ -122,7 +99,7 @@ class Uploads:
         self._settle(path)
         part = Part(number, etag, size_bytes, self._clock.now_ms(), path, checksums)
         row = (upload.upload_id, number, etag, size_bytes, part.uploaded_ms, json.dumps(checksums))
-        # On a full disk too: the file is there already, perhaps in the place of an earlier part.
+        # This succeeds on a full disk too: the file is in place, perhaps instead of an earlier part.
         with self._database.transaction(frees=True):
             self._database.execute("INSERT OR REPLACE INTO s3_parts VALUES (?, ?, ?, ?, ?, ?)", row)
         return part
@@ -147,7 +124,7 @@ class Uploads:
         }
 
     def remove(self, upload: Upload) -> None:
-        """Forget an upload and its parts."""
+        """Delete an upload and its parts."""
         with self._database.transaction(frees=True):
             self._database.execute("DELETE FROM s3_uploads WHERE id = ?", (upload.upload_id,))
             self._database.execute("DELETE FROM s3_parts WHERE upload = ?", (upload.upload_id,))

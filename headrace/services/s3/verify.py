@@ -1,8 +1,8 @@
-"""Hold the stored objects against their ETags, offline. Reads every byte, a piece at a time, and writes nothing.
+"""Checking the stored objects against their ETags, offline. It reads every byte and writes nothing.
 
 An ETag is the MD5 of the bytes, or, of an object that came in parts, the MD5 of the MD5s of its parts and their number.
-A file without a row (Spark wrote it) has nothing that it could be held against, and so has one that was changed after
-S3 wrote it: size and modification time tell. Neither is damage.
+A file without a row (Spark wrote it) has no ETag to check it against. Neither has a file that was changed after S3
+wrote it, as its size and modification time show. Neither is damage.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OF_PARTS = re.compile(r"([0-9a-f]{32})-(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """One object that was looked at.
+    """One object that was checked.
 
     Attributes:
         name: `s3://bucket/key`, or the name of an upload's part.
@@ -70,7 +70,7 @@ def _object(root: Path, row: tuple[Any, ...]) -> Verified:
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        # Plain files may be deleted by whoever sees them; nobody but S3 knows the others.
+        # Anybody may delete plain files; the files in the escape folder are S3's alone.
         return Verified(name, "damaged" if escaped else "gone", path)
     if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
         return Verified(name, "damaged" if escaped else "changed", path)

@@ -16,7 +16,7 @@ from headrace.aws.gateway import Gateway
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.core.ids import Ids
 from headrace.fallback.moto_services import aws_response, http_request_of
-from headrace.services.s3.service import S3, s3_api
+from headrace.services.s3.api import build_s3, s3_api
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 
@@ -53,7 +53,7 @@ class S3Lab:
     def _start(self) -> None:
         ids = Ids(seed=7)
         self._database = Database(self.data_dir / "state.db")
-        self.s3 = S3(
+        self.s3 = build_s3(
             data_dir=self.data_dir,
             clock=self.clock,
             ids=ids,

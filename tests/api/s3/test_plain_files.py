@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.services.s3.files import ObjectFiles
-from headrace.services.s3.index import ObjectIndex
+from headrace.services.s3.store import ObjectIndex
 from tests.api.s3.conftest import BUCKET
 from tests.api.s3.lab import S3Lab, error_of, files_under
 

@@ -8,9 +8,10 @@ from typing import Any
 from headrace.core.ids import Ids
 from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.destination import checked
-from headrace.services.firehose.output import Ports
+from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.sources import KinesisSource, Source
-from headrace.services.firehose.state import DeliveryStream, DeliveryStreams, Progress
+from headrace.services.firehose.state import DeliveryStream, Progress
+from headrace.services.firehose.store import DeliveryStreams
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 from tests.support.objects import (

@@ -236,9 +236,9 @@ def test_a_failing_bucket_is_tried_again_and_said(lab: Lab):
     lab.objects.refuse = True
     with pytest.raises(OSError, match="no space"):
         lab.delivery.step()
-    said = json.loads(lab.logs.lines[0])
-    assert "no space left" in said["message"]
-    assert said["deliveryStreamARN"] == lab.stream.arn
+    line = json.loads(lab.logs.lines[0])
+    assert "no space left" in line["message"]
+    assert line["deliveryStreamARN"] == lab.stream.arn
     assert "no space left" in lab.delivery.status()["last_error"]
     assert not lab.delivery.wants_waking
     lab.objects.refuse = False

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.aws.errors import AwsError
-from headrace.services.firehose import processors
+from headrace.services.firehose.destination import check_processors
 from headrace.services.firehose.transform import Stopping
 from tests.support.objects import Killed
 from tests.unit.firehose.lab import CONVERSION, FUNCTION, SHARD, Lab, processing
@@ -194,5 +194,5 @@ def test_transformed_records_are_converted(tmp_path: Path):
 )
 def test_parameters_that_are_refused(parameters: dict[str, str], message: str):
     with pytest.raises(AwsError) as caught:
-        processors.check({"ProcessingConfiguration": processing("Lambda", **parameters)})
+        check_processors({"ProcessingConfiguration": processing("Lambda", **parameters)})
     assert message in caught.value.message

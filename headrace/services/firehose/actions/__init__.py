@@ -1,4 +1,4 @@
-"""Firehose's actions, listed one by one."""
+"""Firehose's operations."""
 
 from headrace.services.firehose.actions.delivery_streams import (
     create_delivery_stream,
@@ -18,7 +18,7 @@ from headrace.services.firehose.actions.tags import (
     untag_delivery_stream,
 )
 
-ALL = [
+ACTIONS = [
     create_delivery_stream,
     delete_delivery_stream,
     describe_delivery_stream,

@@ -1,7 +1,7 @@
 """Delivery streams: create, describe, list, change, delete."""
 
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import cast
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
@@ -9,20 +9,25 @@ from headrace.aws.shapes.firehose import (
     CreateDeliveryStreamInput,
     CreateDeliveryStreamOutput,
     DeleteDeliveryStreamInput,
+    DeleteDeliveryStreamOutput,
+    DeliveryStreamDescription,
+    DeliveryStreamEncryptionConfiguration,
     DescribeDeliveryStreamInput,
     DescribeDeliveryStreamOutput,
+    ExtendedS3DestinationDescription,
     ListDeliveryStreamsInput,
     ListDeliveryStreamsOutput,
+    S3DestinationDescription,
     UpdateDestinationInput,
+    UpdateDestinationOutput,
 )
 from headrace.core.ports import StreamNotFound
-from headrace.core.values import listed, mapped
 from headrace.services.firehose.actions.encryption import checked_encryption
 from headrace.services.firehose.actions.tags import check_tags
+from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.destination import checked
 from headrace.services.firehose.errors import in_use, invalid, not_built
 from headrace.services.firehose.limits import LIST_DEFAULT
-from headrace.services.firehose.service import Firehose
 from headrace.services.firehose.state import DeliveryStream
 
 _S3 = ("ExtendedS3DestinationConfiguration", "S3DestinationConfiguration")
@@ -34,23 +39,25 @@ def create_delivery_stream(
     firehose: Firehose, call: Call, request: CreateDeliveryStreamInput
 ) -> CreateDeliveryStreamOutput:
     """Make a delivery stream; it is ACTIVE at once. Source: API_CreateDeliveryStream."""
-    given = cast("dict[str, Any]", request)
     name = request["DeliveryStreamName"]
-    destinations = [key for key in given if key.endswith("DestinationConfiguration")]
+    destinations = [key for key in request if key.endswith("DestinationConfiguration")]
     if len(destinations) != 1:
         raise invalid("Exactly one destination configuration is supported for a Firehose")
     if destinations[0] not in _S3:
         kind = destinations[0].removesuffix("DestinationConfiguration")
         raise not_built(f"delivery to {kind}")
-    kind = given.get("DeliveryStreamType", "DirectPut")
-    source = given.get("KinesisStreamSourceConfiguration")
+    given = request.get("ExtendedS3DestinationConfiguration") or request.get(
+        "S3DestinationConfiguration"
+    )
+    kind = request.get("DeliveryStreamType", "DirectPut")
+    source = request.get("KinesisStreamSourceConfiguration")
     if kind not in ("DirectPut", "KinesisStreamAsSource"):
         raise not_built(f"delivery streams of type {kind}")
     if (kind == "KinesisStreamAsSource") != bool(source):
         raise invalid(
             "KinesisStreamSourceConfig is required for KinesisStreamAsSource, and for no other type."
         )
-    tags = {tag["Key"]: tag.get("Value", "") for tag in listed(given, "Tags")}
+    tags = {tag["Key"]: tag.get("Value", "") for tag in request.get("Tags") or ()}
     check_tags({}, tags)
     stream = DeliveryStream(
         name=name,
@@ -59,11 +66,11 @@ def create_delivery_stream(
         stream_id=firehose.ids.hex(32),
         kind=kind,
         created_ms=call.now_ms,
-        destination=checked(given[destinations[0]]),
+        destination=checked(given or {}),
         source_arn=source["KinesisStreamARN"] if source else "",
         source_role_arn=source["RoleARN"] if source else "",
         source_from_ms=call.now_ms,
-        encryption=checked_encryption(mapped(given, "DeliveryStreamEncryptionConfigurationInput")),
+        encryption=checked_encryption(request.get("DeliveryStreamEncryptionConfigurationInput")),
         tags=tags,
     )
     with firehose.lock:
@@ -99,7 +106,7 @@ def describe_delivery_stream(
         )
         if key in stream.destination
     }
-    description: dict[str, Any] = {
+    description: DeliveryStreamDescription = {
         "DeliveryStreamName": stream.name,
         "DeliveryStreamARN": stream.arn,
         "DeliveryStreamStatus": "ACTIVE",
@@ -107,15 +114,17 @@ def describe_delivery_stream(
         "VersionId": str(stream.version),
         "CreateTimestamp": _time(stream.created_ms),
         "HasMoreDestinations": False,
-        "DeliveryStreamEncryptionConfiguration": {
-            "Status": "ENABLED" if stream.encryption else "DISABLED",
-            **stream.encryption,
-        },
+        "DeliveryStreamEncryptionConfiguration": cast(
+            "DeliveryStreamEncryptionConfiguration",
+            {"Status": "ENABLED" if stream.encryption else "DISABLED", **stream.encryption},
+        ),
         "Destinations": [
             {
                 "DestinationId": DESTINATION_ID,
-                "S3DestinationDescription": s3,
-                "ExtendedS3DestinationDescription": stream.destination,
+                "S3DestinationDescription": cast("S3DestinationDescription", s3),
+                "ExtendedS3DestinationDescription": cast(
+                    "ExtendedS3DestinationDescription", stream.destination
+                ),
             }
         ],
     }
@@ -129,7 +138,7 @@ def describe_delivery_stream(
                 "DeliveryStartTimestamp": _time(stream.source_from_ms),
             }
         }
-    return cast("DescribeDeliveryStreamOutput", {"DeliveryStreamDescription": description})
+    return {"DeliveryStreamDescription": description}
 
 
 def _time(timestamp_ms: int) -> datetime:
@@ -155,9 +164,8 @@ def list_delivery_streams(
 @operation("UpdateDestination")
 def update_destination(
     firehose: Firehose, call: Call, request: UpdateDestinationInput
-) -> dict[str, Any]:
+) -> UpdateDestinationOutput:
     """Change where and how a delivery stream delivers. Source: API_UpdateDestination."""
-    given = cast("dict[str, Any]", request)
     with firehose.lock:
         stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])
         if request["CurrentDeliveryStreamVersionId"] != str(stream.version):
@@ -168,7 +176,7 @@ def update_destination(
             )
         if request["DestinationId"] != DESTINATION_ID:
             raise invalid(f"Destination Id {request['DestinationId']} not found")
-        update = given.get("ExtendedS3DestinationUpdate") or given.get("S3DestinationUpdate")
+        update = request.get("ExtendedS3DestinationUpdate") or request.get("S3DestinationUpdate")
         if update is None:
             raise not_built("a change of the destination's kind")
         stream.destination = checked({**stream.destination, **update})
@@ -181,7 +189,7 @@ def update_destination(
 @operation("DeleteDeliveryStream")
 def delete_delivery_stream(
     firehose: Firehose, call: Call, request: DeleteDeliveryStreamInput
-) -> dict[str, Any]:
+) -> DeleteDeliveryStreamOutput:
     """Delete a delivery stream, at once. Source: API_DeleteDeliveryStream."""
     with firehose.lock:
         firehose.remove(firehose.find(call.account, call.region, request["DeliveryStreamName"]))

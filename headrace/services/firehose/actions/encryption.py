@@ -1,30 +1,33 @@
-"""Server-side encryption: recorded and echoed; journals are not encrypted."""
+"""Server-side encryption: the setting is stored and returned; journals are not encrypted."""
 
-from typing import Any, cast
+from typing import cast
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.firehose import (
+    DeliveryStreamEncryptionConfigurationInput,
     StartDeliveryStreamEncryptionInput,
+    StartDeliveryStreamEncryptionOutput,
     StopDeliveryStreamEncryptionInput,
+    StopDeliveryStreamEncryptionOutput,
 )
-from headrace.core.values import mapped
+from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.errors import invalid
-from headrace.services.firehose.service import Firehose
 
 
-def checked_encryption(given: dict[str, Any]) -> dict[str, Any]:
-    """Return an encryption configuration. Raises InvalidArgumentException for a key that does not fit its type."""
+def checked_encryption(
+    given: DeliveryStreamEncryptionConfigurationInput | None,
+) -> dict[str, str]:
+    """Return an encryption configuration, empty for None. Raises InvalidArgumentException for a key of a wrong type."""
     if given and (given.get("KeyType") == "CUSTOMER_MANAGED_CMK") != bool(given.get("KeyARN")):
         raise invalid("KeyARN is required for CUSTOMER_MANAGED_CMK, and for no other key type.")
-    return given
+    return cast("dict[str, str]", given or {})
 
 
 @operation("StartDeliveryStreamEncryption")
 def start_delivery_stream_encryption(
     firehose: Firehose, call: Call, request: StartDeliveryStreamEncryptionInput
-) -> dict[str, Any]:
+) -> StartDeliveryStreamEncryptionOutput:
     """Mark a delivery stream as encrypted. Source: API_StartDeliveryStreamEncryption."""
-    given = cast("dict[str, Any]", request)
     with firehose.lock:
         stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])
         if stream.source_arn:
@@ -32,7 +35,7 @@ def start_delivery_stream_encryption(
                 "Encryption cannot be started on a KinesisStreamAsSource delivery stream."
             )
         stream.encryption = checked_encryption(
-            mapped(given, "DeliveryStreamEncryptionConfigurationInput")
+            request.get("DeliveryStreamEncryptionConfigurationInput")
             or {"KeyType": "AWS_OWNED_CMK"}
         )
         firehose.save(stream)
@@ -42,7 +45,7 @@ def start_delivery_stream_encryption(
 @operation("StopDeliveryStreamEncryption")
 def stop_delivery_stream_encryption(
     firehose: Firehose, call: Call, request: StopDeliveryStreamEncryptionInput
-) -> dict[str, Any]:
+) -> StopDeliveryStreamEncryptionOutput:
     """Mark a delivery stream as not encrypted. Source: API_StopDeliveryStreamEncryption."""
     with firehose.lock:
         stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])

@@ -1,4 +1,4 @@
-"""PutRecord and PutRecordBatch."""
+"""PutRecord and PutRecordBatch: records that are put directly."""
 
 from headrace.aws.errors import validation_error
 from headrace.aws.operation import Call, operation
@@ -8,15 +8,15 @@ from headrace.aws.shapes.firehose import (
     PutRecordInput,
     PutRecordOutput,
 )
+from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.limits import BATCH_BYTES, RECORD_BYTES
-from headrace.services.firehose.service import Firehose
 from headrace.services.firehose.state import DeliveryStream
 
 
 @operation("PutRecord")
 def put_record(firehose: Firehose, call: Call, request: PutRecordInput) -> PutRecordOutput:
-    """Take one record; durable when this returns. Source: API_PutRecord."""
+    """Store one record; durable when this returns. Source: API_PutRecord."""
     stream = _direct(firehose, call, request["DeliveryStreamName"])
     data = request["Record"]["Data"]
     _check_size(data, "record.data")
@@ -28,7 +28,7 @@ def put_record(firehose: Firehose, call: Call, request: PutRecordInput) -> PutRe
 def put_record_batch(
     firehose: Firehose, call: Call, request: PutRecordBatchInput
 ) -> PutRecordBatchOutput:
-    """Take up to 500 records and 4 MiB; all or none. Source: API_PutRecordBatch."""
+    """Store up to 500 records and 4 MiB, all or none. Source: API_PutRecordBatch."""
     stream = _direct(firehose, call, request["DeliveryStreamName"])
     datas = [record["Data"] for record in request["Records"]]
     for number, data in enumerate(datas, 1):

@@ -1,31 +1,31 @@
 """Tags of delivery streams."""
 
-from typing import Any
-
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.firehose import (
     ListTagsForDeliveryStreamInput,
     ListTagsForDeliveryStreamOutput,
     TagDeliveryStreamInput,
+    TagDeliveryStreamOutput,
     UntagDeliveryStreamInput,
+    UntagDeliveryStreamOutput,
 )
+from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.limits import TAGS_PER_STREAM
-from headrace.services.firehose.service import Firehose
 
 
-def check_tags(present: dict[str, str], more: dict[str, str]) -> None:
-    """Raise InvalidArgumentException for reserved or too many tags."""
-    if any(key.lower().startswith("aws:") for key in more):
+def check_tags(present: dict[str, str], added: dict[str, str]) -> None:
+    """Refuse reserved or too many tags. Raises AwsError InvalidArgumentException."""
+    if any(key.lower().startswith("aws:") for key in added):
         raise invalid("Tag keys starting with aws: are reserved for system use.")
-    if len({*present, *more}) > TAGS_PER_STREAM:
+    if len({*present, *added}) > TAGS_PER_STREAM:
         raise invalid(f"A delivery stream can have at most {TAGS_PER_STREAM} tags.")
 
 
 @operation("TagDeliveryStream")
 def tag_delivery_stream(
     firehose: Firehose, call: Call, request: TagDeliveryStreamInput
-) -> dict[str, Any]:
+) -> TagDeliveryStreamOutput:
     """Add or change tags. Source: API_TagDeliveryStream."""
     with firehose.lock:
         stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])
@@ -39,7 +39,7 @@ def tag_delivery_stream(
 @operation("UntagDeliveryStream")
 def untag_delivery_stream(
     firehose: Firehose, call: Call, request: UntagDeliveryStreamInput
-) -> dict[str, Any]:
+) -> UntagDeliveryStreamOutput:
     """Remove tags. Source: API_UntagDeliveryStream."""
     with firehose.lock:
         stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])

@@ -1,4 +1,4 @@
-"""S3's actions, listed one by one. What is not here answers that headrace does not implement it."""
+"""S3's operations. All others answer that headrace does not implement them."""
 
 from headrace.services.s3.actions.buckets import (
     create_bucket,
@@ -38,7 +38,7 @@ from headrace.services.s3.actions.objects import (
     put_object_tagging,
 )
 
-ALL = [
+ACTIONS = [
     abort_multipart_upload,
     complete_multipart_upload,
     copy_object,

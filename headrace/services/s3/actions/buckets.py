@@ -1,24 +1,34 @@
-"""Buckets: create, look at, list, delete."""
+"""The actions of buckets: create, describe, list, delete."""
 
 from datetime import UTC, datetime
 from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.s3 import (
+    CreateBucketInput,
+    CreateBucketOutput,
+    DeleteBucketInput,
+    GetBucketAclInput,
+    GetBucketAclOutput,
+    GetBucketLocationInput,
+    GetBucketLocationOutput,
+    HeadBucketInput,
+    HeadBucketOutput,
+    ListBucketsInput,
+    ListBucketsOutput,
+    PutBucketAclInput,
+)
 from headrace.services.s3 import limits
+from headrace.services.s3.actions.owner import FULL_CONTROL, OWNER
+from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_bucket_name
 from headrace.services.s3.names import is_bucket_name
-from headrace.services.s3.service import S3
-
-_OWNER = {"DisplayName": "headrace", "ID": "0" * 64}
-_EVERYTHING = {
-    "Owner": _OWNER,
-    "Grants": [{"Grantee": {"Type": "CanonicalUser", **_OWNER}, "Permission": "FULL_CONTROL"}],
-}
+from headrace.services.s3.state import Bucket
 
 
 @operation("CreateBucket")
-def create_bucket(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def create_bucket(s3: S3, call: Call, request: CreateBucketInput) -> CreateBucketOutput:
     """Make a bucket. Source: API_CreateBucket."""
     name = request["Bucket"]
     if not is_bucket_name(name):
@@ -38,7 +48,7 @@ def create_bucket(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]
     with s3.lock:
         if s3.has_bucket(name):
             present = s3.bucket(name)
-            if present["account"] != call.account:
+            if present.account != call.account:
                 raise AwsError(
                     "BucketAlreadyExists",
                     "The requested bucket name is not available. The bucket namespace is shared by all users of the"
@@ -46,8 +56,8 @@ def create_bucket(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]
                     409,
                     {"BucketName": name},
                 )
-            # AWS's old rule: making one's own bucket again is no error in us-east-1 only.
-            if call.region != "us-east-1" or present["region"] != "us-east-1":
+            # AWS's old rule: in us-east-1 only, it is no error to make one's own bucket again.
+            if call.region != "us-east-1" or present.region != "us-east-1":
                 raise AwsError(
                     "BucketAlreadyOwnedByYou",
                     "Your previous request to create the named bucket succeeded and you already own it.",
@@ -55,18 +65,14 @@ def create_bucket(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]
                     {"BucketName": name},
                 )
         else:
-            document: dict[str, Any] = {
-                "account": call.account,
-                "region": stated or "us-east-1",
-                "created_ms": call.now_ms,
-                "configurations": _first_configurations(request),
-            }
-            s3.save_bucket(name, document)
+            region = stated or "us-east-1"
+            bucket = Bucket(call.account, region, call.now_ms, _first_configurations(request))
+            s3.save_bucket(name, bucket)
     return {"Location": f"/{name}"}
 
 
-def _first_configurations(request: dict[str, Any]) -> dict[str, Any]:
-    """Return what a new bucket is configured with: since April 2023 public access is blocked, ACLs are off."""
+def _first_configurations(request: CreateBucketInput) -> dict[str, Any]:
+    """Return a new bucket's configurations. Since April 2023 public access is blocked and ACLs are off."""
     blocked = ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")
     ownership = request.get("ObjectOwnership") or "BucketOwnerEnforced"
     first: dict[str, Any] = {
@@ -83,13 +89,13 @@ def _first_configurations(request: dict[str, Any]) -> dict[str, Any]:
 
 
 @operation("HeadBucket")
-def head_bucket(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
-    """Say whether there is a bucket. Source: API_HeadBucket."""
-    return {"BucketRegion": s3.bucket(request["Bucket"])["region"], "AccessPointAlias": False}
+def head_bucket(s3: S3, call: Call, request: HeadBucketInput) -> HeadBucketOutput:
+    """Return a bucket's region, if there is the bucket. Source: API_HeadBucket."""
+    return {"BucketRegion": s3.bucket(request["Bucket"]).region, "AccessPointAlias": False}
 
 
 @operation("DeleteBucket")
-def delete_bucket(s3: S3, call: Call, request: dict[str, Any]) -> None:
+def delete_bucket(s3: S3, call: Call, request: DeleteBucketInput) -> None:
     """Delete an empty bucket. Source: API_DeleteBucket."""
     name = request["Bucket"]
     with s3.lock, s3.files.lock:
@@ -105,7 +111,7 @@ def delete_bucket(s3: S3, call: Call, request: dict[str, Any]) -> None:
 
 
 @operation("ListBuckets")
-def list_buckets(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_buckets(s3: S3, call: Call, request: ListBucketsInput) -> ListBucketsOutput:
     """Return the account's buckets by name. Source: API_ListBuckets."""
     prefix = request.get("Prefix") or ""
     after = request.get("ContinuationToken") or ""
@@ -113,18 +119,18 @@ def list_buckets(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     names = sorted(
         name
         for name, bucket in s3.buckets().items()
-        if bucket["account"] == call.account
+        if bucket.account == call.account
         and name.startswith(prefix)
         and name > after
-        and request.get("BucketRegion") in (None, bucket["region"])
+        and request.get("BucketRegion") in (None, bucket.region)
     )
-    answer: dict[str, Any] = {
-        "Owner": _OWNER,
+    answer: ListBucketsOutput = {
+        "Owner": OWNER,
         "Buckets": [
             {
                 "Name": name,
-                "CreationDate": datetime.fromtimestamp(s3.bucket(name)["created_ms"] // 1000, UTC),
-                "BucketRegion": s3.bucket(name)["region"],
+                "CreationDate": datetime.fromtimestamp(s3.bucket(name).created_ms // 1000, UTC),
+                "BucketRegion": s3.bucket(name).region,
             }
             for name in names[:limit]
         ],
@@ -135,22 +141,24 @@ def list_buckets(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
 
 
 @operation("GetBucketLocation")
-def get_bucket_location(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def get_bucket_location(
+    s3: S3, call: Call, request: GetBucketLocationInput
+) -> GetBucketLocationOutput:
     """Return a bucket's region, nothing for us-east-1. Source: API_GetBucketLocation."""
-    region = s3.bucket(request["Bucket"])["region"]
+    region = s3.bucket(request["Bucket"]).region
     return {} if region == "us-east-1" else {"LocationConstraint": region}
 
 
 @operation("GetBucketAcl")
-def get_bucket_acl(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def get_bucket_acl(s3: S3, call: Call, request: GetBucketAclInput) -> GetBucketAclOutput:
     """Return the owner's full control: ACLs are off, as in every new bucket on AWS."""
     s3.bucket(request["Bucket"])
-    return _EVERYTHING
+    return {"Owner": OWNER, "Grants": FULL_CONTROL}
 
 
 @operation("PutBucketAcl")
-def put_bucket_acl(s3: S3, call: Call, request: dict[str, Any]) -> None:
-    """Take `private`; refuse the rest, as a bucket with ACLs off does. Source: API_PutBucketAcl."""
+def put_bucket_acl(s3: S3, call: Call, request: PutBucketAclInput) -> None:
+    """Accept `private` and refuse all other ACLs, as a bucket with ACLs off does. Source: API_PutBucketAcl."""
     s3.bucket(request["Bucket"])
     if request.get("ACL") not in (None, "private") or request.get("AccessControlPolicy"):
         raise AwsError("AccessControlListNotSupported", "The bucket does not allow ACLs")

@@ -1,4 +1,7 @@
-"""The sub-resources of a bucket that are put, got and deleted: one table, three generated actions a row."""
+"""The configurations of a bucket, such as its policy or its CORS rules: a table, and Put, Get and Delete for each row.
+
+Requests and answers stay plain dicts here, since the same three functions serve the shapes of all rows.
+"""
 
 import json
 from collections.abc import Callable
@@ -7,20 +10,27 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Action, Call, operation
+from headrace.aws.shapes.s3 import (
+    GetBucketPolicyStatusInput,
+    GetBucketPolicyStatusOutput,
+)
 from headrace.services.s3 import cors, notifications
-from headrace.services.s3.service import S3
+from headrace.services.s3.backend import S3
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A sub-resource.
+    """A sub-resource of a bucket.
 
     Attributes:
         name: as in Put<name>, Get<name>, Delete<name>.
-        member: of the Put's input.
-        flat: the Get's output is the member's members, not the member.
-        missing: the error code when there is none; "" answers an empty output.
-        deletable: there is a Delete<name>, of `delete_name` when that is called otherwise.
+        member: the member of the Put's input that has the value.
+        flat: whether the Get's output has the members of the value, not the value as one member.
+        missing: the error code when there is no value; "" for an empty output.
+        sentence: the message of that error.
+        deletable: whether there is a Delete operation.
+        delete_name: its name, where that is not Delete<name>.
+        default: the JSON of the value that a bucket has before any Put.
     """
 
     name: str
@@ -129,8 +139,8 @@ def _putter(row: Configuration) -> Action:
                 cors.check(value)
             if row.name == notifications.NAME:
                 value = s3.notifications.checked(request["Bucket"], value)
-            # Dates of lifecycle rules become text.
-            bucket["configurations"][row.name] = json.loads(json.dumps(value, default=str))
+            # Dates in lifecycle rules become text.
+            bucket.configurations[row.name] = json.loads(json.dumps(value, default=str))
             s3.save_bucket(request["Bucket"], bucket)
 
     return operation(f"Put{row.name}")(put)
@@ -139,7 +149,7 @@ def _putter(row: Configuration) -> Action:
 def _getter(row: Configuration) -> Action:
     def get(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
         bucket = s3.bucket(request["Bucket"])
-        value = bucket["configurations"].get(row.name)
+        value = bucket.configurations.get(row.name)
         if value is None and row.default:
             value = json.loads(row.default)
         if value is None and row.missing:
@@ -153,7 +163,7 @@ def _deleter(row: Configuration) -> Action:
     def delete(s3: S3, call: Call, request: dict[str, Any]) -> None:
         with s3.lock:
             bucket = s3.bucket(request["Bucket"])
-            if bucket["configurations"].pop(row.name, None) is not None:
+            if bucket.configurations.pop(row.name, None) is not None:
                 s3.save_bucket(request["Bucket"], bucket)
 
     return operation(row.delete_name or f"Delete{row.name}")(delete)
@@ -180,9 +190,11 @@ def _actions(row: Configuration) -> list[Action]:
 
 
 @operation("GetBucketPolicyStatus")
-def get_bucket_policy_status(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
-    """Say whether a bucket's policy lets everybody in. Source: API_GetBucketPolicyStatus."""
-    policy = s3.bucket(request["Bucket"])["configurations"].get("BucketPolicy")
+def get_bucket_policy_status(
+    s3: S3, call: Call, request: GetBucketPolicyStatusInput
+) -> GetBucketPolicyStatusOutput:
+    """Return whether a bucket's policy lets everybody in. Source: API_GetBucketPolicyStatus."""
+    policy = s3.bucket(request["Bucket"]).configurations.get("BucketPolicy")
     if policy is None:
         raise AwsError(
             "NoSuchBucketPolicy",

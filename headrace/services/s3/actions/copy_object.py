@@ -1,24 +1,33 @@
-"""CopyObject."""
+"""CopyObject, and the source object of every copy."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urlencode
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.s3 import (
+    CopyObjectInput,
+    CopyObjectOutput,
+    CopyObjectResult,
+    UploadPartCopyInput,
+)
 from headrace.services.s3 import checksums
+from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import invalid_argument, invalid_version, precondition_failed
-from headrace.services.s3.files import StoredObject
+from headrace.services.s3.files import copy_file
+from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_COPY
-from headrace.services.s3.service import S3
-from headrace.services.s3.writes import KEPT_HEADERS, check_key, copy_file, write_object
+from headrace.services.s3.state import StoredObject
+from headrace.services.s3.writes import KEPT_HEADERS
 
 
-def source_object(s3: S3, request: dict[str, Any]) -> StoredObject:
+def source_object(s3: S3, request: CopyObjectInput | UploadPartCopyInput) -> StoredObject:
     """Return the object that CopySource names, its conditions checked. Raises AwsError."""
-    source: str | dict[str, str] = request["CopySource"]
+    source = cast("str | dict[str, str]", request["CopySource"])
     if isinstance(source, str):
         path, _, version = source.removeprefix("/").partition("?versionId=")
         bucket, _, key = unquote(path, errors="surrogateescape").partition("/")
@@ -38,7 +47,7 @@ def source_object(s3: S3, request: dict[str, Any]) -> StoredObject:
     return stored
 
 
-def _check_conditions(stored: StoredObject, request: dict[str, Any]) -> None:
+def _check_conditions(stored: StoredObject, request: CopyObjectInput | UploadPartCopyInput) -> None:
     """Raise PreconditionFailed. Source: API_CopyObject, on how pairs of conditions combine."""
     modified_s = stored.last_modified_ms // 1000
     match = request.get("CopySourceIfMatch")
@@ -67,9 +76,10 @@ def _seconds(value: Any, default: int) -> int:
 
 
 @operation("CopyObject")
-def copy_object(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def copy_object(s3: S3, call: Call, request: CopyObjectInput) -> CopyObjectOutput:
     """Copy an object with its metadata, or with new ones. Source: API_CopyObject."""
     s3.bucket(request["Bucket"])
+    check_key(request["Key"])
     source = source_object(s3, request)
     replace = request.get("MetadataDirective") == "REPLACE"
     if (source.bucket, source.key) == (request["Bucket"], request["Key"]) and not replace:
@@ -85,23 +95,18 @@ def copy_object(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
         body = Body(file=temporary)
         for name in _wanted_checksums(source, request):
             params[name] = checksums.compute(name, body)
-        stored = write_object(
-            s3, request["Bucket"], request["Key"], body, params, event=CREATED_COPY
-        )
+        stored = s3.write(request["Bucket"], request["Key"], body, params, event=CREATED_COPY)
     finally:
         temporary.unlink(missing_ok=True)
     modified = datetime.fromtimestamp(stored.last_modified_ms / 1000, UTC)
+    result = {"ETag": f'"{stored.etag}"', "LastModified": modified, **stored.checksums}
     return {
-        "CopyObjectResult": {
-            "ETag": f'"{stored.etag}"',
-            "LastModified": modified,
-            **stored.checksums,
-        },
+        "CopyObjectResult": cast("CopyObjectResult", result),
         "ServerSideEncryption": "AES256",
     }
 
 
-def _params(source: StoredObject, request: dict[str, Any], *, replace: bool) -> dict[str, Any]:
+def _params(source: StoredObject, request: Mapping[str, Any], *, replace: bool) -> dict[str, Any]:
     """Return the copy's parameters, as PutObject takes them."""
     params: dict[str, Any] = {
         name: request[name] for name in ("IfMatch", "IfNoneMatch") if name in request
@@ -121,8 +126,8 @@ def _params(source: StoredObject, request: dict[str, Any], *, replace: bool) -> 
     return params
 
 
-def _wanted_checksums(source: StoredObject, request: dict[str, Any]) -> list[str]:
-    """Return the one checksum that the copy gets: the one asked for, or that of its source."""
+def _wanted_checksums(source: StoredObject, request: CopyObjectInput) -> list[str]:
+    """Return the name of the copy's checksum: the one that the request asks for, or that of the source."""
     algorithm = request.get("ChecksumAlgorithm")
     names = [f"Checksum{algorithm}"] if algorithm else list(source.checksums)
     return [name for name in names if name in checksums.COMPUTABLE][:1]

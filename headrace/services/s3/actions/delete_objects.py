@@ -1,17 +1,25 @@
 """DeleteObject and DeleteObjects."""
 
-from typing import Any
+from typing import cast
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.s3 import (
+    DeletedObject,
+    DeleteObjectInput,
+    DeleteObjectOutput,
+    DeleteObjectsInput,
+    DeleteObjectsOutput,
+    Error,
+)
 from headrace.services.s3 import limits
+from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_version, malformed_xml, precondition_failed
-from headrace.services.s3.service import S3
-from headrace.services.s3.writes import check_key
+from headrace.services.s3.names import check_key
 
 
 @operation("DeleteObject")
-def delete_object(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def delete_object(s3: S3, call: Call, request: DeleteObjectInput) -> DeleteObjectOutput:
     """Delete an object; a missing one is no error. Source: API_DeleteObject."""
     s3.bucket(request["Bucket"])
     _check_version(request.get("VersionId"))
@@ -26,34 +34,38 @@ def delete_object(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]
 
 
 @operation("DeleteObjects")
-def delete_objects(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def delete_objects(s3: S3, call: Call, request: DeleteObjectsInput) -> DeleteObjectsOutput:
     """Delete up to 1,000 objects. Source: API_DeleteObjects."""
     s3.bucket(request["Bucket"])
-    wanted: list[dict[str, str]] = request["Delete"].get("Objects") or []
+    wanted = request["Delete"].get("Objects") or []
     if not 0 < len(wanted) <= limits.DELETE_KEYS:
         raise malformed_xml()
     if not all(item.get("Key") for item in wanted):
         raise malformed_xml()
-    deleted: list[dict[str, str]] = []
-    errors: list[dict[str, str]] = []
+    deleted: list[DeletedObject] = []
+    errors: list[Error] = []
     for item in wanted:
-        entry: dict[str, str] = {"Key": item["Key"]}
-        if item.get("VersionId"):
-            entry["VersionId"] = item["VersionId"]
+        version_id = item.get("VersionId")
+        entry: DeletedObject = {"Key": item["Key"]}
+        if version_id:
+            entry["VersionId"] = version_id
         try:
-            _check_version(item.get("VersionId"))
+            _check_version(version_id)
             check_key(item["Key"])
         except AwsError as error:
-            errors.append({**entry, "Code": error.code, "Message": error.message})
+            refused = {**entry, "Code": error.code, "Message": error.message}
+            errors.append(cast("Error", refused))
             continue
         s3.remove(request["Bucket"], item["Key"])
         deleted.append(entry)
     quiet = request["Delete"].get("Quiet") in (True, "true")
-    answer = {} if quiet or not deleted else {"Deleted": deleted}
-    return {**answer, "Errors": errors} if errors else answer
+    answer: DeleteObjectsOutput = {} if quiet or not deleted else {"Deleted": deleted}
+    if errors:
+        answer["Errors"] = errors
+    return answer
 
 
 def _check_version(version_id: str | None) -> None:
-    """Raise InvalidArgument for another version than the one that every object has."""
+    """Refuse versions other than `null`, the only one of every object. Raises InvalidArgument."""
     if version_id not in (None, "", "null"):
         raise invalid_version(version_id or "")

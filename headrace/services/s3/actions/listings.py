@@ -6,21 +6,32 @@ import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import cast
 from urllib.parse import quote
 
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.s3 import (
+    ListObjectsInput,
+    ListObjectsOutput,
+    ListObjectsV2Input,
+    ListObjectsV2Output,
+    ListObjectVersionsInput,
+    ListObjectVersionsOutput,
+    Object,
+    ObjectVersion,
+)
 from headrace.services.s3 import limits
+from headrace.services.s3.actions.owner import OWNER
+from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_argument
-from headrace.services.s3.files import StoredObject
-from headrace.services.s3.service import S3
+from headrace.services.s3.state import StoredObject
 
-_OWNER = {"DisplayName": "headrace", "ID": "0" * 64}
+_Request = ListObjectsInput | ListObjectsV2Input | ListObjectVersionsInput
 
 
 @dataclass(slots=True)
 class Page:
-    """One page: objects and common prefixes, and the last of them when there are more."""
+    """A page: objects and common prefixes; `more_after` is the last of them when more pages follow."""
 
     objects: list[StoredObject]
     prefixes: list[str]
@@ -42,7 +53,7 @@ def page_of(
             head, found, _ = key[len(prefix) :].partition(delimiter)
             rolled = prefix + head + delimiter if found else ""
         name = rolled or key
-        # A page that ended in a common prefix goes on behind all that it stands for.
+        # After a page that ends in a common prefix, skip all keys with that prefix.
         if key <= after or (rolled and rolled <= after) or name == last:
             continue
         if len(page.objects) + len(page.prefixes) >= limit:
@@ -56,7 +67,7 @@ def page_of(
     return page
 
 
-def _limit(request: dict[str, Any]) -> int:
+def _limit(request: _Request) -> int:
     limit = request.get("MaxKeys")
     if limit is None:
         return limits.LIST_KEYS
@@ -65,8 +76,8 @@ def _limit(request: dict[str, Any]) -> int:
     return min(limit, limits.LIST_KEYS)
 
 
-def _content(stored: StoredObject, encode: Callable[[str], str], *, owner: bool) -> dict[str, Any]:
-    value: dict[str, Any] = {
+def _content(stored: StoredObject, encode: Callable[[str], str], *, owner: bool) -> Object:
+    value: Object = {
         "Key": encode(stored.key),
         "LastModified": datetime.fromtimestamp(stored.last_modified_ms / 1000, UTC),
         "ETag": f'"{stored.etag}"',
@@ -74,11 +85,11 @@ def _content(stored: StoredObject, encode: Callable[[str], str], *, owner: bool)
         "StorageClass": "STANDARD",
     }
     if owner:
-        value["Owner"] = _OWNER
+        value["Owner"] = OWNER
     return value
 
 
-def _encoder(request: dict[str, Any]) -> Callable[[str], str]:
+def _encoder(request: _Request) -> Callable[[str], str]:
     encoding = request.get("EncodingType")
     if encoding not in (None, "", "url"):
         raise invalid_argument(
@@ -87,8 +98,9 @@ def _encoder(request: dict[str, Any]) -> Callable[[str], str]:
     return functools.partial(quote, safe="/") if encoding else str
 
 
-def _common(request: dict[str, Any], page: Page, encode: Callable[[str], str]) -> dict[str, Any]:
-    value: dict[str, Any] = {
+def _common(request: _Request, page: Page, encode: Callable[[str], str]) -> ListObjectsOutput:
+    """Return the members that all listings have."""
+    value: ListObjectsOutput = {
         "Name": request["Bucket"],
         "Prefix": encode(request.get("Prefix") or ""),
         "MaxKeys": _limit(request),
@@ -96,14 +108,15 @@ def _common(request: dict[str, Any], page: Page, encode: Callable[[str], str]) -
     }
     if page.prefixes:
         value["CommonPrefixes"] = [{"Prefix": encode(prefix)} for prefix in page.prefixes]
-    if request.get("Delimiter"):
-        value["Delimiter"] = encode(request["Delimiter"])
-    if request.get("EncodingType"):
-        value["EncodingType"] = request["EncodingType"]
+    delimiter, encoding = request.get("Delimiter"), request.get("EncodingType")
+    if delimiter:
+        value["Delimiter"] = encode(delimiter)
+    if encoding:
+        value["EncodingType"] = encoding
     return value
 
 
-def _page(s3: S3, request: dict[str, Any], after: str) -> Page:
+def _page(s3: S3, request: _Request, after: str) -> Page:
     s3.bucket(request["Bucket"])
     prefix, delimiter = request.get("Prefix") or "", request.get("Delimiter") or ""
     objects = s3.files.scan(request["Bucket"], prefix, after=after, roll=delimiter == "/")
@@ -111,7 +124,7 @@ def _page(s3: S3, request: dict[str, Any], after: str) -> Page:
 
 
 @operation("ListObjectsV2")
-def list_objects_v2(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_objects_v2(s3: S3, call: Call, request: ListObjectsV2Input) -> ListObjectsV2Output:
     """Return a page of keys. Source: API_ListObjectsV2."""
     token = request.get("ContinuationToken")
     after = request.get("StartAfter") or ""
@@ -126,14 +139,15 @@ def list_objects_v2(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, An
             ) from error
     page = _page(s3, request, after)
     encode = _encoder(request)
-    answer = _common(request, page, encode)
+    answer = cast("ListObjectsV2Output", _common(request, page, encode))
     owner = bool(request.get("FetchOwner"))
     answer["Contents"] = [_content(stored, encode, owner=owner) for stored in page.objects]
     answer["KeyCount"] = len(page.objects) + len(page.prefixes)
     if token is not None:
         answer["ContinuationToken"] = token
-    if request.get("StartAfter"):
-        answer["StartAfter"] = encode(request["StartAfter"])
+    start_after = request.get("StartAfter")
+    if start_after:
+        answer["StartAfter"] = encode(start_after)
     if page.more_after is not None:
         answer["NextContinuationToken"] = base64.urlsafe_b64encode(
             page.more_after.encode()
@@ -142,8 +156,8 @@ def list_objects_v2(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, An
 
 
 @operation("ListObjects")
-def list_objects(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
-    """Return a page of keys, the old way. Source: API_ListObjects."""
+def list_objects(s3: S3, call: Call, request: ListObjectsInput) -> ListObjectsOutput:
+    """Return a page of keys; the older form of ListObjectsV2. Source: API_ListObjects."""
     page = _page(s3, request, request.get("Marker") or "")
     encode = _encoder(request)
     answer = _common(request, page, encode)
@@ -155,14 +169,19 @@ def list_objects(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
 
 
 @operation("ListObjectVersions")
-def list_object_versions(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_object_versions(
+    s3: S3, call: Call, request: ListObjectVersionsInput
+) -> ListObjectVersionsOutput:
     """Return a page of keys; each has the one version `null`. Source: API_ListObjectVersions."""
     page = _page(s3, request, request.get("KeyMarker") or "")
     encode = _encoder(request)
-    answer = _common(request, page, encode)
+    answer = cast("ListObjectVersionsOutput", _common(request, page, encode))
     answer["KeyMarker"] = encode(request.get("KeyMarker") or "")
     answer["Versions"] = [
-        {**_content(stored, encode, owner=True), "VersionId": "null", "IsLatest": True}
+        cast(
+            "ObjectVersion",
+            {**_content(stored, encode, owner=True), "VersionId": "null", "IsLatest": True},
+        )
         for stored in page.objects
     ]
     if page.more_after is not None:

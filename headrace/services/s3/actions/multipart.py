@@ -1,23 +1,42 @@
-"""Multipart uploads."""
+"""The actions of multipart uploads."""
 
 import functools
 import hashlib
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.s3 import (
+    AbortMultipartUploadInput,
+    CompletedPart,
+    CompleteMultipartUploadInput,
+    CompleteMultipartUploadOutput,
+    CreateMultipartUploadInput,
+    CreateMultipartUploadOutput,
+    ListMultipartUploadsInput,
+    ListMultipartUploadsOutput,
+    ListPartsInput,
+    ListPartsOutput,
+    UploadPartCopyInput,
+    UploadPartCopyOutput,
+    UploadPartInput,
+    UploadPartOutput,
+)
+from headrace.aws.shapes.s3 import Part as ListedPart
 from headrace.services.s3 import checksums, limits, reads
 from headrace.services.s3.actions.copy_object import source_object
+from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import CHECKSUMS, COMPUTABLE, Body
 from headrace.services.s3.errors import malformed_xml
-from headrace.services.s3.files import StoredObject, md5_of_file
+from headrace.services.s3.files import copy_file, md5_of_file
+from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_MULTIPART
-from headrace.services.s3.service import S3
-from headrace.services.s3.uploads import Part, Upload
-from headrace.services.s3.writes import KEPT_HEADERS, check_key, copy_file, described_by, publish_if
+from headrace.services.s3.state import Part, StoredObject, Upload
+from headrace.services.s3.writes import KEPT_HEADERS, described_by
 
 _KEPT = ("ContentType", "Metadata", "Tagging", "ChecksumAlgorithm", "ChecksumType", *KEPT_HEADERS)
 
@@ -27,40 +46,43 @@ def _time(timestamp_ms: int) -> datetime:
 
 
 @operation("CreateMultipartUpload")
-def create_multipart_upload(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def create_multipart_upload(
+    s3: S3, call: Call, request: CreateMultipartUploadInput
+) -> CreateMultipartUploadOutput:
     """Begin an upload. Source: API_CreateMultipartUpload."""
     s3.bucket(request["Bucket"])
     check_key(request["Key"])
     described_by(request)  # refuses what the object could not keep
-    params = {name: request[name] for name in _KEPT if request.get(name)}
+    params = {name: value for name, value in request.items() if name in _KEPT and value}
     upload = s3.uploads.create(request["Bucket"], request["Key"], params)
-    answer: dict[str, Any] = {
+    answer: CreateMultipartUploadOutput = {
         "Bucket": upload.bucket,
         "Key": upload.key,
         "UploadId": upload.upload_id,
         "ServerSideEncryption": "AES256",
     }
-    if "ChecksumAlgorithm" in params:
-        answer["ChecksumAlgorithm"] = params["ChecksumAlgorithm"]
-        answer["ChecksumType"] = params.get("ChecksumType") or "COMPOSITE"
+    algorithm = request.get("ChecksumAlgorithm")
+    if algorithm:
+        answer["ChecksumAlgorithm"] = algorithm
+        answer["ChecksumType"] = request.get("ChecksumType") or "COMPOSITE"
     return answer
 
 
 @operation("UploadPart")
-def upload_part(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def upload_part(s3: S3, call: Call, request: UploadPartInput) -> UploadPartOutput:
     """Store a part from a body in memory; over HTTP see `raw`. Source: API_UploadPart."""
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
     body = Body(request.get("Body", b""))
-    kept = checksums.verify(body, request)
-    etag = body.digest("md5").hex()
+    verified = checksums.verify(body, request)
+    etag, kept = verified.etag, verified.checksums
     temporary = s3.files.write_temporary(body.data)
     s3.uploads.add_part(upload, int(request["PartNumber"]), temporary, etag, kept)
-    return {"ETag": f'"{etag}"', **kept}
+    return cast("UploadPartOutput", {"ETag": f'"{etag}"', **kept})
 
 
 @operation("UploadPartCopy")
-def upload_part_copy(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def upload_part_copy(s3: S3, call: Call, request: UploadPartCopyInput) -> UploadPartCopyOutput:
     """Store a part from an object. Source: API_UploadPartCopy."""
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
@@ -80,7 +102,9 @@ def upload_part_copy(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, A
 
 
 @operation("CompleteMultipartUpload")
-def complete_multipart_upload(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def complete_multipart_upload(
+    s3: S3, call: Call, request: CompleteMultipartUploadInput
+) -> CompleteMultipartUploadOutput:
     """Join the parts into the object. Source: API_CompleteMultipartUpload."""
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
@@ -104,11 +128,11 @@ def complete_multipart_upload(s3: S3, call: Call, request: dict[str, Any]) -> di
             part_sizes=tuple(part.size_bytes for part in parts),
             **described_by(upload.params),
         )
-        stored = publish_if(s3, temporary, stored, request, event=CREATED_MULTIPART)
+        stored = s3.publish(temporary, stored, request, event=CREATED_MULTIPART)
     finally:
         temporary.unlink(missing_ok=True)
     s3.uploads.remove(upload)
-    return {
+    answer = {
         "Location": f"/{upload.bucket}/{upload.key}",
         "Bucket": upload.bucket,
         "Key": upload.key,
@@ -116,6 +140,7 @@ def complete_multipart_upload(s3: S3, call: Call, request: dict[str, Any]) -> di
         "ServerSideEncryption": "AES256",
         **stored.checksums,
     }
+    return cast("CompleteMultipartUploadOutput", answer)
 
 
 def _whole_checksum(upload: Upload, parts: list[Part], whole: Path) -> dict[str, str]:
@@ -131,10 +156,10 @@ def _whole_checksum(upload: Upload, parts: list[Part], whole: Path) -> dict[str,
     return {name: checksums.composite(name, [value for value in of_parts if value])}
 
 
-def _chosen(s3: S3, upload: Upload, wanted: list[dict[str, Any]]) -> list[Part]:
-    if not wanted or not all(part.get("PartNumber") for part in wanted):
+def _chosen(s3: S3, upload: Upload, wanted: list[CompletedPart]) -> list[Part]:
+    numbers = [int(part.get("PartNumber") or 0) for part in wanted]
+    if not wanted or not all(numbers):
         raise malformed_xml()
-    numbers = [int(part["PartNumber"]) for part in wanted]
     if numbers != sorted(set(numbers)):
         raise AwsError(
             "InvalidPartOrder",
@@ -144,15 +169,15 @@ def _chosen(s3: S3, upload: Upload, wanted: list[dict[str, Any]]) -> list[Part]:
         )
     present = s3.uploads.parts(upload)
     chosen: list[Part] = []
-    for part in wanted:
-        found = present.get(int(part["PartNumber"]))
+    for number, part in zip(numbers, wanted, strict=True):
+        found = present.get(number)
         if found is None or not _is_the_part(part, found):
             raise AwsError(
                 "InvalidPart",
                 "One or more of the specified parts could not be found.  The part may not have been uploaded, or the"
                 " specified entity tag may not match the part's entity tag.",
                 400,
-                {"UploadId": upload.upload_id, "PartNumber": str(part["PartNumber"])},
+                {"UploadId": upload.upload_id, "PartNumber": str(number)},
             )
         chosen.append(found)
     for part in chosen[:-1]:
@@ -171,31 +196,32 @@ def _chosen(s3: S3, upload: Upload, wanted: list[dict[str, Any]]) -> list[Part]:
     return chosen
 
 
-def _is_the_part(wanted: dict[str, Any], found: Part) -> bool:
+def _is_the_part(wanted: CompletedPart, found: Part) -> bool:
     """Whether an uploaded part has the ETag and the checksums that the completion names."""
+    given = cast("Mapping[str, Any]", wanted)
     return wanted.get("ETag", "").strip('"') == found.etag and all(
-        wanted[name] == found.checksums[name]
+        given[name] == found.checksums[name]
         for name in CHECKSUMS
-        if wanted.get(name) and name in found.checksums
+        if given.get(name) and name in found.checksums
     )
 
 
 @operation("AbortMultipartUpload")
-def abort_multipart_upload(s3: S3, call: Call, request: dict[str, Any]) -> None:
-    """Throw an upload away. Source: API_AbortMultipartUpload."""
+def abort_multipart_upload(s3: S3, call: Call, request: AbortMultipartUploadInput) -> None:
+    """Delete an upload and its parts. Source: API_AbortMultipartUpload."""
     s3.bucket(request["Bucket"])
     s3.uploads.remove(s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"]))
 
 
 @operation("ListParts")
-def list_parts(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_parts(s3: S3, call: Call, request: ListPartsInput) -> ListPartsOutput:
     """Return a page of an upload's parts. Source: API_ListParts."""
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
     after = int(request.get("PartNumberMarker") or 0)
     limit = min(int(request.get("MaxParts") or limits.LIST_PARTS), limits.LIST_PARTS)
     parts = [part for part in s3.uploads.parts(upload).values() if part.number > after]
-    answer: dict[str, Any] = {
+    answer: ListPartsOutput = {
         "Bucket": upload.bucket,
         "Key": upload.key,
         "UploadId": upload.upload_id,
@@ -203,24 +229,28 @@ def list_parts(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
         "MaxParts": limit,
         "IsTruncated": len(parts) > limit,
         "StorageClass": "STANDARD",
-        "Parts": [
-            {
-                "PartNumber": part.number,
-                "ETag": f'"{part.etag}"',
-                "Size": part.size_bytes,
-                "LastModified": _time(part.uploaded_ms),
-                **part.checksums,
-            }
-            for part in parts[:limit]
-        ],
+        "Parts": [_listed_part(part) for part in parts[:limit]],
     }
     if len(parts) > limit:
         answer["NextPartNumberMarker"] = parts[limit - 1].number
     return answer
 
 
+def _listed_part(part: Part) -> ListedPart:
+    listed = {
+        "PartNumber": part.number,
+        "ETag": f'"{part.etag}"',
+        "Size": part.size_bytes,
+        "LastModified": _time(part.uploaded_ms),
+        **part.checksums,
+    }
+    return cast("ListedPart", listed)
+
+
 @operation("ListMultipartUploads")
-def list_multipart_uploads(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_multipart_uploads(
+    s3: S3, call: Call, request: ListMultipartUploadsInput
+) -> ListMultipartUploadsOutput:
     """Return a page of a bucket's uploads, by key. Source: API_ListMultipartUploads."""
     s3.bucket(request["Bucket"])
     prefix, delimiter = request.get("Prefix") or "", request.get("Delimiter") or ""
@@ -253,16 +283,17 @@ def list_multipart_uploads(s3: S3, call: Call, request: dict[str, Any]) -> dict[
         ],
         "CommonPrefixes": [{"Prefix": encode(name)} for name in sorted(rolled)],
     }
+    given = cast("Mapping[str, Any]", request)
     for name in ("Prefix", "Delimiter", "KeyMarker"):
-        if request.get(name):
-            answer[name] = encode(request[name])
+        if given.get(name):
+            answer[name] = encode(given[name])
     for name in ("UploadIdMarker", "EncodingType"):
-        if request.get(name):
-            answer[name] = request[name]
+        if given.get(name):
+            answer[name] = given[name]
     if len(found) > limit:
         answer["NextKeyMarker"] = encode(page[-1].key)
         answer["NextUploadIdMarker"] = page[-1].upload_id
-    return answer
+    return cast("ListMultipartUploadsOutput", answer)
 
 
 def _is_after(upload: Upload, key: str, upload_id: str) -> bool:

@@ -1,31 +1,54 @@
-"""Objects in process (over HTTP see `raw`), their tags and attributes."""
+"""The actions of objects: put, get, head, tags, attributes, ACLs. Over HTTP, bytes are handled in `raw`."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.s3 import (
+    DeleteObjectTaggingInput,
+    DeleteObjectTaggingOutput,
+    GetObjectAclInput,
+    GetObjectAclOutput,
+    GetObjectAttributesInput,
+    GetObjectAttributesOutput,
+    GetObjectInput,
+    GetObjectOutput,
+    GetObjectTaggingInput,
+    GetObjectTaggingOutput,
+    HeadObjectInput,
+    HeadObjectOutput,
+    PutObjectAclInput,
+    PutObjectAclOutput,
+    PutObjectInput,
+    PutObjectOutput,
+    PutObjectTaggingInput,
+    PutObjectTaggingOutput,
+)
 from headrace.services.s3 import reads
+from headrace.services.s3.actions.owner import FULL_CONTROL, OWNER
+from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
-from headrace.services.s3.files import StoredObject
-from headrace.services.s3.service import S3
-from headrace.services.s3.writes import checked_tags, write_object
-
-_OWNER = {"DisplayName": "headrace", "ID": "0" * 64}
+from headrace.services.s3.names import check_key
+from headrace.services.s3.state import StoredObject
+from headrace.services.s3.writes import checked_tags
 
 
 @operation("PutObject")
-def put_object(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def put_object(s3: S3, call: Call, request: PutObjectInput) -> PutObjectOutput:
     """Write an object from bytes. Source: API_PutObject."""
-    body = request.get("Body", b"")
+    body = cast("bytes | str", request.get("Body", b""))
     data = body.encode() if isinstance(body, str) else bytes(body)
-    stored = write_object(s3, request["Bucket"], request["Key"], Body(data=data), request)
-    return {"ETag": f'"{stored.etag}"', "ServerSideEncryption": "AES256", **stored.checksums}
+    s3.bucket(request["Bucket"])
+    check_key(request["Key"])
+    stored = s3.write(request["Bucket"], request["Key"], Body(data=data), request)
+    answer = {"ETag": f'"{stored.etag}"', "ServerSideEncryption": "AES256", **stored.checksums}
+    return cast("PutObjectOutput", answer)
 
 
-def _description(stored: StoredObject) -> dict[str, Any]:
-    return {
+def _description(stored: StoredObject) -> HeadObjectOutput:
+    description: dict[str, Any] = {
         "ContentLength": stored.size_bytes,
         "ContentType": stored.content_type,
         "ETag": f'"{stored.etag}"',
@@ -34,10 +57,11 @@ def _description(stored: StoredObject) -> dict[str, Any]:
         "AcceptRanges": "bytes",
         **stored.headers,
     }
+    return cast("HeadObjectOutput", description)
 
 
 @operation("GetObject")
-def get_object(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def get_object(s3: S3, call: Call, request: GetObjectInput) -> GetObjectOutput:
     """Return an object with its bytes, or those of `Range`. Source: API_GetObject."""
     asked = request.get("Range")
 
@@ -45,7 +69,8 @@ def get_object(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
         return reads.range_of(asked, stored.size_bytes) or (0, stored.size_bytes)
 
     stored, data = s3.read(request["Bucket"], request["Key"], part)
-    answer = {**_description(stored), "Body": data, "ContentLength": len(data)}
+    answer = cast("GetObjectOutput", _description(stored))
+    answer["Body"], answer["ContentLength"] = data, len(data)
     if reads.range_of(asked, stored.size_bytes) is not None:
         first, length = part(stored)
         answer["ContentRange"] = f"bytes {first}-{first + length - 1}/{stored.size_bytes}"
@@ -53,22 +78,26 @@ def get_object(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
 
 
 @operation("HeadObject")
-def head_object(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def head_object(s3: S3, call: Call, request: HeadObjectInput) -> HeadObjectOutput:
     """Return an object without its bytes. Source: API_HeadObject."""
     return _description(s3.object(request["Bucket"], request["Key"]))
 
 
 @operation("GetObjectTagging")
-def get_object_tagging(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def get_object_tagging(
+    s3: S3, call: Call, request: GetObjectTaggingInput
+) -> GetObjectTaggingOutput:
     """Return an object's tags. Source: API_GetObjectTagging."""
     stored = s3.object(request["Bucket"], request["Key"])
     return {"TagSet": [{"Key": key, "Value": value} for key, value in stored.tags.items()]}
 
 
 @operation("PutObjectTagging")
-def put_object_tagging(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def put_object_tagging(
+    s3: S3, call: Call, request: PutObjectTaggingInput
+) -> PutObjectTaggingOutput:
     """Replace an object's tags. Source: API_PutObjectTagging."""
-    given: list[dict[str, str]] = request["Tagging"].get("TagSet") or []
+    given = request["Tagging"].get("TagSet") or []
     tags = checked_tags([(tag["Key"], tag["Value"]) for tag in given])
     with s3.files.lock:
         stored = s3.object(request["Bucket"], request["Key"])
@@ -77,7 +106,9 @@ def put_object_tagging(s3: S3, call: Call, request: dict[str, Any]) -> dict[str,
 
 
 @operation("DeleteObjectTagging")
-def delete_object_tagging(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def delete_object_tagging(
+    s3: S3, call: Call, request: DeleteObjectTaggingInput
+) -> DeleteObjectTaggingOutput:
     """Remove an object's tags. Source: API_DeleteObjectTagging."""
     with s3.files.lock:
         stored = s3.object(request["Bucket"], request["Key"])
@@ -93,7 +124,9 @@ def _checksum(stored: StoredObject) -> dict[str, str] | None:
 
 
 @operation("GetObjectAttributes")
-def get_object_attributes(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def get_object_attributes(
+    s3: S3, call: Call, request: GetObjectAttributesInput
+) -> GetObjectAttributesOutput:
     """Return the attributes that are asked for. Source: API_GetObjectAttributes."""
     stored = s3.object(request["Bucket"], request["Key"])
     known: dict[str, Any] = {
@@ -106,20 +139,19 @@ def get_object_attributes(s3: S3, call: Call, request: dict[str, Any]) -> dict[s
     wanted: list[str] = request.get("ObjectAttributes") or []
     answer = {name: known[name] for name in wanted if known.get(name) is not None}
     answer["LastModified"] = datetime.fromtimestamp(stored.last_modified_ms // 1000, UTC)
-    return answer
+    return cast("GetObjectAttributesOutput", answer)
 
 
 @operation("GetObjectAcl")
-def get_object_acl(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def get_object_acl(s3: S3, call: Call, request: GetObjectAclInput) -> GetObjectAclOutput:
     """Return the owner's full control: ACLs are off. Source: API_GetObjectAcl."""
     s3.object(request["Bucket"], request["Key"])
-    grantee = {"Type": "CanonicalUser", **_OWNER}
-    return {"Owner": _OWNER, "Grants": [{"Grantee": grantee, "Permission": "FULL_CONTROL"}]}
+    return {"Owner": OWNER, "Grants": FULL_CONTROL}
 
 
 @operation("PutObjectAcl")
-def put_object_acl(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
-    """Take `private` and `bucket-owner-full-control`; refuse the rest, as a bucket with ACLs off does."""
+def put_object_acl(s3: S3, call: Call, request: PutObjectAclInput) -> PutObjectAclOutput:
+    """Accept `private` and `bucket-owner-full-control`; refuse all other ACLs, as a bucket with ACLs off does."""
     s3.object(request["Bucket"], request["Key"])
     if request.get("ACL") not in (None, "private", "bucket-owner-full-control"):
         raise AwsError("AccessControlListNotSupported", "The bucket does not allow ACLs")

@@ -1,4 +1,4 @@
-"""Firehose: the backend that actions work on."""
+"""All delivery streams: starting and stopping them, finding and changing them, taking records."""
 
 from __future__ import annotations
 
@@ -7,26 +7,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from headrace.aws.service import ServiceApi
-from headrace.core.clock import Clock
-from headrace.core.config import Durability
-from headrace.core.ids import Ids
-from headrace.core.ports import (
-    FunctionInvoker,
-    LogSink,
-    MetricSink,
-    ObjectStore,
-    SchemaCatalog,
-    StreamReader,
-)
+from headrace.core.ports import StreamReader
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.firehose.delivery import Delivery
-from headrace.services.firehose.errors import not_found, translate
-from headrace.services.firehose.output import Ports
+from headrace.services.firehose.errors import not_found
+from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.sources import JournalSource, KinesisSource, Source
-from headrace.services.firehose.state import DeliveryStream, DeliveryStreams, Progress
-from headrace.store.check import JOURNALS_FOLDER
-from headrace.store.database import Database
+from headrace.services.firehose.state import DeliveryStream, Progress
+from headrace.services.firehose.store import DeliveryStreams
 from headrace.store.discard import clear
 from headrace.store.losses import NOTHING_KNOWN, Known
 from headrace.store.marks import Marks
@@ -37,7 +25,7 @@ Key = tuple[str, str, str]
 
 
 class _Running:
-    """A delivery stream at work."""
+    """A delivery stream with its source and its worker."""
 
     def __init__(self, stream: DeliveryStream, source: Source, delivery: Delivery) -> None:
         self.stream = stream
@@ -54,38 +42,33 @@ class Firehose:
     def __init__(
         self,
         *,
-        data_dir: Path,
-        clock: Clock,
-        ids: Ids,
-        database: Database,
-        supervisor: Supervisor,
-        durability: Durability = "os",
-        objects: ObjectStore,
+        folder: Path,
+        store: DeliveryStreams,
+        marks: Marks,
+        ports: Ports,
         streams: StreamReader,
-        schemas: SchemaCatalog,
-        functions: FunctionInvoker,
-        logs: LogSink,
-        metrics: MetricSink,
+        supervisor: Supervisor,
+        fsync: bool,
     ) -> None:
-        self.clock = clock
-        self.ids = ids
+        self.ids = ports.ids
         self.lock = threading.RLock()
-        self._folder = data_dir / JOURNALS_FOLDER
-        self._marks = Marks(database, data_dir, fsync=durability == "fsync")
+        # The journals' folder: it has a folder for each delivery stream that takes records directly.
+        self._folder = folder
+        self._marks = marks
         self._known: dict[Path, Known] = {}
-        # What was found to be missing at the start, a sentence each.
+        # Records that the start found missing, a sentence for each loss.
         self.losses: list[str] = []
-        self._store = DeliveryStreams(database)
+        self._store = store
         self._supervisor = supervisor
-        self._fsync = durability == "fsync"
+        self._fsync = fsync
         self._reader = streams
-        self._ports = Ports(clock, ids, objects, schemas, functions, logs, metrics)
+        self._ports = ports
         self._running: dict[Key, _Running] = {}
 
     # --- life ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take every delivery stream up where it stood."""
+        """Go on with every delivery stream where it was."""
         streams = self._store.load()
         self._clear({stream.stream_id for stream in streams})
         self._known = self._marks.known()
@@ -98,11 +81,11 @@ class Firehose:
         clear(self._folder, present)
 
     def prepare_stop(self) -> None:
-        """Take functions' failures from now on for the stop's doing: their records are tried again."""
+        """Treat functions' failures from now on as caused by the stop: their records are tried again."""
         self._ports.stopping.set()
 
     def stop(self) -> None:
-        """Close the journals. Buffers are read again at the next start."""
+        """Stop the workers and close the journals. The next start reads the buffers again."""
         self.prepare_stop()
         with self.lock:
             for running in self._running.values():
@@ -148,7 +131,7 @@ class Firehose:
                 handle.wake()
 
         running.unsubscribe = source.subscribe(wake)
-        # What arrived between the two lines above woke nobody.
+        # A record that arrived before `subscribe` woke nobody.
         handle.wake()
         self._running[(stream.account, stream.region, stream.name)] = running
 
@@ -162,7 +145,7 @@ class Firehose:
         return running.stream
 
     def exists(self, account: str, region: str, name: str) -> bool:
-        """Whether there is one of that name."""
+        """Whether there is a delivery stream of that name."""
         return (account, region, name) in self._running
 
     def all(self, account: str, region: str) -> list[DeliveryStream]:
@@ -174,7 +157,7 @@ class Firehose:
         ]
 
     def add(self, stream: DeliveryStream) -> None:
-        """Make a delivery stream; where it begins is pinned before anybody hears of it."""
+        """Make a delivery stream. Where it begins reading is stored before the stream is."""
         source = self._source(stream)
         self._store.save_progress(stream.stream_id, Progress(source.first_positions()))
         if isinstance(source, JournalSource):
@@ -183,18 +166,18 @@ class Firehose:
         self._run(stream)
 
     def save(self, stream: DeliveryStream) -> None:
-        """Store a changed delivery stream; deliveries use it from the next on. Otherwise it is as it was."""
+        """Store a changed delivery stream, which the next delivery uses. When storing fails, undo the change."""
         try:
             self._store.save(stream)
         except BaseException:
-            self._store.take_back(stream)
+            self._store.restore(stream)
             raise
         running = self._running[(stream.account, stream.region, stream.name)]
         if running.handle is not None:
             running.handle.wake()
 
     def remove(self, stream: DeliveryStream) -> None:
-        """Delete a delivery stream; what it had buffered is dropped, as on AWS."""
+        """Delete a delivery stream and the records in its buffer, as AWS does."""
         with self.lock:
             running = self._running.pop((stream.account, stream.region, stream.name))
             running.current = False
@@ -205,25 +188,18 @@ class Firehose:
                 running.source.remove()
 
     def put(self, stream: DeliveryStream, datas: list[bytes], now_ms: int) -> list[str]:
-        """Journal records put directly; return their ids. Durable when this returns."""
+        """Write records to the journal and return their ids. Durable when this returns."""
         running = self._running[(stream.account, stream.region, stream.name)]
         assert isinstance(running.source, JournalSource)
         numbers = running.source.put(datas, now_ms, sync=self._fsync)
-        running.delivery.telling.incoming(datas)
+        running.delivery.reports.incoming(datas)
         return numbers
 
     def statuses(self) -> list[dict[str, Any]]:
-        """Return how far every delivery stream has come, for the cloud's own page. See `Delivery.status`."""
+        """Return the status of every delivery stream for `/_headrace/firehose`. See `Delivery.status`."""
         with self.lock:
             all_running = sorted(self._running.items())
         return [
             {"name": name, "account": account, "region": region, **running.delivery.status()}
             for (account, region, name), running in all_running
         ]
-
-
-def firehose_api(firehose: Firehose) -> ServiceApi:
-    """Return the service for the gateway."""
-    from headrace.services.firehose import actions
-
-    return ServiceApi(name="firehose", backend=firehose, actions=actions.ALL, translate=translate)

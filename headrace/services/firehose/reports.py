@@ -1,4 +1,4 @@
-"""What a delivery stream tells: its error log in CloudWatch Logs, and its metrics."""
+"""What a delivery stream reports: errors to CloudWatch Logs, metrics to CloudWatch."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ NAMESPACE = "AWS/Firehose"
 LOG_STREAM = "DestinationDelivery"
 
 
-class Telling:
-    """Speaks for one delivery stream. Thread-safe, as its sinks are; never raises."""
+class Reports:
+    """The reports of one delivery stream. Thread-safe, as its sinks are; never raises."""
 
     def __init__(
         self, stream: DeliveryStream, clock: Clock, logs: LogSink, metrics: MetricSink
@@ -41,7 +41,7 @@ class Telling:
     # --- errors -------------------------------------------------------------------------------
 
     def failure(self, error: Exception) -> None:
-        """A delivery failed and will be tried again."""
+        """Report that a delivery failed and will be tried again."""
         match error:
             case BucketNotFound():
                 code, message = "S3.NoSuchBucket", "The specified bucket does not exist."
@@ -55,14 +55,14 @@ class Telling:
         self._measure(("DeliveryToS3.Success", 0, "Count"))
 
     def refused(self, failed: Sequence[Failed]) -> None:
-        """Records went to the error output."""
+        """Report that records went to the error output."""
         first = failed[0]
         self._put_log(
             first.code, f"{len(failed)} records went to the error output. First: {first.message}"
         )
 
     def gone(self, shard_id: str, records: int) -> None:
-        """Retention, or the stream's deletion, has overtaken the delivery."""
+        """Report that retention, or deleting the stream, removed records before they were delivered."""
         self._put_log(
             "Kinesis.RecordsGone",
             f"{records} records of {shard_id} were gone before they could be delivered.",
@@ -94,21 +94,21 @@ class Telling:
     # --- metrics ------------------------------------------------------------------------------
 
     def read(self, records: Sequence[StreamRecord]) -> None:
-        """Records were read from a Kinesis stream."""
+        """Report that records were read from a Kinesis stream."""
         self._measure(
             ("DataReadFromKinesisStream.Records", len(records), "Count"),
             ("DataReadFromKinesisStream.Bytes", sum(len(r.data) for r in records), "Bytes"),
         )
 
     def incoming(self, datas: Sequence[bytes]) -> None:
-        """Records were put directly."""
+        """Report that records were put directly."""
         self._measure(
             ("IncomingRecords", len(datas), "Count"),
             ("IncomingBytes", sum(map(len, datas)), "Bytes"),
         )
 
     def delivered(self, *, records: int, size_bytes: int, oldest_ms: int) -> None:
-        """A delivery is done."""
+        """Report that a delivery is done."""
         self.last_error = ""
         self._measure(
             ("DeliveryToS3.Records", records, "Count"),

@@ -1,4 +1,4 @@
-"""S3: the backend that actions work on, its `ObjectStore`, and the service for the gateway."""
+"""All buckets and their objects: making and removing buckets, writing, reading and removing objects."""
 
 from __future__ import annotations
 
@@ -10,21 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from headrace.aws.errors import AwsError
-from headrace.aws.service import ServiceApi
 from headrace.core.clock import Clock
-from headrace.core.config import Durability
-from headrace.core.ids import Ids
 from headrace.core.ports import BucketNotFound, ObjectInfo, ObjectNotFound
-from headrace.services.s3.checksums import Body
-from headrace.services.s3.cors import BucketRules
-from headrace.services.s3.errors import translate
-from headrace.services.s3.files import ObjectFiles, StoredObject
-from headrace.services.s3.notifications import REMOVED, Happening, Notifications
+from headrace.services.s3 import limits
+from headrace.services.s3.checksums import Body, verify
+from headrace.services.s3.files import ObjectFiles, copy_file
+from headrace.services.s3.names import check_key
+from headrace.services.s3.notifications import CREATED_PUT, REMOVED, Notifications, ObjectEvent
+from headrace.services.s3.state import Bucket, StoredObject
+from headrace.services.s3.store import Buckets
 from headrace.services.s3.uploads import Uploads
-from headrace.services.s3.writes import copy_file, write_object
-from headrace.store.database import Database
-
-Bucket = dict[str, Any]
+from headrace.services.s3.writes import check_conditions, described_by
 
 _MOST_LOOKS = 20
 
@@ -35,46 +31,38 @@ class S3:
     def __init__(
         self,
         *,
-        data_dir: Path,
         clock: Clock,
-        ids: Ids,
-        database: Database,
-        durability: Durability = "os",
+        buckets: Buckets,
+        files: ObjectFiles,
+        uploads: Uploads,
+        notifications: Notifications,
     ) -> None:
-        self.clock = clock
-        self.ids = ids
         self.lock = threading.RLock()
-        self.files = ObjectFiles(
-            data_dir, clock=clock, ids=ids, database=database, durability=durability
-        )
-        self.uploads = Uploads(
-            data_dir, clock=clock, ids=ids, database=database, settle=self.files.settle
-        )
+        self.files = files
+        self.uploads = uploads
+        self.notifications = notifications
         # Called after each write with bucket, key, size in bytes and ETag, on the writer's thread.
-        # Must not block. What Spark writes as a file does not pass here.
+        # They must not block. They are not called for files that Spark writes.
         self.on_object_created: list[Callable[[str, str, int, str], None]] = []
-        self._documents = database.documents("s_three_buckets")
-        self._buckets: dict[str, Bucket] = {}
-        self.notifications = Notifications(
-            clock=clock, ids=ids, database=database, bucket_of=self.bucket
-        )
         self.objects = Objects(self)
-        self.cors_rules = BucketRules(self)
+        self._clock = clock
+        self._store = buckets
+        self._buckets: dict[str, Bucket] = {}
 
     def start(self) -> None:
-        """Recover the buckets."""
+        """Load the buckets and finish the writes that a kill cut short."""
         self.files.prepare()
-        self._buckets = dict(self._documents.items())
+        self._buckets = self._store.load()
         for name in self._buckets:
             self.files.add_bucket(name)
 
     def stop(self) -> None:
-        """Nothing to do: every change is on its way to the disk already."""
+        """Do nothing: every change is stored already."""
 
     # --- buckets ------------------------------------------------------------------------------
 
     def bucket(self, name: str) -> Bucket:
-        """Return a bucket's document. Raises BucketNotFound."""
+        """Return a bucket. Raises BucketNotFound."""
         found = self._buckets.get(name)
         if found is None:
             raise BucketNotFound(name)
@@ -89,13 +77,13 @@ class S3:
         return name in self._buckets
 
     def save_bucket(self, name: str, bucket: Bucket) -> None:
-        """Store a new or changed bucket. When it cannot be stored it is as it was."""
+        """Store a new or changed bucket. When storing fails, undo the change."""
         with self.lock:
             self.files.add_bucket(name)
             try:
-                self._documents.put(name, bucket)
+                self._store.put(name, bucket)
             except BaseException:
-                stored = self._documents.get(name)
+                stored = self._store.get(name)
                 if stored is None:
                     self.files.remove_bucket(name)
                 else:
@@ -110,8 +98,10 @@ class S3:
                 self.uploads.remove(upload)
             # Files first: a kill between the two leaves an empty bucket, not files without one.
             self.files.remove_bucket(name)
-            self._documents.delete(name)
+            self._store.delete(name)
             self._buckets.pop(name, None)
+
+    # --- objects ------------------------------------------------------------------------------
 
     def object(self, bucket: str, key: str) -> StoredObject:
         """Return an object. Raises BucketNotFound, ObjectNotFound."""
@@ -121,17 +111,78 @@ class S3:
             raise ObjectNotFound(key)
         return found
 
+    def write(
+        self,
+        bucket: str,
+        key: str,
+        body: Body,
+        params: Mapping[str, Any],
+        *,
+        event: str = CREATED_PUT,
+    ) -> StoredObject:
+        """Write an object as PutObject's `params` say, and move or delete `body.file`.
+
+        `key` is a legal one: see `check_key`. Raises AwsError, BucketNotFound.
+        """
+        temporary = body.file
+        try:
+            self.bucket(bucket)
+            size_bytes = _checked_size(body)
+            verified = verify(body, params)
+            described = described_by(params)
+            if temporary is None:
+                temporary = self.files.write_temporary(body.data)
+            stored = StoredObject(
+                bucket=bucket,
+                key=key,
+                path=temporary,
+                size_bytes=size_bytes,
+                etag=verified.etag,
+                last_modified_ms=self._clock.now_ms(),
+                mtime_ns=0,
+                checksums=verified.checksums,
+                **described,
+            )
+            return self.publish(temporary, stored, params, event=event)
+        finally:
+            if temporary is not None:
+                temporary.unlink(missing_ok=True)
+
+    def publish(
+        self, temporary: Path, stored: StoredObject, params: Mapping[str, Any], *, event: str
+    ) -> StoredObject:
+        """Put an object in place when If-Match and If-None-Match allow it; the check and the write are one step.
+
+        Args:
+            temporary: the object's bytes.
+            stored: its description.
+            params: of the request.
+            event: the name of the event for the bucket's notifications.
+        """
+        with self.files.lock:
+            bucket = self.bucket(stored.bucket)  # it may have been deleted while the body came in
+            if params.get("IfNoneMatch") is not None or params.get("IfMatch") is not None:
+                check_conditions(stored.key, self.files.find(stored.bucket, stored.key), params)
+            stored = self.files.publish(temporary, stored)
+            self.notifications.keep(
+                ObjectEvent(event, stored.bucket, stored.key, stored.size_bytes, stored.etag),
+                bucket,
+            )
+        for listener in self.on_object_created:
+            listener(stored.bucket, stored.key, stored.size_bytes, stored.etag)
+        return stored
+
     def remove(self, bucket: str, key: str) -> None:
-        """Remove an object, if there is one, and say so."""
+        """Remove an object, if there is one, and notify."""
         self.files.remove(bucket, key)
-        self.notifications.note(Happening(REMOVED, bucket, key))
+        self.notifications.keep(ObjectEvent(REMOVED, bucket, key), self.bucket(bucket))
 
     def read(
         self, bucket: str, key: str, part: Callable[[StoredObject], tuple[int, int]] | None = None
     ) -> tuple[StoredObject, bytes]:
         """Return an object and its bytes, or those of the (offset, length) that `part` gives.
 
-        Both are of one write, even when another replaces the object meanwhile. Raises BucketNotFound,
+        Both are of the same write, even when another write replaces the object meanwhile. Raises BucketNotFound,
         ObjectNotFound, AwsError SlowDown, and what `part` raises.
         """
         for _ in range(_MOST_LOOKS):
@@ -142,8 +193,21 @@ class S3:
                 if (status.st_size, status.st_mtime_ns) == (stored.size_bytes, stored.mtime_ns):
                     file.seek(offset)
                     return stored, file.read(length)
-        # Replaced or deleted since it was found, again and again.
+        # Each time, the object was replaced or deleted after it was found.
         raise AwsError("SlowDown", "Please reduce your request rate.", 503)
+
+
+def _checked_size(body: Body) -> int:
+    """Return the size in bytes. Raises AwsError EntityTooLarge."""
+    size_bytes = body.size_bytes
+    if size_bytes > limits.PUT_BYTES:
+        raise AwsError(
+            "EntityTooLarge",
+            "Your proposed upload exceeds the maximum allowed size",
+            400,
+            {"ProposedSize": str(size_bytes), "MaxSizeAllowed": str(limits.PUT_BYTES)},
+        )
+    return size_bytes
 
 
 class Objects:
@@ -163,6 +227,8 @@ class Objects:
         metadata: Mapping[str, str] | None = None,
     ) -> str:
         """See `ObjectStore.put`."""
+        self._s3.bucket(bucket)
+        check_key(key)
         params: dict[str, Any] = {"ContentType": content_type, "Metadata": dict(metadata or {})}
         if content_encoding:
             params["ContentEncoding"] = content_encoding
@@ -176,7 +242,7 @@ class Objects:
                 temporary.unlink(missing_ok=True)
                 raise
             whole = Body(file=temporary)
-        return write_object(self._s3, bucket, key, whole, params).etag
+        return self._s3.write(bucket, key, whole, params).etag
 
     def get(self, bucket: str, key: str) -> bytes:
         """See `ObjectStore.get`."""
@@ -200,12 +266,3 @@ class Objects:
     def buckets(self) -> Mapping[str, Path]:
         """See `ObjectStore.buckets`."""
         return {name: self._s3.files.bucket_folder(name) for name in self._s3.buckets()}
-
-
-def s3_api(s3: S3) -> ServiceApi:
-    """Return the service for the gateway."""
-    from headrace.services.s3 import actions
-    from headrace.services.s3.raw import HttpFront
-
-    raw: Callable[[Any], Any] = HttpFront(s3, actions.ALL).handle
-    return ServiceApi(name="s3", backend=s3, actions=actions.ALL, translate=translate, raw=raw)

@@ -1,47 +1,28 @@
-"""What a file cannot say of an object: ETag, headers, metadata, tags. One SQLite table.
+"""How buckets and objects' descriptions last: documents of buckets, and the index of objects.
 
-A write is announced in `s3_pending` before the file is moved into place and confirmed after it, so that a
-kill between the two loses neither the old object's description nor the new one's.
+The index has what a file cannot hold of its object: ETag, headers, metadata, tags. A write is announced in `s3_pending`
+before the file is moved into place and confirmed after it, so that a kill between the two loses neither the old
+object's description nor the new one's.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.services.s3.state import Bucket, StoredObject
 from headrace.store.database import Database
 
-DEFAULT_CONTENT_TYPE = "binary/octet-stream"
 _COLUMNS = "key, escaped, size, etag, last_modified_ms, mtime_ns, details"
 _MOST_VARIABLES = 500
 
 
 @dataclass(frozen=True, slots=True)
-class StoredObject:
-    """An object: its file, and what the index knows of it. `etag` has no quotes."""
-
-    bucket: str
-    key: str
-    path: Path
-    size_bytes: int
-    etag: str
-    last_modified_ms: int
-    mtime_ns: int
-    content_type: str = DEFAULT_CONTENT_TYPE
-    headers: dict[str, str] = field(default_factory=dict[str, str])
-    metadata: dict[str, str] = field(default_factory=dict[str, str])
-    checksums: dict[str, str] = field(default_factory=dict[str, str])
-    tags: dict[str, str] = field(default_factory=dict[str, str])
-    parts: int = 0
-    part_sizes: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
-    """An object's row; the file may have changed since."""
+    """An object's row. The file may have changed since the row was written."""
 
     key: str
     escaped: bool
@@ -77,8 +58,32 @@ class Pending:
     row: Row
 
 
+class Buckets:
+    """The stored buckets, by name. Thread-safe as the database is."""
+
+    def __init__(self, database: Database) -> None:
+        self._documents = database.documents("s_three_buckets")
+
+    def load(self) -> dict[str, Bucket]:
+        """Return all buckets that are stored."""
+        return {name: Bucket(**document) for name, document in self._documents.items()}
+
+    def get(self, name: str) -> Bucket | None:
+        """Return a bucket as it is stored, or None."""
+        document = self._documents.get(name)
+        return None if document is None else Bucket(**document)
+
+    def put(self, name: str, bucket: Bucket) -> None:
+        """Store a bucket; durable on return."""
+        self._documents.put(name, asdict(bucket))
+
+    def delete(self, name: str) -> None:
+        """Delete a bucket's document."""
+        self._documents.delete(name)
+
+
 class ObjectIndex:
-    """The rows of all buckets. Each method is one atomic change. Thread-safe."""
+    """The index: a row for each object of all buckets. Each method is one atomic change. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -136,14 +141,14 @@ class ObjectIndex:
         )
 
     def announce(self, stored: StoredObject, *, escaped: bool, inode: int) -> None:
-        """Note a write whose file, of that inode, is about to be moved into place."""
+        """Store a write before its file, which has that inode, is moved into place."""
         self._database.execute(
             "INSERT OR REPLACE INTO s3_pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (*_values(stored, escaped=escaped), inode),
         )
 
     def confirm(self, bucket: str, key: str) -> None:
-        """Make an announced write's row the object's; on a full disk too, since its file is there already."""
+        """Make an announced write's row the object's. This works on a full disk too: the file is in place already."""
         with self._database.transaction(frees=True):
             self._database.execute(
                 "INSERT OR REPLACE INTO s3_objects SELECT bucket, key, escaped, size, etag,"
@@ -153,7 +158,7 @@ class ObjectIndex:
             self.withdraw(bucket, key)
 
     def withdraw(self, bucket: str, key: str) -> None:
-        """Forget an announced write."""
+        """Delete an announced write."""
         self._database.execute("DELETE FROM s3_pending WHERE bucket = ? AND key = ?", (bucket, key))
 
     def pending(self) -> list[Pending]:

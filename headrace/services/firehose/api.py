@@ -1,0 +1,60 @@
+"""Firehose as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.aws.service import ServiceApi
+from headrace.core.clock import Clock
+from headrace.core.config import Durability
+from headrace.core.ids import Ids
+from headrace.core.ports import (
+    FunctionInvoker,
+    LogSink,
+    MetricSink,
+    ObjectStore,
+    SchemaCatalog,
+    StreamReader,
+)
+from headrace.core.workers import Supervisor
+from headrace.services.firehose.actions import ACTIONS
+from headrace.services.firehose.backend import Firehose
+from headrace.services.firehose.errors import translate
+from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.store import DeliveryStreams
+from headrace.store.check import JOURNALS_FOLDER
+from headrace.store.database import Database
+from headrace.store.marks import Marks
+
+
+def build_firehose(
+    *,
+    data_dir: Path,
+    clock: Clock,
+    ids: Ids,
+    database: Database,
+    supervisor: Supervisor,
+    durability: Durability = "os",
+    objects: ObjectStore,
+    streams: StreamReader,
+    schemas: SchemaCatalog,
+    functions: FunctionInvoker,
+    logs: LogSink,
+    metrics: MetricSink,
+) -> Firehose:
+    """Return Firehose with its parts; nothing runs before `Firehose.start`."""
+    fsync = durability == "fsync"
+    return Firehose(
+        folder=data_dir / JOURNALS_FOLDER,
+        store=DeliveryStreams(database),
+        marks=Marks(database, data_dir, fsync=fsync),
+        ports=Ports(clock, ids, objects, schemas, functions, logs, metrics),
+        streams=streams,
+        supervisor=supervisor,
+        fsync=fsync,
+    )
+
+
+def firehose_api(firehose: Firehose) -> ServiceApi:
+    """Return the service for the gateway."""
+    return ServiceApi(name="firehose", backend=firehose, actions=ACTIONS, translate=translate)

@@ -1,0 +1,49 @@
+"""S3 as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.aws.service import ServiceApi
+from headrace.core.clock import Clock
+from headrace.core.config import Durability
+from headrace.core.ids import Ids
+from headrace.services.s3.actions import ACTIONS
+from headrace.services.s3.backend import S3
+from headrace.services.s3.errors import translate
+from headrace.services.s3.files import ObjectFiles
+from headrace.services.s3.notifications import Notifications
+from headrace.services.s3.raw import HttpFront
+from headrace.services.s3.store import Buckets, ObjectIndex
+from headrace.services.s3.uploads import Uploads
+from headrace.store.database import Database
+
+
+def build_s3(
+    *,
+    data_dir: Path,
+    clock: Clock,
+    ids: Ids,
+    database: Database,
+    durability: Durability = "os",
+) -> S3:
+    """Return S3 with its parts; it reads its buckets in `S3.start`."""
+    files = ObjectFiles(data_dir, ids=ids, index=ObjectIndex(database), durability=durability)
+    return S3(
+        clock=clock,
+        buckets=Buckets(database),
+        files=files,
+        uploads=Uploads(data_dir, clock=clock, ids=ids, database=database, settle=files.settle),
+        notifications=Notifications(clock=clock, ids=ids, database=database),
+    )
+
+
+def s3_api(s3: S3) -> ServiceApi:
+    """Return the service for the gateway."""
+    return ServiceApi(
+        name="s3",
+        backend=s3,
+        actions=ACTIONS,
+        translate=translate,
+        raw=HttpFront(s3, ACTIONS).answer_raw,
+    )
