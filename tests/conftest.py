@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -40,17 +41,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-# What a test takes, by the folder it is in or the names that its module imports.
-_SLOW_FOLDERS = ("clients", "pipeline", "scripts", "server", "soak")
+# What takes processes, sockets or seconds, by folder or file, or by a name that its module imports.
+_SLOW_PLACES = (
+    "api/emr", "cdk", "clients", "fuzz", "pipeline", "scripts", "security/test_browser.py",
+    "security/test_function_walls.py", "security/test_patterns.py", "security/test_templates.py", "server", "soak",
+    "unit/fallback/test_kept.py", "unit/fallback/test_twins.py",
+)  # fmt: skip
 _SLOW_NAMES = ("ServerProcess", "subprocess")
+_QUICK_EXAMPLES = 10
 
 
 def _is_quick(item: pytest.Item) -> bool:
     if any(item.get_closest_marker(name) for name in ("spark", "crash", "slow")):
         return False
-    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    place = item.path.relative_to(Path(__file__).parent).as_posix()
     module = getattr(item, "module", None)
-    return folder not in _SLOW_FOLDERS and not any(hasattr(module, name) for name in _SLOW_NAMES)
+    return not place.startswith(_SLOW_PLACES) and not any(
+        hasattr(module, name) for name in _SLOW_NAMES
+    )
+
+
+def _try_few_examples(item: pytest.Item) -> None:
+    """Have a property test look at a few examples only."""
+    test: Any = getattr(item, "obj", None)
+    test = getattr(test, "__func__", test)
+    if getattr(test, "is_hypothesis_test", False):
+        full = getattr(test, "_hypothesis_internal_use_settings", None) or hypothesis.settings()
+        few = min(full.max_examples, _QUICK_EXAMPLES)
+        # What the decorator sets; it refuses to do so twice.
+        test._hypothesis_internal_use_settings = hypothesis.settings(full, max_examples=few)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -58,6 +77,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if not _is_quick(item)]
         items[:] = [item for item in items if _is_quick(item)]
         config.hook.pytest_deselected(items=left_out)
+        for item in items:
+            _try_few_examples(item)
         return
     if config.getoption("--nightly"):
         return
