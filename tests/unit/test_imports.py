@@ -18,7 +18,6 @@ STILL_CIRCULAR = (
     "headrace.services.kinesis",
     "headrace.services.lambda_",
     "headrace.services.s3",
-    "scripts.benchmarks",
 )
 
 
