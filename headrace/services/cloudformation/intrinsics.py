@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError
-from headrace.services.cloudformation.template import (
+from headrace.services.cloudformation.references import (
     get_att_parts,
     sub_names,
     sub_parts,

@@ -22,6 +22,8 @@ CIDRS = 256
 # What a custom resource may answer, and how long it may take: .../aws-resource-cloudformation-customresource.html.
 CUSTOM_RESPONSE_BYTES = 4_096
 CUSTOM_TIMEOUT_SECONDS = 3_600
+# Events in an answer of DescribeStackEvents (assumed), changes in one of DescribeChangeSet.
+PAGE_ITEMS = 100
 
 # --- headrace's own, where AWS names none -----------------------------------------------------
 

@@ -1,18 +1,17 @@
 """Making, changing and deleting the resources of one stack.
 
-Every step is stored before the next begins, so that a restarted cloud can take the way back from where the killed one
-stood. Whatever goes wrong with a resource, it ends in a FAILED state with the reason.
+Every step is stored before the next begins, so that a restarted cloud can roll back from where the killed one stopped.
+A resource with which anything goes wrong ends in a FAILED state with the reason.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from headrace.services.cloudformation import graph
-from headrace.services.cloudformation.changes import changed_properties
+from headrace.services.cloudformation import graph, limits
 from headrace.services.cloudformation.errors import (
     Cancelled,
     ResourceFailed,
@@ -23,38 +22,52 @@ from headrace.services.cloudformation.errors import (
 from headrace.services.cloudformation.existing import already_exists, means_existing
 from headrace.services.cloudformation.intrinsics import Scope, evaluate, size_of
 from headrace.services.cloudformation.parallel import run_in_order
-from headrace.services.cloudformation.resources.base import Context, Made, ResourceType
-from headrace.services.cloudformation.scope import check_operation_size, decide, scope_of
+from headrace.services.cloudformation.parameters import effective_values
+from headrace.services.cloudformation.ports import Ports
+from headrace.services.cloudformation.references import dependencies
+from headrace.services.cloudformation.resources import resource_type
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Made,
+    ResourceType,
+    changed_properties,
+)
+from headrace.services.cloudformation.scope import Lookups, decide, scope_of
 from headrace.services.cloudformation.state import Resource, Stack
-from headrace.services.cloudformation.template import Template, dependencies
-
-if TYPE_CHECKING:
-    from headrace.services.cloudformation.service import CloudFormation
+from headrace.services.cloudformation.store import Stacks
+from headrace.services.cloudformation.template import Template
 
 RETAINING = ("Retain", "RetainExceptOnCreate", "Snapshot")
 
 
-class Provisioner:
-    """The resources of one stack, for one operation. Its public methods are called by one thread.
+def check_operation_size(size_bytes: int) -> None:
+    """Raise TemplateError when the properties of an operation's resources are too large together."""
+    if size_bytes > limits.OPERATION_BYTES:
+        raise TemplateError(
+            f"Template error: the properties of all resources have more than {limits.OPERATION_BYTES:,} bytes, which"
+            " headrace does not store"
+        )
 
-    `cancel` may be called by any; a few threads of its own work on resources that do not wait for each other.
+
+@dataclass(slots=True)
+class Provisioner:
+    """The resources of one stack, for one operation. One thread calls the public methods.
+
+    A few threads of its own work on resources that do not depend on each other.
+
+    Attributes:
+        stop: set by any thread: nothing more is begun, and resources that wait for an answer are given up. A new event
+            lets the work go on.
     """
 
-    def __init__(self, cfn: CloudFormation, stack: Stack) -> None:
-        self._cfn = cfn
-        self._stack = stack
-        self._lock = threading.RLock()
-        self._stop = threading.Event()
-        self._size_bytes = 0
-        self._decided: dict[str, bool] = {}
-
-    def cancel(self) -> None:
-        """Begin nothing more, and give up what waits for somebody else."""
-        self._stop.set()
-
-    def proceed(self) -> None:
-        """Work again, after `cancel` or a failure."""
-        self._stop = threading.Event()
+    _stacks: Stacks
+    _lookups: Lookups
+    _ports: Ports
+    _stack: Stack
+    stop: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _size_bytes: int = 0
+    _decided: dict[str, bool] = field(default_factory=dict[str, bool])
 
     # --- making and changing ------------------------------------------------------------------
 
@@ -64,17 +77,17 @@ class Provisioner:
         decide(template, scope)
         self._decided = scope.decided
         wanted = self._wanted(template)
-        needs = {name: dependencies(template, name) & wanted for name in wanted}
+        depends_on = {name: dependencies(template, name) & wanted for name in wanted}
         failed = run_in_order(
-            needs,
-            lambda name: self._apply_one(template, name, needs[name]),
-            stop=self._stop,
+            depends_on,
+            lambda name: self._apply_one(template, name, depends_on[name]),
+            stop=self.stop,
             keep_going=False,
         )
         if failed:
             shown = ", ".join(name for name, error in failed.items() if not _is_cancelled(error))
             return f"The following resource(s) failed to create: [{shown or ', '.join(failed)}]."
-        if self._stop.is_set():
+        if self.stop.is_set():
             return "The operation was cancelled."
         try:
             self._stack.outputs = self._outputs(template)
@@ -91,7 +104,7 @@ class Provisioner:
             if "Condition" not in resource or scope.condition(resource["Condition"])
         }
 
-    def _apply_one(self, template: Template, logical_id: str, needs: set[str]) -> None:
+    def _apply_one(self, template: Template, logical_id: str, depends_on: set[str]) -> None:
         definition = template.resources[logical_id]
         present = self._stack.resources.get(logical_id)
         try:
@@ -103,24 +116,24 @@ class Provisioner:
                 check_operation_size(self._size_bytes)
         except Exception as error:
             verb = "UPDATE" if present else "CREATE"
-            self.fail(present or self._blank(logical_id, definition, needs), verb, error)
+            self.fail(present or self._blank(logical_id, definition, depends_on), verb, error)
             raise
         if present is None or not present.physical_id:
-            self._create(logical_id, definition, kind, properties, needs)
+            self._create(logical_id, definition, kind, properties, depends_on)
             return
         if present.status == "CREATE_FAILED":
-            self._make_again(present, definition, kind, properties, needs)
+            self._make_again(present, definition, kind, properties, depends_on)
             return
         if present.type != kind.name:
-            self._replace(present, definition, kind, properties, needs)
+            self._replace(present, definition, kind, properties, depends_on)
             return
         changed = changed_properties(present.properties, properties)
         if not changed:
-            self._keep(present, definition, needs)
+            self._keep(present, definition, depends_on)
         elif any(kind.replaces(name) for name in changed):
-            self._replace(present, definition, kind, properties, needs)
+            self._replace(present, definition, kind, properties, depends_on)
         else:
-            self._update(present, definition, kind, properties, needs)
+            self._update(present, definition, kind, properties, depends_on)
 
     def _create(
         self,
@@ -128,11 +141,11 @@ class Provisioner:
         definition: Mapping[str, Any],
         kind: ResourceType,
         properties: dict[str, Any],
-        needs: set[str],
+        depends_on: set[str],
     ) -> None:
-        resource = self._blank(logical_id, definition, needs)
+        resource = self._blank(logical_id, definition, depends_on)
         resource.properties = properties
-        self._put(resource, "CREATE_IN_PROGRESS")
+        self._set_status(resource, "CREATE_IN_PROGRESS")
         try:
             made = self._make(resource, kind, properties)
         except Exception as error:
@@ -146,7 +159,7 @@ class Provisioner:
         definition: Mapping[str, Any],
         kind: ResourceType,
         properties: dict[str, Any],
-        needs: set[str],
+        depends_on: set[str],
     ) -> None:
         """Make anew what a creation that was not taken back left half made."""
         try:
@@ -154,7 +167,7 @@ class Provisioner:
         except Exception as error:
             self.fail(half_made, "CREATE", error)
             raise
-        self._create(half_made.logical_id, definition, kind, properties, needs)
+        self._create(half_made.logical_id, definition, kind, properties, depends_on)
 
     def _make(
         self,
@@ -170,13 +183,13 @@ class Provisioner:
         if kind.find is not None:
             found = kind.find(self.context(resource.logical_id), properties)
             if found:
-                raise already_exists(self._cfn, self._stack, kind.name, found)
+                raise self._already_exists(kind, found)
 
         def note(physical_id: str) -> None:
             resource.physical_id = physical_id
             with self._lock:
                 if keep is None:
-                    self._cfn.stacks.save_resource(self._stack, resource)
+                    self._stacks.save_resource(self._stack, resource)
                 else:
                     keep()
 
@@ -185,8 +198,11 @@ class Provisioner:
         except Exception as error:
             name = kind.name_of(properties)
             if not resource.physical_id and name and means_existing(error):
-                raise already_exists(self._cfn, self._stack, kind.name, name) from error
+                raise self._already_exists(kind, name) from error
             raise
+
+    def _already_exists(self, kind: ResourceType, identifier: str) -> ResourceFailed:
+        return already_exists(self._stacks, self._ports.ids, self._stack, kind.name, identifier)
 
     def _update(
         self,
@@ -194,11 +210,11 @@ class Provisioner:
         definition: Mapping[str, Any],
         kind: ResourceType,
         properties: dict[str, Any],
-        needs: set[str],
+        depends_on: set[str],
     ) -> None:
         assert kind.update is not None
-        resource = replace(present, updated_ms=self._cfn.clock.now_ms())
-        self._put(resource, "UPDATE_IN_PROGRESS")
+        resource = replace(present, updated_ms=self._ports.clock.now_ms())
+        self._set_status(resource, "UPDATE_IN_PROGRESS")
         try:
             made = kind.update(
                 self.context(resource.logical_id),
@@ -214,7 +230,7 @@ class Provisioner:
             with self._lock:
                 # A custom resource may answer with another id: the old one is deleted in the clean-up.
                 self._stack.obsolete.append(present)
-        _redefine(resource, definition, needs)
+        _redefine(resource, definition, depends_on)
         resource.properties = properties
         self._made(resource, made, "UPDATE_COMPLETE")
 
@@ -224,12 +240,12 @@ class Provisioner:
         definition: Mapping[str, Any],
         kind: ResourceType,
         properties: dict[str, Any],
-        needs: set[str],
+        depends_on: set[str],
     ) -> None:
         reason = (
             "Requested update requires the creation of a new physical resource; hence creating one."
         )
-        resource = self._blank(present.logical_id, definition, needs)
+        resource = self._blank(present.logical_id, definition, depends_on)
         resource.properties = properties
         self.event(present, "UPDATE_IN_PROGRESS", reason)
         # Known as something to delete from the moment it is made, whatever becomes of it.
@@ -255,10 +271,10 @@ class Provisioner:
             self._stack.obsolete.append(retired)
         self._made(resource, made, "UPDATE_COMPLETE")
 
-    def _keep(self, present: Resource, definition: Mapping[str, Any], needs: set[str]) -> None:
+    def _keep(self, present: Resource, definition: Mapping[str, Any], depends_on: set[str]) -> None:
         with self._lock:
-            _redefine(present, definition, needs)
-            self._cfn.stacks.save_resource(self._stack, present)
+            _redefine(present, definition, depends_on)
+            self._stacks.save_resource(self._stack, present)
 
     def retire_removed(self, template: Template) -> None:
         """Move what `template` does not have any more to what is to be cleaned up; the caller stores the stack."""
@@ -303,11 +319,11 @@ class Provisioner:
     def delete_all(self, *, rolling_back: bool = False) -> str:
         """Delete the stack's resources, dependents first; return why some are left, or nothing."""
         resources = self._stack.resources
-        needs = {name: set(resource.depends_on) for name, resource in resources.items()}
+        depends_on = {name: set(resource.depends_on) for name, resource in resources.items()}
         run_in_order(
-            graph.reverse(needs),
+            graph.reverse(depends_on),
             lambda name: self._delete(resources[name], rolling_back=rolling_back),
-            stop=self._stop,
+            stop=self.stop,
             keep_going=True,
         )
         left = [name for name, r in resources.items() if r.status == "DELETE_FAILED"]
@@ -322,14 +338,14 @@ class Provisioner:
         if policy in ("Retain", "Snapshot") or (
             policy == "RetainExceptOnCreate" and not rolling_back
         ):
-            self._put(resource, "DELETE_SKIPPED")
+            self._set_status(resource, "DELETE_SKIPPED")
             return
         try:
             self.delete_one(resource)
         except Exception as error:
             self.fail(resource, "DELETE", error)
             raise
-        self._put(resource, "DELETE_COMPLETE")
+        self._set_status(resource, "DELETE_COMPLETE")
 
     def clean_up(self) -> None:
         """Delete what an update replaced or removed; what cannot be deleted is left, as on AWS."""
@@ -361,27 +377,39 @@ class Provisioner:
 
     def type(self, name: str) -> ResourceType:
         """Return a resource type. Raises ResourceFailed."""
-        kind = self._cfn.resource_type(name)
+        kind = resource_type(name)
         if kind is None:
             raise ResourceFailed(f"Resource type {name} is not supported by headrace")
         return kind
 
     def _scope(self, template: Template) -> Scope:
-        values = {
-            name: self._cfn.effective_parameter(value)
-            for name, value in self._stack.parameters.items()
-        }
+        values = effective_values(self._stack.parameters)
         with self._lock:
             resources = dict(self._stack.resources)
         return scope_of(
-            self._cfn, self._stack, template, values, resources, decided=dict(self._decided)
+            self._lookups, self._stack, template, values, resources, decided=dict(self._decided)
         )
 
     def context(
         self, logical_id: str, note_made: Callable[[str], None] = lambda _: None
     ) -> Context:
-        """Return where a resource is made."""
-        return self._cfn.context(self._stack, logical_id, self._stop, note_made)
+        """Return what a resource type may use to make a resource; see `Context` for `note_made`."""
+        return Context(
+            control=self._ports.control,
+            clock=self._ports.clock,
+            ids=self._ports.ids,
+            account=self._stack.account,
+            region=self._stack.region,
+            stack_name=self._stack.name,
+            stack_id=self._stack.stack_id,
+            logical_id=logical_id,
+            tags=self._stack.tags,
+            endpoint_url=self._ports.endpoint_url(),
+            responses=self._ports.responses,
+            functions=self._ports.functions,
+            stop=self.stop,
+            note_made=note_made,
+        )
 
     def _outputs(self, template: Template) -> list[dict[str, str]]:
         scope = self._scope(template)
@@ -395,32 +423,36 @@ class Provisioner:
             if output.get("Export"):
                 entry["ExportName"] = str(evaluate(output["Export"]["Name"], scope))
             outputs.append(entry)
-        self._cfn.check_exports(self._stack, outputs)
+        self._lookups.exports.check(self._stack, outputs)
         return outputs
 
-    def _blank(self, logical_id: str, definition: Mapping[str, Any], needs: set[str]) -> Resource:
+    def _blank(
+        self, logical_id: str, definition: Mapping[str, Any], depends_on: set[str]
+    ) -> Resource:
         resource = Resource(logical_id, definition["Type"], "")
-        _redefine(resource, definition, needs)
-        resource.updated_ms = self._cfn.clock.now_ms()
+        _redefine(resource, definition, depends_on)
+        resource.updated_ms = self._ports.clock.now_ms()
         return resource
 
-    def _put(self, resource: Resource, status: str) -> None:
+    def _set_status(
+        self, resource: Resource, status: str, reason: str = "", *, with_stack: bool = False
+    ) -> None:
+        """Store a resource's new status, with its stack's own record when `with_stack`, and then its event."""
         with self._lock:
             resource.status = status
             self._stack.resources[resource.logical_id] = resource
-            self._cfn.stacks.save_resource(self._stack, resource)
-        self.event(resource, status)
+            if with_stack:
+                self._stacks.save(self._stack, resource)
+            else:
+                self._stacks.save_resource(self._stack, resource)
+        self.event(resource, status, reason)
 
     def _made(self, resource: Resource, made: Made, status: str) -> None:
         resource.physical_id = made.physical_id
         resource.attributes = made.attributes
-        resource.updated_ms = self._cfn.clock.now_ms()
-        with self._lock:
-            resource.status = status
-            self._stack.resources[resource.logical_id] = resource
-            # With what it replaces, in one go: a kill between the two would lose one of them.
-            self._cfn.stacks.save(self._stack, resource)
-        self.event(resource, status)
+        resource.updated_ms = self._ports.clock.now_ms()
+        # With the resource that it replaces, in one go: a kill between the two would lose one of them.
+        self._set_status(resource, status, with_stack=True)
 
     def fail(self, resource: Resource, verb: str, error: BaseException) -> None:
         """Store that something went wrong with a resource, and its event."""
@@ -429,15 +461,11 @@ class Provisioner:
             resource.reason = f"Resource {'update' if verb == 'UPDATE' else 'creation'} cancelled"
         else:
             resource.reason = reason_of(error)
-        with self._lock:
-            resource.status = f"{verb}_FAILED"
-            self._stack.resources[resource.logical_id] = resource
-            self._cfn.stacks.save_resource(self._stack, resource)
-        self.event(resource, resource.status, resource.reason)
+        self._set_status(resource, f"{verb}_FAILED", resource.reason)
 
     def event(self, resource: Resource, status: str, reason: str = "") -> None:
         """Store an event of a resource."""
-        self._cfn.add_event(
+        self._stacks.add_event(
             self._stack,
             logical_id=resource.logical_id,
             physical_id=resource.physical_id,
@@ -449,11 +477,11 @@ class Provisioner:
 
     def _save(self) -> None:
         with self._lock:
-            self._cfn.stacks.save(self._stack)
+            self._stacks.save(self._stack)
 
 
-def _redefine(resource: Resource, definition: Mapping[str, Any], needs: set[str]) -> None:
-    resource.depends_on = sorted(needs)
+def _redefine(resource: Resource, definition: Mapping[str, Any], depends_on: set[str]) -> None:
+    resource.depends_on = sorted(depends_on)
     resource.deletion_policy = str(definition.get("DeletionPolicy", "Delete"))
     resource.replace_policy = str(definition.get("UpdateReplacePolicy", "Delete"))
     resource.definition = {

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.cloudformation import service
+from headrace.services.cloudformation import deploy
 from tests.api.cloudformation.lab import Lab, thing
 from tests.api.cloudformation.test_stacks import (
     create,
@@ -29,7 +29,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     lab = Lab()
     lab.install(monkeypatch)
     # Requests answer at once, so that what they began can be looked at on the way.
-    monkeypatch.setattr(service, "ANSWER_WITHIN_S", 0.0)
+    monkeypatch.setattr(deploy, "ANSWER_WITHIN_S", 0.0)
     yield lab
     lab.go.set()
 

@@ -174,6 +174,11 @@ class ResourceType:
             )
 
 
+def changed_properties(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return the names of the top-level properties that differ, sorted."""
+    return [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+
+
 def enforced(*names: str) -> dict[str, FidelityLevel]:
     """Return properties that are acted upon."""
     return dict.fromkeys(names, "enforced")

@@ -62,15 +62,12 @@ def _find(context: Context, properties: Properties) -> str | None:
 
 
 def _create(context: Context, properties: Properties) -> Made:
+    attributes = _attributes(properties)
     name = properties.get("QueueName")
     if not name:
         fifo = boolean(properties.get("FifoQueue"))
         name = context.generated_name(75) + (".fifo" if fifo else "")
-    params = {
-        "QueueName": name,
-        "Attributes": _attributes(properties),
-        "tags": tag_map(properties, context),
-    }
+    params = {"QueueName": name, "Attributes": attributes, "tags": tag_map(properties, context)}
     url = context.call("sqs", "CreateQueue", params)["QueueUrl"]
     context.note_made(url)
     return _made(context, url)
