@@ -26,7 +26,7 @@ from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.template import Template
 from headrace.services.cloudformation.template_checks import parse
 
-# Keys of a resource's definition whose change is a change although no property differs.
+# Keys of a resource's definition that make a change even when no property differs.
 _ATTRIBUTE_SCOPES = {
     "Metadata": "Metadata",
     "DeletionPolicy": "DeletionPolicy",

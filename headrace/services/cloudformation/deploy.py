@@ -54,7 +54,7 @@ class Operations:
         self._running: dict[str, Deployment] = {}
 
     def run(self, stack: Stack, work: Work, *, wait: bool = True) -> None:
-        """Run an operation in the background; with `wait`, wait a moment in case it ends soon."""
+        """Run an operation in the background; with `wait`, wait up to ANSWER_WITHIN_S for its end."""
         deployment = Deployment(self._stacks, self._lookups, self._ports, stack)
         done = threading.Event()
 
@@ -71,7 +71,7 @@ class Operations:
             self._ports.clock.wait(done, ANSWER_WITHIN_S)
 
     def overtake(self, stack: Stack, status: str) -> bool:
-        """Have the operation on a stack go on from another status; False when there is none.
+        """Let the operation on a stack go on from another status; return False when there is none.
 
         The caller holds the stacks' lock.
         """

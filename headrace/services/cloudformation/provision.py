@@ -161,7 +161,7 @@ class Provisioner:
         properties: dict[str, Any],
         depends_on: set[str],
     ) -> None:
-        """Make anew what a creation that was not taken back left half made."""
+        """Make a resource again that a creation which was not rolled back left half made."""
         try:
             self.delete_one(half_made)
         except Exception as error:
@@ -176,9 +176,9 @@ class Provisioner:
         properties: dict[str, Any],
         keep: Callable[[], None] | None = None,
     ) -> Made:
-        """Create something that is not there yet; `resource` has its id from the moment it is made.
+        """Create a resource that does not exist yet; `resource` has its physical id as soon as it has one.
 
-        `keep` stores that; without it the resource is stored as the stack's own.
+        `keep` stores the id; without it the resource is stored as the stack's own.
         """
         if kind.find is not None:
             found = kind.find(self.context(resource.logical_id), properties)
@@ -228,7 +228,7 @@ class Provisioner:
             raise
         if made.physical_id != present.physical_id:
             with self._lock:
-                # A custom resource may answer with another id: the old one is deleted in the clean-up.
+                # A custom resource may answer with another id: the clean-up deletes the old one.
                 self._stack.obsolete.append(present)
         _redefine(resource, definition, depends_on)
         resource.properties = properties
@@ -248,7 +248,7 @@ class Provisioner:
         resource = self._blank(present.logical_id, definition, depends_on)
         resource.properties = properties
         self.event(present, "UPDATE_IN_PROGRESS", reason)
-        # Known as something to delete from the moment it is made, whatever becomes of it.
+        # Listed for deletion as soon as it exists, even if the rest of its creation fails.
         half_made = replace(resource, deletion_policy="Delete")
 
         def keep() -> None:
@@ -277,25 +277,25 @@ class Provisioner:
             self._stacks.save_resource(self._stack, present)
 
     def retire_removed(self, template: Template) -> None:
-        """Move what `template` does not have any more to what is to be cleaned up; the caller stores the stack."""
+        """Move the resources that `template` no longer has to `obsolete`; the caller stores the stack."""
         wanted = self._wanted(template)
         stack = self._stack
         for name in [name for name in stack.resources if name not in wanted]:
             stack.obsolete.append(stack.resources.pop(name))
-        # Dependents first: the clean-up takes from the end.
+        # Dependents first: the clean-up begins at the end.
         order = {name: place for place, name in enumerate((stack.previous or {}).get("order", []))}
         stack.obsolete.sort(key=lambda resource: order.get(resource.logical_id, 0))
 
-    # --- the way back -------------------------------------------------------------------------
+    # --- rolling back -------------------------------------------------------------------------
 
     def restore(self, logical_id: str, old: Resource | None) -> None:
-        """Bring one resource back to what it was before an update; None: there was none. Raises."""
+        """Bring one resource back to `old`, its state before an update; None: it did not exist. Raises."""
         stack = self._stack
         now = stack.resources[logical_id]
         if old is None:
             stack.obsolete.append(stack.resources.pop(logical_id))
         elif now.physical_id and now.physical_id != old.physical_id:
-            # It was replaced: the old one still stands, the new one goes.
+            # It was replaced: the old one still exists, and the new one is deleted.
             stack.obsolete = [r for r in stack.obsolete if r.physical_id != old.physical_id]
             stack.obsolete.append(now)
             stack.resources[logical_id] = old
@@ -317,7 +317,7 @@ class Provisioner:
     # --- deleting -----------------------------------------------------------------------------
 
     def delete_all(self, *, rolling_back: bool = False) -> str:
-        """Delete the stack's resources, dependents first; return why some are left, or nothing."""
+        """Delete the stack's resources, dependents first; return why some are left, or an empty text."""
         resources = self._stack.resources
         depends_on = {name: set(resource.depends_on) for name, resource in resources.items()}
         run_in_order(
@@ -348,7 +348,7 @@ class Provisioner:
         self._set_status(resource, "DELETE_COMPLETE")
 
     def clean_up(self) -> None:
-        """Delete what an update replaced or removed; what cannot be deleted is left, as on AWS."""
+        """Delete the resources that an update replaced or removed; failures leave them, as on AWS."""
         stack = self._stack
         while stack.obsolete:
             resource = stack.obsolete[-1]
@@ -358,14 +358,14 @@ class Provisioner:
                 try:
                     self.delete_one(resource)
                     self.event(resource, "DELETE_COMPLETE")
-                except Exception as error:  # noqa: BLE001 - whatever it was, the clean-up goes on
+                except Exception as error:  # noqa: BLE001 - whatever it is, the clean-up goes on
                     log_defect(f"resource {resource.logical_id}", error)
                     self.event(resource, "DELETE_FAILED", reason_of(error))
             stack.obsolete.pop()
             self._save()
 
     def delete_one(self, resource: Resource) -> None:
-        """Delete what a resource stands for, if it was made. Raises."""
+        """Delete a resource, if it was made. Raises."""
         self.event(resource, "DELETE_IN_PROGRESS")
         if resource.physical_id:
             kind = self.type(resource.type)
@@ -455,7 +455,7 @@ class Provisioner:
         self._set_status(resource, status, with_stack=True)
 
     def fail(self, resource: Resource, verb: str, error: BaseException) -> None:
-        """Store that something went wrong with a resource, and its event."""
+        """Store that `verb` failed for a resource, and the event of it."""
         log_defect(f"resource {resource.logical_id}", error)
         if _is_cancelled(error):
             resource.reason = f"Resource {'update' if verb == 'UPDATE' else 'creation'} cancelled"

@@ -1,4 +1,4 @@
-"""What requests that bring a template to a stack have in common: reading, checking, and taking it over."""
+"""What CreateStack, UpdateStack and CreateChangeSet share: reading and checking a template, and taking it over."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ UPDATABLE = (
     "CREATE_FAILED",
 )
 
-# Requests that bring a template to a stack.
 StackRequest = CreateStackInput | UpdateStackInput | CreateChangeSetInput
 
 
@@ -65,7 +64,7 @@ def prepare(
         lambda name: cfn.lookups.ssm_parameter(stack, name),
     )
     values = {name: asdict(parameter) for name, parameter in resolved.items()}
-    # A scope for what does not depend on resources.
+    # Rules and conditions depend on no resource.
     effective = parameters.effective_values(values)
     scope = scope_of(cfn.lookups, stack, template, effective, stack.resources)
     decide(template, scope)

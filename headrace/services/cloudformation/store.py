@@ -85,7 +85,7 @@ class Stacks:
         self._sets = {key: ChangeSet(**value) for key, value in self._change_sets.items()}
 
     def save(self, stack: Stack, *resources: Resource) -> None:
-        """Store a stack, and some of its resources with it; those of other stacks and `previous` stay as they are."""
+        """Store a stack, and some of its resources with it; `previous` and its other resources stay as they are."""
         self._by_id[stack.stack_id] = stack
         with self._database.transaction():
             self._stacks.put(stack.stack_id, stack_document(stack))
@@ -97,7 +97,7 @@ class Stacks:
         self._resources.put(f"{stack.stack_id} {resource.logical_id}", resource_document(resource))
 
     def save_all(self, stack: Stack) -> None:
-        """Store a stack with what an update began from and exactly the resources that it has now."""
+        """Store a stack with its state before an update and exactly the resources that it has now."""
         with self._database.transaction():
             self.save(stack, *stack.resources.values())
             kept = {f"{stack.stack_id} {name}" for name in stack.resources}
@@ -110,7 +110,7 @@ class Stacks:
                 self._previous.put(stack.stack_id, stack.previous)
 
     def find(self, account: str, region: str, name_or_id: str) -> Stack | None:
-        """Return a stack by id, deleted ones too, or the living one by name."""
+        """Return a stack by id, deleted ones too, or the existing one by name."""
         if name_or_id.startswith("arn:"):
             return self._by_id.get(name_or_id)
         for stack in list(self._by_id.values()):
@@ -171,7 +171,7 @@ class Stacks:
                 else:
                     self.save(stack)
             except BaseException:
-                # Nobody would carry out what was not stored.
+                # An operation that is not stored is not carried out.
                 stack.status, stack.reason = before
                 raise
         self.add_event(

@@ -1,4 +1,4 @@
-"""What a template is: its sections as a value. Pure functions."""
+"""A template: its sections as one value. Pure functions."""
 
 from __future__ import annotations
 
