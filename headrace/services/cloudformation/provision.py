@@ -107,8 +107,9 @@ class Provisioner:
     def _apply_one(self, template: Template, logical_id: str, depends_on: set[str]) -> None:
         definition = template.resources[logical_id]
         present = self._stack.resources.get(logical_id)
+        wanted = self._defined(logical_id, definition, depends_on)
         try:
-            kind = self.type(definition["Type"])
+            kind = self.type(wanted.type)
             properties = evaluate(definition.get("Properties", {}), self._scope(template))
             kind.check(logical_id, properties)
             with self._lock:
@@ -116,72 +117,54 @@ class Provisioner:
                 check_operation_size(self._size_bytes)
         except Exception as error:
             verb = "UPDATE" if present else "CREATE"
-            self.fail(present or self._blank(logical_id, definition, depends_on), verb, error)
+            self.fail(present or wanted, verb, error)
             raise
+        wanted.properties = properties
         if present is None or not present.physical_id:
-            self._create(logical_id, definition, kind, properties, depends_on)
+            self._create(wanted, kind)
             return
         if present.status == "CREATE_FAILED":
-            self._make_again(present, definition, kind, properties, depends_on)
+            self._make_again(present, wanted, kind)
             return
         if present.type != kind.name:
-            self._replace(present, definition, kind, properties, depends_on)
+            self._replace(present, wanted, kind)
             return
-        changed = changed_properties(present.properties, properties)
+        changed = changed_properties(present.properties, wanted.properties)
         if not changed:
-            self._keep(present, definition, depends_on)
+            self._keep(present, wanted)
         elif any(kind.replaces(name) for name in changed):
-            self._replace(present, definition, kind, properties, depends_on)
+            self._replace(present, wanted, kind)
         else:
-            self._update(present, definition, kind, properties, depends_on)
+            self._update(present, wanted, kind)
 
-    def _create(
-        self,
-        logical_id: str,
-        definition: Mapping[str, Any],
-        kind: ResourceType,
-        properties: dict[str, Any],
-        depends_on: set[str],
-    ) -> None:
-        resource = self._blank(logical_id, definition, depends_on)
-        resource.properties = properties
+    def _create(self, resource: Resource, kind: ResourceType) -> None:
         self._set_status(resource, "CREATE_IN_PROGRESS")
         try:
-            made = self._make(resource, kind, properties)
+            made = self._make(resource, kind)
         except Exception as error:
             self.fail(resource, "CREATE", error)
             raise
         self._made(resource, made, "CREATE_COMPLETE")
 
-    def _make_again(
-        self,
-        half_made: Resource,
-        definition: Mapping[str, Any],
-        kind: ResourceType,
-        properties: dict[str, Any],
-        depends_on: set[str],
-    ) -> None:
+    def _make_again(self, half_made: Resource, wanted: Resource, kind: ResourceType) -> None:
         """Make a resource again that a creation which was not rolled back left half made."""
         try:
             self.delete_one(half_made)
         except Exception as error:
             self.fail(half_made, "CREATE", error)
             raise
-        self._create(half_made.logical_id, definition, kind, properties, depends_on)
+        wanted.updated_ms = self._ports.clock.now_ms()
+        self._create(wanted, kind)
 
     def _make(
-        self,
-        resource: Resource,
-        kind: ResourceType,
-        properties: dict[str, Any],
-        keep: Callable[[], None] | None = None,
+        self, resource: Resource, kind: ResourceType, keep: Callable[[], None] | None = None
     ) -> Made:
         """Create a resource that does not exist yet; `resource` has its physical id as soon as it has one.
 
         `keep` stores the id; without it the resource is stored as the stack's own.
         """
         if kind.find is not None:
-            found = kind.find(self.context(resource.logical_id), properties)
+            found = kind.find(self.context(resource.logical_id), resource.properties)
             if found:
                 raise self._already_exists(kind, found)
 
@@ -194,9 +177,9 @@ class Provisioner:
                     keep()
 
         try:
-            return kind.create(self.context(resource.logical_id, note), properties)
+            return kind.create(self.context(resource.logical_id, note), resource.properties)
         except Exception as error:
-            name = kind.name_of(properties)
+            name = kind.name_of(resource.properties)
             if not resource.physical_id and name and means_existing(error):
                 raise self._already_exists(kind, name) from error
             raise
@@ -204,14 +187,7 @@ class Provisioner:
     def _already_exists(self, kind: ResourceType, identifier: str) -> ResourceFailed:
         return already_exists(self._stacks, self._ports.ids, self._stack, kind.name, identifier)
 
-    def _update(
-        self,
-        present: Resource,
-        definition: Mapping[str, Any],
-        kind: ResourceType,
-        properties: dict[str, Any],
-        depends_on: set[str],
-    ) -> None:
+    def _update(self, present: Resource, wanted: Resource, kind: ResourceType) -> None:
         assert kind.update is not None
         resource = replace(present, updated_ms=self._ports.clock.now_ms())
         self._set_status(resource, "UPDATE_IN_PROGRESS")
@@ -220,33 +196,24 @@ class Provisioner:
                 self.context(resource.logical_id),
                 resource.physical_id,
                 present.properties,
-                properties,
+                wanted.properties,
             )
         except Exception as error:
-            resource.properties = properties
+            resource.properties = wanted.properties
             self.fail(resource, "UPDATE", error)
             raise
         if made.physical_id != present.physical_id:
             with self._lock:
                 # A custom resource may answer with another id: the clean-up deletes the old one.
                 self._stack.obsolete.append(present)
-        _redefine(resource, definition, depends_on)
-        resource.properties = properties
+        _redefine(resource, wanted)
+        resource.properties = wanted.properties
         self._made(resource, made, "UPDATE_COMPLETE")
 
-    def _replace(
-        self,
-        present: Resource,
-        definition: Mapping[str, Any],
-        kind: ResourceType,
-        properties: dict[str, Any],
-        depends_on: set[str],
-    ) -> None:
+    def _replace(self, present: Resource, resource: Resource, kind: ResourceType) -> None:
         reason = (
             "Requested update requires the creation of a new physical resource; hence creating one."
         )
-        resource = self._blank(present.logical_id, definition, depends_on)
-        resource.properties = properties
         self.event(present, "UPDATE_IN_PROGRESS", reason)
         # Listed for deletion as soon as it exists, even if the rest of its creation fails.
         half_made = replace(resource, deletion_policy="Delete")
@@ -257,7 +224,7 @@ class Provisioner:
             self._save()
 
         try:
-            made = self._make(resource, kind, properties, keep)
+            made = self._make(resource, kind, keep)
         except Exception as error:
             self.fail(present, "UPDATE", error)
             raise
@@ -271,9 +238,9 @@ class Provisioner:
             self._stack.obsolete.append(retired)
         self._made(resource, made, "UPDATE_COMPLETE")
 
-    def _keep(self, present: Resource, definition: Mapping[str, Any], depends_on: set[str]) -> None:
+    def _keep(self, present: Resource, wanted: Resource) -> None:
         with self._lock:
-            _redefine(present, definition, depends_on)
+            _redefine(present, wanted)
             self._stacks.save_resource(self._stack, present)
 
     def retire_removed(self, template: Template) -> None:
@@ -426,13 +393,24 @@ class Provisioner:
         self._lookups.exports.check(self._stack, outputs)
         return outputs
 
-    def _blank(
+    def _defined(
         self, logical_id: str, definition: Mapping[str, Any], depends_on: set[str]
     ) -> Resource:
-        resource = Resource(logical_id, definition["Type"], "")
-        _redefine(resource, definition, depends_on)
-        resource.updated_ms = self._ports.clock.now_ms()
-        return resource
+        """Return a resource as its template defines it, without properties."""
+        return Resource(
+            logical_id,
+            definition["Type"],
+            "",
+            depends_on=sorted(depends_on),
+            deletion_policy=str(definition.get("DeletionPolicy", "Delete")),
+            replace_policy=str(definition.get("UpdateReplacePolicy", "Delete")),
+            definition={
+                key: value
+                for key, value in definition.items()
+                if key not in ("Properties", "DependsOn")
+            },
+            updated_ms=self._ports.clock.now_ms(),
+        )
 
     def _set_status(
         self, resource: Resource, status: str, reason: str = "", *, with_stack: bool = False
@@ -480,13 +458,12 @@ class Provisioner:
             self._stacks.save(self._stack)
 
 
-def _redefine(resource: Resource, definition: Mapping[str, Any], depends_on: set[str]) -> None:
-    resource.depends_on = sorted(depends_on)
-    resource.deletion_policy = str(definition.get("DeletionPolicy", "Delete"))
-    resource.replace_policy = str(definition.get("UpdateReplacePolicy", "Delete"))
-    resource.definition = {
-        key: value for key, value in definition.items() if key not in ("Properties", "DependsOn")
-    }
+def _redefine(resource: Resource, wanted: Resource) -> None:
+    """Give a resource all of its new definition but the properties."""
+    resource.depends_on = wanted.depends_on
+    resource.deletion_policy = wanted.deletion_policy
+    resource.replace_policy = wanted.replace_policy
+    resource.definition = wanted.definition
 
 
 def _is_cancelled(error: BaseException) -> bool:
