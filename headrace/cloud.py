@@ -40,7 +40,7 @@ from headrace.core.ids import Ids
 from headrace.core.ports import any_secret
 from headrace.core.workers import Supervisor
 from headrace.fallback import MotoServices, keep_log_groups_within
-from headrace.services.cloudformation.service import CloudFormation, cloudformation_api
+from headrace.services.cloudformation.api import build_cloudformation, cloudformation_api
 from headrace.services.emr.api import FOLDER as EMR_FOLDER
 from headrace.services.emr.api import build_emr, emr_api
 from headrace.services.emr.pages import EmrPages
@@ -224,7 +224,7 @@ class Cloud:
             secret_of=secret_of,
             **shared,
         )
-        self.cloudformation = CloudFormation(
+        self.cloudformation = build_cloudformation(
             supervisor=self.supervisor,
             control=self.gateway,
             objects=self.s3.objects,

@@ -16,44 +16,24 @@ import time
 import zipfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from headrace.cloud import Cloud
 from headrace.core.config import Config
+from scripts.benchmarks import lambda_streams
+from scripts.benchmarks.lambda_rows import RUNTIME, Row, exit_if_missed, show
 from scripts.benchmarks.servers import CannotStart, running, version
 
 FUNCTION = "def handler(event, context):\n    return None\n"
-RUNTIME = "python3.12"
 # A cloud that has just started still loads what other services need.
 WARM_UP_S = 2.0
 AUTHORIZATION = (
     "AWS4-HMAC-SHA256 Credential=000000000000/20260101/us-east-1/lambda/aws4_request, "
     "SignedHeaders=host, Signature=0"
 )
-
-
-@dataclass(frozen=True)
-class Row:
-    """A figure: what, of which target, and what it should be (`goal` of None: nothing, it is for comparison)."""
-
-    what: str
-    target: str
-    value: float
-    unit: str
-    goal: float | None = None
-    higher_is_better: bool = False
-
-    @property
-    def is_met(self) -> bool | None:
-        """Whether the goal is reached; None without one."""
-        if self.goal is None:
-            return None
-        return self.value >= self.goal if self.higher_is_better else self.value < self.goal
 
 
 class Target:
@@ -194,19 +174,6 @@ def measure(seconds: float, rounds: int, console: Console) -> list[Row]:
     return rows
 
 
-def show(rows: list[Row], console: Console) -> None:
-    """Print the figures, those of one kind together."""
-    table = Table("what", "target", "value", "goal", "met")
-    for what in dict.fromkeys(row.what for row in rows):
-        for row in (each for each in rows if each.what == what):
-            sign = ">=" if row.higher_is_better else "<"
-            goal = "" if row.goal is None else f"{sign} {row.goal:g} {row.unit}"
-            met = {None: "", True: "yes", False: "[red]no[/]"}[row.is_met]
-            table.add_row(what, row.target, f"{row.value:,.2f} {row.unit}", goal, met)
-        table.add_section()
-    console.print(table)
-
-
 @click.command()
 @click.option("--seconds", default=3.0, show_default=True, type=click.FloatRange(0.1))
 @click.option(
@@ -216,17 +183,13 @@ def show(rows: list[Row], console: Console) -> None:
 @click.option("--strict", is_flag=True, help="Fail when a goal is missed.")
 def main(seconds: float, rounds: int, *, streams: bool, strict: bool) -> None:
     """Measure Lambda's invocations, and the way from a stream to a function (alone: lambda_streams)."""
-    # Here, since it takes its rows and its table from this module.
-    from scripts.benchmarks import lambda_streams
-
     console = Console()
     rows = measure(seconds, rounds, console)
     if streams:
         rows += lambda_streams.measure(lambda_streams.ROUNDS, lambda_streams.RECORDS, console)
     show(rows, console)
-    missed = [row for row in rows if row.is_met is False]
-    if strict and missed:
-        raise SystemExit(f"{len(missed)} goals missed")
+    if strict:
+        exit_if_missed(rows)
 
 
 if __name__ == "__main__":

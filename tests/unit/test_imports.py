@@ -11,10 +11,8 @@ STILL_CIRCULAR = (
     "headrace.aws.http1",
     "headrace.aws.http2",
     "headrace.aws.server",
-    "headrace.services.cloudformation",
     "headrace.services.kinesis",
     "headrace.services.lambda_",
-    "scripts.benchmarks",
 )
 
 

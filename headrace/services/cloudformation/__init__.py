@@ -1,1 +1,1 @@
-"""CloudFormation: templates to API calls through the gateway, with real rollback."""
+"""CloudFormation: a template becomes API calls of the other services, and a failure is rolled back."""

@@ -1,4 +1,4 @@
-"""What an update would change: the resource changes of a change set. Pure functions over evaluated properties."""
+"""The changes that a template would make to a stack, as change sets show them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,27 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.services.cloudformation.intrinsics import is_unknown
-from headrace.services.cloudformation.resources.base import ResourceType
-from headrace.services.cloudformation.state import Resource
+from headrace.services.cloudformation import graph, limits
+from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
+from headrace.services.cloudformation.exports import Exports
+from headrace.services.cloudformation.intrinsics import (
+    UNKNOWN,
+    Scope,
+    evaluate,
+    is_unknown,
+    size_of,
+)
+from headrace.services.cloudformation.parameters import effective_values
+from headrace.services.cloudformation.provision import check_operation_size
+from headrace.services.cloudformation.references import all_dependencies
+from headrace.services.cloudformation.resources import resource_type
+from headrace.services.cloudformation.resources.base import ResourceType, changed_properties
+from headrace.services.cloudformation.scope import Lookups, decide, scope_of
+from headrace.services.cloudformation.state import Resource, Stack
+from headrace.services.cloudformation.template import Template
+from headrace.services.cloudformation.template_checks import parse
 
-# Keys of a resource's definition whose change is a change although no property differs.
+# Keys of a resource's definition that make a change even when no property differs.
 _ATTRIBUTE_SCOPES = {
     "Metadata": "Metadata",
     "DeletionPolicy": "DeletionPolicy",
@@ -20,7 +36,94 @@ _ATTRIBUTE_SCOPES = {
 }
 
 
-def added(logical_id: str, kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+def resource_changes(
+    lookups: Lookups, stack: Stack, template: Template, values: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the resource changes that a template would make to a stack. Raises TemplateError."""
+    effective = effective_values(values)
+    pending: set[str] = {name for name in template.resources if name not in stack.resources}
+    scope = scope_of(
+        lookups,
+        stack,
+        template,
+        effective,
+        stack.resources,
+        later=pending.__contains__,
+        imported=lambda name: _imported(lookups.exports, stack, name),
+    )
+    decide(template, scope)
+    changed: dict[str, dict[str, Any]] = {}
+    size_bytes = 0
+    # Dependencies first: a replaced resource makes the resources that refer to it change too.
+    for name in graph.in_order(all_dependencies(template)):
+        definition = template.resources[name]
+        if "Condition" in definition and not scope.condition(definition["Condition"]):
+            continue
+        properties = _evaluated(definition, scope)
+        size_bytes += size_of(properties)
+        check_operation_size(size_bytes)
+        change = _change_of(stack, name, definition, properties)
+        if change is None:
+            continue
+        changed[name] = change
+        if change.get("Replacement") == "True":
+            pending.add(name)
+            scope.names[name] = UNKNOWN
+    found = {name: changed[name] for name in template.resources if name in changed}
+    kept = {
+        name
+        for name, resource in template.resources.items()
+        if "Condition" not in resource or scope.condition(resource["Condition"])
+    }
+    for name, resource in stack.resources.items():
+        if name not in kept:
+            found[name] = _removed(resource)
+    return [{"Type": "Resource", "ResourceChange": change} for change in found.values()]
+
+
+def _imported(exports: Exports, stack: Stack, name: str) -> str:
+    found = exports.all(stack.account, stack.region).get(name)
+    if found is None:
+        raise TemplateError(f"No export named {name} found.")
+    return found[1]
+
+
+def _evaluated(definition: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+    scope.allowance_bytes = limits.PRODUCED_BYTES
+    try:
+        return evaluate(definition.get("Properties", {}), scope)
+    except ResourceFailed as error:
+        raise TemplateError(str(error)) from error
+
+
+def _change_of(
+    stack: Stack, name: str, definition: dict[str, Any], properties: dict[str, Any]
+) -> dict[str, Any] | None:
+    present = stack.resources.get(name)
+    if present is None or not present.physical_id:
+        return _added(name, definition["Type"], properties)
+    kind = resource_type(definition["Type"])
+    assert kind is not None
+    return _modified(present, kind, properties, definition)
+
+
+def _outputs_differ(old_body: str, template: Template) -> bool:
+    """Whether a template's outputs differ from those of the stack's present template."""
+    return not old_body or _canonical(parse(old_body).outputs) != _canonical(template.outputs)
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def has_changes(
+    stack: Stack, template: Template, found: list[dict[str, Any]], tags: Mapping[str, str]
+) -> bool:
+    """Whether an operation with this template would change the stack."""
+    return bool(found) or dict(tags) != stack.tags or _outputs_differ(stack.body, template)
+
+
+def _added(logical_id: str, kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the change of a new resource."""
     return {
         "Action": "Add",
@@ -32,7 +135,7 @@ def added(logical_id: str, kind: str, properties: Mapping[str, Any]) -> dict[str
     }
 
 
-def removed(resource: Resource) -> dict[str, Any]:
+def _removed(resource: Resource) -> dict[str, Any]:
     """Return the change of a resource that the new template does not have."""
     change: dict[str, Any] = {
         "Action": "Remove",
@@ -49,7 +152,7 @@ def removed(resource: Resource) -> dict[str, Any]:
     return change
 
 
-def modified(
+def _modified(
     resource: Resource, kind: ResourceType, properties: dict[str, Any], definition: dict[str, Any]
 ) -> dict[str, Any] | None:
     """Return the change of a resource that both templates have, or None."""
@@ -82,11 +185,6 @@ def modified(
         retained = resource.replace_policy in ("Retain", "RetainExceptOnCreate")
         change["PolicyAction"] = "ReplaceAndRetain" if retained else "ReplaceAndDelete"
     return change
-
-
-def changed_properties(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Return the names of top-level properties that differ, in order."""
-    return [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
 
 
 def _detail(

@@ -1,4 +1,4 @@
-"""Where custom resources answer: `PUT /_headrace/cfn-response/<token>` of this cloud."""
+"""The answers of custom resources, which come as `PUT /_headrace/cfn-response/<token>` to this cloud."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from headrace.core.ids import Ids
 from headrace.services.cloudformation import limits
 
 PATH = "/_headrace/cfn-response/"
-LOOK_EVERY_S = 0.25
-# Stands for an answer that was larger than AWS takes.
+CHECK_EVERY_S = 0.25
+# Takes the place of an answer that is larger than AWS accepts.
 TOO_LONG: dict[str, Any] = {"Status": "TOO_LONG"}
 
 
 class CloudStopped(BaseException):
-    """The cloud is being stopped: the operation ends where it is, and the next start takes it up."""
+    """The cloud is being stopped: the operation ends where it is, and the next start resumes it."""
 
 
 class Responses:
-    """Tokens that are waited for, and the answers that came. Thread-safe; not kept over a restart."""
+    """Tokens whose answers resources wait for, and the answers that have come. Thread-safe; a restart loses them."""
 
     def __init__(self, clock: Clock, ids: Ids, endpoint_url: Callable[[], str]) -> None:
         self._clock = clock
@@ -34,7 +34,7 @@ class Responses:
         self._stopping = False
 
     def stop(self) -> None:
-        """Let nobody wait any longer: the cloud is being stopped."""
+        """End all waiting, because the cloud is being stopped."""
         with self._lock:
             self._stopping = True
             for event in self._waiting.values():
@@ -48,7 +48,7 @@ class Responses:
         return token, f"{self._endpoint_url()}{PATH}{token}"
 
     def receive(self, token: str, body: bytes) -> bool:
-        """Take an answer; False when nobody waits for it, or it is not a JSON object."""
+        """Take an answer; return False when no resource waits for it, or it is not a JSON object."""
         answer: Any = TOO_LONG
         if len(body) <= limits.CUSTOM_RESPONSE_BYTES:
             try:
@@ -68,7 +68,7 @@ class Responses:
         return self.wait_or(token, timeout_s, lambda: None)
 
     def wait_or(
-        self, token: str, timeout_s: float, look: Callable[[], None]
+        self, token: str, timeout_s: float, check: Callable[[], None]
     ) -> dict[str, Any] | None:
         """See `CustomResponses.wait_or`."""
         with self._lock:
@@ -79,10 +79,10 @@ class Responses:
                 left_s = deadline_s - self._clock.monotonic_s()
                 if left_s <= 0:
                     return None
-                if self._clock.wait(event, min(left_s, LOOK_EVERY_S)):
+                if self._clock.wait(event, min(left_s, CHECK_EVERY_S)):
                     break
                 if not event.is_set():
-                    look()
+                    check()
             with self._lock:
                 if self._stopping and token not in self._answers:
                     raise CloudStopped

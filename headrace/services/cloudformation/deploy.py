@@ -1,28 +1,32 @@
-"""Carrying a stack operation out: create, update, delete, and the way back when one fails.
+"""Stack operations: create, update, delete, and the rollback when one fails.
 
-One `Deployment` works on one stack on one thread. It always ends: what goes wrong on the way forward leads to the way
-back, and what goes wrong there ends in AWS's FAILED state with the reason, from which the stack can be deleted.
+One `Deployment` works on one stack on one thread. It always ends: a failure leads to the rollback, and a failure of the
+rollback ends in AWS's FAILED state with the reason, from which the stack can be deleted.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from headrace.core.workers import Supervisor, WorkerDone
 from headrace.services.cloudformation import graph
+from headrace.services.cloudformation.custom_responses import CloudStopped
 from headrace.services.cloudformation.errors import log_defect, reason_of
+from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.provision import Provisioner
+from headrace.services.cloudformation.scope import Lookups
 from headrace.services.cloudformation.state import Resource, Stack
+from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template_checks import parse
-
-if TYPE_CHECKING:
-    from headrace.services.cloudformation.service import CloudFormation
 
 log = logging.getLogger(__name__)
 
-STACK_TYPE = "AWS::CloudFormation::Stack"
-# Where an operation ends that cannot go on.
+# An operation that ends within this time is answered when it has ended: the CDK CLI's first look then finds the end,
+# and the CLI saves its five seconds of waiting.
+ANSWER_WITHIN_S = 2.0
+# The status in which an operation ends that cannot go on.
 _GIVEN_UP = {
     "CREATE_IN_PROGRESS": "CREATE_FAILED",
     "ROLLBACK_IN_PROGRESS": "ROLLBACK_FAILED",
@@ -32,103 +36,201 @@ _GIVEN_UP = {
     "UPDATE_ROLLBACK_IN_PROGRESS": "UPDATE_ROLLBACK_FAILED",
     "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS": "UPDATE_ROLLBACK_COMPLETE",
 }
-Next = Callable[[], None]
+# What an operation does next; None: it is done.
+Next = Callable[[], None] | None
+Work = Callable[["Deployment"], None]
+
+
+class Operations:
+    """The operations under way, at most one on a stack. Thread-safe."""
+
+    def __init__(
+        self, stacks: Stacks, lookups: Lookups, ports: Ports, supervisor: Supervisor
+    ) -> None:
+        self._stacks = stacks
+        self._lookups = lookups
+        self._ports = ports
+        self._supervisor = supervisor
+        self._running: dict[str, Deployment] = {}
+
+    def run(self, stack: Stack, work: Work, *, wait: bool = True) -> None:
+        """Run an operation in the background; with `wait`, wait up to ANSWER_WITHIN_S for its end."""
+        deployment = Deployment(self._stacks, self._lookups, self._ports, stack)
+        done = threading.Event()
+
+        def ended() -> None:
+            with self._stacks.lock:
+                if self._running.get(stack.stack_id) is deployment:
+                    del self._running[stack.stack_id]
+            done.set()
+
+        with self._stacks.lock:
+            self._running[stack.stack_id] = deployment
+        self._supervisor.start(_Operation(deployment, work, ended))
+        if wait:
+            self._ports.clock.wait(done, ANSWER_WITHIN_S)
+
+    def overtake(self, stack: Stack, status: str) -> bool:
+        """Let the operation on a stack go on from another status; return False when there is none.
+
+        The caller holds the stacks' lock.
+        """
+        running = self._running.get(stack.stack_id)
+        if running is None:
+            return False
+        self._stacks.set_status(stack, status, "User Initiated")
+        running.cancel()
+        return True
+
+    def resume_all(self) -> None:
+        """Go on with the operations that a kill cut short: deletions go on, creations and updates are rolled back."""
+        for stack in list(self._stacks.all()):
+            if stack.in_progress:
+                log.warning("stack %s was %s when the cloud was killed", stack.name, stack.status)
+                self.run(stack, self._resumption(stack), wait=False)
+
+    def _resumption(self, stack: Stack) -> Work:
+        why = "The cloud was stopped during the operation."
+        match stack.status:
+            case "CREATE_IN_PROGRESS":
+                self._stacks.set_status(stack, "ROLLBACK_IN_PROGRESS", why)
+                return Deployment.roll_back_creation
+            case "ROLLBACK_IN_PROGRESS":
+                return Deployment.roll_back_creation
+            case "DELETE_IN_PROGRESS":
+                return Deployment.delete
+            case "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS":
+                return lambda deployment: deployment.clean_up("UPDATE_COMPLETE")
+            case "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS":
+                return lambda deployment: deployment.clean_up("UPDATE_ROLLBACK_COMPLETE")
+            case "UPDATE_IN_PROGRESS":
+                self._stacks.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", why)
+                return Deployment.roll_back_update
+            case _:
+                return Deployment.roll_back_update
+
+
+class _Operation:
+    """A worker that carries out one stack operation and then ends."""
+
+    def __init__(self, deployment: Deployment, work: Work, ended: Callable[[], None]) -> None:
+        self.name = f"stack {deployment.stack.name}"
+        self._deployment = deployment
+        self._work = work
+        self._ended = ended
+
+    def step(self) -> float:
+        try:
+            self._work(self._deployment)
+        except CloudStopped as stopped:
+            raise WorkerDone from stopped
+        except Exception as error:  # noqa: BLE001
+            # Whatever it is, the stack must not stay in progress for ever.
+            self._deployment.give_up(error)
+        finally:
+            self._ended()
+        raise WorkerDone
 
 
 class Deployment:
-    """One operation on one stack. `cancel` is called by any thread, the rest by one."""
+    """One operation on one stack. Any thread may call `cancel`; one thread calls the rest."""
 
-    def __init__(self, cfn: CloudFormation, stack: Stack) -> None:
+    def __init__(self, stacks: Stacks, lookups: Lookups, ports: Ports, stack: Stack) -> None:
         self.stack = stack
-        self._cfn = cfn
-        self._resources = Provisioner(cfn, stack)
+        self._stacks = stacks
+        self._clock = ports.clock
+        self._resources = Provisioner(stacks, lookups, ports, stack)
         self._overtaken = False
 
     def cancel(self) -> None:
-        """Turn round: whoever calls it holds the service's lock and has set the status to go on from."""
+        """Stop where it is and go on from the status that the caller, who holds the stacks' lock, has set."""
         self._overtaken = True
-        self._resources.cancel()
+        self._resources.stop.set()
 
-    def _turn(self, otherwise: Callable[[], Next], turned: Next) -> None:
-        """Go on with what `otherwise` decides, which sets the status, unless somebody turned the operation round."""
-        with self._cfn.lock:
-            overtaken, self._overtaken = self._overtaken, False
-            following = turned if overtaken else otherwise()
-            self._resources.proceed()
-        following()
+    def _go_on(self, decide: Callable[[], Next], overtaken: Next) -> None:
+        """Go on with what `decide`, which sets the status, returns; with `overtaken` when `cancel` was called."""
+        with self._stacks.lock:
+            was_overtaken, self._overtaken = self._overtaken, False
+            following = overtaken if was_overtaken else decide()
+            self._resources.stop = threading.Event()
+        if following is not None:
+            following()
 
     # --- creating -----------------------------------------------------------------------------
 
     def create(self) -> None:
-        """Make every resource; on failure delete them again, or leave them, as the stack says."""
+        """Make every resource; on failure delete them again, or leave them, as the stack's settings say."""
         failure = self._apply()
-        # Only DeleteStack overtakes a creation, or its way back.
-        self._turn(lambda: self._after_creation(failure), self.delete)
+        # Only DeleteStack overtakes a creation, or its rollback.
+        self._go_on(lambda: self._after_creation(failure), self.delete)
 
     def _after_creation(self, failure: str | None) -> Next:
         stack = self.stack
         if failure is None:
-            self._set_status("CREATE_COMPLETE")
-            return _done
+            self._stacks.set_status(stack, "CREATE_COMPLETE")
+            return None
         if stack.disable_rollback or stack.on_failure == "DO_NOTHING":
-            self._set_status("CREATE_FAILED", failure)
-            return _done
+            self._stacks.set_status(stack, "CREATE_FAILED", failure)
+            return None
         if stack.on_failure == "DELETE":
-            self._set_status("DELETE_IN_PROGRESS", failure)
+            self._stacks.set_status(stack, "DELETE_IN_PROGRESS", failure)
             return self.delete
-        self._set_status("ROLLBACK_IN_PROGRESS", f"{failure} Rollback requested by user.")
+        self._stacks.set_status(
+            stack, "ROLLBACK_IN_PROGRESS", f"{failure} Rollback requested by user."
+        )
         return self.roll_back_creation
 
     def roll_back_creation(self) -> None:
-        """Delete what a failed creation made."""
+        """Delete the resources that a failed creation made."""
         left = self._resources.delete_all(rolling_back=True)
 
         def end() -> Next:
-            self._set_status("ROLLBACK_FAILED" if left else "ROLLBACK_COMPLETE", left)
-            return _done
+            status = "ROLLBACK_FAILED" if left else "ROLLBACK_COMPLETE"
+            self._stacks.set_status(self.stack, status, left)
+            return None
 
-        self._turn(end, self.delete)
+        self._go_on(end, self.delete)
 
     # --- updating -----------------------------------------------------------------------------
 
     def update(self) -> None:
-        """Make what is new, change what differs, then delete what is left over; or undo it all."""
+        """Make new resources, change those that differ, then delete those left over; on failure undo it all."""
         failure = self._apply()
         # Only CancelUpdateStack overtakes an update.
-        self._turn(lambda: self._after_update(failure), self.roll_back_update)
+        self._go_on(lambda: self._after_update(failure), self.roll_back_update)
 
     def _after_update(self, failure: str | None) -> Next:
         stack = self.stack
         if failure is None:
             self._resources.retire_removed(parse(stack.body))
-            self._set_status("UPDATE_COMPLETE_CLEANUP_IN_PROGRESS", whole=True)
+            self._stacks.set_status(stack, "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS", whole=True)
             return lambda: self.clean_up("UPDATE_COMPLETE")
         if stack.disable_rollback:
-            self._set_status("UPDATE_FAILED", failure)
-            return _done
-        self._set_status("UPDATE_ROLLBACK_IN_PROGRESS", failure)
+            self._stacks.set_status(stack, "UPDATE_FAILED", failure)
+            return None
+        self._stacks.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", failure)
         return self.roll_back_update
 
     def roll_back_update(self) -> None:
-        """Bring every resource back to what it was before the update, but those that are to be skipped."""
+        """Bring every resource back to what it was before the update, but for those to be skipped."""
         stack = self.stack
         previous = stack.previous or {}
         before = {name: Resource(**value) for name, value in previous.get("resources", {}).items()}
         failed: list[str] = []
-        needs = {name: set(r.depends_on) for name, r in stack.resources.items()}
-        order = graph.in_order(needs)
-        for logical_id in reversed([*order, *(set(needs) - set(order))]):
+        depends_on = {name: set(r.depends_on) for name, r in stack.resources.items()}
+        order = graph.in_order(depends_on)
+        for logical_id in reversed([*order, *(set(depends_on) - set(order))]):
             if logical_id in before and logical_id in previous.get("skip", []):
                 stack.resources[logical_id] = before[logical_id]
                 continue
             now = stack.resources[logical_id]
             try:
                 self._resources.restore(logical_id, before.get(logical_id))
-            except Exception as error:  # noqa: BLE001 - whatever it was, the others are brought back
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other resources are brought back
                 failed.append(logical_id)
                 self._resources.fail(now, "UPDATE", error)
             else:
-                self._cfn.stacks.save(
+                self._stacks.save(
                     stack, *(r for r in [stack.resources.get(logical_id)] if r is not None)
                 )
         stack.resources = {**before, **stack.resources}
@@ -137,60 +239,53 @@ class Deployment:
         stack.imports = previous["imports"]
         if failed:
             reason = f"The following resource(s) failed to update: [{', '.join(sorted(failed))}]. "
-            self._set_status("UPDATE_ROLLBACK_FAILED", reason, whole=True)
+            self._stacks.set_status(stack, "UPDATE_ROLLBACK_FAILED", reason, whole=True)
             return
-        self._set_status("UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS", whole=True)
+        self._stacks.set_status(stack, "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS", whole=True)
         self.clean_up("UPDATE_ROLLBACK_COMPLETE")
 
     def clean_up(self, status: str) -> None:
         """Delete the resources that an update replaced or removed; failures leave them, as on AWS."""
         self._resources.clean_up()
         self.stack.previous = None
-        self._set_status(status, whole=True)
+        self._stacks.set_status(self.stack, status, whole=True)
 
     # --- deleting -----------------------------------------------------------------------------
 
     def delete(self) -> None:
-        """Delete every resource, dependents first, and what an unfinished update left."""
+        """Delete every resource, dependents first, and those that an unfinished update left over."""
         stack = self.stack
         left = self._resources.delete_all()
         if left:
-            self._set_status("DELETE_FAILED", left)
+            self._stacks.set_status(stack, "DELETE_FAILED", left)
             return
         self._resources.clean_up()
-        stack.deleted_ms = self._cfn.clock.now_ms()
+        stack.deleted_ms = self._clock.now_ms()
         stack.outputs = []
         stack.previous = None
-        for change_set in self._cfn.stacks.change_sets(stack.stack_id):
-            self._cfn.stacks.delete_change_set(change_set)
-        self._set_status("DELETE_COMPLETE", whole=True)
+        for change_set in self._stacks.change_sets(stack.stack_id):
+            self._stacks.delete_change_set(change_set)
+        self._stacks.set_status(stack, "DELETE_COMPLETE", whole=True)
 
     # --- ending -------------------------------------------------------------------------------
 
     def give_up(self, error: Exception) -> None:
-        """End the operation, which cannot go on, in a state from which the user can."""
+        """End an operation that cannot go on, in a status from which the user can delete the stack."""
         status = _GIVEN_UP.get(self.stack.status)
         log_defect(f"stack {self.stack.name}", error)
         if status is None:
             return
         try:
-            self._set_status(status, reason_of(error))
+            self._stacks.set_status(self.stack, status, reason_of(error))
         except Exception:
-            # A full disk, say: the stack is shown as failed now, and taken up again at the next start.
+            # A full disk, say: the stack is shown as failed now, and the next start resumes the operation.
             log.exception("the failure of stack %s could not be stored", self.stack.name)
             self.stack.status, self.stack.reason = status, reason_of(error)
 
     def _apply(self) -> str | None:
-        """Return why the template could not be carried out, or None. Raises CloudStopped only."""
+        """Apply the stack's template; return why it failed, or None. Raises CloudStopped only."""
         try:
             return self._resources.apply(parse(self.stack.body))
-        except Exception as error:  # noqa: BLE001 - whatever it was, the way back is taken
+        except Exception as error:  # noqa: BLE001 - whatever it is, the operation is rolled back
             log_defect(f"stack {self.stack.name}", error)
             return reason_of(error)
-
-    def _set_status(self, status: str, reason: str = "", *, whole: bool = False) -> None:
-        self._cfn.set_status(self.stack, status, reason, whole=whole)
-
-
-def _done() -> None:
-    """Nothing is left to do."""

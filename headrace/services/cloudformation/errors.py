@@ -1,4 +1,4 @@
-"""CloudFormation's errors in AWS's words."""
+"""CloudFormation's errors, with AWS's codes and words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 class TemplateError(Exception):
-    """The template, or what it is given, is wrong; the message is AWS's sentence."""
+    """The template, or a value given to it, is wrong; the message is AWS's sentence."""
 
 
 class ResourceFailed(Exception):
@@ -18,15 +18,15 @@ class ResourceFailed(Exception):
 
 
 class Cancelled(ResourceFailed):
-    """A resource was given up because the operation was, or because another resource failed."""
+    """A resource was given up because the operation was cancelled, or because another resource failed."""
 
 
-# What an event's reason may have: a client's text can be in it.
+# The longest reason of an event: a client's text can be part of it.
 _REASON_CHARACTERS = 4096
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why something failed, in one sentence for an event."""
+    """Return the reason of a failure as one sentence for an event."""
     if isinstance(error, AwsError):
         reason = f"{error.message} (Service: {error.code}, Status Code: {error.status})"
     elif isinstance(error, ResourceFailed | TemplateError):
@@ -41,7 +41,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def log_defect(what: str, error: BaseException) -> None:
-    """Log what is no refusal by a service or of a template: in a sentence where a trace would say no more."""
+    """Log an error that is neither a service's refusal nor a template's; without its trace where that says no more."""
     if isinstance(error, AwsError | ResourceFailed | TemplateError):
         return
     trace = None if isinstance(error, RecursionError | MemoryError) else error
@@ -59,27 +59,27 @@ def too_long(value: str, member: str, most_bytes: int) -> TemplateError | None:
 
 
 def validation_error(message: str) -> AwsError:
-    """The request is wrong."""
+    """Return the error of a wrong request."""
     return AwsError("ValidationError", message)
 
 
 def stack_not_found(name: str) -> AwsError:
-    """No such stack. The CDK CLI tests for this very sentence."""
+    """Return the error of a stack that does not exist. The CDK CLI looks for this sentence."""
     return validation_error(f"Stack with id {name} does not exist")
 
 
 def stack_missing(name: str) -> AwsError:
-    """No such stack, as the operations on a stack's parts say it."""
+    """Return the same error in the words of the operations on a stack's parts."""
     return validation_error(f"Stack [{name}] does not exist")
 
 
 def change_set_not_found(name: str) -> AwsError:
-    """No such change set."""
+    """Return the error of a change set that does not exist."""
     return AwsError("ChangeSetNotFound", f"ChangeSet [{name}] does not exist", 404)
 
 
 def translate(error: Exception) -> AwsError | None:
-    """Turn a domain error into AWS's."""
+    """Return AWS's error for a wrong template; None for any other error."""
     if isinstance(error, TemplateError):
         return validation_error(str(error))
     return None

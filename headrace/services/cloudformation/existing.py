@@ -1,4 +1,4 @@
-"""What is there already: a stack takes nothing over that it did not make.
+"""Refusals to make a resource that exists already: a stack takes over nothing that it did not make.
 
 AWS's sentences: `Resource of type ... with identifier ... already exists.` from the handlers of its types, and `...
 already exists in stack ...` when another stack made it (both observed by many users).
@@ -6,16 +6,13 @@ already exists in stack ...` when another stack made it (both observed by many u
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headrace.aws.errors import AwsError
+from headrace.core.ids import Ids
 from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.state import Stack
+from headrace.services.cloudformation.store import Stacks
 
-if TYPE_CHECKING:
-    from headrace.services.cloudformation.service import CloudFormation
-    from headrace.services.cloudformation.state import Stack
-
-# How services say that a name is taken.
+# The codes by which services say that a name is taken.
 _CODES = frozenset(
     {
         "AlreadyExists",
@@ -35,18 +32,20 @@ _CODES = frozenset(
 
 
 def means_existing(error: Exception) -> bool:
-    """Whether a service refused to make something because it is there."""
+    """Whether a service refused to make something because it exists already."""
     return isinstance(error, AwsError) and error.code in _CODES
 
 
-def already_exists(cfn: CloudFormation, stack: Stack, kind: str, identifier: str) -> ResourceFailed:
-    """Return the refusal to make what is there already."""
-    for other in cfn.stacks.all(stack.account, stack.region):
+def already_exists(
+    stacks: Stacks, ids: Ids, stack: Stack, kind: str, identifier: str
+) -> ResourceFailed:
+    """Return the refusal to make a resource that exists already."""
+    for other in stacks.all(stack.account, stack.region):
         if other.exists and other.stack_id != stack.stack_id:
             for resource in list(other.resources.values()):
                 if (resource.type, resource.physical_id) == (kind, identifier):
                     return ResourceFailed(f"{identifier} already exists in stack {other.stack_id}")
     return ResourceFailed(
         f"Resource handler returned message: \"Resource of type '{kind}' with identifier '{identifier}' already"
-        f' exists." (RequestToken: {cfn.ids.uuid()}, HandlerErrorCode: AlreadyExists)'
+        f' exists." (RequestToken: {ids.uuid()}, HandlerErrorCode: AlreadyExists)'
     )

@@ -1,4 +1,4 @@
-"""The order of things: a dependency graph (node to what it needs), as pure functions in linear time."""
+"""The order of a dependency graph (node to the nodes it depends on), as pure functions in linear time."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from headrace.services.cloudformation.errors import TemplateError
 
 
 def in_order(graph: Mapping[str, Set[str]]) -> list[str]:
-    """Return the nodes with what others need first; those in a circle, and what needs them, are left out."""
-    left = {node: sum(need in graph for need in needs) for node, needs in graph.items()}
-    needed_by = reverse(graph)
+    """Return the nodes, each after its dependencies; without those in a circle and those that depend on one."""
+    left = {node: sum(other in graph for other in others) for node, others in graph.items()}
+    dependents_of = reverse(graph)
     order = [node for node, count in left.items() if not count]
-    for node in order:  # grows as it is gone through
-        for dependent in needed_by[node]:
+    for node in order:  # the list grows meanwhile
+        for dependent in dependents_of[node]:
             left[dependent] -= 1
             if not left[dependent]:
                 order.append(dependent)
@@ -21,22 +21,22 @@ def in_order(graph: Mapping[str, Set[str]]) -> list[str]:
 
 
 def in_circles(graph: Mapping[str, Set[str]]) -> list[str]:
-    """Return the nodes that are in a circle, or need one that is, sorted."""
+    """Return the nodes that are in a circle, or depend on one that is, sorted."""
     return sorted(set(graph) - set(in_order(graph)))
 
 
 def check_acyclic(graph: Mapping[str, Set[str]]) -> None:
-    """Raise TemplateError, naming who is in it, when the graph has a circle."""
+    """Raise TemplateError, which names the nodes, when the graph has a circle."""
     left = in_circles(graph)
     if left:
         raise TemplateError(f"Circular dependency between resources: [{', '.join(left)}]")
 
 
 def reverse(graph: Mapping[str, Set[str]]) -> dict[str, set[str]]:
-    """Return the graph for deleting: each node needs those gone that needed it."""
+    """Return the graph turned round, in which a node is deleted after the nodes that depend on it."""
     turned: dict[str, set[str]] = {node: set() for node in graph}
-    for node, needs in graph.items():
-        for need in needs:
-            if need in turned:
-                turned[need].add(node)
+    for node, others in graph.items():
+        for other in others:
+            if other in turned:
+                turned[other].add(node)
     return turned

@@ -1,10 +1,10 @@
-"""Intrinsic functions: a template's values to plain ones.
+"""Intrinsic functions (Ref, Fn::Sub, ...): they turn a template's values into plain ones.
 
-A `Scope` says what names stand for. What is only known after a resource has been made is UNKNOWN, which
-swallows every value that it is part of: that is what a change set shows as known after apply.
+A `Scope` gives the values of names. A value that is only known after a resource has been made is UNKNOWN, and so is
+every value that it is part of: a change set shows it as known after apply.
 
-What functions produce is bounded: each says how large its result will be before it makes it, and a scope has an
-allowance for all of them. Depth is bounded by the template's own (`template_text`).
+The size of what functions produce is bounded: a function takes the size of its result from its scope's allowance before
+it makes the result. The depth of values is bounded by that of the template (`template_text`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError
-from headrace.services.cloudformation.template import (
+from headrace.services.cloudformation.references import (
     get_att_parts,
     sub_names,
     sub_parts,
@@ -27,13 +27,13 @@ from headrace.services.cloudformation.template import (
 
 UNKNOWN = "{{changeSet:KNOWN_AFTER_APPLY}}"
 _DYNAMIC_START, _DYNAMIC_END = "{{resolve:", "}}"
-# The name of a parameter or the ARN of a secret with its field and version; what is longer is no reference.
+# Room for a parameter's name, or a secret's ARN with field and version; a longer text is no reference.
 _DYNAMIC_CHARACTERS = 4096
 _DYNAMIC_SERVICES = ("ssm", "ssm-secure", "secretsmanager")
 
 
 class NoValue:
-    """What `AWS::NoValue` stands for: the property is not there."""
+    """The value of `AWS::NoValue`, which removes the property that has it."""
 
 
 NO_VALUE = NoValue()
@@ -41,14 +41,14 @@ NO_VALUE = NoValue()
 
 @dataclass(slots=True)
 class Scope:
-    """What the names in a template stand for.
+    """The values of the names in a template.
 
     Attributes:
         names: parameters, pseudo parameters and the physical ids of resources.
         attribute: (logical id, attribute) to value; raises TemplateError.
         imported: export name to value; raises TemplateError.
         dynamic: (service, key) of a dynamic reference to its value.
-        allowance_bytes: what functions may still produce.
+        allowance_bytes: the bytes that functions may still produce.
         decided: the conditions whose values are known.
     """
 
@@ -62,7 +62,7 @@ class Scope:
     decided: dict[str, bool] = field(default_factory=dict[str, bool])
 
     def spend(self, size_bytes: int) -> None:
-        """Take what a function is about to produce from the allowance. Raises TemplateError."""
+        """Take the size of a function's result from the allowance. Raises TemplateError."""
         self.allowance_bytes -= size_bytes
         if self.allowance_bytes < 0:
             raise TemplateError(
@@ -82,11 +82,11 @@ class Scope:
 
 
 def evaluate(value: Any, scope: Scope) -> Any:
-    """Return `value` with every function in it done. Raises TemplateError, ResourceFailed."""
+    """Return `value` with the result of every function in it. Raises TemplateError, ResourceFailed."""
     try:
         return _evaluate(value, scope)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
-        # Some function was given what it does not take: a map for a name, a text for a number.
+        # A function has an argument of the wrong type: a map for a name, a text for a number.
         raise TemplateError(
             f"Template error: a function has an argument that it does not take ({error})"
         ) from error
@@ -115,7 +115,7 @@ def _evaluate(value: Any, scope: Scope) -> Any:
 
 
 def is_unknown(value: Any) -> bool:
-    """Whether a value, or a part of it, will only be known later."""
+    """Whether a value, or a part of it, is only known later."""
     if isinstance(value, str):
         return UNKNOWN in value
     if isinstance(value, list):
@@ -126,7 +126,7 @@ def is_unknown(value: Any) -> bool:
 
 
 def _dynamic(text: str, scope: Scope) -> str:
-    """Replace each `{{resolve:<service>:<key>}}`, from left to right; a value is not looked into again."""
+    """Replace each `{{resolve:<service>:<key>}}`, from left to right, but none inside a replacement."""
     pieces: list[str] = []
     place = 0
     while (start := text.find(_DYNAMIC_START, place)) >= 0:
@@ -296,7 +296,7 @@ def _not(argument: Any, scope: Scope) -> bool:
 
 
 def _condition(argument: Any, scope: Scope) -> Any:
-    # `Condition` is also an ordinary key, of an IAM statement for one.
+    # `Condition` is also an ordinary key, for instance of an IAM statement.
     return (
         scope.condition(argument)
         if isinstance(argument, str)

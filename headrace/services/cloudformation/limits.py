@@ -1,4 +1,4 @@
-"""How large templates and their values may be.
+"""Quotas of CloudFormation, and headrace's own limits of templates and their values.
 
 AWS's quotas: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html (documented).
 """
@@ -19,18 +19,20 @@ DESCRIPTION_BYTES = 1_024
 DYNAMIC_REFERENCES = 60
 # Fn::Cidr's count: .../intrinsic-function-reference-cidr.html (documented).
 CIDRS = 256
-# What a custom resource may answer, and how long it may take: .../aws-resource-cloudformation-customresource.html.
+# Size of a custom resource's answer, and time until it comes: .../aws-resource-cloudformation-customresource.html.
 CUSTOM_RESPONSE_BYTES = 4_096
 CUSTOM_TIMEOUT_SECONDS = 3_600
 
 # --- headrace's own, where AWS names none -----------------------------------------------------
 
+# Events in an answer of DescribeStackEvents, changes in one of DescribeChangeSet.
+PAGE_ITEMS = 100
 # Levels of lists and maps in a template. The deepest that CDK makes has some thirty.
 NESTED = 100
-# What the functions in one resource's properties, in all outputs or in all conditions may produce on the way to
-# their values. A template has a megabyte at most; what grows beyond several is a mistake or an attack.
+# Bytes that the functions in one resource's properties, in all outputs or in all conditions may produce. A template has
+# a megabyte at most; a result of several is a mistake or an attack.
 PRODUCED_BYTES = 4_000_000
-# What all resources of one operation may have for properties: they are stored with every event.
+# Bytes of the properties of all resources of one operation: they are stored with every event.
 OPERATION_BYTES = 8_000_000
-# Digits of a number in a template; what is longer is text.
+# Digits of a number in a template; a longer one is text.
 NUMBER_CHARACTERS = 40

@@ -1,4 +1,4 @@
-"""Working on the nodes of a dependency graph, some at once."""
+"""Work on the nodes of a dependency graph, on several at once."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ AT_ONCE = 4
 
 
 def run_in_order(
-    needs: Mapping[str, Set[str]],
+    depends_on: Mapping[str, Set[str]],
     work: Callable[[str], None],
     *,
     stop: threading.Event,
     keep_going: bool,
 ) -> dict[str, BaseException]:
-    """Run `work` on each node after those it needs; return the nodes that failed, with why.
+    """Run `work` on each node after its dependencies; return the nodes that failed with their errors.
 
     Args:
-        needs: node to the nodes before it.
-        work: raises when it fails; then nothing is begun that needs the node.
-        stop: when it is set nothing more is begun; what runs is waited for.
-        keep_going: whether a failure leaves alone what does not need the node. Without it, it sets `stop`.
+        depends_on: node to the nodes before it.
+        work: raises when it fails; then no node is begun that depends on this one.
+        stop: once it is set no node is begun; those under way end first.
+        keep_going: whether the nodes that do not depend on a failed one are still worked on. Otherwise a failure sets
+            `stop`.
 
     Raises CloudStopped.
     """
-    left = {name: sum(need in needs for need in before) for name, before in needs.items()}
-    needed_by = graph.reverse(needs)
+    left = {
+        name: sum(other in depends_on for other in others) for name, others in depends_on.items()
+    }
+    dependents_of = graph.reverse(depends_on)
     ready = [name for name, count in left.items() if not count]
     running: dict[Future[None], str] = {}
     failed: dict[str, BaseException] = {}
@@ -52,7 +55,7 @@ def run_in_order(
                     if not keep_going:
                         stop.set()
                     continue
-                for dependent in needed_by[name]:
+                for dependent in dependents_of[name]:
                     left[dependent] -= 1
                     if not left[dependent]:
                         ready.append(dependent)

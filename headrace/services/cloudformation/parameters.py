@@ -1,4 +1,4 @@
-"""Parameters: what a template declares against what a request gives. Raises TemplateError in AWS's words."""
+"""Parameters: the values that a request gives, checked against the template's declarations, in AWS's words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SSM_VALUE = re.compile(r"AWS::SSM::Parameter::Value<(.+)>")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter's value as given, as resolved from SSM when it is so typed, and whether to show it."""
+    """A parameter's value as given, the value that SSM has for it when its type says so, and whether to show it."""
 
     value: str
     resolved: str | None = None
@@ -26,9 +26,14 @@ class Parameter:
 
     @property
     def effective(self) -> Any:
-        """What `Ref` gives."""
+        """The value that `Ref` gives."""
         text = self.value if self.resolved is None else self.resolved
         return [item.strip() for item in text.split(",")] if self.is_list else text
+
+
+def effective_values(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `Ref` gives for each of a stack's stored parameters."""
+    return {name: Parameter(**value).effective for name, value in stored.items()}
 
 
 def resolve(
@@ -38,7 +43,7 @@ def resolve(
     use_previous: set[str],
     read_ssm: Callable[[str], str],
 ) -> dict[str, Parameter]:
-    """Return every declared parameter's value."""
+    """Return every declared parameter's value. Raises TemplateError."""
     for place, value in enumerate(given.values(), 1):
         member = f"parameters.{place}.member.parameterValue"
         if refusal := too_long(value, member, limits.PARAMETER_VALUE_BYTES):
@@ -96,7 +101,7 @@ def _checked(
         shown = ", ".join(_text(item) for item in allowed)
         raise _refused(name, declaration, f"must be one of AllowedValues [{shown}]")
     pattern = declaration.get("AllowedPattern")
-    # A list's pattern is held against each of its items (documented: parameters-section-structure).
+    # A list's pattern must match each of its items (documented: parameters-section-structure).
     items = [item.strip() for item in value.split(",")] if kind == "CommaDelimitedList" else [value]
     if pattern is not None and not all(
         _matches(name, str(pattern), item, effort) for item in items

@@ -1,18 +1,17 @@
 """Making, changing and deleting the resources of one stack.
 
-Every step is stored before the next begins, so that a restarted cloud can take the way back from where the killed one
-stood. Whatever goes wrong with a resource, it ends in a FAILED state with the reason.
+Every step is stored before the next begins, so that a restarted cloud can roll back from where the killed one stopped.
+A resource with which anything goes wrong ends in a FAILED state with the reason.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from headrace.services.cloudformation import graph
-from headrace.services.cloudformation.changes import changed_properties
+from headrace.services.cloudformation import graph, limits
 from headrace.services.cloudformation.errors import (
     Cancelled,
     ResourceFailed,
@@ -23,38 +22,52 @@ from headrace.services.cloudformation.errors import (
 from headrace.services.cloudformation.existing import already_exists, means_existing
 from headrace.services.cloudformation.intrinsics import Scope, evaluate, size_of
 from headrace.services.cloudformation.parallel import run_in_order
-from headrace.services.cloudformation.resources.base import Context, Made, ResourceType
-from headrace.services.cloudformation.scope import check_operation_size, decide, scope_of
+from headrace.services.cloudformation.parameters import effective_values
+from headrace.services.cloudformation.ports import Ports
+from headrace.services.cloudformation.references import dependencies
+from headrace.services.cloudformation.resources import resource_type
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Made,
+    ResourceType,
+    changed_properties,
+)
+from headrace.services.cloudformation.scope import Lookups, decide, scope_of
 from headrace.services.cloudformation.state import Resource, Stack
-from headrace.services.cloudformation.template import Template, dependencies
-
-if TYPE_CHECKING:
-    from headrace.services.cloudformation.service import CloudFormation
+from headrace.services.cloudformation.store import Stacks
+from headrace.services.cloudformation.template import Template
 
 RETAINING = ("Retain", "RetainExceptOnCreate", "Snapshot")
 
 
-class Provisioner:
-    """The resources of one stack, for one operation. Its public methods are called by one thread.
+def check_operation_size(size_bytes: int) -> None:
+    """Raise TemplateError when the properties of an operation's resources are too large together."""
+    if size_bytes > limits.OPERATION_BYTES:
+        raise TemplateError(
+            f"Template error: the properties of all resources have more than {limits.OPERATION_BYTES:,} bytes, which"
+            " headrace does not store"
+        )
 
-    `cancel` may be called by any; a few threads of its own work on resources that do not wait for each other.
+
+@dataclass(slots=True)
+class Provisioner:
+    """The resources of one stack, for one operation. One thread calls the public methods.
+
+    A few threads of its own work on resources that do not depend on each other.
+
+    Attributes:
+        stop: set by any thread: nothing more is begun, and resources that wait for an answer are given up. A new event
+            lets the work go on.
     """
 
-    def __init__(self, cfn: CloudFormation, stack: Stack) -> None:
-        self._cfn = cfn
-        self._stack = stack
-        self._lock = threading.RLock()
-        self._stop = threading.Event()
-        self._size_bytes = 0
-        self._decided: dict[str, bool] = {}
-
-    def cancel(self) -> None:
-        """Begin nothing more, and give up what waits for somebody else."""
-        self._stop.set()
-
-    def proceed(self) -> None:
-        """Work again, after `cancel` or a failure."""
-        self._stop = threading.Event()
+    _stacks: Stacks
+    _lookups: Lookups
+    _ports: Ports
+    _stack: Stack
+    stop: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _size_bytes: int = 0
+    _decided: dict[str, bool] = field(default_factory=dict[str, bool])
 
     # --- making and changing ------------------------------------------------------------------
 
@@ -64,17 +77,17 @@ class Provisioner:
         decide(template, scope)
         self._decided = scope.decided
         wanted = self._wanted(template)
-        needs = {name: dependencies(template, name) & wanted for name in wanted}
+        depends_on = {name: dependencies(template, name) & wanted for name in wanted}
         failed = run_in_order(
-            needs,
-            lambda name: self._apply_one(template, name, needs[name]),
-            stop=self._stop,
+            depends_on,
+            lambda name: self._apply_one(template, name, depends_on[name]),
+            stop=self.stop,
             keep_going=False,
         )
         if failed:
             shown = ", ".join(name for name, error in failed.items() if not _is_cancelled(error))
             return f"The following resource(s) failed to create: [{shown or ', '.join(failed)}]."
-        if self._stop.is_set():
+        if self.stop.is_set():
             return "The operation was cancelled."
         try:
             self._stack.outputs = self._outputs(template)
@@ -91,11 +104,12 @@ class Provisioner:
             if "Condition" not in resource or scope.condition(resource["Condition"])
         }
 
-    def _apply_one(self, template: Template, logical_id: str, needs: set[str]) -> None:
+    def _apply_one(self, template: Template, logical_id: str, depends_on: set[str]) -> None:
         definition = template.resources[logical_id]
         present = self._stack.resources.get(logical_id)
+        wanted = self._defined(logical_id, definition, depends_on)
         try:
-            kind = self.type(definition["Type"])
+            kind = self.type(wanted.type)
             properties = evaluate(definition.get("Properties", {}), self._scope(template))
             kind.check(logical_id, properties)
             with self._lock:
@@ -103,136 +117,105 @@ class Provisioner:
                 check_operation_size(self._size_bytes)
         except Exception as error:
             verb = "UPDATE" if present else "CREATE"
-            self.fail(present or self._blank(logical_id, definition, needs), verb, error)
+            self.fail(present or wanted, verb, error)
             raise
+        wanted.properties = properties
         if present is None or not present.physical_id:
-            self._create(logical_id, definition, kind, properties, needs)
+            self._create(wanted, kind)
             return
         if present.status == "CREATE_FAILED":
-            self._make_again(present, definition, kind, properties, needs)
+            self._make_again(present, wanted, kind)
             return
         if present.type != kind.name:
-            self._replace(present, definition, kind, properties, needs)
+            self._replace(present, wanted, kind)
             return
-        changed = changed_properties(present.properties, properties)
+        changed = changed_properties(present.properties, wanted.properties)
         if not changed:
-            self._keep(present, definition, needs)
+            self._keep(present, wanted)
         elif any(kind.replaces(name) for name in changed):
-            self._replace(present, definition, kind, properties, needs)
+            self._replace(present, wanted, kind)
         else:
-            self._update(present, definition, kind, properties, needs)
+            self._update(present, wanted, kind)
 
-    def _create(
-        self,
-        logical_id: str,
-        definition: Mapping[str, Any],
-        kind: ResourceType,
-        properties: dict[str, Any],
-        needs: set[str],
-    ) -> None:
-        resource = self._blank(logical_id, definition, needs)
-        resource.properties = properties
-        self._put(resource, "CREATE_IN_PROGRESS")
+    def _create(self, resource: Resource, kind: ResourceType) -> None:
+        self._set_status(resource, "CREATE_IN_PROGRESS")
         try:
-            made = self._make(resource, kind, properties)
+            made = self._make(resource, kind)
         except Exception as error:
             self.fail(resource, "CREATE", error)
             raise
         self._made(resource, made, "CREATE_COMPLETE")
 
-    def _make_again(
-        self,
-        half_made: Resource,
-        definition: Mapping[str, Any],
-        kind: ResourceType,
-        properties: dict[str, Any],
-        needs: set[str],
-    ) -> None:
-        """Make anew what a creation that was not taken back left half made."""
+    def _make_again(self, half_made: Resource, wanted: Resource, kind: ResourceType) -> None:
+        """Make a resource again that a creation which was not rolled back left half made."""
         try:
             self.delete_one(half_made)
         except Exception as error:
             self.fail(half_made, "CREATE", error)
             raise
-        self._create(half_made.logical_id, definition, kind, properties, needs)
+        wanted.updated_ms = self._ports.clock.now_ms()
+        self._create(wanted, kind)
 
     def _make(
-        self,
-        resource: Resource,
-        kind: ResourceType,
-        properties: dict[str, Any],
-        keep: Callable[[], None] | None = None,
+        self, resource: Resource, kind: ResourceType, keep: Callable[[], None] | None = None
     ) -> Made:
-        """Create something that is not there yet; `resource` has its id from the moment it is made.
+        """Create a resource that does not exist yet; `resource` has its physical id as soon as it has one.
 
-        `keep` stores that; without it the resource is stored as the stack's own.
+        `keep` stores the id; without it the resource is stored as the stack's own.
         """
         if kind.find is not None:
-            found = kind.find(self.context(resource.logical_id), properties)
+            found = kind.find(self.context(resource.logical_id), resource.properties)
             if found:
-                raise already_exists(self._cfn, self._stack, kind.name, found)
+                raise self._already_exists(kind, found)
 
         def note(physical_id: str) -> None:
             resource.physical_id = physical_id
             with self._lock:
                 if keep is None:
-                    self._cfn.stacks.save_resource(self._stack, resource)
+                    self._stacks.save_resource(self._stack, resource)
                 else:
                     keep()
 
         try:
-            return kind.create(self.context(resource.logical_id, note), properties)
+            return kind.create(self.context(resource.logical_id, note), resource.properties)
         except Exception as error:
-            name = kind.name_of(properties)
+            name = kind.name_of(resource.properties)
             if not resource.physical_id and name and means_existing(error):
-                raise already_exists(self._cfn, self._stack, kind.name, name) from error
+                raise self._already_exists(kind, name) from error
             raise
 
-    def _update(
-        self,
-        present: Resource,
-        definition: Mapping[str, Any],
-        kind: ResourceType,
-        properties: dict[str, Any],
-        needs: set[str],
-    ) -> None:
+    def _already_exists(self, kind: ResourceType, identifier: str) -> ResourceFailed:
+        return already_exists(self._stacks, self._ports.ids, self._stack, kind.name, identifier)
+
+    def _update(self, present: Resource, wanted: Resource, kind: ResourceType) -> None:
         assert kind.update is not None
-        resource = replace(present, updated_ms=self._cfn.clock.now_ms())
-        self._put(resource, "UPDATE_IN_PROGRESS")
+        resource = replace(present, updated_ms=self._ports.clock.now_ms())
+        self._set_status(resource, "UPDATE_IN_PROGRESS")
         try:
             made = kind.update(
                 self.context(resource.logical_id),
                 resource.physical_id,
                 present.properties,
-                properties,
+                wanted.properties,
             )
         except Exception as error:
-            resource.properties = properties
+            resource.properties = wanted.properties
             self.fail(resource, "UPDATE", error)
             raise
         if made.physical_id != present.physical_id:
             with self._lock:
-                # A custom resource may answer with another id: the old one is deleted in the clean-up.
+                # A custom resource may answer with another id: the clean-up deletes the old one.
                 self._stack.obsolete.append(present)
-        _redefine(resource, definition, needs)
-        resource.properties = properties
+        _redefine(resource, wanted)
+        resource.properties = wanted.properties
         self._made(resource, made, "UPDATE_COMPLETE")
 
-    def _replace(
-        self,
-        present: Resource,
-        definition: Mapping[str, Any],
-        kind: ResourceType,
-        properties: dict[str, Any],
-        needs: set[str],
-    ) -> None:
+    def _replace(self, present: Resource, resource: Resource, kind: ResourceType) -> None:
         reason = (
             "Requested update requires the creation of a new physical resource; hence creating one."
         )
-        resource = self._blank(present.logical_id, definition, needs)
-        resource.properties = properties
         self.event(present, "UPDATE_IN_PROGRESS", reason)
-        # Known as something to delete from the moment it is made, whatever becomes of it.
+        # Listed for deletion as soon as it exists, even if the rest of its creation fails.
         half_made = replace(resource, deletion_policy="Delete")
 
         def keep() -> None:
@@ -241,7 +224,7 @@ class Provisioner:
             self._save()
 
         try:
-            made = self._make(resource, kind, properties, keep)
+            made = self._make(resource, kind, keep)
         except Exception as error:
             self.fail(present, "UPDATE", error)
             raise
@@ -255,31 +238,31 @@ class Provisioner:
             self._stack.obsolete.append(retired)
         self._made(resource, made, "UPDATE_COMPLETE")
 
-    def _keep(self, present: Resource, definition: Mapping[str, Any], needs: set[str]) -> None:
+    def _keep(self, present: Resource, wanted: Resource) -> None:
         with self._lock:
-            _redefine(present, definition, needs)
-            self._cfn.stacks.save_resource(self._stack, present)
+            _redefine(present, wanted)
+            self._stacks.save_resource(self._stack, present)
 
     def retire_removed(self, template: Template) -> None:
-        """Move what `template` does not have any more to what is to be cleaned up; the caller stores the stack."""
+        """Move the resources that `template` no longer has to `obsolete`; the caller stores the stack."""
         wanted = self._wanted(template)
         stack = self._stack
         for name in [name for name in stack.resources if name not in wanted]:
             stack.obsolete.append(stack.resources.pop(name))
-        # Dependents first: the clean-up takes from the end.
+        # Dependents first: the clean-up begins at the end.
         order = {name: place for place, name in enumerate((stack.previous or {}).get("order", []))}
         stack.obsolete.sort(key=lambda resource: order.get(resource.logical_id, 0))
 
-    # --- the way back -------------------------------------------------------------------------
+    # --- rolling back -------------------------------------------------------------------------
 
     def restore(self, logical_id: str, old: Resource | None) -> None:
-        """Bring one resource back to what it was before an update; None: there was none. Raises."""
+        """Bring one resource back to `old`, its state before an update; None: it did not exist. Raises."""
         stack = self._stack
         now = stack.resources[logical_id]
         if old is None:
             stack.obsolete.append(stack.resources.pop(logical_id))
         elif now.physical_id and now.physical_id != old.physical_id:
-            # It was replaced: the old one still stands, the new one goes.
+            # It was replaced: the old one still exists, and the new one is deleted.
             stack.obsolete = [r for r in stack.obsolete if r.physical_id != old.physical_id]
             stack.obsolete.append(now)
             stack.resources[logical_id] = old
@@ -301,13 +284,13 @@ class Provisioner:
     # --- deleting -----------------------------------------------------------------------------
 
     def delete_all(self, *, rolling_back: bool = False) -> str:
-        """Delete the stack's resources, dependents first; return why some are left, or nothing."""
+        """Delete the stack's resources, dependents first; return why some are left, or an empty text."""
         resources = self._stack.resources
-        needs = {name: set(resource.depends_on) for name, resource in resources.items()}
+        depends_on = {name: set(resource.depends_on) for name, resource in resources.items()}
         run_in_order(
-            graph.reverse(needs),
+            graph.reverse(depends_on),
             lambda name: self._delete(resources[name], rolling_back=rolling_back),
-            stop=self._stop,
+            stop=self.stop,
             keep_going=True,
         )
         left = [name for name, r in resources.items() if r.status == "DELETE_FAILED"]
@@ -322,17 +305,17 @@ class Provisioner:
         if policy in ("Retain", "Snapshot") or (
             policy == "RetainExceptOnCreate" and not rolling_back
         ):
-            self._put(resource, "DELETE_SKIPPED")
+            self._set_status(resource, "DELETE_SKIPPED")
             return
         try:
             self.delete_one(resource)
         except Exception as error:
             self.fail(resource, "DELETE", error)
             raise
-        self._put(resource, "DELETE_COMPLETE")
+        self._set_status(resource, "DELETE_COMPLETE")
 
     def clean_up(self) -> None:
-        """Delete what an update replaced or removed; what cannot be deleted is left, as on AWS."""
+        """Delete the resources that an update replaced or removed; failures leave them, as on AWS."""
         stack = self._stack
         while stack.obsolete:
             resource = stack.obsolete[-1]
@@ -342,14 +325,14 @@ class Provisioner:
                 try:
                     self.delete_one(resource)
                     self.event(resource, "DELETE_COMPLETE")
-                except Exception as error:  # noqa: BLE001 - whatever it was, the clean-up goes on
+                except Exception as error:  # noqa: BLE001 - whatever it is, the clean-up goes on
                     log_defect(f"resource {resource.logical_id}", error)
                     self.event(resource, "DELETE_FAILED", reason_of(error))
             stack.obsolete.pop()
             self._save()
 
     def delete_one(self, resource: Resource) -> None:
-        """Delete what a resource stands for, if it was made. Raises."""
+        """Delete a resource, if it was made. Raises."""
         self.event(resource, "DELETE_IN_PROGRESS")
         if resource.physical_id:
             kind = self.type(resource.type)
@@ -361,27 +344,39 @@ class Provisioner:
 
     def type(self, name: str) -> ResourceType:
         """Return a resource type. Raises ResourceFailed."""
-        kind = self._cfn.resource_type(name)
+        kind = resource_type(name)
         if kind is None:
             raise ResourceFailed(f"Resource type {name} is not supported by headrace")
         return kind
 
     def _scope(self, template: Template) -> Scope:
-        values = {
-            name: self._cfn.effective_parameter(value)
-            for name, value in self._stack.parameters.items()
-        }
+        values = effective_values(self._stack.parameters)
         with self._lock:
             resources = dict(self._stack.resources)
         return scope_of(
-            self._cfn, self._stack, template, values, resources, decided=dict(self._decided)
+            self._lookups, self._stack, template, values, resources, decided=dict(self._decided)
         )
 
     def context(
         self, logical_id: str, note_made: Callable[[str], None] = lambda _: None
     ) -> Context:
-        """Return where a resource is made."""
-        return self._cfn.context(self._stack, logical_id, self._stop, note_made)
+        """Return what a resource type may use to make a resource; see `Context` for `note_made`."""
+        return Context(
+            control=self._ports.control,
+            clock=self._ports.clock,
+            ids=self._ports.ids,
+            account=self._stack.account,
+            region=self._stack.region,
+            stack_name=self._stack.name,
+            stack_id=self._stack.stack_id,
+            logical_id=logical_id,
+            tags=self._stack.tags,
+            endpoint_url=self._ports.endpoint_url(),
+            responses=self._ports.responses,
+            functions=self._ports.functions,
+            stop=self.stop,
+            note_made=note_made,
+        )
 
     def _outputs(self, template: Template) -> list[dict[str, str]]:
         scope = self._scope(template)
@@ -395,49 +390,60 @@ class Provisioner:
             if output.get("Export"):
                 entry["ExportName"] = str(evaluate(output["Export"]["Name"], scope))
             outputs.append(entry)
-        self._cfn.check_exports(self._stack, outputs)
+        self._lookups.exports.check(self._stack, outputs)
         return outputs
 
-    def _blank(self, logical_id: str, definition: Mapping[str, Any], needs: set[str]) -> Resource:
-        resource = Resource(logical_id, definition["Type"], "")
-        _redefine(resource, definition, needs)
-        resource.updated_ms = self._cfn.clock.now_ms()
-        return resource
+    def _defined(
+        self, logical_id: str, definition: Mapping[str, Any], depends_on: set[str]
+    ) -> Resource:
+        """Return a resource as its template defines it, without properties."""
+        return Resource(
+            logical_id,
+            definition["Type"],
+            "",
+            depends_on=sorted(depends_on),
+            deletion_policy=str(definition.get("DeletionPolicy", "Delete")),
+            replace_policy=str(definition.get("UpdateReplacePolicy", "Delete")),
+            definition={
+                key: value
+                for key, value in definition.items()
+                if key not in ("Properties", "DependsOn")
+            },
+            updated_ms=self._ports.clock.now_ms(),
+        )
 
-    def _put(self, resource: Resource, status: str) -> None:
+    def _set_status(
+        self, resource: Resource, status: str, reason: str = "", *, with_stack: bool = False
+    ) -> None:
+        """Store a resource's new status, with its stack's own record when `with_stack`, and then its event."""
         with self._lock:
             resource.status = status
             self._stack.resources[resource.logical_id] = resource
-            self._cfn.stacks.save_resource(self._stack, resource)
-        self.event(resource, status)
+            if with_stack:
+                self._stacks.save(self._stack, resource)
+            else:
+                self._stacks.save_resource(self._stack, resource)
+        self.event(resource, status, reason)
 
     def _made(self, resource: Resource, made: Made, status: str) -> None:
         resource.physical_id = made.physical_id
         resource.attributes = made.attributes
-        resource.updated_ms = self._cfn.clock.now_ms()
-        with self._lock:
-            resource.status = status
-            self._stack.resources[resource.logical_id] = resource
-            # With what it replaces, in one go: a kill between the two would lose one of them.
-            self._cfn.stacks.save(self._stack, resource)
-        self.event(resource, status)
+        resource.updated_ms = self._ports.clock.now_ms()
+        # With the resource that it replaces, in one go: a kill between the two would lose one of them.
+        self._set_status(resource, status, with_stack=True)
 
     def fail(self, resource: Resource, verb: str, error: BaseException) -> None:
-        """Store that something went wrong with a resource, and its event."""
+        """Store that `verb` failed for a resource, and the event of it."""
         log_defect(f"resource {resource.logical_id}", error)
         if _is_cancelled(error):
             resource.reason = f"Resource {'update' if verb == 'UPDATE' else 'creation'} cancelled"
         else:
             resource.reason = reason_of(error)
-        with self._lock:
-            resource.status = f"{verb}_FAILED"
-            self._stack.resources[resource.logical_id] = resource
-            self._cfn.stacks.save_resource(self._stack, resource)
-        self.event(resource, resource.status, resource.reason)
+        self._set_status(resource, f"{verb}_FAILED", resource.reason)
 
     def event(self, resource: Resource, status: str, reason: str = "") -> None:
         """Store an event of a resource."""
-        self._cfn.add_event(
+        self._stacks.add_event(
             self._stack,
             logical_id=resource.logical_id,
             physical_id=resource.physical_id,
@@ -449,16 +455,15 @@ class Provisioner:
 
     def _save(self) -> None:
         with self._lock:
-            self._cfn.stacks.save(self._stack)
+            self._stacks.save(self._stack)
 
 
-def _redefine(resource: Resource, definition: Mapping[str, Any], needs: set[str]) -> None:
-    resource.depends_on = sorted(needs)
-    resource.deletion_policy = str(definition.get("DeletionPolicy", "Delete"))
-    resource.replace_policy = str(definition.get("UpdateReplacePolicy", "Delete"))
-    resource.definition = {
-        key: value for key, value in definition.items() if key not in ("Properties", "DependsOn")
-    }
+def _redefine(resource: Resource, wanted: Resource) -> None:
+    """Give a resource all of its new definition but the properties."""
+    resource.depends_on = wanted.depends_on
+    resource.deletion_policy = wanted.deletion_policy
+    resource.replace_policy = wanted.replace_policy
+    resource.definition = wanted.definition
 
 
 def _is_cancelled(error: BaseException) -> bool:

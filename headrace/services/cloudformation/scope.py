@@ -1,24 +1,66 @@
-"""What names stand for in one stack, at one moment."""
+"""The values of names in a template: parameters, resources, exports of other stacks, dynamic references."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from headrace.aws.errors import AwsError
-from headrace.services.cloudformation import limits
+from headrace.core.ports import ControlPlane
+from headrace.services.cloudformation import graph, limits
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
+from headrace.services.cloudformation.exports import Exports
 from headrace.services.cloudformation.intrinsics import NO_VALUE, UNKNOWN, Scope
+from headrace.services.cloudformation.references import conditions_in
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.template import Template
-from headrace.services.cloudformation.template_checks import conditions_in_order
 
-if TYPE_CHECKING:
-    from headrace.services.cloudformation.service import CloudFormation
+
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """Reads values that stand outside a template: in other stacks, in SSM and in Secrets Manager."""
+
+    exports: Exports
+    control: ControlPlane
+
+    def dynamic(self, stack: Stack, service: str, key: str) -> str:
+        """Return the value of a dynamic reference. Raises ResourceFailed."""
+        where = {"account": stack.account, "region": stack.region}
+        try:
+            if service in ("ssm", "ssm-secure"):
+                answer = self.control.call(
+                    "ssm", "GetParameter", {"Name": key, "WithDecryption": True}, **where
+                )
+                return str(answer["Parameter"]["Value"])
+            name, _, rest = key.partition(":SecretString")
+            answer = self.control.call(
+                "secretsmanager", "GetSecretValue", {"SecretId": name}, **where
+            )
+            field = rest.strip(":").split(":")[0]
+            text = str(answer["SecretString"])
+            return str(json.loads(text)[field]) if field else text
+        except (AwsError, KeyError, ValueError) as error:
+            raise ResourceFailed(
+                f"Could not resolve {{{{resolve:{service}:{key}}}}}: {error}"
+            ) from error
+
+    def ssm_parameter(self, stack: Stack, name: str) -> str:
+        """Return the value of a parameter of an SSM type. Raises TemplateError."""
+        try:
+            answer = self.control.call(
+                "ssm", "GetParameter", {"Name": name}, account=stack.account, region=stack.region
+            )
+        except AwsError as error:
+            raise TemplateError(
+                f"Unable to fetch parameters [{name}] from parameter store for this account."
+            ) from error
+        return str(answer["Parameter"]["Value"])
 
 
 def pseudo_parameters(stack: Stack) -> dict[str, Any]:
-    """Return AWS::Region and its kin."""
+    """Return the values of AWS::Region and the other pseudo parameters."""
     return {
         "AWS::AccountId": stack.account,
         "AWS::NotificationARNs": stack.notification_arns,
@@ -32,7 +74,7 @@ def pseudo_parameters(stack: Stack) -> dict[str, Any]:
 
 
 def scope_of(
-    cfn: CloudFormation,
+    lookups: Lookups,
     stack: Stack,
     template: Template,
     parameters: Mapping[str, Any],
@@ -44,9 +86,9 @@ def scope_of(
 ) -> Scope:
     """Return the scope in which `template`'s values are evaluated.
 
-    `parameters` are effective values by name; `resources` those that are there; `later` says whether a
-    resource will only be known after apply, for change sets; `imported` overrides how exports are read;
-    `decided` are conditions whose values are known.
+    `parameters` are effective values by name; `resources` are those of the stack that exist; `later` says whether a
+    resource's values are only known after the template is applied, for change sets; `imported` reads an export in
+    place of `Exports.read`, which notes that the stack uses it; `decided` are conditions whose values are known.
     """
     names: dict[str, Any] = {**pseudo_parameters(stack), **parameters}
     for logical_id in template.resources:
@@ -77,8 +119,8 @@ def scope_of(
     return Scope(
         names=names,
         attribute=attribute,
-        imported=imported or (lambda name: cfn.read_export(stack, name)),
-        dynamic=lambda service, key: read_dynamic(cfn, stack, service, key),
+        imported=imported or (lambda name: lookups.exports.read(stack, name)),
+        dynamic=lambda service, key: lookups.dynamic(stack, service, key),
         conditions=template.conditions,
         mappings=template.mappings,
         decided={} if decided is None else decided,
@@ -86,51 +128,8 @@ def scope_of(
 
 
 def decide(template: Template, scope: Scope) -> None:
-    """Work every condition out, those first that others name. Raises TemplateError."""
-    for name in conditions_in_order(template):
+    """Decide every condition, those first that others refer to. Raises TemplateError."""
+    conditions = template.conditions.items()
+    for name in graph.in_order({name: set(conditions_in(value)) for name, value in conditions}):
         scope.condition(name)
     scope.allowance_bytes = limits.PRODUCED_BYTES
-
-
-def check_operation_size(size_bytes: int) -> None:
-    """Raise TemplateError when the properties of an operation's resources are too large together."""
-    if size_bytes > limits.OPERATION_BYTES:
-        raise TemplateError(
-            f"Template error: the properties of all resources have more than {limits.OPERATION_BYTES:,} bytes, which"
-            " headrace does not store"
-        )
-
-
-def read_dynamic(cfn: CloudFormation, stack: Stack, service: str, key: str) -> str:
-    """Return what a dynamic reference stands for. Raises ResourceFailed."""
-    where = {"account": stack.account, "region": stack.region}
-    try:
-        if service in ("ssm", "ssm-secure"):
-            answer = cfn.control.call(
-                "ssm", "GetParameter", {"Name": key, "WithDecryption": True}, **where
-            )
-            return str(answer["Parameter"]["Value"])
-        import json
-
-        name, _, rest = key.partition(":SecretString")
-        answer = cfn.control.call("secretsmanager", "GetSecretValue", {"SecretId": name}, **where)
-        field = rest.strip(":").split(":")[0]
-        text = str(answer["SecretString"])
-        return str(json.loads(text)[field]) if field else text
-    except (AwsError, KeyError, ValueError) as error:
-        raise ResourceFailed(
-            f"Could not resolve {{{{resolve:{service}:{key}}}}}: {error}"
-        ) from error
-
-
-def read_ssm_parameter(cfn: CloudFormation, stack: Stack, name: str) -> str:
-    """Return the value of an SSM-typed parameter. Raises TemplateError."""
-    try:
-        answer = cfn.control.call(
-            "ssm", "GetParameter", {"Name": name}, account=stack.account, region=stack.region
-        )
-    except AwsError as error:
-        raise TemplateError(
-            f"Unable to fetch parameters [{name}] from parameter store for this account."
-        ) from error
-    return str(answer["Parameter"]["Value"])

@@ -1,14 +1,12 @@
-"""Templates: text to a checked value, and what refers to what in it. Pure functions."""
+"""A template: its sections as one value. Pure functions."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.services.cloudformation.errors import TemplateError
-from headrace.services.cloudformation.template_text import load
 
 SECTIONS = frozenset(
     {
@@ -37,12 +35,11 @@ PSEUDO_PARAMETERS = frozenset(
         "AWS::URLSuffix",
     }
 )
-_SUB_NAME = re.compile(r"\$\{([^!${}][^${}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A parsed template; sections that are missing are empty."""
+    """A parsed template; a section that is missing is empty."""
 
     body: str
     description: str
@@ -54,9 +51,8 @@ class Template:
     outputs: Mapping[str, Any]
 
 
-def read(body: str) -> Template:
-    """Return the template in `body`, its sections not looked into. Raises TemplateError."""
-    value = load(body)
+def template_of(body: str, value: Any) -> Template:
+    """Return the template that `value`, the loaded `body`, holds; its sections are unchecked. Raises TemplateError."""
     if not isinstance(value, dict):
         raise TemplateError("Template format error: unsupported structure.")
     template = cast("dict[str, Any]", value)
@@ -94,85 +90,3 @@ def _section(template: dict[str, Any], name: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise TemplateError(f"Template format error: {name} must be an object.")
     return cast("dict[str, Any]", value)
-
-
-def references(value: Any) -> Iterator[str]:
-    """Yield the names that Ref, GetAtt, Sub and DependsOn in `value` refer to."""
-    if isinstance(value, list):
-        for item in cast("list[Any]", value):
-            yield from references(item)
-    if not isinstance(value, dict):
-        return
-    mapping = cast("dict[str, Any]", value)
-    for key, item in mapping.items():
-        if key == "Ref" and len(mapping) == 1 and isinstance(item, str):
-            yield item
-        elif key == "Fn::GetAtt" and len(mapping) == 1:
-            yield get_att_parts(item)[0]
-        elif key == "Fn::Sub" and len(mapping) == 1:
-            yield from _sub_references(item)
-        else:
-            yield from references(item)
-
-
-def _sub_references(item: Any) -> Iterator[str]:
-    text, variables = sub_parts(item)
-    for name in sub_names(text):
-        if name not in variables:
-            yield name.partition(".")[0]
-    yield from references(list(variables.values()))
-
-
-def sub_parts(item: Any) -> tuple[str, dict[str, Any]]:
-    """Return (text, variables) of an Fn::Sub's argument. Raises TemplateError."""
-    if isinstance(item, str):
-        return item, {}
-    if isinstance(item, list):
-        parts = cast("list[Any]", item)
-        if len(parts) == 2 and isinstance(parts[0], str) and isinstance(parts[1], dict):
-            return parts[0], cast("dict[str, Any]", parts[1])
-    raise TemplateError(
-        "Template error: One or more Fn::Sub intrinsic functions don't specify expected arguments. Specify a string as"
-        " first argument, and an optional second argument to specify a mapping of values to replace in the string"
-    )
-
-
-def sub_names(text: str) -> list[str]:
-    """Return the names in `${...}` of a Sub's text; `${!x}` is a literal."""
-    return [name.strip() for name in _SUB_NAME.findall(text)]
-
-
-def substitute(text: str, values: Mapping[str, Any]) -> str:
-    """Replace `${name}` in a Sub's text, and `${!x}` by `${x}`."""
-    filled = _SUB_NAME.sub(lambda match: str(values[match.group(1).strip()]), text)
-    return filled.replace("${!", "${")
-
-
-def get_att_parts(item: Any) -> tuple[str, str]:
-    """Return (logical id, attribute) of an Fn::GetAtt's argument. Raises TemplateError."""
-    if isinstance(item, str) and "." in item:
-        name, _, attribute = item.partition(".")
-        return name, attribute
-    if isinstance(item, list):
-        parts = cast("list[Any]", item)
-        if len(parts) == 2 and isinstance(parts[0], str) and isinstance(parts[1], str):
-            return parts[0], parts[1]
-    raise TemplateError(
-        "Template error: every Fn::GetAtt object requires two non-empty parameters, the resource name and the resource"
-        " attribute"
-    )
-
-
-def dependencies(template: Template, logical_id: str) -> set[str]:
-    """Return the resources that must be there before this one."""
-    resource = template.resources[logical_id]
-    explicit: Any = resource.get("DependsOn") or []
-    named: list[str] = [explicit] if isinstance(explicit, str) else list(explicit)
-    for name in named:
-        if name not in template.resources:
-            raise TemplateError(
-                f"Template format error: Unresolved resource dependencies [{name}] in the Resources block of the"
-                " template"
-            )
-    found = {*named, *references(resource.get("Properties", {}))}
-    return {name for name in found if name in template.resources and name != logical_id}

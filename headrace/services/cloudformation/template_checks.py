@@ -1,29 +1,26 @@
-"""What a template may say: shapes, names, references, and AWS's quotas. Pure functions.
+"""Checks of a template: shapes, names, references, and AWS's quotas. Pure functions.
 
-Sentences are recorded or observed where AWS's are known; of mapping attributes, conditions and names too long they
-are assumed.
+The sentences of the errors are AWS's, recorded or observed; those about mapping attributes, conditions and names that
+are too long are assumed.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from headrace.services.cloudformation import graph, limits
 from headrace.services.cloudformation.errors import TemplateError
-from headrace.services.cloudformation.template import (
-    PSEUDO_PARAMETERS,
-    Template,
-    read,
-    references,
-)
+from headrace.services.cloudformation.references import conditions_in, references
+from headrace.services.cloudformation.template import PSEUDO_PARAMETERS, Template, template_of
+from headrace.services.cloudformation.template_text import load
 
 
 @functools.lru_cache(maxsize=4)
 def parse(body: str) -> Template:
-    """Return the template in `body`, checked. Raises TemplateError in AWS's words. Nobody may change it."""
-    template = read(body)
+    """Return the checked template in `body`; callers share it and do not change it. Raises TemplateError."""
+    template = template_of(body, load(body))
     _check_quotas(template)
     _check_parameters(template)
     _check_mappings(template)
@@ -115,47 +112,25 @@ def _check_mappings(template: Template) -> None:
             )
 
 
-def conditions_in_order(template: Template) -> list[str]:
-    """Return the conditions of a checked template, those first that others name."""
-    return graph.in_order(
-        {name: set(_conditions_in(condition)) for name, condition in template.conditions.items()}
-    )
-
-
 def _check_conditions(template: Template) -> None:
-    needs: dict[str, set[str]] = {}
+    named: dict[str, set[str]] = {}
     for name, condition in template.conditions.items():
         _check_name("Condition", name)
         if not isinstance(condition, dict):
             raise TemplateError(
                 "Template format error: Conditions can only be boolean operations on parameters and other conditions"
             )
-        needs[name] = set(_conditions_in(condition))
-        missing = needs[name] - set(template.conditions)
+        named[name] = set(conditions_in(condition))
+        missing = named[name] - set(template.conditions)
         if missing:
             raise TemplateError(
                 f"Template error: unresolved condition dependency {min(missing)} in Conditions block of the template"
             )
-    circle = graph.in_circles(needs)
+    circle = graph.in_circles(named)
     if circle:
         raise TemplateError(
             f"Template error: Found circular condition dependency: {', '.join(circle)}"
         )
-
-
-def _conditions_in(value: Any) -> Iterator[str]:
-    """Yield the conditions that a condition names."""
-    if isinstance(value, list):
-        for item in cast("list[Any]", value):
-            yield from _conditions_in(item)
-    for key, item in _object(value).items():
-        if key == "Condition" and isinstance(item, str):
-            yield item
-        elif key == "Fn::If" and isinstance(item, list) and item and isinstance(item[0], str):
-            yield item[0]
-            yield from _conditions_in(cast("list[Any]", item)[1:])
-        else:
-            yield from _conditions_in(item)
 
 
 def _check_rules(template: Template) -> None:
@@ -180,8 +155,8 @@ def _check_resources(template: Template) -> None:
             raise TemplateError(f"{where}] Every Resources object must contain a Type member.")
         if not isinstance(resource.get("Properties", {}), dict):
             raise TemplateError(f"{where}/Properties] must be an object.")
-        needed: Any = resource.get("DependsOn", [])
-        names = cast("list[Any]", needed) if isinstance(needed, list) else [needed]
+        depends_on: Any = resource.get("DependsOn", [])
+        names = cast("list[Any]", depends_on) if isinstance(depends_on, list) else [depends_on]
         if not all(isinstance(one, str) for one in names):
             raise TemplateError(f"{where}/DependsOn] must be a string or a list of strings.")
         for key in ("DeletionPolicy", "UpdateReplacePolicy"):
@@ -227,5 +202,5 @@ def _check_references(template: Template) -> None:
 
 
 def _object(value: Any) -> dict[str, Any]:
-    """Return an object as it is, and no members for anything else."""
+    """Return an object as it is, and an empty one in place of any other value."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -1,4 +1,4 @@
-"""JSON or YAML text to a template's plain value, in bounded time and space. Pure functions.
+"""Reads the JSON or YAML text of a template, in bounded time and space. Pure functions.
 
 As on AWS, YAML has no aliases, no merge keys and no tags but plain types and the short forms of functions:
 https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/template-formats.html (documented).
@@ -20,14 +20,14 @@ _TOO_DEEP = f"Template format error: the template is nested more than {limits.NE
 
 
 def load(body: str) -> Any:
-    """Return the value that the text stands for. Raises TemplateError."""
+    """Return the value of the text. Raises TemplateError."""
     value = _load_json(body) if body.lstrip()[:1] == "{" else _load_yaml(body)
     _check_values(value)
     return value
 
 
 def _check_values(value: Any) -> None:
-    """Refuse what is nested too deeply, and null (the sentence is recorded)."""
+    """Refuse values that are nested too deeply, and null (the sentence is recorded)."""
     pending: list[tuple[Any, str, int]] = [(value, "", 0)]
     while pending:
         one, path, depth = pending.pop()
@@ -92,13 +92,13 @@ def _refuse_constant(text: str) -> Any:
 
 # --- YAML -------------------------------------------------------------------------------------
 
-# libyaml's parser is ten times as fast; PyYAML's own does where the wheel has none.
+# libyaml's parser is ten times as fast; PyYAML's own serves where the wheel has none.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _load_yaml(body: str) -> Any:
     try:
-        # Before anything is made of it: composing nodes calls itself once a level, and copies aliases.
+        # Checked before nodes are composed, which recurses once a level and copies aliases.
         _check_events(body)
         return yaml.load(body, Loader=_Loader)
     except yaml.YAMLError as error:
@@ -125,7 +125,7 @@ def _check_events(body: str) -> None:
 
 
 class _Loader(_Base):
-    """YAML with CloudFormation's short forms; dates stay text and keys may not come twice."""
+    """YAML with CloudFormation's short forms; dates stay text, and a key may stand only once."""
 
 
 def _mapping(loader: Any, node: yaml.MappingNode) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def _short_form(loader: Any, suffix: str, node: yaml.Node) -> Any:
 
 
 def _yaml_number(loader: Any, node: yaml.ScalarNode) -> Any:
-    """Return a number; one too long to be meant as one, or none at all (.nan, .inf), is text."""
+    """Return a number; a text that is too long for one, or is none (.nan, .inf), stays text."""
     text = str(loader.construct_scalar(node))
     if len(text) > limits.NUMBER_CHARACTERS:
         return text
@@ -172,7 +172,7 @@ def _yaml_number(loader: Any, node: yaml.ScalarNode) -> Any:
 def _set_up(loader: Any) -> None:
     kept = ("null", "bool", "str")
     tags = {f"tag:yaml.org,2002:{name}" for name in kept}
-    # Without a constructor of its own a tag (!!binary, !!set, !!python/object) is refused.
+    # A tag that has no constructor (!!binary, !!set, !!python/object) is refused.
     loader.yaml_constructors = {
         tag: constructor
         for tag, constructor in yaml.SafeLoader.yaml_constructors.items()

@@ -15,7 +15,7 @@ TYPE = "Test::Lab::Thing"
 
 
 class Lab:
-    """A type `Test::Lab::Thing`. `made` are the physical ids that are there.
+    """A type `Test::Lab::Thing`. `made` are the physical ids of the things that exist.
 
     A template's `Does` says what happens: `{"create": "MemoryError"}` raises it, `{"delete": "wait"}` waits until
     `go` is set or the operation is given up. `half` makes the thing before it raises.
@@ -74,7 +74,9 @@ class Lab:
         monkeypatch.setitem(TYPES, TYPE, kind)
 
 
-def thing(does: dict[str, str] | None = None, needs: str = "", **properties: Any) -> dict[str, Any]:
+def thing(
+    does: dict[str, str] | None = None, depends_on: str = "", **properties: Any
+) -> dict[str, Any]:
     """Return a resource of the lab's type."""
     value: dict[str, Any] = {"Type": TYPE, "Properties": {**properties, "Does": does or {}}}
-    return {**value, "DependsOn": needs} if needs else value
+    return {**value, "DependsOn": depends_on} if depends_on else value

@@ -1,4 +1,4 @@
-"""Custom resources: told by an invocation, heard through a PUT to the cloud."""
+"""Custom resources: an invocation asks the function, and a PUT to the cloud answers."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def reasons(cfn: Any, name: str, status: str = "CREATE_FAILED") -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("function", "properties", "said"),
+    ("function", "properties", "sentences"),
     [
         ("broken", {}, ["Runtime.ImportModuleError: Unable to import module 'nowhere'", "Its log ends: "]),
         ("custom", {"Raise": "Create"}, ["ValueError: as it was told", "about to raise"]),
@@ -112,13 +112,17 @@ def reasons(cfn: Any, name: str, status: str = "CREATE_FAILED") -> list[str]:
     ],
 )  # fmt: skip
 def test_a_function_that_fails_before_it_answers_fails_the_stack(
-    server: ServerProcess, name: str, function: str, properties: dict[str, Any], said: list[str]
+    server: ServerProcess,
+    name: str,
+    function: str,
+    properties: dict[str, Any],
+    sentences: list[str],
 ):
     cfn = server.client("cloudformation")
     cfn.create_stack(StackName=name, TemplateBody=body(function, **properties))
     assert settled(cfn, name) == "ROLLBACK_COMPLETE"
     (reason,) = reasons(cfn, name)
-    assert all(part in reason for part in said), reason
+    assert all(part in reason for part in sentences), reason
     cfn.delete_stack(StackName=name)
 
 
@@ -143,7 +147,7 @@ def test_a_stack_that_waits_for_an_answer_can_be_turned_round(server: ServerProc
     assert settled(cfn, name) == "CREATE_COMPLETE"
     cfn.update_stack(StackName=name, TemplateBody=body(Silent=True))
     cfn.cancel_update_stack(StackName=name)
-    # The way back tells the function too, and this time it answers.
+    # The rollback invokes the function too, and this time it answers.
     assert settled(cfn, name) == "UPDATE_ROLLBACK_COMPLETE"
 
 

@@ -1,4 +1,4 @@
-"""A stack takes nothing over that is there already, and its way back deletes nothing that it did not make."""
+"""A stack takes over nothing that exists already, and its rollback deletes nothing that it did not make."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Case:
     sentence: str = ""
 
     @property
-    def said(self) -> str:
+    def refusal(self) -> str:
         return self.sentence or (
             f"Resource handler returned message: \"Resource of type '{self.kind}' with identifier"
             f" '{self.identifier}' already exists.\" (RequestToken: "
@@ -455,7 +455,7 @@ def test_what_is_there_already_is_refused_and_left_alone(cloud: InProcessCloud, 
     (reason,) = [
         e["ResourceStatusReason"] for e in events if e["ResourceStatus"] == "CREATE_FAILED"
     ]
-    assert case.said in reason
+    assert case.refusal in reason
     assert case.look(cloud) == before
     gone(cfn)
     assert case.look(cloud) == before

@@ -1,4 +1,4 @@
-"""Lambda's resource types: what a template says is so, and what it no longer says is no more."""
+"""Lambda's resource types: properties of a template take effect, and those removed from it no longer do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stack operations end, whatever happens in them, and can be turned round on the way."""
+"""Stack operations end, whatever happens in them, and others can overtake them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.cloudformation import service
+from headrace.services.cloudformation import deploy
 from tests.api.cloudformation.lab import Lab, thing
 from tests.api.cloudformation.test_stacks import (
     create,
@@ -28,8 +28,8 @@ from tests.support.cloud import InProcessCloud
 def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     lab = Lab()
     lab.install(monkeypatch)
-    # Requests answer at once, so that what they began can be looked at on the way.
-    monkeypatch.setattr(service, "ANSWER_WITHIN_S", 0.0)
+    # Requests answer at once, so that a test sees their operations in progress.
+    monkeypatch.setattr(deploy, "ANSWER_WITHIN_S", 0.0)
     yield lab
     lab.go.set()
 
@@ -72,17 +72,17 @@ def deleted(cfn: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "sentence"),
     [
         ("MemoryError", "Internal failure of headrace: there was not enough memory"),
         ("RecursionError", "Internal failure of headrace: values are nested too deeply"),
         ("x", "Internal failure of headrace: ValueError: x"),
     ],
 )
-def test_any_error_in_a_creation_leads_back(cfn: Any, lab: Lab, error: str, said: str):
-    body = template(A=thing(), B=thing({"create": error}, needs="A"))
+def test_any_error_in_a_creation_leads_back(cfn: Any, lab: Lab, error: str, sentence: str):
+    body = template(A=thing(), B=thing({"create": error}, depends_on="A"))
     assert create(cfn, body) == "ROLLBACK_COMPLETE"
-    assert ("B", "CREATE_FAILED", said) in events(cfn)
+    assert ("B", "CREATE_FAILED", sentence) in events(cfn)
     assert lab.made == set()
     assert deleted(cfn) == "DELETE_COMPLETE"
 
@@ -96,7 +96,9 @@ def test_what_was_made_by_half_is_deleted_again(cfn: Any, lab: Lab):
 def test_any_error_on_the_way_back_ends_in_failed_and_can_be_deleted(
     cfn: Any, lab: Lab, error: str
 ):
-    body = template(A=thing({"delete": error}), Other=thing(), B=thing({"create": "x"}, needs="A"))
+    body = template(
+        A=thing({"delete": error}), Other=thing(), B=thing({"create": "x"}, depends_on="A")
+    )
     body["Resources"]["B"]["DependsOn"] = ["A", "Other"]
     assert create(cfn, body) == "ROLLBACK_FAILED"
     assert reason(cfn) == "The following resource(s) failed to delete: [A]. "
@@ -172,7 +174,7 @@ def after_a_kill(cloud: InProcessCloud, folder: Path) -> InProcessCloud:
 def test_a_kill_during_the_way_back_ends_in_failed_and_can_be_deleted(
     cloud: InProcessCloud, cfn: Any, lab: Lab, tmp_path: Path
 ):
-    begin(cfn, template(A=thing({"delete": "wait"}), B=thing({"create": "x"}, needs="A")), lab)
+    begin(cfn, template(A=thing({"delete": "wait"}), B=thing({"create": "x"}, depends_on="A")), lab)
     assert status(cfn, "s") == "ROLLBACK_IN_PROGRESS"
     lab.does["A"] = lambda: assert_true(False)
     with after_a_kill(cloud, tmp_path / "killed") as again:
@@ -189,7 +191,9 @@ def test_a_kill_during_an_update_leads_back(
     create(cfn, template(A=thing(Value="old"), B=thing(Key="old")))
     before = set(lab.made)
     new = template(
-        A=thing(Value="new"), B=thing(Key="new", needs="A"), C=thing({"create": "wait"}, needs="B")
+        A=thing(Value="new"),
+        B=thing(Key="new", depends_on="A"),
+        C=thing({"create": "wait"}, depends_on="B"),
     )
     begin(cfn, new, lab, how="update_stack")
     with after_a_kill(cloud, tmp_path / "killed") as again:
@@ -199,13 +203,15 @@ def test_a_kill_during_an_update_leads_back(
         assert set(resources(other)) == {"A", "B"}
 
 
-# --- the way back of an update ----------------------------------------------------------------
+# --- the rollback of an update ----------------------------------------------------------------
 
 
 def broken_update(cfn: Any, lab: Lab) -> None:
     """Bring a stack to UPDATE_ROLLBACK_FAILED: A cannot be brought back."""
     create(cfn, template(A=thing({"update": "x"}, Value="old"), B=thing(Value="old")))
-    new = template(A=thing(Value="new"), B=thing(Value="new"), C=thing({"create": "x"}, needs="A"))
+    new = template(
+        A=thing(Value="new"), B=thing(Value="new"), C=thing({"create": "x"}, depends_on="A")
+    )
     new["Resources"]["C"]["DependsOn"] = ["A", "B"]
     assert update(cfn, new) == "UPDATE_ROLLBACK_FAILED"
 
@@ -268,11 +274,11 @@ def test_a_replacement_that_was_made_by_half_is_deleted_again(cfn: Any, lab: Lab
     assert lab.made == before
 
 
-# --- turning round ----------------------------------------------------------------------------
+# --- overtaking -------------------------------------------------------------------------------
 
 
 def test_a_stack_that_is_being_made_can_be_deleted(cfn: Any, lab: Lab):
-    begin(cfn, template(A=thing(), B=thing({"create": "wait"}, needs="A")), lab)
+    begin(cfn, template(A=thing(), B=thing({"create": "wait"}, depends_on="A")), lab)
     stack_id = cfn.describe_stacks(StackName="s")["Stacks"][0]["StackId"]
     cfn.delete_stack(StackName="s")
     assert settled(cfn, stack_id) == "DELETE_COMPLETE"
@@ -282,7 +288,7 @@ def test_a_stack_that_is_being_made_can_be_deleted(cfn: Any, lab: Lab):
 
 
 def test_a_stack_on_its_way_back_can_be_deleted(cfn: Any, lab: Lab):
-    begin(cfn, template(A=thing({"delete": "wait"}), B=thing({"create": "x"}, needs="A")), lab)
+    begin(cfn, template(A=thing({"delete": "wait"}), B=thing({"create": "x"}, depends_on="A")), lab)
     assert status(cfn, "s") == "ROLLBACK_IN_PROGRESS"
     stack_id = cfn.describe_stacks(StackName="s")["Stacks"][0]["StackId"]
     cfn.delete_stack(StackName="s")
@@ -294,7 +300,9 @@ def test_a_stack_on_its_way_back_can_be_deleted(cfn: Any, lab: Lab):
 def test_a_deletion_that_is_killed_goes_on(
     cloud: InProcessCloud, cfn: Any, lab: Lab, tmp_path: Path
 ):
-    begin(cfn, template(A=thing({"delete": "wait"}), B=thing({"create": "wait"}, needs="A")), lab)
+    begin(
+        cfn, template(A=thing({"delete": "wait"}), B=thing({"create": "wait"}, depends_on="A")), lab
+    )
     lab.waiting.clear()
     stack_id = cfn.describe_stacks(StackName="s")["Stacks"][0]["StackId"]
     cfn.delete_stack(StackName="s")
@@ -307,7 +315,7 @@ def test_a_deletion_that_is_killed_goes_on(
 
 def test_an_update_can_be_cancelled(cfn: Any, lab: Lab):
     create(cfn, template(A=thing(Value="old")))
-    new = template(A=thing(Value="new"), B=thing({"create": "wait"}, needs="A"))
+    new = template(A=thing(Value="new"), B=thing({"create": "wait"}, depends_on="A"))
     begin(cfn, new, lab, how="update_stack")
     stack_id = cfn.describe_stacks(StackName="s")["Stacks"][0]["StackId"]
     assert refused(cfn.delete_stack, StackName="s") == (
@@ -336,7 +344,7 @@ def test_only_an_update_can_be_cancelled(cfn: Any, lab: Lab):
 
 def test_an_update_that_was_left_unfinished_is_deleted_whole(cfn: Any, lab: Lab):
     create(cfn, template(A=thing(Key="old")))
-    new = template(A=thing(Key="new"), B=thing({"create": "x"}, needs="A"))
+    new = template(A=thing(Key="new"), B=thing({"create": "x"}, depends_on="A"))
     cfn.update_stack(StackName="s", TemplateBody=json.dumps(new), DisableRollback=True)
     assert settled(cfn, "s") == "UPDATE_FAILED"
     assert len(lab.made) == 2  # the new A, and the old one that was to be cleaned up

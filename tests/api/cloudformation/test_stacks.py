@@ -127,9 +127,9 @@ def test_missing_stacks_are_named_in_the_words_that_the_cdk_cli_tests_for(cfn: A
     ],
 )
 def test_a_bad_template_is_refused_and_leaves_no_stack(cfn: Any, body: str, message: str):
-    code, said = refused(cfn.create_stack, StackName="s", TemplateBody=body)
+    code, sentence = refused(cfn.create_stack, StackName="s", TemplateBody=body)
     assert code == "ValidationError"
-    assert message in said
+    assert message in sentence
     assert cfn.describe_stacks()["Stacks"] == []
 
 

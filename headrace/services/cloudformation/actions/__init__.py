@@ -1,4 +1,4 @@
-"""CloudFormation's actions, listed one by one."""
+"""CloudFormation's operations."""
 
 from headrace.services.cloudformation.actions.change_sets import (
     create_change_set,
@@ -34,7 +34,7 @@ from headrace.services.cloudformation.actions.templates import (
     validate_template,
 )
 
-ALL = [
+ACTIONS = [
     cancel_update_stack,
     continue_update_rollback,
     create_change_set,

@@ -1,13 +1,16 @@
-"""Change sets."""
+"""Change sets: create, describe, execute, delete, list."""
 
-from typing import Any
+from typing import Any, cast
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.arn import make_arn
 from headrace.core.values import listed
 from headrace.services.cloudformation import requests
 from headrace.services.cloudformation.actions.describe import parameter_list, tag_list, time_of
+from headrace.services.cloudformation.backend import CloudFormation
+from headrace.services.cloudformation.changes import has_changes, resource_changes
 from headrace.services.cloudformation.deploy import Deployment
 from headrace.services.cloudformation.errors import (
     TemplateError,
@@ -15,16 +18,19 @@ from headrace.services.cloudformation.errors import (
     stack_missing,
     validation_error,
 )
-from headrace.services.cloudformation.service import CloudFormation
+from headrace.services.cloudformation.limits import PAGE_ITEMS
 from headrace.services.cloudformation.state import ChangeSet, Stack
 from headrace.services.cloudformation.template_checks import parse
 
-PAGE = 100
+# Requests that name a change set.
+_Named = shapes.DescribeChangeSetInput | shapes.ExecuteChangeSetInput | shapes.DeleteChangeSetInput
 
 
 @operation("CreateChangeSet")
-def create_change_set(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
-    """Work out what a template would change; done when this returns. Source: API_CreateChangeSet."""
+def create_change_set(
+    cfn: CloudFormation, call: Call, request: shapes.CreateChangeSetInput
+) -> shapes.CreateChangeSetOutput:
+    """Compute what a template would change; the change set is complete at once. Source: API_CreateChangeSet."""
     name, kind = request["ChangeSetName"], request.get("ChangeSetType") or "UPDATE"
     if kind == "IMPORT" or request.get("ResourcesToImport"):
         raise validation_error("headrace does not import resources into stacks.")
@@ -32,7 +38,7 @@ def create_change_set(cfn: CloudFormation, call: Call, request: dict[str, Any]) 
         stack = _stack_for(cfn, call, request["StackName"], kind)
         if any(present.name == name for present in cfn.stacks.change_sets(stack.stack_id)):
             raise AwsError("AlreadyExistsException", f"ChangeSet {name} already exists", 400)
-        template, values = requests.prepare(cfn, call, stack, request)
+        template, values = requests.prepare(cfn, stack, request)
         tags = requests.tags_of(request, stack)
         change_set = ChangeSet(
             change_set_id=make_arn(
@@ -47,26 +53,24 @@ def create_change_set(cfn: CloudFormation, call: Call, request: dict[str, Any]) 
             description=request.get("Description") or "",
             parameters=values,
             tags=dict(tags),
-            capabilities=list(listed(request, "Capabilities")),
-            notification_arns=list(listed(request, "NotificationARNs")),
+            capabilities=listed(request, "Capabilities"),
+            notification_arns=listed(request, "NotificationARNs"),
             rollback_configuration=dict(request.get("RollbackConfiguration") or {}),
             role_arn=request.get("RoleARN") or "",
             on_failure=request.get("OnStackFailure") or "",
             deployment_config=dict(request.get("DeploymentConfig") or {}),
         )
         try:
-            change_set.changes = requests.resource_changes(cfn, stack, template, values)
+            change_set.changes = resource_changes(cfn.lookups, stack, template, values)
         except TemplateError as error:
             requests.fail_change_set(change_set, str(error))
         else:
-            if kind == "UPDATE" and not requests.has_changes(
-                stack, template, change_set.changes, tags
-            ):
+            if kind == "UPDATE" and not has_changes(stack, template, change_set.changes, tags):
                 requests.fail_change_set(change_set, requests.NO_CHANGES)
         if stack.status == "REVIEW_IN_PROGRESS" and not cfn.stacks.find(
             call.account, call.region, stack.stack_id
         ):
-            cfn.set_status(stack, "REVIEW_IN_PROGRESS", "User Initiated")
+            cfn.stacks.set_status(stack, "REVIEW_IN_PROGRESS", "User Initiated")
         cfn.stacks.save_change_set(change_set)
     return {"Id": change_set.change_set_id, "StackId": stack.stack_id}
 
@@ -81,7 +85,7 @@ def _stack_for(cfn: CloudFormation, call: Call, name: str, kind: str) -> Stack:
             raise validation_error(
                 f"Stack [{name}] already exists and cannot be created again with the changeSet."
             )
-        return stack or cfn.new_stack(
+        return stack or cfn.stacks.new(
             name, call.account, call.region, "REVIEW_IN_PROGRESS", call.now_ms
         )
     if stack is None:
@@ -93,7 +97,7 @@ def _stack_for(cfn: CloudFormation, call: Call, name: str, kind: str) -> Stack:
     return stack
 
 
-def _find(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> ChangeSet:
+def _find(cfn: CloudFormation, call: Call, request: _Named) -> ChangeSet:
     name = request["ChangeSetName"]
     if name.startswith("arn:"):
         found = cfn.stacks.change_set(name)
@@ -112,13 +116,15 @@ def _find(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> ChangeSet
 
 
 @operation("DescribeChangeSet")
-def describe_change_set(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def describe_change_set(
+    cfn: CloudFormation, call: Call, request: shapes.DescribeChangeSetInput
+) -> shapes.DescribeChangeSetOutput:
     """Return a change set with a page of its changes. Source: API_DescribeChangeSet."""
     change_set = _find(cfn, call, request)
     start = int(request.get("NextToken") or 0)
-    page = change_set.changes[start : start + PAGE]
+    page = change_set.changes[start : start + PAGE_ITEMS]
     with_values = bool(request.get("IncludePropertyValues"))
-    answer: dict[str, Any] = {
+    answer: shapes.DescribeChangeSetOutput = {
         "ChangeSetName": change_set.name,
         "ChangeSetId": change_set.change_set_id,
         "StackId": change_set.stack_id,
@@ -130,20 +136,25 @@ def describe_change_set(cfn: CloudFormation, call: Call, request: dict[str, Any]
         "Capabilities": change_set.capabilities,
         "Tags": tag_list(change_set.tags),
         "NotificationARNs": change_set.notification_arns,
-        "RollbackConfiguration": change_set.rollback_configuration,
-        "Changes": [change if with_values else _without_values(change) for change in page],
+        "RollbackConfiguration": cast(
+            "shapes.RollbackConfiguration", change_set.rollback_configuration
+        ),
+        "Changes": cast(
+            "list[shapes.Change]",
+            [change if with_values else _without_values(change) for change in page],
+        ),
         "IncludeNestedStacks": False,
     }
     if change_set.deployment_config:
-        answer["DeploymentConfig"] = change_set.deployment_config
+        answer["DeploymentConfig"] = cast("shapes.DeploymentConfig", change_set.deployment_config)
     if change_set.reason:
         answer["StatusReason"] = change_set.reason
     if change_set.description:
         answer["Description"] = change_set.description
     if change_set.on_failure:
         answer["OnStackFailure"] = change_set.on_failure
-    if start + PAGE < len(change_set.changes):
-        answer["NextToken"] = str(start + PAGE)
+    if start + PAGE_ITEMS < len(change_set.changes):
+        answer["NextToken"] = str(start + PAGE_ITEMS)
     return answer
 
 
@@ -165,7 +176,9 @@ def _without_values(change: dict[str, Any]) -> dict[str, Any]:
 
 
 @operation("ExecuteChangeSet")
-def execute_change_set(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def execute_change_set(
+    cfn: CloudFormation, call: Call, request: shapes.ExecuteChangeSetInput
+) -> shapes.ExecuteChangeSetOutput:
     """Carry a change set out in the background. Source: API_ExecuteChangeSet."""
     with cfn.lock:
         change_set = _find(cfn, call, request)
@@ -183,30 +196,35 @@ def execute_change_set(cfn: CloudFormation, call: Call, request: dict[str, Any])
                 f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
             )
         creating = stack.status == "REVIEW_IN_PROGRESS"
-        settings = {
+        settings: shapes.UpdateStackInput = {
+            "StackName": stack.name,
             "Tags": tag_list(change_set.tags),
             "Capabilities": change_set.capabilities,
             "RoleARN": change_set.role_arn,
             "NotificationARNs": change_set.notification_arns,
-            "RollbackConfiguration": change_set.rollback_configuration,
+            "RollbackConfiguration": cast(
+                "shapes.RollbackConfiguration", change_set.rollback_configuration
+            ),
         }
         template = parse(change_set.body)
-        requests.begin(cfn, stack, template, change_set.parameters, settings, call.now_ms)
+        requests.take_over(stack, template, change_set.parameters, settings)
         stack.disable_rollback = bool(request.get("DisableRollback"))
         stack.on_failure = change_set.on_failure or "ROLLBACK"
         stack.change_set_id = change_set.change_set_id
-        # An executed set, and those it makes stale, are gone.
+        # The executed change set, and those that it makes stale, are gone.
         for other in cfn.stacks.change_sets(stack.stack_id):
             cfn.stacks.delete_change_set(other)
         status = "CREATE_IN_PROGRESS" if creating else "UPDATE_IN_PROGRESS"
-        cfn.set_status(stack, status, "User Initiated", whole=True)
-        deployment = Deployment(cfn, stack)
-    cfn.run(deployment, deployment.create if creating else deployment.update)
+        cfn.stacks.set_status(stack, status, "User Initiated", whole=True)
+    work = Deployment.create if creating else Deployment.update
+    cfn.operations.run(stack, work)
     return {}
 
 
 @operation("DeleteChangeSet")
-def delete_change_set(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def delete_change_set(
+    cfn: CloudFormation, call: Call, request: shapes.DeleteChangeSetInput
+) -> shapes.DeleteChangeSetOutput:
     """Delete a change set; a missing one is no error. Source: API_DeleteChangeSet."""
     with cfn.lock:
         try:
@@ -220,7 +238,9 @@ def delete_change_set(cfn: CloudFormation, call: Call, request: dict[str, Any]) 
 
 
 @operation("ListChangeSets")
-def list_change_sets(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_change_sets(
+    cfn: CloudFormation, call: Call, request: shapes.ListChangeSetsInput
+) -> shapes.ListChangeSetsOutput:
     """Return a stack's change sets. Source: API_ListChangeSets."""
     stack = cfn.stacks.find(call.account, call.region, request["StackName"])
     if stack is None:

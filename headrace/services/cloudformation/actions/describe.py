@@ -1,39 +1,41 @@
-"""Looking at stacks, their events, resources and exports."""
+"""Stacks, their events, resources and exports, described and listed."""
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.values import listed
+from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import (
     stack_missing,
     stack_not_found,
     validation_error,
 )
+from headrace.services.cloudformation.limits import PAGE_ITEMS
 from headrace.services.cloudformation.parameters import HIDDEN
-from headrace.services.cloudformation.service import CloudFormation
 from headrace.services.cloudformation.state import Resource, Stack
 
-EVENTS_PAGE = 100
 MAX_ID = 1 << 62
 
 
 def time_of(timestamp_ms: int) -> datetime:
-    """Return a time as the wire carries it."""
+    """Return a timestamp as the datetime that answers carry."""
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
 
 
-def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+def tag_list(tags: Mapping[str, str]) -> list[shapes.Tag]:
     """Return tags as AWS's list."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
-def parameter_list(values: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return parameters as AWS's list; those of NoEcho hidden."""
-    rows: list[dict[str, str]] = []
+def parameter_list(values: Mapping[str, Any]) -> list[shapes.Parameter]:
+    """Return parameters as AWS's list; the values of NoEcho parameters are hidden."""
+    rows: list[shapes.Parameter] = []
     for name, value in values.items():
-        row = {
+        row: shapes.Parameter = {
             "ParameterKey": name,
             "ParameterValue": HIDDEN if value["no_echo"] else value["value"],
         }
@@ -43,29 +45,30 @@ def parameter_list(values: Mapping[str, Any]) -> list[dict[str, str]]:
     return rows
 
 
-def _description(stack: Stack) -> dict[str, Any]:
-    value: dict[str, Any] = {
+def _description(stack: Stack) -> shapes.Stack:
+    value: shapes.Stack = {
         "StackId": stack.stack_id,
         "StackName": stack.name,
         "StackStatus": stack.status,
         "CreationTime": time_of(stack.created_ms),
         "Parameters": parameter_list(stack.parameters),
-        "Outputs": stack.outputs,
+        "Outputs": cast("list[shapes.Output]", stack.outputs),
         "Tags": tag_list(stack.tags),
         "NotificationARNs": stack.notification_arns,
-        "RollbackConfiguration": stack.rollback_configuration,
+        "RollbackConfiguration": cast("shapes.RollbackConfiguration", stack.rollback_configuration),
         "DisableRollback": stack.disable_rollback,
         "EnableTerminationProtection": stack.termination_protection,
         "Capabilities": stack.capabilities,
         "DriftInformation": {"StackDriftStatus": "NOT_CHECKED"},
     }
-    optional = {
-        "StackStatusReason": stack.reason,
-        "Description": stack.description,
-        "RoleARN": stack.role_arn,
-        "ChangeSetId": stack.change_set_id,
-    }
-    value.update({name: text for name, text in optional.items() if text})
+    if stack.reason:
+        value["StackStatusReason"] = stack.reason
+    if stack.description:
+        value["Description"] = stack.description
+    if stack.role_arn:
+        value["RoleARN"] = stack.role_arn
+    if stack.change_set_id:
+        value["ChangeSetId"] = stack.change_set_id
     if stack.updated_ms is not None:
         value["LastUpdatedTime"] = time_of(stack.updated_ms)
     if stack.deleted_ms is not None:
@@ -73,7 +76,8 @@ def _description(stack: Stack) -> dict[str, Any]:
     return value
 
 
-def _any(cfn: CloudFormation, call: Call, name: str) -> Stack:
+def _find(cfn: CloudFormation, call: Call, name: str) -> Stack:
+    """Return a stack, also a deleted one. Raises AwsError."""
     stack = cfn.stacks.find(call.account, call.region, name)
     if stack is None:
         raise stack_missing(name)
@@ -81,7 +85,9 @@ def _any(cfn: CloudFormation, call: Call, name: str) -> Stack:
 
 
 @operation("DescribeStacks")
-def describe_stacks(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def describe_stacks(
+    cfn: CloudFormation, call: Call, request: shapes.DescribeStacksInput
+) -> shapes.DescribeStacksOutput:
     """Return one stack, or all that have not been deleted. Source: API_DescribeStacks."""
     name = request.get("StackName")
     if name:
@@ -100,36 +106,35 @@ def describe_stacks(cfn: CloudFormation, call: Call, request: dict[str, Any]) ->
 
 @operation("DescribeStackEvents")
 def describe_stack_events(
-    cfn: CloudFormation, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    cfn: CloudFormation, call: Call, request: shapes.DescribeStackEventsInput
+) -> shapes.DescribeStackEventsOutput:
     """Return a page of a stack's events, the newest first. Source: API_DescribeStackEvents."""
-    import json
-
     if not request.get("StackName"):
         raise validation_error("StackName must be specified.")
-    stack = _any(cfn, call, request["StackName"])
+    stack = _find(cfn, call, request["StackName"])
     rows = cfn.stacks.events(
-        stack.stack_id, int(request.get("NextToken") or MAX_ID), EVENTS_PAGE + 1
+        stack.stack_id, int(request.get("NextToken") or MAX_ID), PAGE_ITEMS + 1
     )
-    events: list[dict[str, Any]] = []
-    for _, event in rows[:EVENTS_PAGE]:
+    events: list[shapes.StackEvent] = []
+    for _, event in rows[:PAGE_ITEMS]:
         row = {**event, "Timestamp": time_of(event["Timestamp"])}
         properties = row.pop("ResourceProperties")
         if properties:
             row["ResourceProperties"] = json.dumps(properties)
         if not row["ResourceStatusReason"]:
             del row["ResourceStatusReason"]
-        events.append(row)
-    answer: dict[str, Any] = {"StackEvents": events}
-    if len(rows) > EVENTS_PAGE:
-        answer["NextToken"] = str(rows[EVENTS_PAGE - 1][0])
+        events.append(cast("shapes.StackEvent", row))
+    answer: shapes.DescribeStackEventsOutput = {"StackEvents": events}
+    if len(rows) > PAGE_ITEMS:
+        answer["NextToken"] = str(rows[PAGE_ITEMS - 1][0])
     return answer
 
 
-def _resource(stack: Stack, resource: Resource) -> dict[str, Any]:
-    value: dict[str, Any] = {
+def _resource(resource: Resource) -> shapes.StackResourceSummary:
+    value: shapes.StackResourceSummary = {
         "LogicalResourceId": resource.logical_id,
         "ResourceType": resource.type,
+        "LastUpdatedTimestamp": time_of(resource.updated_ms),
         "ResourceStatus": resource.status,
         "DriftInformation": {"StackResourceDriftStatus": "NOT_CHECKED"},
     }
@@ -140,16 +145,25 @@ def _resource(stack: Stack, resource: Resource) -> dict[str, Any]:
     return value
 
 
+def _stack_resource(stack: Stack, resource: Resource) -> shapes.StackResource:
+    value: dict[str, Any] = dict(_resource(resource))
+    value["Timestamp"] = value.pop("LastUpdatedTimestamp")
+    return cast(
+        "shapes.StackResource", {"StackName": stack.name, "StackId": stack.stack_id, **value}
+    )
+
+
 @operation("DescribeStackResources")
 def describe_stack_resources(
-    cfn: CloudFormation, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    cfn: CloudFormation, call: Call, request: shapes.DescribeStackResourcesInput
+) -> shapes.DescribeStackResourcesOutput:
     """Return a stack's resources, or one. Source: API_DescribeStackResources."""
     physical = request.get("PhysicalResourceId")
-    if request.get("StackName"):
-        stack = cfn.stacks.find(call.account, call.region, request["StackName"])
+    name = request.get("StackName")
+    if name:
+        stack = cfn.stacks.find(call.account, call.region, name)
         if stack is None:
-            raise stack_not_found(request["StackName"])
+            raise stack_not_found(name)
     else:
         stack = next(
             (
@@ -164,22 +178,17 @@ def describe_stack_resources(
     wanted = request.get("LogicalResourceId")
     return {
         "StackResources": [
-            {
-                "StackName": stack.name,
-                "StackId": stack.stack_id,
-                "Timestamp": time_of(resource.updated_ms),
-                **_resource(stack, resource),
-            }
-            for name, resource in list(stack.resources.items())
-            if wanted in (None, name) and physical in (None, resource.physical_id)
+            _stack_resource(stack, resource)
+            for logical_id, resource in list(stack.resources.items())
+            if wanted in (None, logical_id) and physical in (None, resource.physical_id)
         ]
     }
 
 
 @operation("DescribeStackResource")
 def describe_stack_resource(
-    cfn: CloudFormation, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    cfn: CloudFormation, call: Call, request: shapes.DescribeStackResourceInput
+) -> shapes.DescribeStackResourceOutput:
     """Return one resource of a stack. Source: API_DescribeStackResource."""
     stack = cfn.stacks.find(call.account, call.region, request["StackName"])
     if stack is None:
@@ -193,37 +202,37 @@ def describe_stack_resource(
         "StackResourceDetail": {
             "StackName": stack.name,
             "StackId": stack.stack_id,
-            "LastUpdatedTimestamp": time_of(resource.updated_ms),
-            **_resource(stack, resource),
+            **_resource(resource),
         }
     }
 
 
 @operation("ListStackResources")
 def list_stack_resources(
-    cfn: CloudFormation, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    cfn: CloudFormation, call: Call, request: shapes.ListStackResourcesInput
+) -> shapes.ListStackResourcesOutput:
     """Return a stack's resources in brief. Source: API_ListStackResources."""
     stack = cfn.stacks.find(call.account, call.region, request["StackName"])
     if stack is None:
         raise stack_not_found(request["StackName"])
     return {
         "StackResourceSummaries": [
-            {"LastUpdatedTimestamp": time_of(resource.updated_ms), **_resource(stack, resource)}
-            for resource in list(stack.resources.values())
+            _resource(resource) for resource in list(stack.resources.values())
         ]
     }
 
 
 @operation("ListStacks")
-def list_stacks(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_stacks(
+    cfn: CloudFormation, call: Call, request: shapes.ListStacksInput
+) -> shapes.ListStacksOutput:
     """Return all stacks in brief, deleted ones too. Source: API_ListStacks."""
     wanted = listed(request, "StackStatusFilter")
-    summaries: list[dict[str, Any]] = []
+    summaries: list[shapes.StackSummary] = []
     for stack in cfn.stacks.all(call.account, call.region):
         if wanted and stack.status not in wanted:
             continue
-        summary: dict[str, Any] = {
+        summary: shapes.StackSummary = {
             "StackId": stack.stack_id,
             "StackName": stack.name,
             "StackStatus": stack.status,
@@ -242,18 +251,22 @@ def list_stacks(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dic
 
 
 @operation("ListExports")
-def list_exports(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_exports(
+    cfn: CloudFormation, call: Call, request: shapes.ListExportsInput
+) -> shapes.ListExportsOutput:
     """Return the account's exports. Source: API_ListExports."""
     return {
         "Exports": [
             {"ExportingStackId": stack.stack_id, "Name": name, "Value": value}
-            for name, (stack, value) in sorted(cfn.exports(call.account, call.region).items())
+            for name, (stack, value) in sorted(cfn.exports.all(call.account, call.region).items())
         ]
     }
 
 
 @operation("ListImports")
-def list_imports(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_imports(
+    cfn: CloudFormation, call: Call, request: shapes.ListImportsInput
+) -> shapes.ListImportsOutput:
     """Return the stacks that use an export. Source: API_ListImports."""
     name = request["ExportName"]
     users = [

@@ -1,23 +1,23 @@
-"""Creating, updating and deleting stacks without change sets."""
-
-from typing import Any
+"""Stacks: create, update, delete, cancel, roll back, protect."""
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.values import listed
 from headrace.services.cloudformation import requests
+from headrace.services.cloudformation.backend import CloudFormation
+from headrace.services.cloudformation.changes import has_changes, resource_changes
 from headrace.services.cloudformation.deploy import Deployment
 from headrace.services.cloudformation.errors import (
     stack_missing,
     stack_not_found,
     validation_error,
 )
-from headrace.services.cloudformation.service import CloudFormation
 from headrace.services.cloudformation.state import Stack
 
 
 def living(cfn: CloudFormation, call: Call, name: str) -> Stack:
-    """Return a stack that is there. Raises AwsError."""
+    """Return a stack that has not been deleted. Raises AwsError."""
     stack = cfn.stacks.find(call.account, call.region, name)
     if stack is None or not stack.exists:
         raise stack_missing(name)
@@ -25,29 +25,32 @@ def living(cfn: CloudFormation, call: Call, name: str) -> Stack:
 
 
 @operation("CreateStack")
-def create_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def create_stack(
+    cfn: CloudFormation, call: Call, request: shapes.CreateStackInput
+) -> shapes.CreateStackOutput:
     """Make a stack in the background. Source: API_CreateStack."""
     name = request["StackName"]
     with cfn.lock:
         present = cfn.stacks.find(call.account, call.region, name)
         if present is not None and present.status != "REVIEW_IN_PROGRESS":
             raise AwsError("AlreadyExistsException", f"Stack [{name}] already exists")
-        stack = present or cfn.new_stack(
+        stack = present or cfn.stacks.new(
             name, call.account, call.region, "CREATE_IN_PROGRESS", call.now_ms
         )
-        template, values = requests.prepare(cfn, call, stack, request)
-        requests.begin(cfn, stack, template, values, request, call.now_ms)
+        template, values = requests.prepare(cfn, stack, request)
+        requests.take_over(stack, template, values, request)
         stack.disable_rollback = bool(request.get("DisableRollback"))
         stack.on_failure = request.get("OnFailure") or "ROLLBACK"
         stack.termination_protection = bool(request.get("EnableTerminationProtection"))
-        cfn.set_status(stack, "CREATE_IN_PROGRESS", "User Initiated", whole=True)
-        deployment = Deployment(cfn, stack)
-    cfn.run(deployment, deployment.create)
+        cfn.stacks.set_status(stack, "CREATE_IN_PROGRESS", "User Initiated", whole=True)
+    cfn.operations.run(stack, Deployment.create)
     return {"StackId": stack.stack_id}
 
 
 @operation("UpdateStack")
-def update_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def update_stack(
+    cfn: CloudFormation, call: Call, request: shapes.UpdateStackInput
+) -> shapes.UpdateStackOutput:
     """Change a stack in the background. Source: API_UpdateStack."""
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
@@ -55,25 +58,24 @@ def update_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> di
             raise validation_error(
                 f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
             )
-        template, values = requests.prepare(cfn, call, stack, request)
-        found = requests.resource_changes(cfn, stack, template, values)
-        if not requests.has_changes(stack, template, found, requests.tags_of(request, stack)):
+        template, values = requests.prepare(cfn, stack, request)
+        found = resource_changes(cfn.lookups, stack, template, values)
+        if not has_changes(stack, template, found, requests.tags_of(request, stack)):
             raise validation_error(requests.NO_UPDATES)
-        requests.begin(cfn, stack, template, values, request, call.now_ms)
+        requests.take_over(stack, template, values, request)
         stack.disable_rollback = bool(request.get("DisableRollback"))
-        cfn.set_status(stack, "UPDATE_IN_PROGRESS", "User Initiated", whole=True)
-        deployment = Deployment(cfn, stack)
-    cfn.run(deployment, deployment.update)
+        cfn.stacks.set_status(stack, "UPDATE_IN_PROGRESS", "User Initiated", whole=True)
+    cfn.operations.run(stack, Deployment.update)
     return {"StackId": stack.stack_id}
 
 
-# What DeleteStack turns round; an update has to be cancelled first.
-_DELETABLE_ON_THE_WAY = ("CREATE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS")
+# The operations that DeleteStack overtakes; an update has to be cancelled first.
+_DELETABLE_IN_PROGRESS = ("CREATE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS")
 
 
 @operation("DeleteStack")
-def delete_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> None:
-    """Delete a stack in the background, also one that is being made; a missing one is no error.
+def delete_stack(cfn: CloudFormation, call: Call, request: shapes.DeleteStackInput) -> None:
+    """Delete a stack in the background, also one that is being created; a missing one is no error.
 
     Source: API_DeleteStack; the refusal while an update is under way was observed.
     """
@@ -88,35 +90,36 @@ def delete_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> No
         if stack.status == "DELETE_IN_PROGRESS":
             return
         if stack.in_progress:
-            turned = stack.status in _DELETABLE_ON_THE_WAY and cfn.turn_round(
+            overtaken = stack.status in _DELETABLE_IN_PROGRESS and cfn.operations.overtake(
                 stack, "DELETE_IN_PROGRESS"
             )
-            if not turned:
+            if not overtaken:
                 raise validation_error(
                     f"Stack [{stack.stack_id}] cannot be deleted while in status {stack.status}"
                 )
             return
         for output in stack.outputs:
-            users = cfn.importers(stack, output.get("ExportName", ""))
+            users = cfn.exports.importers(stack, output.get("ExportName", ""))
             if users:
                 shown = ", ".join(sorted(user.name for user in users))
                 reason = f"Cannot delete export {output['ExportName']} as it is in use by {shown}."
-                cfn.set_status(stack, "DELETE_FAILED", reason)
+                cfn.stacks.set_status(stack, "DELETE_FAILED", reason)
                 return
         retained = set(listed(request, "RetainResources"))
         for name in retained & set(stack.resources):
             stack.resources[name].deletion_policy = "Retain"
-        cfn.set_status(stack, "DELETE_IN_PROGRESS", "User Initiated", whole=True)
-        deployment = Deployment(cfn, stack)
-    cfn.run(deployment, deployment.delete)
+        cfn.stacks.set_status(stack, "DELETE_IN_PROGRESS", "User Initiated", whole=True)
+    cfn.operations.run(stack, Deployment.delete)
 
 
 @operation("CancelUpdateStack")
-def cancel_update_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> None:
-    """Turn an update round, which takes the way back then. Source: API_CancelUpdateStack."""
+def cancel_update_stack(
+    cfn: CloudFormation, call: Call, request: shapes.CancelUpdateStackInput
+) -> None:
+    """Stop an update and roll it back. Source: API_CancelUpdateStack."""
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
-        if stack.status != "UPDATE_IN_PROGRESS" or not cfn.turn_round(
+        if stack.status != "UPDATE_IN_PROGRESS" or not cfn.operations.overtake(
             stack, "UPDATE_ROLLBACK_IN_PROGRESS"
         ):
             # The sentence was observed.
@@ -125,9 +128,9 @@ def cancel_update_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]
 
 @operation("ContinueUpdateRollback")
 def continue_update_rollback(
-    cfn: CloudFormation, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
-    """Try a failed way back again, without the resources to skip. Source: API_ContinueUpdateRollback."""
+    cfn: CloudFormation, call: Call, request: shapes.ContinueUpdateRollbackInput
+) -> shapes.ContinueUpdateRollbackOutput:
+    """Try a failed rollback again, without the resources to skip. Source: API_ContinueUpdateRollback."""
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
         if stack.status != "UPDATE_ROLLBACK_FAILED" or stack.previous is None:
@@ -143,37 +146,37 @@ def continue_update_rollback(
                 f"The resources to skip must be in UPDATE_FAILED state: [{', '.join(wrong)}] are not"
             )
         stack.previous["skip"] = [*stack.previous.get("skip", []), *skip]
-        cfn.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", "User Initiated", whole=True)
-        deployment = Deployment(cfn, stack)
-    cfn.run(deployment, deployment.roll_back_update)
+        cfn.stacks.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", "User Initiated", whole=True)
+    cfn.operations.run(stack, Deployment.roll_back_update)
     return {}
 
 
 @operation("RollbackStack")
-def rollback_stack(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
-    """Take the way back of an operation that failed with rollback off. Source: API_RollbackStack."""
+def rollback_stack(
+    cfn: CloudFormation, call: Call, request: shapes.RollbackStackInput
+) -> shapes.RollbackStackOutput:
+    """Roll back an operation that failed with rollback disabled. Source: API_RollbackStack."""
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
-        deployment = Deployment(cfn, stack)
         if stack.status == "CREATE_FAILED":
-            cfn.set_status(stack, "ROLLBACK_IN_PROGRESS", "User Initiated")
-            work = deployment.roll_back_creation
+            cfn.stacks.set_status(stack, "ROLLBACK_IN_PROGRESS", "User Initiated")
+            work = Deployment.roll_back_creation
         elif stack.status == "UPDATE_FAILED" and stack.previous is not None:
-            cfn.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", "User Initiated")
-            work = deployment.roll_back_update
+            cfn.stacks.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", "User Initiated")
+            work = Deployment.roll_back_update
         else:
             raise validation_error(
                 f"Stack:{stack.stack_id} is in {stack.status} state and can not be rolled back."
             )
-    cfn.run(deployment, work)
+    cfn.operations.run(stack, work)
     return {"StackId": stack.stack_id}
 
 
 @operation("UpdateTerminationProtection")
 def update_termination_protection(
-    cfn: CloudFormation, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
-    """Guard a stack against deletion, or not. Source: API_UpdateTerminationProtection."""
+    cfn: CloudFormation, call: Call, request: shapes.UpdateTerminationProtectionInput
+) -> shapes.UpdateTerminationProtectionOutput:
+    """Switch a stack's termination protection on or off. Source: API_UpdateTerminationProtection."""
     with cfn.lock:
         stack = cfn.stacks.find(call.account, call.region, request["StackName"])
         if stack is None or not stack.exists:
@@ -184,7 +187,7 @@ def update_termination_protection(
 
 
 @operation("SetStackPolicy")
-def set_stack_policy(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> None:
+def set_stack_policy(cfn: CloudFormation, call: Call, request: shapes.SetStackPolicyInput) -> None:
     """Store a stack policy; it is not enforced. Source: API_SetStackPolicy."""
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
@@ -193,7 +196,9 @@ def set_stack_policy(cfn: CloudFormation, call: Call, request: dict[str, Any]) -
 
 
 @operation("GetStackPolicy")
-def get_stack_policy(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def get_stack_policy(
+    cfn: CloudFormation, call: Call, request: shapes.GetStackPolicyInput
+) -> shapes.GetStackPolicyOutput:
     """Return a stack policy. Source: API_GetStackPolicy."""
     stack = living(cfn, call, request["StackName"])
     return {"StackPolicyBody": stack.policy} if stack.policy else {}

@@ -1,17 +1,19 @@
-"""Templates: returning and checking them."""
-
-from typing import Any
+"""Templates: return, check and summarise them."""
 
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import cloudformation as shapes
+from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import change_set_not_found, stack_not_found
-from headrace.services.cloudformation.service import CloudFormation
+from headrace.services.cloudformation.fidelity import check_types
 from headrace.services.cloudformation.template import Template
 from headrace.services.cloudformation.template_checks import parse
 
 
 @operation("GetTemplate")
-def get_template(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the very text that a stack was made from. Source: API_GetTemplate."""
+def get_template(
+    cfn: CloudFormation, call: Call, request: shapes.GetTemplateInput
+) -> shapes.GetTemplateOutput:
+    """Return the text that a stack was made from, unchanged. Source: API_GetTemplate."""
     stages = ["Original", "Processed"]
     set_name = request.get("ChangeSetName")
     if set_name and set_name.startswith("arn:"):
@@ -30,10 +32,10 @@ def get_template(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> di
     return {"TemplateBody": stack.body, "StagesAvailable": stages}
 
 
-def _parameters(template: Template) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def _parameters(template: Template) -> list[shapes.TemplateParameter]:
+    rows: list[shapes.TemplateParameter] = []
     for name, declaration in template.parameters.items():
-        row: dict[str, Any] = {
+        row: shapes.TemplateParameter = {
             "ParameterKey": name,
             "NoEcho": declaration.get("NoEcho") in (True, "true"),
         }
@@ -51,10 +53,12 @@ def _capabilities(template: Template) -> list[str]:
 
 
 @operation("ValidateTemplate")
-def validate_template(cfn: CloudFormation, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def validate_template(
+    cfn: CloudFormation, call: Call, request: shapes.ValidateTemplateInput
+) -> shapes.ValidateTemplateOutput:
     """Check a template. Source: API_ValidateTemplate."""
     template = parse(cfn.read_template(request))
-    cfn.check_types(template)
+    check_types(template, strict=cfn.strict)
     return {
         "Description": template.description,
         "Parameters": _parameters(template),
@@ -64,20 +68,23 @@ def validate_template(cfn: CloudFormation, call: Call, request: dict[str, Any]) 
 
 @operation("GetTemplateSummary")
 def get_template_summary(
-    cfn: CloudFormation, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    cfn: CloudFormation, call: Call, request: shapes.GetTemplateSummaryInput
+) -> shapes.GetTemplateSummaryOutput:
     """Return what is in a template. Source: API_GetTemplateSummary."""
-    if request.get("StackName"):
-        stack = cfn.stacks.find(call.account, call.region, request["StackName"])
+    name = request.get("StackName")
+    if name:
+        stack = cfn.stacks.find(call.account, call.region, name)
         if stack is None:
-            raise stack_not_found(request["StackName"])
+            raise stack_not_found(name)
         body = stack.body
     else:
         body = cfn.read_template(request)
     template = parse(body)
-    rows = [
-        {**row, "ParameterType": template.parameters[row["ParameterKey"]].get("Type", "String")}
-        for row in _parameters(template)
+    rows: list[shapes.ParameterDeclaration] = [
+        {**row, "ParameterType": declaration.get("Type", "String")}
+        for row, declaration in zip(
+            _parameters(template), template.parameters.values(), strict=True
+        )
     ]
     return {
         "Description": template.description,

@@ -1,11 +1,10 @@
-"""The resource types, a file a service: each maps properties to the service's own API calls.
+"""The resource types, a file for each service: a type turns a resource's properties into the service's API calls.
 
-A type that is not here is refused before anything is made.
+A template with a type that is not here is refused before any of its resources is made.
 """
 
 from headrace.services.cloudformation.resources import (
     cloudwatch,
-    custom,
     dynamodb,
     ecr,
     emr,
@@ -51,4 +50,9 @@ _MODULES = (
 )
 TYPES: dict[str, ResourceType] = {kind.name: kind for module in _MODULES for kind in module.TYPES}
 
-__all__ = ["TYPES", "custom", "custom_resource_type"]
+
+def resource_type(name: str) -> ResourceType | None:
+    """Return the resource type of that name, or None when headrace does not support it."""
+    if name.startswith("Custom::") or name == "AWS::CloudFormation::CustomResource":
+        return custom_resource_type(name)
+    return TYPES.get(name)

@@ -1,4 +1,4 @@
-"""What a resource type is: properties to API calls."""
+"""What a resource type is, and what it may use to make, change and delete a resource."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Properties = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where a resource is being made: its stack and logical id, and what it may call.
+    """The stack and logical id of a resource that is being made, and what its type may call.
 
     Attributes:
-        stop: set when the operation is given up; what waits for somebody else looks at it.
-        note_made: takes the physical id of what has been made, before anything else is done with it.
+        stop: set when the operation is given up; whoever waits for something checks it.
+        note_made: stores the physical id of a resource that has been made, before the next call for it.
     """
 
     control: ControlPlane
@@ -43,7 +43,7 @@ class Context:
     note_made: Callable[[str], None]
 
     def pause(self, seconds: float) -> None:
-        """Wait. Raises Cancelled when the operation is given up meanwhile."""
+        """Wait; raise Cancelled when the operation is given up meanwhile."""
         if self.clock.wait(self.stop, seconds):
             raise Cancelled("Resource creation cancelled")
 
@@ -56,7 +56,7 @@ class Context:
     def gone_is_fine(
         self, service: str, operation: str, params: Mapping[str, Any], *codes: str
     ) -> None:
-        """Call a delete; what is not there any more (one of `codes`) is no error."""
+        """Call a delete; that the resource no longer exists (one of `codes`) is no error."""
         try:
             self.call(service, operation, params)
         except AwsError as error:
@@ -71,7 +71,7 @@ class Context:
         identifier: Any,
         member: str = "",
     ) -> str | None:
-        """Return `identifier` when a look-up finds it (and, with `member`, something there); it may be empty."""
+        """Return `identifier` when a look-up finds it; with `member`, only when the answer's member is not empty."""
         if not identifier:
             return None
         try:
@@ -83,7 +83,7 @@ class Context:
         return None if member and not answer.get(member) else str(identifier)
 
     def generated_name(self, longest: int, *, lower: bool = False) -> str:
-        """Return a physical name as CloudFormation makes them: stack, logical id, twelve characters."""
+        """Return a physical name of CloudFormation's form: stack, logical id, twelve characters."""
         suffix = self.ids.alnum_upper(12)
         room = longest - len(suffix) - 2
         stack = self.stack_name
@@ -107,15 +107,15 @@ class CustomResponses(Protocol):
         ...
 
     def wait_or(
-        self, token: str, timeout_s: float, look: Callable[[], None]
+        self, token: str, timeout_s: float, check: Callable[[], None]
     ) -> dict[str, Any] | None:
-        """As `wait`, and call `look` again and again meanwhile, which raises to end the waiting."""
+        """Wait as `wait` does, and meanwhile call `check` again and again, which raises to end the waiting."""
         ...
 
 
 @dataclass(slots=True)
 class Made:
-    """What creating or updating gave: the physical id (what Ref gives) and what GetAtt gives."""
+    """A resource that was created or updated: its physical id, which Ref gives, and what GetAtt gives."""
 
     physical_id: str
     attributes: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -133,12 +133,13 @@ class ResourceType:
 
     Attributes:
         name: such as `AWS::SQS::Queue`.
-        properties: every property it takes, and what becomes of it.
-        replace_on: properties whose change makes a new resource; ("*",): any property's.
+        properties: every property that it takes, with its fidelity level.
+        replace_on: properties whose change makes a new resource.
+        any_property: whether it takes properties of every name.
         create, update, delete: the API calls. `update` of None: every change makes a new resource.
-        remark: properties whose value is not followed to the letter, and in which way.
-        named_by: where a template says the physical name, such as ("QueueName",); empty: it does not.
-        find: returns the identifier of what is there already, where the service would not refuse to make it again.
+        remark: returns the properties whose value is not followed to the letter, with a sentence about each.
+        named_by: the path of the property that holds the physical name, such as ("QueueName",); empty: there is none.
+        find: returns the identifier of a resource that exists already, where the service would not refuse to make it.
     """
 
     name: str
@@ -153,7 +154,7 @@ class ResourceType:
     find: Find | None = None
 
     def name_of(self, properties: Mapping[str, Any]) -> str:
-        """Return the physical name that a template gives, or nothing."""
+        """Return the physical name that a template gives, or an empty text."""
         value: Any = properties if self.named_by else ""
         for key in self.named_by:
             value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else ""
@@ -174,8 +175,13 @@ class ResourceType:
             )
 
 
+def changed_properties(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return the names of the top-level properties that differ, sorted."""
+    return [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+
+
 def enforced(*names: str) -> dict[str, FidelityLevel]:
-    """Return properties that are acted upon."""
+    """Return properties that headrace acts on."""
     return dict.fromkeys(names, "enforced")
 
 
@@ -185,12 +191,12 @@ def stored(*names: str) -> dict[str, FidelityLevel]:
 
 
 def ignored(*names: str) -> dict[str, FidelityLevel]:
-    """Return properties that are accepted and dropped."""
+    """Return properties that are accepted and ignored."""
     return dict.fromkeys(names, "ignored")
 
 
 def integers(properties: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return a copy with these top-level properties as numbers: templates often carry them as text."""
+    """Return a copy with these top-level properties as numbers, which templates often give as text."""
     copy = dict(properties)
     for name in names:
         if isinstance(copy.get(name), str):
@@ -212,14 +218,14 @@ def tag_list(properties: Mapping[str, Any], context: Context) -> list[dict[str, 
 
 
 def tag_map(properties: Mapping[str, Any], context: Context) -> dict[str, str]:
-    """As `tag_list`, as a map."""
+    """Return the tags of `tag_list` as a map."""
     return {tag["Key"]: tag["Value"] for tag in tag_list(properties, context)}
 
 
 def without(properties: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return a copy without these."""
+    """Return a copy without these properties."""
     return {key: value for key, value in properties.items() if key not in names}
 
 
 def nothing_to_delete(context: Context, physical_id: str, properties: Properties) -> None:
-    """Delete what has no existence of its own."""
+    """Do nothing: nothing exists behind this resource."""

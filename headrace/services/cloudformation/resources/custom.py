@@ -1,8 +1,8 @@
-"""Custom resources: a Lambda function is told what to do, and answers by a PUT to a URL.
+"""Custom resources: a Lambda function gets an event that says what to do, and answers by a PUT to a URL.
 
-AWS queues the event and waits for an answer, an hour if need be, whatever becomes of the function. Here the function
-is invoked and watched: when it fails, or cannot be loaded, before it has answered, the resource fails with its error
-at once. What a function does not answer although it ended well is waited for as on AWS: another may answer for it.
+AWS queues the event and waits up to an hour for an answer, even when the function fails. headrace invokes the function
+and watches it: when it fails, or cannot be loaded, before it has answered, the resource fails with its error at once.
+When a function ends well without an answer, headrace waits as AWS does: another may answer for it.
 
 Source: the custom resource request and response objects in the CloudFormation user guide (documented).
 """
@@ -25,7 +25,7 @@ from headrace.services.cloudformation.resources.base import (
 )
 
 _THROTTLED_WAIT_S = 1.0
-# What Lambda writes around a function's own lines.
+# Beginnings of the lines that Lambda writes around a function's own.
 _PLATFORM = (
     "START RequestId:",
     "END RequestId:",
@@ -91,7 +91,7 @@ def _ask(
         event["OldResourceProperties"] = _texts(old)
     invocation = _Invocation(context, function, json.dumps(event).encode())
     invocation.start()
-    answer = context.responses.wait_or(token, timeout_s, invocation.look)
+    answer = context.responses.wait_or(token, timeout_s, invocation.check)
     if answer is None:
         raise ResourceFailed(
             "CloudFormation did not receive a response from your Custom Resource. Please check your logs for requestId"
@@ -122,7 +122,7 @@ def _timeout_s(properties: Properties) -> int:
 
 
 class _Invocation(threading.Thread):
-    """One invocation on a thread of its own, and what became of it."""
+    """One invocation, on a thread of its own, and the reason of its failure."""
 
     def __init__(self, context: Context, function: str, payload: bytes) -> None:
         super().__init__(name=f"custom resource {context.logical_id}", daemon=True)
@@ -148,11 +148,11 @@ class _Invocation(threading.Thread):
             self._reason = (
                 f"Function not found: {self._function} (Service: Lambda, Status Code: 404)"
             )
-        except Exception as error:  # noqa: BLE001 - whatever it was, nobody will answer
+        except Exception as error:  # noqa: BLE001 - whatever it is, no answer will come
             self._reason = f"The function {self._function} could not be invoked: {error}"
 
-    def look(self) -> None:
-        """Raise ResourceFailed when the function has failed, Cancelled when nobody wants its answer any more."""
+    def check(self) -> None:
+        """Raise ResourceFailed when the function has failed, Cancelled when the operation has been given up."""
         if self._reason:
             raise ResourceFailed(self._reason)
         if self._context.stop.is_set():
@@ -160,15 +160,15 @@ class _Invocation(threading.Thread):
 
 
 def _failure(function: str, result: InvokeResult) -> str:
-    """Return why a function will not answer, with what it logged last; nothing when it ended well."""
+    """Return why a function failed, with the last lines of its log; an empty text when it ended well."""
     if result.function_error is None:
         return ""
     try:
         error: Any = json.loads(result.payload)
     except ValueError:
         error = {}
-    said = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
-    kind, message = said.get("errorType"), said.get("errorMessage")
+    members = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+    kind, message = members.get("errorType"), members.get("errorMessage")
     shown = ": ".join(str(part) for part in (kind, message) if part) or result.function_error
     reason = f"The function {function} failed before it answered: {shown}"
     log = result.log_tail.decode("utf-8", "replace").splitlines()
@@ -179,7 +179,7 @@ def _failure(function: str, result: InvokeResult) -> str:
 
 
 def _texts(value: Any) -> Any:
-    """Return properties as a function gets them: every scalar is text."""
+    """Return properties in the form that a function gets: every scalar is text."""
     if isinstance(value, dict):
         return {key: _texts(item) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):

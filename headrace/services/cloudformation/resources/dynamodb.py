@@ -50,7 +50,7 @@ def _create(context: Context, properties: Properties) -> Made:
         params["Tags"] = tags
     context.call("dynamodb", "CreateTable", params)
     context.note_made(name)
-    _settle(context, name, {}, properties)
+    _set_time_to_live(context, name, {}, properties)
     return _made(context, name)
 
 
@@ -62,7 +62,7 @@ def _made(context: Context, name: str) -> Made:
     return Made(name, attributes)
 
 
-def _settle(context: Context, name: str, old: Properties, new: Properties) -> None:
+def _set_time_to_live(context: Context, name: str, old: Properties, new: Properties) -> None:
     ttl = new.get("TimeToLiveSpecification")
     if ttl and ttl != old.get("TimeToLiveSpecification"):
         context.call(
@@ -89,7 +89,7 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
         if "ProvisionedThroughput" in new:
             params["ProvisionedThroughput"] = _typed(new["ProvisionedThroughput"])
         context.call("dynamodb", "UpdateTable", params)
-    _settle(context, physical_id, old, new)
+    _set_time_to_live(context, physical_id, old, new)
     return _made(context, physical_id)
 
 

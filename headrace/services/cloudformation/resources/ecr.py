@@ -1,4 +1,4 @@
-"""ECR repositories: they are there, and hold no images."""
+"""ECR repositories, which exist and hold no images."""
 
 import json
 

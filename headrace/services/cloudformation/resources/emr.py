@@ -54,7 +54,7 @@ def _instances(given: Properties) -> dict[str, Any]:
     for name in _FLAGS:
         if name in given:
             instances[name] = boolean(given[name])
-    # A cluster of CloudFormation's stays up unless it is told otherwise.
+    # A cluster that CloudFormation makes stays up unless the template says otherwise.
     instances.setdefault("KeepJobFlowAliveWhenNoSteps", True)
     groups = [_group(given[key], role) for key, role in _GROUPS if key in given]
     groups += [_group(task, "TASK") for task in listed(given, "TaskInstanceGroups")]
@@ -162,7 +162,7 @@ def _create_step(context: Context, properties: Properties) -> Made:
     return Made(step, {"Id": step})
 
 
-# What AWS does not change in a running cluster: another value means another cluster.
+# Properties that AWS does not change in a running cluster: another value means another cluster.
 _FIXED_ENFORCED = ("Name", "LogUri", "Steps", "StepConcurrencyLevel")
 _FIXED_STORED = (
     "Applications",
@@ -195,7 +195,7 @@ TYPES = [
         "AWS::EMR::Step",
         enforced("ActionOnFailure", "HadoopJarStep", "JobFlowId", "Name"),
         _create_step,
-        # AWS too leaves a step that has run: there is no call that deletes one.
+        # There is no call that deletes a step; AWS leaves it too.
         nothing_to_delete,
     ),
 ]

@@ -17,7 +17,7 @@ from headrace.services.cloudformation.resources.base import (
     without,
 )
 
-# Maps whose keys are the user's own: a property of Spark is not spelled as AWS spells a member.
+# Maps whose keys are the user's own, such as properties of Spark: their spelling stays.
 _USER_KEYS = frozenset({"Properties", "WorkerTypeSpecifications", "EncryptionContext"})
 _BOOLEANS = frozenset({"Enabled", "LivyEndpointEnabled", "StudioEnabled", "SessionEnabled"})
 _INTEGERS = frozenset(
@@ -76,7 +76,7 @@ def _made(application_id: str, arn: str) -> Made:
 
 
 def _stop(context: Context, physical_id: str) -> dict[str, Any]:
-    """Stop an application that runs, which only then can be changed or deleted; return what it was."""
+    """Stop an application that runs, so that it can be changed or deleted; return it as it was."""
     where = {"applicationId": physical_id}
     application = context.call("emr-serverless", "GetApplication", where)["application"]
     if application["state"] == "STARTED":

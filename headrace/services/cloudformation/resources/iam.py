@@ -1,4 +1,4 @@
-"""IAM: roles, policies, instance profiles. Permissions are stored and not enforced."""
+"""IAM roles, policies and instance profiles. Permissions are stored and not enforced."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _put_policy(context: Context, properties: Properties) -> None:
 
 
 def _find_policy(context: Context, properties: Properties) -> str | None:
-    """Return which inline policy is there already: a put would change it, and the way back would delete it."""
+    """Return an inline policy that exists already: a put would change it, and a rollback would delete it."""
     name = properties.get("PolicyName")
     for plural, kind in _HOLDERS:
         for holder in listed(properties, plural):

@@ -19,12 +19,12 @@ from headrace.services.cloudformation.resources.base import (
 )
 
 GONE = "ResourceNotFoundException"
-_LOOK_EVERY_S = 0.1
-_SETTLED_WITHIN_S = 600.0
+_CHECK_EVERY_S = 0.1
+_ACTIVE_WITHIN_S = 600.0
 
 
 def _mode(properties: Properties) -> str:
-    # CDK writes no StreamModeDetails for some provisioned streams: a shard count says it.
+    # CDK writes no StreamModeDetails for some provisioned streams, only a shard count.
     details = mapped(properties, "StreamModeDetails")
     default = "PROVISIONED" if "ShardCount" in properties else "ON_DEMAND"
     return str(details.get("StreamMode", default))
@@ -44,20 +44,20 @@ def _create(context: Context, properties: Properties) -> Made:
             params[name_of_number] = int(properties[name_of_number])
     context.call("kinesis", "CreateStream", params)
     context.note_made(name)
-    _settle(context, name, {}, properties)
+    _configure(context, name, {}, properties)
     return _made(context, name)
 
 
 def _wait_until_active(context: Context, status: Callable[[], str], what: str) -> None:
-    """Wait while something is being made or changed. Raises ResourceFailed when it takes too long."""
-    deadline_s = context.clock.monotonic_s() + _SETTLED_WITHIN_S
+    """Wait until `status` is ACTIVE. Raises ResourceFailed when that takes too long."""
+    deadline_s = context.clock.monotonic_s() + _ACTIVE_WITHIN_S
     while (now := status()) != "ACTIVE":
         if context.clock.monotonic_s() > deadline_s:
             raise ResourceFailed(f"{what} is still {now}")
-        context.pause(_LOOK_EVERY_S)
+        context.pause(_CHECK_EVERY_S)
 
 
-def _stream_settled(context: Context, name: str) -> None:
+def _wait_for_stream(context: Context, name: str) -> None:
     def status() -> str:
         summary = context.call("kinesis", "DescribeStreamSummary", {"StreamName": name})
         return str(summary["StreamDescriptionSummary"]["StreamStatus"])
@@ -66,14 +66,14 @@ def _stream_settled(context: Context, name: str) -> None:
 
 
 def _made(context: Context, name: str) -> Made:
-    _stream_settled(context, name)
+    _wait_for_stream(context, name)
     summary = context.call("kinesis", "DescribeStreamSummary", {"StreamName": name})
     return Made(name, {"Arn": summary["StreamDescriptionSummary"]["StreamARN"]})
 
 
-def _settle(context: Context, name: str, old: Properties, new: Properties) -> None:
-    """Bring retention, encryption and metrics to what `new` says."""
-    _stream_settled(context, name)
+def _configure(context: Context, name: str, old: Properties, new: Properties) -> None:
+    """Set retention, encryption and metrics as `new` has them."""
+    _wait_for_stream(context, name)
     hours, before = (int(p.get("RetentionPeriodHours", 24)) for p in (new, old))
     if hours != before:
         verb = "Increase" if hours > before else "Decrease"
@@ -82,13 +82,13 @@ def _settle(context: Context, name: str, old: Properties, new: Properties) -> No
             f"{verb}StreamRetentionPeriod",
             {"StreamName": name, "RetentionPeriodHours": hours},
         )
-        _stream_settled(context, name)
+        _wait_for_stream(context, name)
     if new.get("StreamEncryption") != old.get("StreamEncryption"):
         encryption = new.get("StreamEncryption")
         verb, key = ("Start", encryption) if encryption else ("Stop", old["StreamEncryption"])
         params = {"EncryptionType": key["EncryptionType"], "KeyId": key["KeyId"]}
         context.call("kinesis", f"{verb}StreamEncryption", {"StreamName": name, **params})
-        _stream_settled(context, name)
+        _wait_for_stream(context, name)
     wanted = set(listed(new, "DesiredShardLevelMetrics"))
     present = set(listed(old, "DesiredShardLevelMetrics"))
     for verb, metrics in (("Enable", wanted - present), ("Disable", present - wanted)):
@@ -103,7 +103,7 @@ def _settle(context: Context, name: str, old: Properties, new: Properties) -> No
 def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
     arn = _made(context, physical_id).attributes["Arn"]
     _scale(context, physical_id, arn, old, new)
-    _settle(context, physical_id, old, new)
+    _configure(context, physical_id, old, new)
     tags = tag_map(new, context)
     gone = sorted(set(tag_map(old, context)) - set(tags))
     if tags:
@@ -116,7 +116,7 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
 
 
 def _scale(context: Context, name: str, arn: str, old: Properties, new: Properties) -> None:
-    """Bring mode, shards, warm throughput and the size of records to what `new` says."""
+    """Set mode, shards, warm throughput and the size of records as `new` has them."""
     changes: list[tuple[str, dict[str, Any]]] = []
     if _mode(new) != _mode(old):
         details = {"StreamModeDetails": {"StreamMode": _mode(new)}}
@@ -133,7 +133,7 @@ def _scale(context: Context, name: str, arn: str, old: Properties, new: Properti
         changes.append(("UpdateMaxRecordSize", {"StreamARN": arn, **size}))
     for operation, params in changes:
         context.call("kinesis", operation, params)
-        _stream_settled(context, name)
+        _wait_for_stream(context, name)
 
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:

@@ -48,7 +48,7 @@ def _code(properties: Properties) -> dict[str, Any]:
     name = next((f for prefix, f in _INLINE_FILE.items() if runtime.startswith(prefix)), "index.py")
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        # A fixed date: the same source is the same code.
+        # A fixed date, so that the same source gives the same code.
         archive.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), code["ZipFile"])
     return {"ZipFile": packed.getvalue()}
 
@@ -109,7 +109,7 @@ def _update_function(context: Context, physical_id: str, old: Properties, new: P
     if new.get("Code") != old.get("Code"):
         context.call("lambda", "UpdateFunctionCode", {"FunctionName": physical_id, **_code(new)})
     params = _configuration(new)
-    # What is not said any more goes back to AWS's default.
+    # A property that the template no longer has goes back to AWS's default.
     if "Environment" in old and "Environment" not in new:
         params["Environment"] = {"Variables": {}}
     if "Layers" in old and "Layers" not in new:
@@ -220,7 +220,7 @@ def _delete_invoke_config(context: Context, physical_id: str, properties: Proper
 
 
 def _remark(properties: Properties) -> dict[str, str]:
-    """Say when another Python than the declared one runs a function: headrace's own runs them all."""
+    """Return a remark when the declared Python is not headrace's own, which runs every function."""
     runtime = str(properties.get("Runtime", ""))
     running = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     if not runtime.startswith("python3") or runtime == running:

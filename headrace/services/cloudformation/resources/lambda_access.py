@@ -1,4 +1,4 @@
-"""Lambda: who may use functions and layers and by which address; versions and aliases that are kept warm."""
+"""Lambda versions, aliases and their provisioned concurrency; permissions of functions and layers; function URLs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PROVISIONED_WITHIN_S = 300.0
 
 
 def _provision(context: Context, function: str, qualifier: str, properties: Properties) -> None:
-    """Ask for provisioned concurrency and wait until it is there. Raises ResourceFailed."""
+    """Request provisioned concurrency and wait until it is ready. Raises ResourceFailed."""
     wanted: dict[str, Any] = properties.get("ProvisionedConcurrencyConfig") or {}
     named = {"FunctionName": function, "Qualifier": qualifier}
     if not wanted:
@@ -55,7 +55,7 @@ def _create_version(context: Context, properties: Properties) -> Made:
         for key in ("FunctionName", "CodeSha256", "Description")
         if key in properties
     }
-    # Publishing code that is published already answers with that version, which is not this stack's.
+    # When the code is published already, PublishVersion answers with that version, which is not this stack's.
     before = _versions(context, properties["FunctionName"])
     version = context.call("lambda", "PublishVersion", params)
     if version["Version"] in before:
@@ -98,7 +98,7 @@ def _alias_params(properties: Properties) -> dict[str, Any]:
         weight["FunctionVersion"]: float(weight["FunctionWeight"])
         for weight in listed(properties.get("RoutingConfig") or {}, "AdditionalVersionWeights")
     }
-    # Said even when empty: what a template no longer says is no longer so.
+    # Sent even when empty, so that weights go away with their template's.
     params["RoutingConfig"] = {"AdditionalVersionWeights": weights}
     return params
 
@@ -161,7 +161,7 @@ def _delete_layer_permission(context: Context, physical_id: str, properties: Pro
     context.gone_is_fine("lambda", "RemoveLayerVersionPermission", params, GONE)
 
 
-# --- addresses --------------------------------------------------------------------------------
+# --- function URLs ----------------------------------------------------------------------------
 
 
 def _url_of(properties: Properties) -> dict[str, Any]:
@@ -233,7 +233,7 @@ TYPES = [
     ResourceType(
         "AWS::Lambda::Permission",
         {
-            # Held against whom services act for, and who calls a function's URL.
+            # Checked against the source for which a service acts, and the caller of a function's URL.
             **enforced("Action", "FunctionName", "Principal", "SourceAccount", "SourceArn"),
             **enforced("FunctionUrlAuthType", "InvokedViaFunctionUrl"),
             **stored("PrincipalOrgID", "EventSourceToken"),

@@ -1,4 +1,4 @@
-"""Types without an API behind them."""
+"""Resource types without an API: CDK's metadata and wait condition handles."""
 
 from headrace.services.cloudformation.resources.base import (
     Context,

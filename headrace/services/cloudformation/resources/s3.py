@@ -1,4 +1,4 @@
-"""S3: buckets and their policies."""
+"""S3 buckets and their policies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _create_bucket(context: Context, properties: Properties) -> Made:
 
 
 def _find_bucket(context: Context, properties: Properties) -> str | None:
-    # Whoever made it: its owner may "create" it again, and would delete it on the way back.
+    # Whoever made it: its owner may "create" it again, and a rollback would delete it.
     name = properties.get("BucketName")
     return context.found("s3", "HeadBucket", {"Bucket": name}, name)
 
@@ -83,7 +83,7 @@ def _configure(context: Context, name: str, properties: Properties) -> None:
 
 
 def _cors(rule: Properties) -> Properties:
-    """Turn CloudFormation's CORS rule into the API's, which has other names for three members."""
+    """Return a CORS rule in the API's form, which has other names for three members."""
     names = {"Id": "ID", "ExposedHeaders": "ExposeHeaders", "MaxAge": "MaxAgeSeconds"}
     turned = {names.get(name, name): value for name, value in rule.items()}
     if "MaxAgeSeconds" in turned:
@@ -92,7 +92,7 @@ def _cors(rule: Properties) -> Properties:
 
 
 def _lifecycle(rule: Properties) -> Properties:
-    """Turn CloudFormation's rule into the API's, for the parts that both have."""
+    """Return a lifecycle rule in the API's form, for the parts that both forms have."""
     turned = {
         "ID": rule.get("Id", ""),
         "Status": rule["Status"],

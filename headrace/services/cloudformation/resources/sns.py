@@ -59,7 +59,7 @@ def _delete_topic(context: Context, physical_id: str, properties: Properties) ->
 
 
 def _find_subscription(context: Context, properties: Properties) -> str | None:
-    """Return the subscription of the same endpoint: subscribing again would answer with it."""
+    """Return the subscription of the same endpoint, with which a second Subscribe would answer."""
     params = {"TopicArn": properties["TopicArn"]}
     while True:
         page = context.call("sns", "ListSubscriptionsByTopic", params)
@@ -121,7 +121,7 @@ def _update_policy(context: Context, physical_id: str, old: Properties, new: Pro
 
 
 def _forget_policy(context: Context, physical_id: str, properties: Properties) -> None:
-    """AWS puts its default policy back; permissions are not enforced here, so nothing changes."""
+    """Do nothing: AWS restores its default policy, and headrace enforces no permissions."""
 
 
 TYPES = [

@@ -49,7 +49,7 @@ def _text(value: Any) -> str:
 
 
 def _find(context: Context, properties: Properties) -> str | None:
-    """Return the queue of the name: a queue with the same attributes can be "created" again."""
+    """Return the queue of that name: a queue with the same attributes can be "created" again."""
     name = properties.get("QueueName")
     if not name:
         return None
@@ -62,15 +62,12 @@ def _find(context: Context, properties: Properties) -> str | None:
 
 
 def _create(context: Context, properties: Properties) -> Made:
+    attributes = _attributes(properties)
     name = properties.get("QueueName")
     if not name:
         fifo = boolean(properties.get("FifoQueue"))
         name = context.generated_name(75) + (".fifo" if fifo else "")
-    params = {
-        "QueueName": name,
-        "Attributes": _attributes(properties),
-        "tags": tag_map(properties, context),
-    }
+    params = {"QueueName": name, "Attributes": attributes, "tags": tag_map(properties, context)}
     url = context.call("sqs", "CreateQueue", params)["QueueUrl"]
     context.note_made(url)
     return _made(context, url)
@@ -123,7 +120,7 @@ def _delete_policy(context: Context, physical_id: str, properties: Properties) -
 
 
 def _is_ours(context: Context, url: str, document: Any) -> bool:
-    """Whether the queue still has the policy that this resource put there."""
+    """Whether the queue still has the policy that this resource gave it."""
     params = {"QueueUrl": url, "AttributeNames": ["Policy"]}
     try:
         found = context.call("sqs", "GetQueueAttributes", params).get("Attributes", {})

@@ -1,4 +1,4 @@
-"""Custom resources: what is waited for, and for how long."""
+"""Custom resources: which answers they wait for, and for how long."""
 
 from __future__ import annotations
 

@@ -1,0 +1,57 @@
+"""CloudFormation as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.aws.service import ServiceApi
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import ControlPlane, FunctionInvoker, ObjectStore
+from headrace.core.workers import Supervisor
+from headrace.services.cloudformation.actions import ACTIONS
+from headrace.services.cloudformation.backend import CloudFormation
+from headrace.services.cloudformation.custom_responses import Responses
+from headrace.services.cloudformation.deploy import Operations
+from headrace.services.cloudformation.errors import translate
+from headrace.services.cloudformation.exports import Exports
+from headrace.services.cloudformation.ports import Ports
+from headrace.services.cloudformation.scope import Lookups
+from headrace.services.cloudformation.store import Stacks
+from headrace.store.database import Database
+
+
+def build_cloudformation(
+    *,
+    clock: Clock,
+    ids: Ids,
+    database: Database,
+    supervisor: Supervisor,
+    control: ControlPlane,
+    objects: ObjectStore,
+    functions: FunctionInvoker,
+    endpoint_url: Callable[[], str],
+    strict: bool = False,
+) -> CloudFormation:
+    """Return CloudFormation with its parts; nothing runs before `CloudFormation.start`."""
+    stacks = Stacks(database, clock, ids)
+    exports = Exports(stacks)
+    lookups = Lookups(exports, control)
+    responses = Responses(clock, ids, endpoint_url)
+    ports = Ports(clock, ids, control, functions, responses, endpoint_url)
+    return CloudFormation(
+        ids=ids,
+        stacks=stacks,
+        exports=exports,
+        lookups=lookups,
+        operations=Operations(stacks, lookups, ports, supervisor),
+        responses=responses,
+        objects=objects,
+        endpoint_url=endpoint_url,
+        strict=strict,
+    )
+
+
+def cloudformation_api(cfn: CloudFormation) -> ServiceApi:
+    """Return the service for the gateway."""
+    return ServiceApi(name="cloudformation", backend=cfn, actions=ACTIONS, translate=translate)

@@ -1,0 +1,73 @@
+"""All stacks: starting and stopping the service, custom resources' answers, the fidelity report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.core.ids import Ids
+from headrace.core.ports import ObjectStore
+from headrace.services.cloudformation.custom_responses import Responses
+from headrace.services.cloudformation.deploy import Operations
+from headrace.services.cloudformation.exports import Exports
+from headrace.services.cloudformation.fidelity import fidelity_of
+from headrace.services.cloudformation.scope import Lookups
+from headrace.services.cloudformation.store import Stacks
+from headrace.services.cloudformation.template_checks import parse
+from headrace.services.cloudformation.template_source import TemplateRequest, template_text
+
+
+class CloudFormation:
+    """All stacks of all accounts and regions. Thread-safe: requests hold `lock`; a stack has one operation at once."""
+
+    def __init__(
+        self,
+        *,
+        ids: Ids,
+        stacks: Stacks,
+        exports: Exports,
+        lookups: Lookups,
+        operations: Operations,
+        responses: Responses,
+        objects: ObjectStore,
+        endpoint_url: Callable[[], str],
+        strict: bool,
+    ) -> None:
+        self.ids = ids
+        self.lock = stacks.lock
+        self.stacks = stacks
+        self.exports = exports
+        self.lookups = lookups
+        self.operations = operations
+        self.strict = strict
+        self._responses = responses
+        self._objects = objects
+        self._endpoint_url = endpoint_url
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Load the stacks, and go on with the operations that a kill cut short."""
+        self.stacks.load()
+        self.operations.resume_all()
+
+    def stop(self) -> None:
+        """End operations where they are; the next start resumes them."""
+        self._responses.stop()
+
+    # --- templates and custom resources -------------------------------------------------------
+
+    def read_template(self, request: TemplateRequest) -> str:
+        """Return the template text that a request holds or gives the address of. Raises TemplateError."""
+        return template_text(request, self._objects, self._endpoint_url())
+
+    def receive_response(self, token: str, body: bytes) -> bool:
+        """Take a custom resource's answer; return whether a resource waits for it."""
+        return self._responses.receive(token, body)
+
+    def fidelity(self, stack_name: str) -> list[dict[str, str]]:
+        """Return the fidelity report of the stack of that name, or of every stack when the name is empty."""
+        rows: list[dict[str, str]] = []
+        for stack in self.stacks.all():
+            if stack.exists and stack.body and stack_name in ("", stack.name):
+                rows += [{"stack": stack.name, **row} for row in fidelity_of(parse(stack.body))]
+        return rows

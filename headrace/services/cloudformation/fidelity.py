@@ -1,0 +1,137 @@
+"""What CloudFormation accepts without acting on it: parameters of operations, properties of resources."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from headrace.aws.errors import AwsError
+from headrace.core.ports import FidelityLevel
+from headrace.services.cloudformation.resources import resource_type
+from headrace.services.cloudformation.template import Template
+
+log = logging.getLogger(__name__)
+
+# Shown, and without effect.
+_SHOWN: dict[str, FidelityLevel] = {
+    "NotificationARNs": "stored",
+    "RoleARN": "stored",
+    "RollbackConfiguration": "stored",
+}
+_DROPPED: dict[str, FidelityLevel] = dict.fromkeys(
+    ("ClientRequestToken", "DeploymentConfig", "DisableValidation", "ResourceTypes"), "ignored"
+)
+FIDELITY: dict[str, dict[str, FidelityLevel]] = {
+    "CreateStack": {
+        **_SHOWN,
+        **_DROPPED,
+        "RetainExceptOnCreate": "ignored",
+        "StackPolicyBody": "ignored",
+        "StackPolicyURL": "ignored",
+        "TimeoutInMinutes": "ignored",
+    },
+    "UpdateStack": {
+        **_SHOWN,
+        **_DROPPED,
+        "RetainExceptOnCreate": "ignored",
+        "StackPolicyBody": "ignored",
+        "StackPolicyDuringUpdateBody": "ignored",
+        "StackPolicyDuringUpdateURL": "ignored",
+        "StackPolicyURL": "ignored",
+    },
+    "DeleteStack": {
+        "ClientRequestToken": "ignored",
+        "DeletionMode": "ignored",
+        "DeploymentConfig": "ignored",
+        "RoleARN": "ignored",
+    },
+    "CancelUpdateStack": {"ClientRequestToken": "ignored"},
+    "ContinueUpdateRollback": {"ClientRequestToken": "ignored", "RoleARN": "ignored"},
+    "RollbackStack": {
+        "ClientRequestToken": "ignored",
+        "DeploymentConfig": "ignored",
+        "RetainExceptOnCreate": "ignored",
+        "RoleARN": "ignored",
+    },
+    "CreateChangeSet": {
+        **_SHOWN,
+        "ClientToken": "ignored",
+        "DeploymentConfig": "stored",
+        "DeploymentMode": "ignored",
+        "DisableValidation": "ignored",
+        "ImportExistingResources": "ignored",
+        "IncludeNestedStacks": "ignored",
+        "ResourceTypes": "ignored",
+    },
+    "ExecuteChangeSet": {"ClientRequestToken": "ignored", "RetainExceptOnCreate": "ignored"},
+    "SetStackPolicy": {"StackPolicyBody": "stored", "StackPolicyURL": "ignored"},
+    "GetTemplate": {"TemplateStage": "ignored"},
+    "GetTemplateSummary": {
+        "CallAs": "ignored",
+        "StackSetName": "ignored",
+        "TemplateSummaryConfig": "ignored",
+    },
+}
+
+
+def check_types(template: Template, *, strict: bool) -> None:
+    """Raise AwsError when headrace does not know a resource type, or, if strict, would ignore a property."""
+    kinds = {str(resource["Type"]) for resource in template.resources.values()}
+    unknown = sorted(kind for kind in kinds if resource_type(kind) is None)
+    if unknown:
+        raise AwsError(
+            "ValidationError",
+            f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]"
+            " (headrace does not support them)",
+        )
+    if strict:
+        dropped = [row for row in fidelity_of(template) if row["level"] == "ignored"]
+        if dropped:
+            shown = ", ".join(f"{row['resource']}.{row['property']}" for row in dropped)
+            raise AwsError(
+                "ValidationError",
+                f"headrace --strict refuses properties it would ignore: {shown}",
+            )
+
+
+def fidelity_of(template: Template) -> list[dict[str, str]]:
+    """Return every property in `template` that is not enforced: its level, and a remark where there is one."""
+    rows: list[dict[str, str]] = []
+    for logical_id, resource in template.resources.items():
+        kind = resource_type(str(resource["Type"]))
+        if kind is None:
+            continue
+        properties = resource.get("Properties", {})
+        remarks: Mapping[str, str] = {}
+        if kind.remark is not None:
+            remarks = kind.remark(properties)
+        for name, remark in remarks.items():
+            rows.append(
+                {
+                    "resource": logical_id,
+                    "type": kind.name,
+                    "property": name,
+                    "level": "stored",
+                    "remark": remark,
+                }
+            )
+        for name in properties:
+            level = kind.properties.get(name, "enforced")
+            if level != "enforced":
+                rows.append(
+                    {
+                        "resource": logical_id,
+                        "type": kind.name,
+                        "property": name,
+                        "level": level,
+                    }
+                )
+    return rows
+
+
+def log_ignored(stack_name: str, template: Template) -> None:
+    """Write to the log which properties of a template are ignored."""
+    rows = [row for row in fidelity_of(template) if row["level"] == "ignored"]
+    if rows:
+        shown = ", ".join(f"{row['resource']}.{row['property']}" for row in rows)
+        log.warning("stack %s: ignored properties: %s", stack_name, shown)

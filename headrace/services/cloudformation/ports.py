@@ -1,0 +1,23 @@
+"""What stack operations are given of the rest of the cloud: clock, ids, API calls, functions, answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import ControlPlane, FunctionInvoker
+from headrace.services.cloudformation.resources.base import CustomResponses
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What all stack operations share. `endpoint_url` returns the cloud's address once its port is known."""
+
+    clock: Clock
+    ids: Ids
+    control: ControlPlane
+    functions: FunctionInvoker
+    responses: CustomResponses
+    endpoint_url: Callable[[], str]

@@ -1,0 +1,222 @@
+"""How stacks, change sets and events last: in the cloud's database."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from headrace.core.arn import make_arn
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.services.cloudformation.state import STACK_TYPE, ChangeSet, Resource, Stack
+from headrace.store.database import Database
+
+log = logging.getLogger(__name__)
+
+
+def resource_document(resource: Resource) -> dict[str, Any]:
+    """Return what is stored of a resource; the values are the resource's own."""
+    return {each.name: getattr(resource, each.name) for each in fields(resource)}
+
+
+def stack_document(stack: Stack) -> dict[str, Any]:
+    """Return what is stored in a stack's own document: all but its resources and `previous`."""
+    apart = ("resources", "previous")
+    value = {each.name: getattr(stack, each.name) for each in fields(stack)}
+    value["obsolete"] = [resource_document(resource) for resource in stack.obsolete]
+    return {name: item for name, item in value.items() if name not in apart}
+
+
+def _stack(document: dict[str, Any]) -> Stack:
+    """Return the stack of a stored document; its resources are stored apart, unless the document is an old one."""
+    given = dict(document)
+    given["resources"] = {
+        name: Resource(**resource) for name, resource in document.get("resources", {}).items()
+    }
+    given["obsolete"] = [Resource(**resource) for resource in document["obsolete"]]
+    return Stack(**given)
+
+
+class Stacks:
+    """All stacks, change sets and events. Thread-safe as the database is; what `save...` wrote lasts on return.
+
+    `lock` is held by whoever reads a stack's status and then acts on it. A stack's resources are stored one by one: to
+    store all of them at every step of each would take time with the square of their number.
+    """
+
+    def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
+        self.lock = threading.RLock()
+        self._clock = clock
+        self._ids = ids
+        self._database = database
+        self._stacks = database.documents("cfn_stacks")
+        self._resources = database.documents("cfn_resources")
+        self._previous = database.documents("cfn_previous")
+        self._change_sets = database.documents("cfn_change_sets")
+        database.migrate(
+            "cfn_events",
+            [
+                """CREATE TABLE cfn_events (id INTEGER PRIMARY KEY AUTOINCREMENT, stack TEXT,
+                   event TEXT)""",
+                "CREATE INDEX cfn_events_by_stack ON cfn_events (stack, id)",
+            ],
+        )
+        self._by_id: dict[str, Stack] = {}
+        self._sets: dict[str, ChangeSet] = {}
+
+    def load(self) -> None:
+        """Read everything from the database."""
+        documents = dict(self._stacks.items())
+        self._by_id = {key: _stack(value) for key, value in documents.items()}
+        for key, value in documents.items():
+            if "resources" in value:  # an old document, which has the resources too
+                self.save_all(self._by_id[key])
+        for key, value in self._resources.items():
+            stack_id, _, name = key.rpartition(" ")
+            if stack_id in self._by_id:
+                self._by_id[stack_id].resources[name] = Resource(**value)
+        for key, value in self._previous.items():
+            if key in self._by_id:
+                self._by_id[key].previous = value
+        self._sets = {key: ChangeSet(**value) for key, value in self._change_sets.items()}
+
+    def save(self, stack: Stack, *resources: Resource) -> None:
+        """Store a stack, and some of its resources with it; `previous` and its other resources stay as they are."""
+        self._by_id[stack.stack_id] = stack
+        with self._database.transaction():
+            self._stacks.put(stack.stack_id, stack_document(stack))
+            for resource in resources:
+                self.save_resource(stack, resource)
+
+    def save_resource(self, stack: Stack, resource: Resource) -> None:
+        """Store one resource of a stack that is stored."""
+        self._resources.put(f"{stack.stack_id} {resource.logical_id}", resource_document(resource))
+
+    def save_all(self, stack: Stack) -> None:
+        """Store a stack with its state before an update and exactly the resources that it has now."""
+        with self._database.transaction():
+            self.save(stack, *stack.resources.values())
+            kept = {f"{stack.stack_id} {name}" for name in stack.resources}
+            for key, _ in self._resources.items(f"{stack.stack_id} "):
+                if key not in kept:
+                    self._resources.delete(key)
+            if stack.previous is None:
+                self._previous.delete(stack.stack_id)
+            else:
+                self._previous.put(stack.stack_id, stack.previous)
+
+    def find(self, account: str, region: str, name_or_id: str) -> Stack | None:
+        """Return a stack by id, deleted ones too, or the existing one by name."""
+        if name_or_id.startswith("arn:"):
+            return self._by_id.get(name_or_id)
+        for stack in list(self._by_id.values()):
+            if (stack.account, stack.region, stack.name) == (
+                account,
+                region,
+                name_or_id,
+            ) and stack.exists:
+                return stack
+        return None
+
+    def all(self, account: str = "", region: str = "") -> Iterator[Stack]:
+        """Yield stacks, the newest first."""
+        for stack in sorted(self._by_id.values(), key=lambda s: s.created_ms, reverse=True):
+            if not account or (stack.account, stack.region) == (account, region):
+                yield stack
+
+    def save_change_set(self, change_set: ChangeSet) -> None:
+        """Store a change set."""
+        self._sets[change_set.change_set_id] = change_set
+        self._change_sets.put(change_set.change_set_id, asdict(change_set))
+
+    def delete_change_set(self, change_set: ChangeSet) -> None:
+        """Forget a change set."""
+        self._sets.pop(change_set.change_set_id, None)
+        self._change_sets.delete(change_set.change_set_id)
+
+    def change_sets(self, stack_id: str) -> list[ChangeSet]:
+        """Return a stack's change sets."""
+        return [
+            change_set
+            for change_set in list(self._sets.values())
+            if change_set.stack_id == stack_id
+        ]
+
+    def change_set(self, change_set_id: str) -> ChangeSet | None:
+        """Return a change set by its ARN."""
+        return self._sets.get(change_set_id)
+
+    def new(self, name: str, account: str, region: str, status: str, now_ms: int) -> Stack:
+        """Return a new stack, which is not stored yet."""
+        path = f"stack/{name}/{self._ids.uuid()}"
+        stack_id = make_arn("cloudformation", region, account, path)
+        return Stack(stack_id, name, account, region, status, now_ms)
+
+    def set_status(
+        self, stack: Stack, status: str, reason: str = "", *, whole: bool = False
+    ) -> None:
+        """Store a stack's new status, with all of its resources when `whole`, and then its event."""
+        with self.lock:
+            before = stack.status, stack.reason
+            stack.status, stack.reason = status, reason
+            if stack.status.startswith("UPDATE"):
+                stack.updated_ms = self._clock.now_ms()
+            try:
+                if whole:
+                    self.save_all(stack)
+                else:
+                    self.save(stack)
+            except BaseException:
+                # An operation that is not stored is not carried out.
+                stack.status, stack.reason = before
+                raise
+        self.add_event(
+            stack,
+            logical_id=stack.name,
+            physical_id=stack.stack_id,
+            kind=STACK_TYPE,
+            status=status,
+            reason=reason,
+        )
+
+    def add_event(
+        self,
+        stack: Stack,
+        *,
+        logical_id: str,
+        physical_id: str,
+        kind: str,
+        status: str,
+        reason: str = "",
+        properties: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Store an event of a stack."""
+        event = {
+            "EventId": self._ids.uuid(),
+            "StackId": stack.stack_id,
+            "StackName": stack.name,
+            "LogicalResourceId": logical_id,
+            "PhysicalResourceId": physical_id,
+            "ResourceType": kind,
+            "Timestamp": self._clock.now_ms(),
+            "ResourceStatus": status,
+            "ResourceStatusReason": reason,
+            "ResourceProperties": dict(properties or {}),
+        }
+        self._database.execute(
+            "INSERT INTO cfn_events (stack, event) VALUES (?, ?)",
+            (stack.stack_id, json.dumps(event)),
+        )
+        log.info("%s %s %s %s %s", stack.name, logical_id, kind, status, reason)
+
+    def events(self, stack_id: str, before: int, limit: int) -> list[tuple[int, dict[str, Any]]]:
+        """Return (number, event), the newest first, of those with a lower number than `before`."""
+        rows = self._database.query(
+            "SELECT id, event FROM cfn_events WHERE stack = ? AND id < ? ORDER BY id DESC LIMIT ?",
+            (stack_id, before, limit),
+        )
+        return [(number, json.loads(event)) for number, event in rows]
