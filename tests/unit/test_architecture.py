@@ -1,0 +1,43 @@
+"""docs/architecture.md names the rooms and files that there are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+# A path in backquotes: with a slash, or a file of Python's.
+NAMED = re.compile(r"`([\w./*-]+(?:/|\.py|\.md))`")
+
+
+def test_every_file_and_folder_that_it_names_is_there() -> None:
+    named = sorted(set(NAMED.findall(PAGE)))
+    assert len(named) > 40
+    missing = [name for name in named if not list(ROOT.glob(name.rstrip("/")))]
+    assert missing == []
+
+
+def test_it_names_every_room_of_the_package_and_every_service() -> None:
+    package = ROOT / "headrace"
+    rooms = [
+        folder.relative_to(ROOT).as_posix() + "/"
+        for parent in (package, package / "services")
+        for folder in sorted(parent.iterdir())
+        if (folder / "__init__.py").exists()
+    ]
+    assert [room for room in rooms if f"`{room}`" not in PAGE] == []
+
+
+def test_the_skeleton_that_it_promises_is_every_services() -> None:
+    (promised,) = re.findall(r"^Every service has (.*?)\.$", PAGE, flags=re.M | re.S)
+    files = re.findall(r"`([\w./]+)`", promised)
+    assert len(files) >= 7
+    lacking = [
+        f"{service.name}/{name}"
+        for service in sorted((ROOT / "headrace" / "services").iterdir())
+        if (service / "__init__.py").exists()
+        for name in files
+        if not (service / name).exists()
+    ]
+    assert lacking == []
