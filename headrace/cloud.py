@@ -47,8 +47,8 @@ from headrace.services.emr_serverless.pages import ServerlessPages
 from headrace.services.emr_serverless.service import FOLDER as EMR_SERVERLESS_FOLDER
 from headrace.services.emr_serverless.service import EmrServerless, emr_serverless_api
 from headrace.services.firehose.service import Firehose, firehose_api
-from headrace.services.kinesis.service import Kinesis, kinesis_api
-from headrace.services.kinesis.subjects import shards_by_stream
+from headrace.services.kinesis.api import build_kinesis, kinesis_api
+from headrace.services.kinesis.fault_targets import shards_by_stream
 from headrace.services.lambda_.service import Lambda, lambda_api
 from headrace.services.s3.service import S3, s3_api
 from headrace.spark_submit.event_bounds import EventLogBounds
@@ -162,7 +162,7 @@ class Cloud:
             "database": self.database,
         }
         self.s3 = S3(data_dir=config.data_dir, durability=config.durability, **shared)
-        self.kinesis = Kinesis(
+        self.kinesis = build_kinesis(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
             durability=config.durability,

@@ -15,7 +15,6 @@ STILL_CIRCULAR = (
     "headrace.services.emr",
     "headrace.services.emr_serverless",
     "headrace.services.firehose",
-    "headrace.services.kinesis",
     "headrace.services.lambda_",
     "headrace.services.s3",
     "scripts.benchmarks",

@@ -59,7 +59,7 @@ from headrace.services.kinesis.actions.tags import (
 from headrace.services.kinesis.actions.update_shard_count import update_shard_count
 from headrace.services.kinesis.actions.warm_throughput import update_stream_warm_throughput
 
-ALL = [
+ACTIONS = [
     add_tags_to_stream,
     create_stream,
     decrease_stream_retention_period,

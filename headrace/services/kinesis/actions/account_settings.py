@@ -10,8 +10,8 @@ from headrace.aws.shapes.kinesis import (
     UpdateAccountSettingsInput,
     UpdateAccountSettingsOutput,
 )
-from headrace.services.kinesis.account import Commitment
-from headrace.services.kinesis.service import Kinesis
+from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.state import Commitment
 
 
 @operation("DescribeAccountSettings")

@@ -2,8 +2,8 @@
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import DeleteStreamInput
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import in_use, not_active
-from headrace.services.kinesis.service import Kinesis
 
 
 @operation("DeleteStream")

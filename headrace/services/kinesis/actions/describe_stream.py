@@ -11,8 +11,8 @@ from headrace.aws.shapes.kinesis import (
     DescribeStreamSummaryOutput,
 )
 from headrace.services.kinesis.actions.warm_throughput import warm_throughput
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.limits import DESCRIBE_STREAM_DEFAULT
-from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Shard, Stream
 
 

@@ -2,7 +2,7 @@
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import UpdateMaxRecordSizeInput
-from headrace.services.kinesis.service import Kinesis
+from headrace.services.kinesis.backend import Kinesis
 
 
 @operation("UpdateMaxRecordSize")

@@ -2,8 +2,8 @@
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import UpdateStreamRecordDistributionStrategyInput
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import invalid_argument
-from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Distribution
 
 

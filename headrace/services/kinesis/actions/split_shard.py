@@ -3,9 +3,10 @@
 from headrace.aws.errors import validation_error
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import SplitShardInput
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import in_use, invalid_argument, shard_not_found
 from headrace.services.kinesis.quotas import check_shard_quota
-from headrace.services.kinesis.service import Kinesis
+from headrace.services.kinesis.shards.reshard import reshard
 from headrace.services.kinesis.state import Shard, Stream
 
 
@@ -25,7 +26,7 @@ def split_shard(kinesis: Kinesis, call: Call, request: SplitShardInput) -> None:
                 f" StartingHashKey {start} and less than the shard's EndingHashKey {end}."
             )
         check_shard_quota(kinesis, call, 1)
-        kinesis.reshard(stream, [([shard], [(start, middle - 1), (middle, end)])], call.now_ms)
+        reshard(kinesis, stream, [([shard], [(start, middle - 1), (middle, end)])], call.now_ms)
 
 
 def check_provisioned(stream: Stream) -> None:

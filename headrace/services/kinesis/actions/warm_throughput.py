@@ -7,10 +7,11 @@ from headrace.aws.shapes.kinesis import (
     UpdateStreamWarmThroughputOutput,
     WarmThroughputObject,
 )
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import invalid_argument, limit_exceeded
 from headrace.services.kinesis.limits import ON_DEMAND_SHARDS, WARM_THROUGHPUT_MIBPS
-from headrace.services.kinesis.planning import plan
-from headrace.services.kinesis.service import Kinesis
+from headrace.services.kinesis.shards.equal_ranges import plan_equal_ranges
+from headrace.services.kinesis.shards.reshard import reshard
 from headrace.services.kinesis.state import Stream
 
 
@@ -55,7 +56,7 @@ def scale(kinesis: Kinesis, stream: Stream, target_mibps: int, now_ms: int) -> N
         kinesis.update(stream, now_ms)
         return
     ranges = [(shard.starting_hash_key, shard.ending_hash_key) for shard in stream.open_shards]
-    kinesis.reshard(stream, plan(ranges, shards), now_ms)
+    reshard(kinesis, stream, plan_equal_ranges(ranges, shards), now_ms)
 
 
 def warm_shards(target_mibps: int) -> int:

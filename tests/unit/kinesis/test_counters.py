@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from headrace.services.kinesis.meters import FOLD_AT, Stat, StreamMeter
+from headrace.services.kinesis.counters import FOLD_AT, Stat, StreamCounters
 
 
 def test_a_statistic_keeps_count_sum_least_and_most() -> None:
@@ -20,14 +20,14 @@ def test_a_statistic_keeps_count_sum_least_and_most() -> None:
 
 
 def test_taking_empties() -> None:
-    meter = StreamMeter()
+    meter = StreamCounters()
     meter.put_record(3, 1)
     assert meter.take()["PutRecord.Bytes", "", ""].total == 3
     assert meter.take() == {}
 
 
 def test_threads_lose_no_put() -> None:
-    meter = StreamMeter()
+    meter = StreamCounters()
     each = FOLD_AT * 4 + 7
     taken: list[int] = []
     stopping = threading.Event()
