@@ -22,7 +22,7 @@ class StreamRegistry:
     def __init__(self) -> None:
         self.by_name: dict[Key, Stream] = {}
         self.by_id: dict[str, Stream] = {}
-        # By ARN, and not of a stream: who waits for a stream goes on when it is deleted and made again.
+        # By ARN, apart from the streams: a listener stays when its stream is deleted and made again.
         self._listeners: dict[str, tuple[Wake, ...]] = {}
         # Reentrant: a reader that is collected while this thread holds it unsubscribes.
         self._lock = threading.RLock()

@@ -1,4 +1,4 @@
-"""The short cut and the long way agree on JSON in unusual layouts, and on CBOR of every form."""
+"""The wire formats and the actions answer alike: JSON in unusual layouts, and CBOR of every form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The short cut gives the answers of the long way, byte for byte where it matters."""
+"""Usual requests, which take a short cut, get the answers of the actions, byte for byte where it matters."""
 
 from __future__ import annotations
 

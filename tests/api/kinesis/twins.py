@@ -1,4 +1,4 @@
-"""Two equal clouds, one of which sends every request the long way round."""
+"""Two equal clouds, one of which sends every request to its action."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ARN = f"arn:aws:kinesis:us-east-1:000000000000:stream/{NAME}"
 
 @dataclass
 class Twins:
-    """Two equal clouds; on the second, every request takes the long way."""
+    """Two equal clouds; on the second, every request goes to its action."""
 
     short: InProcessCloud
     long: InProcessCloud

@@ -1,4 +1,4 @@
-"""Kinesis's actions, listed one by one. What is not here answers UnknownOperationException."""
+"""Kinesis's operations. An operation that is not listed answers UnknownOperationException."""
 
 from headrace.services.kinesis.actions.account_settings import (
     describe_account_settings,

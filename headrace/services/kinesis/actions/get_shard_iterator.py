@@ -1,4 +1,4 @@
-"""GetShardIterator, all five types."""
+"""GetShardIterator, with all five types of iterator."""
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import GetShardIteratorInput, GetShardIteratorOutput

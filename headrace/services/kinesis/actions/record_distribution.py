@@ -1,4 +1,4 @@
-"""UpdateStreamRecordDistributionStrategy, and what CreateStream shares of it."""
+"""UpdateStreamRecordDistributionStrategy, and its check, which CreateStream makes too."""
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import UpdateStreamRecordDistributionStrategyInput

@@ -30,7 +30,7 @@ def split_shard(kinesis: Kinesis, call: Call, request: SplitShardInput) -> None:
 
 
 def check_provisioned(stream: Stream) -> None:
-    """Raise ValidationException when the stream's shards are AWS's business."""
+    """Raise ValidationException when the stream is on demand: AWS alone decides about its shards."""
     if stream.mode == "ON_DEMAND":
         raise validation_error(
             f"Request is invalid. Stream {stream.name} under account {stream.account} is in On-Demand mode."
@@ -38,7 +38,7 @@ def check_provisioned(stream: Stream) -> None:
 
 
 def open_shard(stream: Stream, shard_id: str) -> Shard:
-    """Return a shard that takes records. Raises AwsError."""
+    """Return an open shard. Raises AwsError."""
     shard = stream.shard(shard_id)
     if shard is None:
         raise shard_not_found(shard_id, stream.name, stream.account)

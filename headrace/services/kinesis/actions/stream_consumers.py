@@ -6,6 +6,7 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.kinesis import Consumer as ConsumerShape
 from headrace.aws.shapes.kinesis import (
     DeregisterStreamConsumerInput,
     DescribeStreamConsumerInput,
@@ -57,7 +58,7 @@ def _quota(kinesis: Kinesis, stream: Stream, now_ms: int) -> int:
 def deregister_stream_consumer(
     kinesis: Kinesis, call: Call, request: DeregisterStreamConsumerInput
 ) -> None:
-    """Take a consumer away; its subscriptions end. Source: API_DeregisterStreamConsumer."""
+    """Deregister a consumer; its subscriptions end. Source: API_DeregisterStreamConsumer."""
     with kinesis.lock:
         stream, consumer = find_consumer(kinesis, call, request)
         if consumer.status(call.now_ms) == "DELETING":
@@ -74,9 +75,7 @@ def describe_stream_consumer(
 ) -> DescribeStreamConsumerOutput:
     """Return a consumer. Source: API_DescribeStreamConsumer."""
     stream, consumer = find_consumer(kinesis, call, request)
-    description = _consumer(consumer, call.now_ms)
-    description["StreamARN"] = stream.arn
-    return {"ConsumerDescription": description}
+    return {"ConsumerDescription": {**_consumer(consumer, call.now_ms), "StreamARN": stream.arn}}
 
 
 @operation("ListStreamConsumers")
@@ -108,7 +107,7 @@ def list_stream_consumers(
 
 
 def check_creation(stream: Stream, request: Mapping[str, Any]) -> None:
-    """Raise ResourceNotFoundException when the request means another stream of this name."""
+    """Raise ResourceNotFoundException when the request is for an earlier or later stream of this name."""
     given = request.get("StreamCreationTimestamp")
     # Streams show their creation to the second.
     if given is not None and int(given.timestamp()) != stream.created_ms // 1000:
@@ -140,7 +139,7 @@ def find_consumer(
     return stream, consumer
 
 
-def _consumer(consumer: Consumer, now_ms: int) -> Any:
+def _consumer(consumer: Consumer, now_ms: int) -> ConsumerShape:
     return {
         "ConsumerName": consumer.name,
         "ConsumerARN": consumer.arn,

@@ -1,14 +1,15 @@
 """SubscribeToShard for calls in process; `consumers/subscribe.py` answers it over HTTP."""
 
-from typing import Any
-
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import SubscribeToShardInput
 from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.consumers.pushes import Push
 from headrace.services.kinesis.consumers.subscribe import subscribe
 
 
 @operation("SubscribeToShard")
-def subscribe_to_shard(kinesis: Kinesis, call: Call, request: SubscribeToShardInput) -> Any:
+def subscribe_to_shard(
+    kinesis: Kinesis, call: Call, request: SubscribeToShardInput
+) -> dict[str, Push]:
     """Begin a subscription; EventStream gives its messages' bytes. Source: API_SubscribeToShard."""
     return {"EventStream": subscribe(kinesis, call, request, cbor=False)}

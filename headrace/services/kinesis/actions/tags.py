@@ -1,4 +1,4 @@
-"""Tags, of streams and, by ARN, of consumers too."""
+"""The six operations on tags: of streams by name, and of streams and consumers by ARN."""
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import (

@@ -1,4 +1,4 @@
-"""UpdateStreamWarmThroughput, and what CreateStream and UpdateStreamMode share of it."""
+"""UpdateStreamWarmThroughput, and the checks that CreateStream and UpdateStreamMode make too."""
 
 from headrace.aws.errors import validation_error
 from headrace.aws.operation import Call, operation
@@ -60,7 +60,7 @@ def scale(kinesis: Kinesis, stream: Stream, target_mibps: int, now_ms: int) -> N
 
 
 def warm_shards(target_mibps: int) -> int:
-    """Return how many shards take that much: 1 MiB/s each, and never fewer than a stream begins with."""
+    """Return how many shards a warm throughput needs: 1 MiB/s each, and never fewer than a new stream has."""
     return max(ON_DEMAND_SHARDS, target_mibps)
 
 

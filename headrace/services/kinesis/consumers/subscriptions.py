@@ -174,7 +174,7 @@ class Subscription:
 
     def _event(self, now_ms: int) -> bytes | None:
         shard_log = self._log
-        # Before the read: what is appended meanwhile must not look like the end of a closed shard.
+        # Before the read: a shard that is closed meanwhile may have records that this read does not see.
         closed = shard_log.closed
         batch: Batch | None = None
         if self._index < shard_log.readable_index:

@@ -1,1 +1,1 @@
-"""The data path: putting and reading records, in JSON and CBOR, by the way that SDKs use most and in general."""
+"""The data path: putting and reading records. `json_wire` and `cbor_wire` answer the requests that SDKs send most."""

@@ -1,8 +1,8 @@
 """Reading records: shard iterators, and reading a shard's log from one. Every way to read shares this.
 
 An iterator is opaque and authenticated, lives five minutes, and is good for one stream only, not for a later stream of
-the same name: base64 of a MAC and what it covers. The key is stored, so an iterator survives a restart of the cloud as
-it would on AWS.
+the same name. It is base64 of a MAC and the fields that the MAC covers. The key is stored, so an iterator survives a
+restart of the cloud as it would on AWS.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Got:
 
 
 class Reading(NamedTuple):
-    """What one read found. `at_end`: the shard is closed, and no record follows."""
+    """The result of one read. `at_end`: the shard is closed, and no record follows."""
 
     batch: Batch
     behind_ms: int
@@ -146,7 +146,7 @@ class Iterators:
 
 
 def read(log: ShardLog, index: int, max_records: int, max_bytes: int) -> Batch:
-    """Read what readers may see: with `durability=fsync`, what is on the disk."""
+    """Read the records that readers may see: with `durability=fsync`, only those on the disk."""
     if log.synced_index is not None:
         left = log.synced_index - max(index, log.first_index)
         max_records = min(max_records, max(0, left))
@@ -166,7 +166,7 @@ def read_and_count(
     """Read a shard's log, and count the read for CloudWatch; it began at `started_ms`. Raises LogDamaged."""
     log = shard.log
     assert log is not None
-    # Before the read: what is appended meanwhile must not look like the end of a closed shard.
+    # Before the read: a shard that is closed meanwhile may have records that this read does not see.
     closed = log.closed
     batch = read(log, index, max_records, max_bytes)
     behind_ms = 0

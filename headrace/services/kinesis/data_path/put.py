@@ -1,7 +1,7 @@
 """Putting records, once they are decoded: choosing shards, appending, waking readers, counting.
 
-`put_many` takes any records; `put_one` one record that needs nothing unusual; `put_usual` requests as SDKs send them.
-Every way to put shares this.
+`put_many` puts any records; `put_one` is shorter, for one record and a stream without throttling, faults or metrics of
+shards; `put_usual` checks and puts a request as SDKs send it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class UsualPut(NamedTuple):
     """A PutRecord or PutRecords request of the usual form, decoded and not yet checked against the limits.
 
     `data` is base64 text, padded; `explicit_hash_keys` may be empty when no record has one. `longest_bytes` bounds
-    the data of every record, `body_bytes` all data and keys.
+    the data of every record, `body_bytes` the data and keys together (0 when they have no common limit).
     """
 
     stream_name: str | None
@@ -169,9 +169,9 @@ def put_one(
 ) -> tuple[Stream, str, str] | None:
     """Append a record and return (its stream, its shard's id, its sequence number).
 
-    One record needs no columns and no groups. It is stored and counted as `put_many` does; with None nothing is, and
-    the record must go another way. `data` is base64 text, padded. The call's waits get those that the answer has to
-    wait for.
+    It stores and counts as `put_many` does, without columns and groups. It returns None when `put_many` or the action
+    must take the record; then nothing is stored or counted. `data` is base64 text, padded. What the answer must wait
+    for is added to the call's waits.
     """
     stream, size = _usual_stream(kinesis, stream_name, stream_arn, call), len(data)
     if stream is None or size * 3 // 4 > stream.max_record_bytes:

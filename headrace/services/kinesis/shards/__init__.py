@@ -1,1 +1,1 @@
-"""Shards as a set: splitting and merging them, planning equal ranges, growth with traffic, and retention."""
+"""The shards of a stream: splitting and merging them, growth with traffic, and retention."""

@@ -1,4 +1,4 @@
-"""Planning the splits and merges that give a stream a number of equal shards."""
+"""The splits and merges that give a stream a number of equal shards."""
 
 from __future__ import annotations
 
