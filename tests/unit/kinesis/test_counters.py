@@ -1,4 +1,4 @@
-"""What is counted for CloudWatch, and that threads lose none of it."""
+"""Counting for CloudWatch: the statistics are right, and threads lose no count."""
 
 from __future__ import annotations
 

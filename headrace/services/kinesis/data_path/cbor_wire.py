@@ -19,7 +19,11 @@ from headrace.aws.service import RawAnswer
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.put import Placed, UsualPut, put_usual
 from headrace.services.kinesis.data_path.stored_records import ARRAY, TEXT, cbor_answer, item_head
-from headrace.services.kinesis.limits import GET_RECORDS_COUNT, SHARD_ITERATOR_CHARS
+from headrace.services.kinesis.limits import (
+    GET_RECORDS_COUNT,
+    PARTITION_KEY_CHARS,
+    SHARD_ITERATOR_CHARS,
+)
 from headrace.services.kinesis.state import Stream
 
 CBOR = "application/x-amz-cbor-1.1"
@@ -77,19 +81,17 @@ def _decode_put_records(body: bytes) -> UsualPut | None:
     if not isinstance(records, list) or not records or not _ADDRESS.issuperset(value):
         return None
     found = cast("list[Any]", records)
-    return _usual(value, found, len(body)) if set(map(type, found)) == {dict} else None
+    return _usual(value, found) if set(map(type, found)) == {dict} else None
 
 
 def _decode_put_record(body: bytes) -> UsualPut | None:
     """Return a PutRecord request; None when it does not look as SDKs send it. Raises SerializationException."""
     value = codec_json.decode_body(body, CBOR)
     record = {name: value.pop(name) for name in _RECORD if name in value}
-    return _usual(value, [record], 0) if _ADDRESS.issuperset(value) else None
+    return _usual(value, [record]) if _ADDRESS.issuperset(value) else None
 
 
-def _usual(
-    address: dict[str, Any], records: list[dict[str, Any]], body_bytes: int
-) -> UsualPut | None:
+def _usual(address: dict[str, Any], records: list[dict[str, Any]]) -> UsualPut | None:
     name, arn = address.get("StreamName"), address.get("StreamARN")
     if not isinstance(name, str | None) or not isinstance(arn, str | None):
         return None
@@ -108,8 +110,10 @@ def _usual(
         if not {str, type(None)}.issuperset(map(type, explicit)):
             return None
     to_base64 = binascii.b2a_base64
+    # Not the body's size, which says little: CBOR may name one value in many places.
+    most_bytes = sum(map(len, data)) + 4 * PARTITION_KEY_CHARS * len(keys)
     texts = [to_base64(each, newline=False).decode("ascii") for each in data]
-    return UsualPut(name, arn, texts, keys, explicit, max(map(len, data)), body_bytes)
+    return UsualPut(name, arn, texts, keys, explicit, max(map(len, data)), most_bytes)
 
 
 def _put_records_answer(stream: Stream, placed: Placed) -> bytes:

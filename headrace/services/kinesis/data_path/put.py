@@ -61,7 +61,7 @@ class UsualPut(NamedTuple):
     """A PutRecord or PutRecords request of the usual form, decoded and not yet checked against the limits.
 
     `data` is base64 text, padded; `explicit_hash_keys` may be empty when no record has one. `longest_bytes` bounds
-    the data of every record, `body_bytes` the data and keys together (0 when they have no common limit).
+    the data of every record, `most_bytes` the data and keys together (0 when they have no common limit).
     """
 
     stream_name: str | None
@@ -70,7 +70,7 @@ class UsualPut(NamedTuple):
     keys: Sequence[str]
     explicit_hash_keys: Sequence[str | None]
     longest_bytes: int
-    body_bytes: int
+    most_bytes: int
 
 
 @dataclass(slots=True)
@@ -134,7 +134,7 @@ def put_usual(
         entries = Entries(data, keys, explicit)
     else:
         return None
-    if request.body_bytes > PUT_RECORDS_BYTES and size_bytes(data, keys) > PUT_RECORDS_BYTES:
+    if request.most_bytes > PUT_RECORDS_BYTES and size_bytes(data, keys) > PUT_RECORDS_BYTES:
         return None
     placed = put_many(kinesis, stream, entries, call.now_ms, operation)
     call.waits.extend(placed.waits)
