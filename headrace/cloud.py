@@ -48,8 +48,8 @@ from headrace.services.emr_serverless.api import FOLDER as EMR_SERVERLESS_FOLDER
 from headrace.services.emr_serverless.api import build_emr_serverless, emr_serverless_api
 from headrace.services.emr_serverless.pages import ServerlessPages
 from headrace.services.firehose.api import build_firehose, firehose_api
-from headrace.services.kinesis.service import Kinesis, kinesis_api
-from headrace.services.kinesis.subjects import shards_by_stream
+from headrace.services.kinesis.api import build_kinesis, kinesis_api
+from headrace.services.kinesis.fault_targets import shards_by_stream
 from headrace.services.lambda_.service import Lambda, lambda_api
 from headrace.services.s3.api import build_s3, s3_api
 from headrace.services.s3.cors import BucketRules
@@ -164,7 +164,7 @@ class Cloud:
             "database": self.database,
         }
         self.s3 = build_s3(data_dir=config.data_dir, durability=config.durability, **shared)
-        self.kinesis = Kinesis(
+        self.kinesis = build_kinesis(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
             durability=config.durability,

@@ -20,7 +20,7 @@ from botocore.model import ListShape, MapShape, OperationModel, Shape, Structure
 
 from headrace.aws.model import service_model
 from headrace.aws.operation import operation_name
-from headrace.services.kinesis.actions import ALL
+from headrace.services.kinesis.actions import ACTIONS
 from headrace.services.kinesis.fidelity import FIDELITY
 
 ROOT = Path(__file__).parent.parent
@@ -99,7 +99,7 @@ def operations() -> list[OperationModel]:
 
 def built() -> frozenset[str]:
     """Return the actions that headrace has."""
-    return frozenset(map(operation_name, ALL))
+    return frozenset(map(operation_name, ACTIONS))
 
 
 def required(operation: OperationModel) -> set[str]:

@@ -30,7 +30,7 @@ def test_it_names_every_room_of_the_package_and_every_service() -> None:
 
 
 def test_the_skeleton_that_it_promises_is_every_services() -> None:
-    (promised,) = re.findall(r"^Every service has (.*?)\.$", PAGE, flags=re.M | re.S)
+    (promised,) = re.findall(r"^Every service has (.*?)\.$", PAGE, flags=re.MULTILINE | re.DOTALL)
     files = re.findall(r"`([\w./]+)`", promised)
     assert len(files) >= 7
     lacking = [

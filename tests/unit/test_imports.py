@@ -11,7 +11,6 @@ STILL_CIRCULAR = (
     "headrace.aws.http1",
     "headrace.aws.http2",
     "headrace.aws.server",
-    "headrace.services.kinesis",
     "headrace.services.lambda_",
 )
 

@@ -564,6 +564,15 @@ StartStreamEncryptionInput = TypedDict(
     },
 )
 
+StartingPosition = TypedDict(
+    "StartingPosition",
+    {
+    "Type": str,
+    "SequenceNumber": NotRequired[str],
+    "Timestamp": NotRequired[datetime],
+    },
+)
+
 StopStreamEncryptionInput = TypedDict(
     "StopStreamEncryptionInput",
     {
@@ -629,6 +638,17 @@ StreamSummary = TypedDict(
     "StreamStatus": str,
     "StreamModeDetails": NotRequired["StreamModeDetails"],
     "StreamCreationTimestamp": NotRequired[datetime],
+    },
+)
+
+SubscribeToShardInput = TypedDict(
+    "SubscribeToShardInput",
+    {
+    "ConsumerARN": str,
+    "StreamId": NotRequired[str],
+    "ShardId": str,
+    "StartingPosition": "StartingPosition",
+    "DryRun": NotRequired[bool],
     },
 )
 

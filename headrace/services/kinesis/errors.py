@@ -1,4 +1,4 @@
-"""Kinesis's errors in AWS's words, and the one place where the store's become them."""
+"""Kinesis's errors in AWS's words, and the translation of the store's errors to them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def consumer_not_found(name: str, stream_name: str, account: str) -> AwsError:
 
 
 def invalid_argument(message: str) -> AwsError:
-    """An argument that the model allows and the service does not."""
+    """The model allows the argument, and the service does not."""
     return AwsError("InvalidArgumentException", message)
 
 
 def in_use(message: str) -> AwsError:
-    """The stream is not in the state that the request needs, or exists."""
+    """The stream exists already, or is not in the state that the request needs."""
     return AwsError("ResourceInUseException", message)
 
 
@@ -52,8 +52,16 @@ def not_active(name: str, account: str, status: str) -> AwsError:
     return in_use(f"Stream {name} under account {account} not ACTIVE, instead in state {status}")
 
 
+def consumer_not_active(name: str, created_s: int, stream_name: str, account: str) -> AwsError:
+    """The consumer is being made or deregistered."""
+    return in_use(
+        f"Consumer {name} with creation timestamp {created_s} under stream:"
+        f" {stream_name} , account {account} is not in ACTIVE status."
+    )
+
+
 def limit_exceeded(message: str) -> AwsError:
-    """A quota."""
+    """A quota is used up."""
     return AwsError("LimitExceededException", message)
 
 
@@ -66,11 +74,11 @@ def check_dry_run(request: Mapping[str, Any]) -> None:
 
 
 def translate(error: Exception) -> AwsError | None:
-    """Turn a domain error into AWS's."""
+    """Return the AwsError of an error of the store or the system; None for any other."""
     if isinstance(error, LogFull):
         return AwsError("InternalFailure", f"The record could not be stored: {error}", 500)
     if isinstance(error, LogDamaged):
-        # Source: API_GetRecords lists it, for what a client can do nothing about (documented).
+        # Source: API_GetRecords lists it for errors that a client cannot mend (documented).
         return AwsError(
             "InternalFailureException",
             f"{error}; stop the cloud and run: headrace check --repair",
@@ -85,6 +93,6 @@ def translate(error: Exception) -> AwsError | None:
         log.error("not stored: %s", error)
         return AwsError("InternalFailure", f"Nothing was stored: {error.strerror}", 500)
     if isinstance(error, LogClosed):
-        # The shard was split while the request was on its way: the client tries again.
+        # The shard was split while the request was under way: the client tries again.
         return AwsError("InternalFailure", "The shard was closed; try again", 500)
     return None

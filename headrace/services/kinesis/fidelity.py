@@ -1,9 +1,9 @@
-"""What Kinesis accepts without acting on it. Operation -> parameter -> level; the rest is enforced."""
+"""The parameters that Kinesis accepts without acting on them: operation -> parameter -> level; others are enforced."""
 
 from headrace.core.ports import FidelityLevel
 
 _ENCRYPTION: dict[str, FidelityLevel] = {
-    # Shown, and echoed with every record; records lie on the disk as they came.
+    # Shown, and echoed with every record; records are on the disk as they came.
     "EncryptionType": "stored",
     "KeyId": "stored",
 }
@@ -11,6 +11,6 @@ _ENCRYPTION: dict[str, FidelityLevel] = {
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "StartStreamEncryption": _ENCRYPTION,
     "StopStreamEncryption": _ENCRYPTION,
-    # Checked, kept and shown; every account may do everything.
+    # Checked, kept and shown; no account is refused anything.
     "PutResourcePolicy": {"Policy": "stored"},
 }

@@ -1,22 +1,19 @@
-"""CloudWatch's metrics of Kinesis, made of what `meters` counted, every minute.
+"""CloudWatch's metrics of Kinesis, made every minute of what `counters` has counted.
 
 Names, dimensions and units: docs.aws.amazon.com/streams/latest/dev/monitoring-with-cloudwatch.html (documented).
-Each goes out as one statistic set (count, sum, least, most) a minute; a stream without traffic has none.
+Each is sent as one statistic set (count, sum, minimum, maximum) a minute; a stream without traffic has none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from headrace.core.ports import Metric
-from headrace.services.kinesis.growth import Growth
-from headrace.services.kinesis.meters import Key, Stat
-from headrace.services.kinesis.subscriptions import Delivered
-
-if TYPE_CHECKING:
-    from headrace.services.kinesis.service import Kinesis
-    from headrace.services.kinesis.state import Stream
+from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.consumers.subscriptions import Delivered
+from headrace.services.kinesis.counters import Key, Stat
+from headrace.services.kinesis.shards.growth import Growth
+from headrace.services.kinesis.state import Stream
 
 NAMESPACE = "AWS/Kinesis"
 MINUTE_MS = 60_000
@@ -25,7 +22,7 @@ Dimensions = tuple[tuple[str, str], ...]
 
 
 class MinuteMetrics:
-    """A `Worker` that sends each minute's metrics, and lets on-demand streams grow by what it sees."""
+    """A `Worker` that sends each minute's metrics, and has on-demand streams grow by their traffic."""
 
     name = "kinesis metrics"
 
@@ -35,21 +32,21 @@ class MinuteMetrics:
         self._minute = kinesis.clock.now_ms() // MINUTE_MS
 
     def step(self) -> float:
-        """Send what was counted since the last step, once its minute is over."""
+        """Once a minute is over, send its metrics."""
         kinesis = self._kinesis
         now_ms = kinesis.clock.now_ms()
         if now_ms // MINUTE_MS == self._minute:
             return (MINUTE_MS - now_ms % MINUTE_MS) / 1000
         self._minute = now_ms // MINUTE_MS
-        # The minute that ended last: what is counted is seldom of one before.
+        # The minute that ended last: seldom is anything counted in one before.
         minute_ms = (self._minute - 1) * MINUTE_MS
         for stream in list(kinesis.streams.values()):
-            counted = whole(stream.meter.take())
+            counted = with_derived(stream.counters.take())
             if kinesis.metrics is not None and counted:
                 found = metrics_of(stream, counted, minute_ms)
                 kinesis.metrics.put(found, account=stream.account, region=stream.region)
             arrived, records = (_total(counted, n) for n in ("IncomingBytes", "IncomingRecords"))
-            self._growth.look(stream, arrived, records, now_ms)
+            self._growth.note_minute(stream, arrived, records, now_ms)
         self._growth.forget_deleted()
         return (MINUTE_MS - kinesis.clock.now_ms() % MINUTE_MS) / 1000
 
@@ -61,22 +58,22 @@ def _total(counted: Mapping[Key, Stat], name: str) -> int:
 
 def observe_event(delivered: Delivered) -> None:
     """Count an event of SubscribeToShard."""
-    meter, consumer = delivered.stream.meter, delivered.consumer.name
+    counters, consumer = delivered.stream.counters, delivered.consumer.name
     for name, value in (
         ("Bytes", delivered.data_bytes),
         ("Records", delivered.records),
         ("MillisBehindLatest", delivered.behind_ms),
         ("Success", 1),
     ):
-        meter.note(f"SubscribeToShardEvent.{name}", value, consumer=consumer)
+        counters.note(f"SubscribeToShardEvent.{name}", value, consumer=consumer)
     if delivered.stream.enhanced_metrics:
         shard = delivered.shard.shard_id
-        meter.note("OutgoingBytes", delivered.data_bytes, shard=shard)
-        meter.note("OutgoingRecords", delivered.records, shard=shard)
+        counters.note("OutgoingBytes", delivered.data_bytes, shard=shard)
+        counters.note("OutgoingRecords", delivered.records, shard=shard)
 
 
-def whole(counted: dict[Key, Stat]) -> dict[Key, Stat]:
-    """Return what was counted, with the metrics that follow from others."""
+def with_derived(counted: dict[Key, Stat]) -> dict[Key, Stat]:
+    """Return the counts, with the metrics that follow from them added."""
 
     def stat(name: str) -> Stat:
         return counted.get((name, "", "")) or Stat()
@@ -112,7 +109,7 @@ def whole(counted: dict[Key, Stat]) -> dict[Key, Stat]:
 
 
 def metrics_of(stream: Stream, counted: Mapping[Key, Stat], minute_ms: int) -> list[Metric]:
-    """Return the metrics of one minute of a stream; of shards, those that enhanced monitoring has on."""
+    """Return the metrics of one minute of a stream; of shards, only those that enhanced monitoring is on for."""
     metrics: list[Metric] = []
     for (name, shard, consumer), stat in sorted(counted.items()):
         if shard and name not in stream.enhanced_metrics:

@@ -1,20 +1,16 @@
-"""Quotas: how many shards and streams an account has, and how often a stream may be changed in a day."""
+"""Quotas: how many shards and streams an account may have, and how often a stream may be changed in a day."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headrace.aws.operation import Call
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import limit_exceeded
 from headrace.services.kinesis.limits import DAY_MS, ON_DEMAND_STREAM_QUOTA, SHARD_QUOTA
 from headrace.services.kinesis.state import Stream
 
-if TYPE_CHECKING:
-    from headrace.services.kinesis.service import Kinesis
-
 
 def use_daily(stream: Stream, quota: str, limit: int, now_ms: int) -> None:
-    """Count one use of an operation; stored when the stream next is. Raises LimitExceededException."""
+    """Count one call of an operation; the caller stores the stream. Raises LimitExceededException."""
     used = [at_ms for at_ms in stream.used_ms.get(quota, []) if now_ms - at_ms < DAY_MS]
     if len(used) >= limit:
         raise limit_exceeded(

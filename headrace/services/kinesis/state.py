@@ -1,4 +1,4 @@
-"""Streams and shards as values, and their JSON documents."""
+"""Streams, shards, consumers and billing commitments as dataclasses, and the JSON documents that are stored of them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headrace.core.arn import make_arn
+from headrace.services.kinesis.counters import StreamCounters
 from headrace.services.kinesis.limits import HASH_KEYS
-from headrace.services.kinesis.meters import StreamMeter
 from headrace.store.sequence import MAX_INDEX, SequenceBase
 from headrace.store.shard_log import ShardLog
 
+Wake = Callable[[], None]
 StreamMode = Literal["PROVISIONED", "ON_DEMAND"]
 Distribution = Literal["USER_PARTITION_KEY", "AUTO"]
 StreamStatus = Literal["CREATING", "ACTIVE", "UPDATING", "DELETING"]
+ConsumerStatus = Literal["CREATING", "ACTIVE", "DELETING"]
+CommitmentStatus = Literal["ENABLED", "DISABLED", "ENABLED_UNTIL_EARLIEST_ALLOWED_END"]
+
+COMMITMENT_MS = 24 * 3_600_000
 
 
 @dataclass(slots=True)
@@ -36,45 +41,45 @@ class Shard:
     adjacent_parent: str | None = None
     closed_ms: int | None = None
     log: ShardLog | None = None
+    # AWS's id: `shardId-` and twelve digits. Made once: every put asks for it.
+    shard_id: str = field(init=False)
 
-    @property
-    def shard_id(self) -> str:
-        """AWS's id: `shardId-` and twelve digits."""
-        return shard_id_of(self.number)
+    def __post_init__(self) -> None:
+        self.shard_id = shard_id_of(self.number)
 
     @property
     def base(self) -> SequenceBase:
-        """What its sequence numbers have in common."""
+        """The part that all its sequence numbers have in common."""
         return SequenceBase(self.created_s, self.number)
 
     @property
     def starting_sequence_number(self) -> str:
-        """Below every record's."""
+        """A number below every record's."""
         return self.base.text(0, self.created_s * 1000)
 
     @property
     def ending_sequence_number(self) -> str | None:
-        """Above every record's, once closed."""
+        """A number above every record's; None while the shard is open."""
         if self.closed_ms is None:
             return None
         return self.base.text(MAX_INDEX, self.closed_ms)
 
     @property
     def parents(self) -> list[str]:
-        """The ids of the shards it was made from."""
+        """The ids of the shards that it was made from."""
         return [parent for parent in (self.parent, self.adjacent_parent) if parent]
 
     def document(self) -> dict[str, Any]:
-        """Return what is stored."""
+        """Return the shard's document."""
         value = {name: getattr(self, name) for name in _SHARD_FIELDS}
-        # SQLite's JSON readers and others' keep 64 bits at most.
+        # As texts: SQLite and others read numbers of 64 bits at most from JSON.
         value["starting_hash_key"] = str(self.starting_hash_key)
         value["ending_hash_key"] = str(self.ending_hash_key)
         return value
 
     @staticmethod
     def from_document(value: dict[str, Any]) -> Shard:
-        """Return the shard that `document` stored."""
+        """Return the shard of a document."""
         fields = dict(value)
         fields["starting_hash_key"] = int(value["starting_hash_key"])
         fields["ending_hash_key"] = int(value["ending_hash_key"])
@@ -95,7 +100,7 @@ _SHARD_FIELDS = (
 
 @dataclass(slots=True)
 class Stream:
-    """A stream of one account and region. `stream_id` tells its incarnations apart."""
+    """A stream of one account and region. `stream_id` tells apart streams that had the same name one after another."""
 
     name: str
     account: str
@@ -112,20 +117,23 @@ class Stream:
     warm_throughput_mibps: int | None = None
     distribution: Distribution = "USER_PARTITION_KEY"
     policy: str | None = None
-    # What it is on its way through, until when; ACTIVE and 0 when it has settled.
-    passing: StreamStatus = "ACTIVE"
+    # The status that was set last, and when it ends; ACTIVE and 0 when nothing is going on.
+    latest_status: StreamStatus = "ACTIVE"
     settles_ms: int = 0
-    # When quotas of a rolling day were used, by quota.
+    # By operation with a quota for a rolling day: when it was called.
     used_ms: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
-    # Of on-demand streams: the most shards' worth of traffic a minute of each day (days since 1970) had.
+    # Of on-demand streams: by day (days since 1970), the traffic of the busiest minute, in shards.
     daily_peaks: dict[str, float] = field(default_factory=dict[str, float])
     shards: list[Shard] = field(default_factory=list[Shard])
-    # Not stored: what metrics count.
-    meter: StreamMeter = field(default_factory=StreamMeter)
-    # Not stored: the next record's turn among the open shards, when they are spread evenly.
+    # Not stored: the counts that CloudWatch's metrics are made of.
+    counters: StreamCounters = field(default_factory=StreamCounters)
+    # Not stored: which open shard takes the next record, when records are spread evenly.
     turn: int = 0
-    # Derived: one value, so that whoever routes meanwhile sees the old or the new, never halves.
-    _routes: tuple[list[Shard], list[bytes]] = field(default_factory=lambda: ([], []))
+    # Not stored: called when there are new records; replaced whole by `StreamRegistry.subscribe`.
+    listeners: tuple[Wake, ...] = ()
+    # Derived: the open shards by their range, and the first hash key of each (16 bytes). Replaced whole by a
+    # reshard, so that a put meanwhile sees the old shards or the new ones, never some of each.
+    routes: tuple[list[Shard], list[bytes]] = field(default_factory=lambda: ([], []))
 
     @property
     def arn(self) -> str:
@@ -133,41 +141,36 @@ class Stream:
         return make_arn("kinesis", self.region, self.account, f"stream/{self.name}")
 
     def status(self, now_ms: int) -> StreamStatus:
-        """Return AWS's word for its state. One that is DELETING stays so until it is gone."""
-        if self.passing not in ("ACTIVE", "DELETING") and now_ms >= self.settles_ms:
-            self.passing, self.settles_ms = "ACTIVE", 0
-        return self.passing
+        """Return AWS's status. A stream that is DELETING stays so until it is removed."""
+        if self.latest_status not in ("ACTIVE", "DELETING") and now_ms >= self.settles_ms:
+            self.latest_status, self.settles_ms = "ACTIVE", 0
+        return self.latest_status
 
     @property
     def public_id(self) -> str:
-        """AWS's StreamId: tells incarnations of one name apart."""
+        """AWS's StreamId: tells apart streams that had the same name one after another."""
         return f"{self.stream_id[:20]}-{self.stream_id[20:23]}"
 
     @property
     def open_shards(self) -> list[Shard]:
         """The shards that take records, by the start of their range."""
-        return self._routes[0]
+        return self.routes[0]
 
     def index_routes(self) -> None:
-        """Make `shard_for` see the present shards."""
+        """Make `routes` of the present shards."""
         opened = sorted(
             (shard for shard in self.shards if shard.closed_ms is None),
             key=lambda shard: shard.starting_hash_key,
         )
         starts = [shard.starting_hash_key.to_bytes(16, "big") for shard in opened]
-        self._routes = (opened, starts)
-
-    @property
-    def routes(self) -> tuple[list[Shard], list[bytes]]:
-        """The open shards, and the first hash key of each (16 bytes); both replaced whole by a reshard."""
-        return self._routes
+        self.routes = (opened, starts)
 
     def shard(self, shard_id: str) -> Shard | None:
         """Return a shard by id, open or closed."""
         number = shard_number_of(shard_id)
         if number is None:
             return None
-        # Numbers are given in order and never reused; retention removes from the front.
+        # Numbers are given in order and never reused; retention removes mostly the first shards.
         first = self.shards[0].number if self.shards else 0
         at = number - first
         if 0 <= at < len(self.shards) and self.shards[at].number == number:
@@ -175,22 +178,23 @@ class Stream:
         return next((shard for shard in self.shards if shard.number == number), None)
 
     def document(self) -> dict[str, Any]:
-        """Return what is stored."""
+        """Return the stream's document."""
         value = {name: getattr(self, name) for name in _STREAM_FIELDS}
+        value["passing"] = self.latest_status
         value["shards"] = [shard.document() for shard in self.shards]
         return value
 
-    def take_back(self, stored: Stream) -> None:
-        """Set everything but the shards to what was stored."""
-        for name in _STREAM_FIELDS:
+    def restore(self, stored: Stream) -> None:
+        """Set everything but the shards to what is stored."""
+        for name in (*_STREAM_FIELDS, "latest_status"):
             setattr(self, name, getattr(stored, name))
 
     @staticmethod
     def from_document(value: dict[str, Any]) -> Stream:
-        """Return the stream that `document` stored; its shards have no logs yet."""
-        # A field that the version which stored it did not have yet takes its default.
+        """Return the stream of a document; its shards have no logs yet."""
+        # An older version may not have stored every field: those take their defaults.
         fields = {name: value[name] for name in _STREAM_FIELDS if name in value}
-        stream = Stream(**fields)
+        stream = Stream(**fields, latest_status=value.get("passing", "ACTIVE"))
         stream.shards = [Shard.from_document(shard) for shard in value["shards"]]
         return stream
 
@@ -211,11 +215,62 @@ _STREAM_FIELDS = (
     "warm_throughput_mibps",
     "distribution",
     "policy",
-    "passing",
     "settles_ms",
     "used_ms",
     "daily_peaks",
 )
+
+
+@dataclass(slots=True)
+class Consumer:
+    """A consumer (enhanced fan-out) of the stream with `stream_id`.
+
+    `active_at_ms` ends CREATING; `gone_at_ms`, set when it is deregistered, ends DELETING.
+    """
+
+    name: str
+    stream_id: str
+    arn: str
+    created_ms: int
+    active_at_ms: int
+    gone_at_ms: int | None = None
+    tags: dict[str, str] = field(default_factory=dict[str, str])
+    policy: str | None = None
+
+    def status(self, now_ms: int) -> ConsumerStatus:
+        """Return AWS's status."""
+        if self.gone_at_ms is not None:
+            return "DELETING"
+        return "ACTIVE" if now_ms >= self.active_at_ms else "CREATING"
+
+    @property
+    def created_s(self) -> int:
+        """The time of its creation as its ARN has it."""
+        return self.created_ms // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Commitment:
+    """The minimum throughput billing commitment of an account in a region.
+
+    `started_ms` is 0 when it was never made; `ends_ms` is None while nobody has ended it. It lasts 24 hours at
+    least: ended earlier, it goes on until then. Source: API_UpdateAccountSettings and the developer guide's page
+    on on-demand Advantage (documented).
+    """
+
+    started_ms: int = 0
+    ends_ms: int | None = 0
+
+    @property
+    def earliest_end_ms(self) -> int:
+        """When it may end at the earliest."""
+        return self.started_ms + COMMITMENT_MS
+
+    def status(self, now_ms: int) -> CommitmentStatus:
+        """Return AWS's status."""
+        if self.ends_ms is None:
+            return "ENABLED"
+        return "ENABLED_UNTIL_EARLIEST_ALLOWED_END" if self.ends_ms > now_ms else "DISABLED"
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -231,7 +286,7 @@ def shard_number_of(shard_id: str) -> int | None:
 
 
 def even_ranges(count: int) -> list[tuple[int, int]]:
-    """Return `count` hash-key ranges as AWS divides 2^128: equal, the last takes the rest."""
+    """Return `count` equal ranges of hash keys, as AWS divides 2^128: the last one takes the remainder."""
     step = HASH_KEYS // count
     return [
         (i * step, (i + 1) * step - 1 if i < count - 1 else HASH_KEYS - 1) for i in range(count)
@@ -239,7 +294,7 @@ def even_ranges(count: int) -> list[tuple[int, int]]:
 
 
 def _quickest_md5() -> Callable[..., Any]:
-    """Return Python's own MD5, half as long on the way as OpenSSL's for short texts, where it was built in."""
+    """Return Python's own MD5 where it was built in: for short texts it takes half the time of OpenSSL's."""
     try:
         return importlib.import_module("_md5").md5
     except ImportError:
@@ -251,5 +306,5 @@ _md5 = _quickest_md5()
 
 @functools.lru_cache(maxsize=65_536)
 def hash_key_of(partition_key: str) -> bytes:
-    """Return a partition key's 128-bit hash key: its MD5. Cached: keys come again and again."""
+    """Return a partition key's 128-bit hash key: its MD5. Cached, since keys repeat."""
     return _md5(partition_key.encode(), usedforsecurity=False).digest()

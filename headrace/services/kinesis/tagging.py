@@ -1,4 +1,4 @@
-"""The rules of tags, the same for streams and consumers."""
+"""The rules for tags, which are the same for streams and consumers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """AWS's throughput limits and call rates, for a cloud that is started with `limits=aws`.
 
-Buckets on the caller's time: what AWS gives per second may be saved up for one second. Nothing waits here: what is
-too much is refused. Kept in memory only. Thread-safe.
+Token buckets that the caller gives the time: a limit per second may be saved up for one second. Nothing waits here:
+a call over a limit is refused. Kept in memory only. Thread-safe.
 
-What headrace's own services read for event-source mappings and deliveries is counted, and not throttled.
+Reads by headrace's own services, for event-source mappings and deliveries, are counted but never throttled.
 
 Source: docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html (documented). That a second's worth can
 be saved, and that an on-demand stream is limited shard by shard, is assumed.
@@ -27,7 +27,7 @@ READ_BYTES_PER_S = 2 * MIB
 READ_CALLS_PER_S = 5
 CONSUMER_BYTES_PER_S = 2 * MIB
 THROTTLED = "ProvisionedThroughputExceededException"
-# Buckets of streams and callers that went away are dropped when there are more than this many.
+# Above this many, the buckets of streams and callers that went away are dropped.
 MOST_BUCKETS = 10_000
 
 
@@ -38,8 +38,8 @@ class Rate(NamedTuple):
     per: str = "account"
 
 
-# Of most operations the API reference says it (a test holds those against botocore's documentation); of the calls for
-# retention and enhanced monitoring the quotas page; of policies, tags by ARN and UpdateMaxRecordSize it is assumed.
+# Most rates are from the API reference (a test compares them with botocore's documentation); those of retention and
+# enhanced monitoring from the quotas page; those of policies, tags by ARN and UpdateMaxRecordSize are assumed.
 RATES: Final[Mapping[str, Rate]] = {
     "AddTagsToStream": Rate(5),
     "CreateStream": Rate(5),
@@ -77,7 +77,7 @@ RATES: Final[Mapping[str, Rate]] = {
 
 
 class Bucket:
-    """Holds up to one second's worth. What is larger than that may pass a full bucket, and leaves a debt."""
+    """Holds up to one second's worth. A larger amount passes when the bucket is full, and leaves a debt."""
 
     __slots__ = ("_at_ms", "_level", "_per_s")
 
@@ -99,12 +99,12 @@ class Bucket:
         self._level -= amount
 
     def is_full(self, now_ms: int) -> bool:
-        """Whether it is as new."""
+        """Whether the bucket is full, as a new one is."""
         return self.has(self._per_s, now_ms)
 
 
 class ReadBytes:
-    """2 MiB a second: what a read returned is paid for by the time until the next may begin."""
+    """Bytes per second of reads: after a read, the next one waits as long as its bytes take."""
 
     __slots__ = ("_free_at_ms", "_per_s")
 
@@ -117,7 +117,7 @@ class ReadBytes:
         return max(0, int(self._free_at_ms - now_ms + 0.999))
 
     def spend(self, data_bytes: int, now_ms: int) -> None:
-        """Note what a read returned. 10 MiB are five seconds' worth, whatever was saved before (documented)."""
+        """Count the bytes of a read. After 10 MiB the next waits five seconds, whatever was saved up (documented)."""
         saved_ms = 0 if data_bytes > self._per_s else 1000
         start_ms = max(self._free_at_ms, now_ms - saved_ms)
         self._free_at_ms = start_ms + data_bytes * 1000 / self._per_s
@@ -136,7 +136,7 @@ class ShardLimits:
 
 
 class Throttle:
-    """Every limit of a cloud. Thread-safe."""
+    """All limits and rates of a cloud. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -152,7 +152,7 @@ class Throttle:
         return found
 
     def admit(self, stream: Stream, shard: Shard, sizes: Sequence[int], now_ms: int) -> list[bool]:
-        """Return for each record, by its size in bytes, whether its shard takes it now; those are counted."""
+        """Return for each record, given by its bytes, whether the shard takes it now; count those that it takes."""
         with self._lock:
             limits = self._shard(stream, shard, now_ms)
             admitted: list[bool] = []
@@ -173,12 +173,12 @@ class Throttle:
             limits.out_calls.take(1)
 
     def spend_read(self, stream: Stream, shard: Shard, data_bytes: int, now_ms: int) -> None:
-        """Count what a GetRecords returned."""
+        """Count the bytes that a GetRecords returned."""
         with self._lock:
             self._shard(stream, shard, now_ms).out_bytes.spend(data_bytes, now_ms)
 
     def consumer_budget(self, consumer_arn: str, shard_id: str) -> ReadBytes:
-        """Return what a consumer may read of a shard; the same through all its subscriptions."""
+        """Return the budget of a consumer at a shard; all its subscriptions there share it."""
         with self._lock:
             key = (consumer_arn, shard_id)
             return self._consumers.setdefault(key, ReadBytes(CONSUMER_BYTES_PER_S))

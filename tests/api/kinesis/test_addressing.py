@@ -110,9 +110,9 @@ def test_get_records_wants_the_iterators_own_stream(streams: Streams):
 
 
 def test_every_operation_of_the_model_is_built_but_those_of_channels():
-    from headrace.services.kinesis.actions import ALL
+    from headrace.services.kinesis.actions import ACTIONS
 
-    built = {action.__headrace_operation__ for action in ALL}
+    built = {action.__headrace_operation__ for action in ACTIONS}
     missing = set(MODEL.operation_names) - built
     assert missing == {
         "CreateChannel",

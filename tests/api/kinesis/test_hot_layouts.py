@@ -1,4 +1,4 @@
-"""The short cut and the long way agree on JSON in unusual layouts, and on CBOR of every form."""
+"""The wire formats and the actions answer alike: JSON in unusual layouts, and CBOR of every form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.services.kinesis import hot
+from headrace.services.kinesis.data_path import json_wire
 from tests.api.kinesis.test_cbor import CBOR
 from tests.api.kinesis.twins import ARN, NAME, Twins, ask, stored, twin_clouds
 from tests.support.cloud import InProcessCloud
@@ -266,7 +266,7 @@ def stored_texts(cloud: InProcessCloud, shards: str = "012") -> list[str]:
             StreamName=NAME, ShardId=shard, ShardIteratorType="TRIM_HORIZON"
         )["ShardIterator"]
         body = json.dumps({"ShardIterator": iterator}).encode()
-        _, answer = ask(cloud, "GetRecords", body, hot.JSON)
+        _, answer = ask(cloud, "GetRecords", body, json_wire.JSON)
         found += [record["Data"] for record in answer["Records"]]
     return found
 

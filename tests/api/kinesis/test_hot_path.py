@@ -1,4 +1,4 @@
-"""The short cut gives the answers of the long way, byte for byte where it matters."""
+"""Usual requests, which take a short cut, get the answers of the actions, byte for byte where it matters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.services.kinesis import hot
+from headrace.services.kinesis.data_path import json_wire
 from tests.api.kinesis.test_cbor import CBOR
 from tests.api.kinesis.twins import ARN, NAME, Twins, ask, stored, twin_clouds
 
@@ -130,7 +130,7 @@ def test_get_records(twins: Twins, cbor: bool, shard: str, limit: Any, more: Any
         )["ShardIterator"]
         value = {"ShardIterator": iterator, "Limit": limit, **more}
         body = cbor2.dumps(value) if cbor else json.dumps(value).encode()
-        answers.append(ask(cloud, "GetRecords", body, CBOR if cbor else hot.JSON))
+        answers.append(ask(cloud, "GetRecords", body, CBOR if cbor else json_wire.JSON))
     assert answers[0] == answers[1]
 
 
@@ -157,4 +157,4 @@ def test_base64_of_many_is_what_each_of_them_is(alike: list[str], others: list[s
     data = alike + others
     each = re.compile("[A-Za-z0-9+/]*(?:[AEIMQUYcgkosw048]=|[AQgw]==)?").fullmatch
 
-    assert hot.is_base64(data, set(map(len, data))) == all(map(each, data))
+    assert json_wire.is_base64(data, set(map(len, data))) == all(map(each, data))

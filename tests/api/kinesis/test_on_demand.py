@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.services.kinesis.growth import Growth
 from headrace.services.kinesis.metrics import MinuteMetrics
+from headrace.services.kinesis.shards.growth import Growth
 from tests.api.kinesis.conftest import StillClock
 from tests.api.kinesis.streams import Streams, covers_all_hash_keys, ranges
 from tests.support.cloud import InProcessCloud
@@ -36,7 +36,7 @@ class Traffic:
         self._clock.advance(60)
         (stream,) = self._kinesis.streams.values()
         now_ms = self._clock.now_ms()
-        self._growth.look(stream, int(mibps * MINUTE_BYTES), records_per_s * 60, now_ms)
+        self._growth.note_minute(stream, int(mibps * MINUTE_BYTES), records_per_s * 60, now_ms)
 
 
 def test_real_traffic_makes_a_stream_grow_at_the_end_of_its_minute(

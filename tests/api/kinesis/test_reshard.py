@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.services.kinesis.planning import plan
+from headrace.services.kinesis.shards.equal_ranges import plan_equal_ranges
 from headrace.services.kinesis.state import even_ranges
 from tests.api.kinesis.streams import (
     HASH_KEYS,
@@ -154,7 +154,7 @@ class TestBehaviour:
     ):
         opened = even_ranges(first)
         for target in targets:
-            for closed, made in plan(opened, target):
+            for closed, made in plan_equal_ranges(opened, target):
                 assert (len(closed), len(made)) in ((1, 2), (2, 1))
                 assert all(parent in opened for parent in closed)
                 assert min(p[0] for p in closed) == made[0][0]  # type: ignore[index]

@@ -116,7 +116,7 @@ def test_readers_are_woken_when_the_record_can_be_seen(
         )
         woken.append(len(got.records))
 
-    undo = cloud.cloud.kinesis.subscribe(arn_of("flights"), wake)
+    undo = cloud.cloud.kinesis.registry.subscribe(arn_of("flights"), wake)
     putting = threading.Thread(target=streams.put, args=("a",))
     putting.start()
     (stream,) = cloud.cloud.kinesis.streams.values()

@@ -1,4 +1,4 @@
-"""Two equal clouds, one of which sends every request the long way round."""
+"""Two equal clouds, one of which sends every request to its action."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.kinesis import hot
+from headrace.services.kinesis.data_path import json_wire
 from tests.api.kinesis.conftest import StillClock
 from tests.api.kinesis.test_cbor import loads as loads_cbor
 from tests.support.cloud import InProcessCloud
@@ -21,13 +21,13 @@ ARN = f"arn:aws:kinesis:us-east-1:000000000000:stream/{NAME}"
 
 @dataclass
 class Twins:
-    """Two equal clouds; on the second, every request takes the long way."""
+    """Two equal clouds; on the second, every request goes to its action."""
 
     short: InProcessCloud
     long: InProcessCloud
 
     def ask(
-        self, operation: str, body: bytes, content_type: str = hot.JSON
+        self, operation: str, body: bytes, content_type: str = json_wire.JSON
     ) -> tuple[tuple[int, Any], tuple[int, Any]]:
         """Send a body to both; returns (status, answer) of each, with iterators left out."""
         return (

@@ -1,4 +1,4 @@
-"""Kinesis's actions, listed one by one. What is not here answers UnknownOperationException."""
+"""Kinesis's operations. An operation that is not listed answers UnknownOperationException."""
 
 from headrace.services.kinesis.actions.account_settings import (
     describe_account_settings,
@@ -59,7 +59,7 @@ from headrace.services.kinesis.actions.tags import (
 from headrace.services.kinesis.actions.update_shard_count import update_shard_count
 from headrace.services.kinesis.actions.warm_throughput import update_stream_warm_throughput
 
-ALL = [
+ACTIONS = [
     add_tags_to_stream,
     create_stream,
     decrease_stream_retention_period,

@@ -1,17 +1,17 @@
 """DescribeAccountSettings and UpdateAccountSettings."""
 
 from datetime import UTC, datetime
-from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import (
     DescribeAccountSettingsInput,
     DescribeAccountSettingsOutput,
+    MinimumThroughputBillingCommitmentOutput,
     UpdateAccountSettingsInput,
     UpdateAccountSettingsOutput,
 )
-from headrace.services.kinesis.account import Commitment
-from headrace.services.kinesis.service import Kinesis
+from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.state import Commitment
 
 
 @operation("DescribeAccountSettings")
@@ -44,9 +44,9 @@ def update_account_settings(
     return {"MinimumThroughputBillingCommitment": _shown(commitment, call.now_ms)}
 
 
-def _shown(commitment: Commitment, now_ms: int) -> Any:
+def _shown(commitment: Commitment, now_ms: int) -> MinimumThroughputBillingCommitmentOutput:
     status = commitment.status(now_ms)
-    shown: dict[str, Any] = {"Status": status}
+    shown: MinimumThroughputBillingCommitmentOutput = {"Status": status}
     if commitment.started_ms:
         shown["StartedAt"] = _time(commitment.started_ms)
         if status == "DISABLED" and commitment.ends_ms is not None:

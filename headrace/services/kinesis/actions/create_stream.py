@@ -4,10 +4,10 @@ from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import CreateStreamInput
 from headrace.services.kinesis.actions.record_distribution import distribution_of
 from headrace.services.kinesis.actions.warm_throughput import check_warm_throughput, warm_shards
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import in_use, invalid_argument, limit_exceeded
 from headrace.services.kinesis.limits import ON_DEMAND_SHARDS, STREAMS_CREATING
 from headrace.services.kinesis.quotas import check_on_demand_quota, check_shard_quota
-from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Shard, Stream, StreamMode, even_ranges
 from headrace.services.kinesis.tagging import check_tags
 
@@ -47,7 +47,10 @@ def create_stream(kinesis: Kinesis, call: Call, request: CreateStreamInput) -> N
             tags=dict(tags),
         )
         if kinesis.state_delay_ms:
-            stream.passing, stream.settles_ms = "CREATING", call.now_ms + kinesis.state_delay_ms
+            stream.latest_status, stream.settles_ms = (
+                "CREATING",
+                call.now_ms + kinesis.state_delay_ms,
+            )
         stream.shards = _shards(count, call.now_ms)
         kinesis.add(stream)
 

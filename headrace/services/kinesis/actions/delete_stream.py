@@ -2,13 +2,13 @@
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import DeleteStreamInput
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import in_use, not_active
-from headrace.services.kinesis.service import Kinesis
 
 
 @operation("DeleteStream")
 def delete_stream(kinesis: Kinesis, call: Call, request: DeleteStreamInput) -> None:
-    """Delete a stream, its records and, when told to, its consumers. Source: API_DeleteStream."""
+    """Delete a stream, its records and, with EnforceConsumerDeletion, its consumers. Source: API_DeleteStream."""
     with kinesis.lock:
         stream = kinesis.find(call.account, call.region, request)
         status = stream.status(call.now_ms)

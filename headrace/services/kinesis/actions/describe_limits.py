@@ -2,8 +2,8 @@
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import DescribeLimitsInput, DescribeLimitsOutput
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.limits import ON_DEMAND_STREAM_QUOTA, SHARD_QUOTA
-from headrace.services.kinesis.service import Kinesis
 
 
 @operation("DescribeLimits")

@@ -9,29 +9,35 @@ from headrace.aws.shapes.kinesis import (
     DescribeStreamOutput,
     DescribeStreamSummaryInput,
     DescribeStreamSummaryOutput,
+    SequenceNumberRange,
+    StreamDescription,
+    StreamDescriptionSummary,
 )
+from headrace.aws.shapes.kinesis import Shard as ShardShape
 from headrace.services.kinesis.actions.warm_throughput import warm_throughput
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.limits import DESCRIBE_STREAM_DEFAULT
-from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Shard, Stream
 
 
-def shard_description(shard: Shard) -> Any:
+def shard_description(shard: Shard) -> ShardShape:
     """Return AWS's Shard structure."""
-    value: dict[str, Any] = {"ShardId": shard.shard_id}
+    numbers: SequenceNumberRange = {"StartingSequenceNumber": shard.starting_sequence_number}
+    ending = shard.ending_sequence_number
+    if ending is not None:
+        numbers["EndingSequenceNumber"] = ending
+    value: ShardShape = {
+        "ShardId": shard.shard_id,
+        "HashKeyRange": {
+            "StartingHashKey": str(shard.starting_hash_key),
+            "EndingHashKey": str(shard.ending_hash_key),
+        },
+        "SequenceNumberRange": numbers,
+    }
     if shard.parent:
         value["ParentShardId"] = shard.parent
     if shard.adjacent_parent:
         value["AdjacentParentShardId"] = shard.adjacent_parent
-    value["HashKeyRange"] = {
-        "StartingHashKey": str(shard.starting_hash_key),
-        "EndingHashKey": str(shard.ending_hash_key),
-    }
-    numbers = {"StartingSequenceNumber": shard.starting_sequence_number}
-    ending = shard.ending_sequence_number
-    if ending is not None:
-        numbers["EndingSequenceNumber"] = ending
-    value["SequenceNumberRange"] = numbers
     return value
 
 
@@ -40,7 +46,8 @@ def created(stream: Stream) -> datetime:
     return datetime.fromtimestamp(stream.created_ms // 1000, UTC)
 
 
-def _common(stream: Stream, now_ms: int) -> dict[str, Any]:
+def _common(stream: Stream, now_ms: int) -> Any:
+    """Return the members that StreamDescription and StreamDescriptionSummary share."""
     value: dict[str, Any] = {
         "StreamName": stream.name,
         "StreamARN": stream.arn,
@@ -67,7 +74,7 @@ def describe_stream(
     shards = [shard for shard in stream.shards if shard.shard_id > after]
     if stream.status(call.now_ms) == "CREATING":
         shards = []
-    description: Any = _common(stream, call.now_ms)
+    description: StreamDescription = _common(stream, call.now_ms)
     description["Shards"] = [shard_description(shard) for shard in shards[:limit]]
     description["HasMoreShards"] = len(shards) > limit
     return {"StreamDescription": description}
@@ -79,13 +86,13 @@ def describe_stream_summary(
 ) -> DescribeStreamSummaryOutput:
     """Return a stream without its shards. Source: API_DescribeStreamSummary."""
     stream = kinesis.find(call.account, call.region, request)
-    summary: Any = _common(stream, call.now_ms)
+    summary: StreamDescriptionSummary = _common(stream, call.now_ms)
     summary["OpenShardCount"] = len(stream.open_shards)
     summary["StreamId"] = stream.public_id
     summary["ConsumerCount"] = len(kinesis.consumers.of_stream(stream, call.now_ms))
+    summary["MaxRecordSizeInKiB"] = stream.max_record_bytes // 1024
     if stream.warm_throughput_mibps is not None:
         summary["WarmThroughput"] = warm_throughput(stream)
     if stream.mode == "ON_DEMAND":
         summary["RecordDistributionStrategy"] = stream.distribution
-    summary["MaxRecordSizeInKiB"] = stream.max_record_bytes // 1024
     return {"StreamDescriptionSummary": summary}

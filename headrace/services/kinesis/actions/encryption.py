@@ -2,10 +2,10 @@
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import StartStreamEncryptionInput, StopStreamEncryptionInput
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import invalid_argument
 from headrace.services.kinesis.limits import ENCRYPTION_CHANGES_PER_DAY
 from headrace.services.kinesis.quotas import use_daily
-from headrace.services.kinesis.service import Kinesis
 
 
 @operation("StartStreamEncryption")

@@ -1,4 +1,4 @@
-"""GetRecords, the long way; see `headrace.services.kinesis.hot` for the short one."""
+"""GetRecords for any request; `data_path/json_wire.py` and `cbor_wire.py` answer the usual ones."""
 
 import base64
 from datetime import UTC, datetime
@@ -7,12 +7,11 @@ from typing import Any
 import msgspec
 
 from headrace.aws.operation import Call, operation
-from headrace.aws.shapes.kinesis import GetRecordsInput, GetRecordsOutput
-from headrace.services.kinesis import gets
+from headrace.aws.shapes.kinesis import GetRecordsInput, GetRecordsOutput, Record
+from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.data_path.get import ExpiredIterator
 from headrace.services.kinesis.errors import check_dry_run, invalid_argument
-from headrace.services.kinesis.iterators import ExpiredIterator
 from headrace.services.kinesis.limits import GET_RECORDS_COUNT
-from headrace.services.kinesis.service import Kinesis
 
 
 @operation("GetRecords")
@@ -20,9 +19,9 @@ def get_records(kinesis: Kinesis, call: Call, request: GetRecordsInput) -> GetRe
     """Read on from an iterator. Source: API_GetRecords."""
     _check_stream(kinesis, call, request)
     limit = request.get("Limit", GET_RECORDS_COUNT)
-    got = gets.get(kinesis, request["ShardIterator"], limit, call)
+    got = kinesis.iterators.get(request["ShardIterator"], limit, call)
     check_dry_run(request)
-    answer: Any = {
+    answer: GetRecordsOutput = {
         "Records": [record for payload in got.payloads for record in _records(payload)],
         "MillisBehindLatest": got.behind_ms,
     }
@@ -34,20 +33,20 @@ def get_records(kinesis: Kinesis, call: Call, request: GetRecordsInput) -> GetRe
 
 
 def _check_stream(kinesis: Kinesis, call: Call, request: GetRecordsInput) -> None:
-    """Raise AwsError when the request names a stream that is not there, or not the iterator's."""
+    """Raise AwsError when the request names a stream that does not exist, or is not the iterator's."""
     if "StreamARN" not in request and "StreamId" not in request:
         return
     stream = kinesis.find(call.account, call.region, request)
     try:
         iterator = kinesis.iterators.open(request["ShardIterator"], call.now_ms)
     except ExpiredIterator:
-        return  # Reading on says so.
+        return  # The read that follows raises it.
     if iterator.stream_id != stream.stream_id:
         raise invalid_argument("ShardIterator was not given for the stream that is named.")
 
 
-def _records(payload: bytes | memoryview) -> list[dict[str, Any]]:
-    records: list[dict[str, Any]] = msgspec.json.decode(b"".join((b"[", payload, b"]")))
+def _records(payload: bytes | memoryview) -> list[Record]:
+    records: list[Any] = msgspec.json.decode(b"".join((b"[", payload, b"]")))
     for record in records:
         milliseconds = round(record["ApproximateArrivalTimestamp"] * 1000)
         record["ApproximateArrivalTimestamp"] = datetime.fromtimestamp(

@@ -1,10 +1,10 @@
-"""GetShardIterator, all five types."""
+"""GetShardIterator, with all five types of iterator."""
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import GetShardIteratorInput, GetShardIteratorOutput
+from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.data_path.positions import start_index
 from headrace.services.kinesis.errors import check_dry_run, shard_not_found
-from headrace.services.kinesis.positions import start_index
-from headrace.services.kinesis.service import Kinesis
 
 
 @operation("GetShardIterator")

@@ -6,9 +6,9 @@ from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import ListShardsInput, ListShardsOutput
 from headrace.services.kinesis.actions.describe_stream import shard_description
 from headrace.services.kinesis.actions.stream_consumers import check_creation
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import invalid_argument, not_active
 from headrace.services.kinesis.limits import LIST_SHARDS_DEFAULT
-from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Shard, Stream, shard_number_of
 
 MS_PER_HOUR = 3_600_000
@@ -57,7 +57,7 @@ def _stream_of(kinesis: Kinesis, call: Call, request: ListShardsInput, stream_id
 
 
 def _number(shard_id: str) -> int:
-    """Return the number of a shard's id; what is none comes before every shard."""
+    """Return the number of a shard's id; -1, which comes before every shard, for anything else."""
     number = shard_number_of(shard_id)
     return -1 if number is None else number
 

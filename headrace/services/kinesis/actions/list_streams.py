@@ -3,9 +3,9 @@
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import ListStreamsInput, ListStreamsOutput
 from headrace.services.kinesis.actions.describe_stream import created
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import invalid_argument
 from headrace.services.kinesis.limits import LIST_STREAMS_DEFAULT
-from headrace.services.kinesis.service import Kinesis
 
 
 @operation("ListStreams")

@@ -3,8 +3,9 @@
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import MergeShardsInput
 from headrace.services.kinesis.actions.split_shard import check_provisioned, open_shard
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import invalid_argument
-from headrace.services.kinesis.service import Kinesis
+from headrace.services.kinesis.shards.reshard import reshard
 
 
 @operation("MergeShards")
@@ -22,4 +23,4 @@ def merge_shards(kinesis: Kinesis, call: Call, request: MergeShardsInput) -> Non
                 f" {stream.account} are not an adjacent pair of shards eligible for merging."
             )
         whole = (low.starting_hash_key, high.ending_hash_key)
-        kinesis.reshard(stream, [([first, second], [whole])], call.now_ms)
+        reshard(kinesis, stream, [([first, second], [whole])], call.now_ms)

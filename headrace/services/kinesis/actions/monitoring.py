@@ -6,7 +6,7 @@ from headrace.aws.shapes.kinesis import (
     EnableEnhancedMonitoringInput,
     EnhancedMonitoringOutput,
 )
-from headrace.services.kinesis.service import Kinesis
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.state import Stream
 
 METRICS = [

@@ -1,17 +1,17 @@
-"""PutRecord, the long way; see `headrace.services.kinesis.hot` for the short one."""
+"""PutRecord for any request; `data_path/json_wire.py` and `cbor_wire.py` answer the usual ones."""
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import PutRecordInput, PutRecordOutput
-from headrace.services.kinesis import puts
 from headrace.services.kinesis.actions.put_records import (
     check_key,
     check_size,
     entries_of,
     find_writable,
 )
+from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.data_path.put import put_many
 from headrace.services.kinesis.errors import check_dry_run, invalid_argument
-from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Stream
 from headrace.store import sequence
 
@@ -26,7 +26,7 @@ def put_record(kinesis: Kinesis, call: Call, request: PutRecordInput) -> PutReco
         _check_ordering(ordering, stream, call.now_ms)
     check_key(request.get("PartitionKey"), stream, "partitionKey")
     check_dry_run(request)
-    placed = puts.put(kinesis, stream, entries_of([request]), call.now_ms, "PutRecord")
+    placed = put_many(kinesis, stream, entries_of([request]), call.now_ms, "PutRecord")
     call.waits.extend(placed.waits)
     for refused in placed.refused.values():
         raise AwsError(refused.code, refused.message, refused.status)

@@ -1,21 +1,21 @@
-"""PutRecords, the long way; see `headrace.services.kinesis.hot` for the short one."""
+"""PutRecords for any request; `data_path/json_wire.py` and `cbor_wire.py` answer the usual ones."""
 
 import base64
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from headrace.aws.errors import validation_error
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import (
+    PutRecordInput,
     PutRecordsInput,
     PutRecordsOutput,
+    PutRecordsRequestEntry,
     PutRecordsResultEntry,
 )
-from headrace.services.kinesis import puts
+from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.data_path.put import Entries, put_many, size_bytes
 from headrace.services.kinesis.errors import check_dry_run, invalid_argument, stream_not_found
 from headrace.services.kinesis.limits import PUT_RECORDS_BYTES
-from headrace.services.kinesis.puts import Entries
-from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Stream
 
 
@@ -27,10 +27,10 @@ def put_records(kinesis: Kinesis, call: Call, request: PutRecordsInput) -> PutRe
         check_size(record["Data"], stream, f"records.{number}.member.data")
         check_key(record.get("PartitionKey"), stream, f"records.{number}.member.partitionKey")
     entries = entries_of(request["Records"])
-    if puts.size_bytes(entries.data, entries.keys) > PUT_RECORDS_BYTES:
+    if size_bytes(entries.data, entries.keys) > PUT_RECORDS_BYTES:
         raise invalid_argument(f"Records size exceeds {PUT_RECORDS_BYTES // 1024**2} MB limit")
     check_dry_run(request)
-    placed = puts.put(kinesis, stream, entries, call.now_ms)
+    placed = put_many(kinesis, stream, entries, call.now_ms)
     call.waits.extend(placed.waits)
     records: list[PutRecordsResultEntry] = [
         {"SequenceNumber": number, "ShardId": shard_id}
@@ -44,8 +44,10 @@ def put_records(kinesis: Kinesis, call: Call, request: PutRecordsInput) -> PutRe
     return answer
 
 
-def find_writable(kinesis: Kinesis, call: Call, request: Mapping[str, Any]) -> Stream:
-    """Return the stream to put to: one that is being made is not there yet. Raises AwsError."""
+def find_writable(
+    kinesis: Kinesis, call: Call, request: PutRecordInput | PutRecordsInput
+) -> Stream:
+    """Return the stream to put to; a stream in CREATING is not found. Raises AwsError."""
     stream = kinesis.find(call.account, call.region, request)
     if stream.status(call.now_ms) == "CREATING":
         raise stream_not_found(stream.name, stream.account)
@@ -62,7 +64,7 @@ def check_size(data: bytes, stream: Stream, path: str) -> None:
 
 
 def check_key(key: str | None, stream: Stream, path: str) -> None:
-    """Raise AWS's validation error when a record has no partition key, and its stream goes by them."""
+    """Raise AWS's validation error when a record has no partition key, and the stream places records by it."""
     if key is None and stream.distribution == "USER_PARTITION_KEY":
         raise validation_error(
             f"1 validation error detected: Value null at '{path}' failed to satisfy constraint:"
@@ -70,10 +72,10 @@ def check_key(key: str | None, stream: Stream, path: str) -> None:
         )
 
 
-def entries_of(records: Sequence[Mapping[str, Any]]) -> Entries:
+def entries_of(records: Sequence[PutRecordInput | PutRecordsRequestEntry]) -> Entries:
     """Return the columns of checked records (Data as bytes, PartitionKey, ExplicitHashKey).
 
-    A record without a key, of a stream that does not go by keys, has an empty one from then on (assumed).
+    A record without a key (the stream places records evenly) is stored with an empty one (assumed).
     """
     explicit = [record.get("ExplicitHashKey") for record in records]
     return Entries(

@@ -1,9 +1,9 @@
-"""UpdateStreamRecordDistributionStrategy, and what CreateStream shares of it."""
+"""UpdateStreamRecordDistributionStrategy, and its check, which CreateStream makes too."""
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import UpdateStreamRecordDistributionStrategyInput
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import invalid_argument
-from headrace.services.kinesis.service import Kinesis
 from headrace.services.kinesis.state import Distribution
 
 

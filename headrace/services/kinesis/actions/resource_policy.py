@@ -16,9 +16,9 @@ from headrace.services.kinesis.actions.resources import (
     find_resource,
     save_resource,
 )
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import invalid_argument, limit_exceeded
 from headrace.services.kinesis.limits import POLICY_CHARS
-from headrace.services.kinesis.service import Kinesis
 
 
 @operation("PutResourcePolicy")

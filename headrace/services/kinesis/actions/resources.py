@@ -1,16 +1,13 @@
-"""What ResourceARN names: a stream, or a consumer of one."""
+"""Finding and storing the stream or the consumer that a ResourceARN names."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call
-from headrace.services.kinesis.actions.stream_consumers import consumer_of_arn, not_active
-from headrace.services.kinesis.consumers import Consumer
-from headrace.services.kinesis.errors import invalid_argument
-from headrace.services.kinesis.errors import not_active as stream_not_active
-from headrace.services.kinesis.service import Kinesis
-from headrace.services.kinesis.state import Stream
+from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.errors import consumer_not_active, invalid_argument, not_active
+from headrace.services.kinesis.state import Consumer, Stream
 
 
 def find_resource(
@@ -19,7 +16,7 @@ def find_resource(
     """Return (the stream, the resource that ResourceARN names). Raises AwsError."""
     arn = request["ResourceARN"]
     if "/consumer/" in arn:
-        stream, resource = consumer_of_arn(kinesis, arn, call.now_ms)
+        stream, resource = kinesis.find_consumer(arn, call.now_ms)
     else:
         kinesis.remove_deleted()
         found = kinesis.find_arn(arn)
@@ -34,13 +31,15 @@ def find_resource(
 def find_active_resource(
     kinesis: Kinesis, call: Call, request: Mapping[str, Any]
 ) -> tuple[Stream, Stream | Consumer]:
-    """As `find_resource`, for what only an ACTIVE resource takes."""
+    """As `find_resource`, for changes that only an ACTIVE resource takes."""
     stream, resource = find_resource(kinesis, call, request)
     status = resource.status(call.now_ms)
     if status != "ACTIVE":
         if isinstance(resource, Consumer):
-            raise not_active(stream, resource)
-        raise stream_not_active(stream.name, stream.account, status)
+            raise consumer_not_active(
+                resource.name, resource.created_s, stream.name, stream.account
+            )
+        raise not_active(stream.name, stream.account, status)
     return stream, resource
 
 

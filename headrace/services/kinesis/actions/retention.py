@@ -5,9 +5,9 @@ from headrace.aws.shapes.kinesis import (
     DecreaseStreamRetentionPeriodInput,
     IncreaseStreamRetentionPeriodInput,
 )
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import invalid_argument
 from headrace.services.kinesis.limits import MAX_RETENTION_HOURS, MIN_RETENTION_HOURS
-from headrace.services.kinesis.service import Kinesis
 
 
 @operation("IncreaseStreamRetentionPeriod")

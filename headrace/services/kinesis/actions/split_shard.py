@@ -3,9 +3,10 @@
 from headrace.aws.errors import validation_error
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import SplitShardInput
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import in_use, invalid_argument, shard_not_found
 from headrace.services.kinesis.quotas import check_shard_quota
-from headrace.services.kinesis.service import Kinesis
+from headrace.services.kinesis.shards.reshard import reshard
 from headrace.services.kinesis.state import Shard, Stream
 
 
@@ -25,11 +26,11 @@ def split_shard(kinesis: Kinesis, call: Call, request: SplitShardInput) -> None:
                 f" StartingHashKey {start} and less than the shard's EndingHashKey {end}."
             )
         check_shard_quota(kinesis, call, 1)
-        kinesis.reshard(stream, [([shard], [(start, middle - 1), (middle, end)])], call.now_ms)
+        reshard(kinesis, stream, [([shard], [(start, middle - 1), (middle, end)])], call.now_ms)
 
 
 def check_provisioned(stream: Stream) -> None:
-    """Raise ValidationException when the stream's shards are AWS's business."""
+    """Raise ValidationException when the stream is on demand: AWS alone decides about its shards."""
     if stream.mode == "ON_DEMAND":
         raise validation_error(
             f"Request is invalid. Stream {stream.name} under account {stream.account} is in On-Demand mode."
@@ -37,7 +38,7 @@ def check_provisioned(stream: Stream) -> None:
 
 
 def open_shard(stream: Stream, shard_id: str) -> Shard:
-    """Return a shard that takes records. Raises AwsError."""
+    """Return an open shard. Raises AwsError."""
     shard = stream.shard(shard_id)
     if shard is None:
         raise shard_not_found(shard_id, stream.name, stream.account)

@@ -6,6 +6,7 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.kinesis import Consumer as ConsumerShape
 from headrace.aws.shapes.kinesis import (
     DeregisterStreamConsumerInput,
     DescribeStreamConsumerInput,
@@ -15,15 +16,18 @@ from headrace.aws.shapes.kinesis import (
     RegisterStreamConsumerInput,
     RegisterStreamConsumerOutput,
 )
-from headrace.services.kinesis.consumers import Consumer
-from headrace.services.kinesis.errors import consumer_not_found, in_use, invalid_argument
+from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.errors import (
+    consumer_not_active,
+    consumer_not_found,
+    invalid_argument,
+)
 from headrace.services.kinesis.limits import (
     CONSUMERS_PER_ADVANTAGE_STREAM,
     CONSUMERS_PER_STREAM,
     LIST_CONSUMERS_DEFAULT,
 )
-from headrace.services.kinesis.service import Kinesis
-from headrace.services.kinesis.state import Stream
+from headrace.services.kinesis.state import Consumer, Stream
 from headrace.services.kinesis.tagging import check_tags
 
 
@@ -54,11 +58,13 @@ def _quota(kinesis: Kinesis, stream: Stream, now_ms: int) -> int:
 def deregister_stream_consumer(
     kinesis: Kinesis, call: Call, request: DeregisterStreamConsumerInput
 ) -> None:
-    """Take a consumer away; its subscriptions end. Source: API_DeregisterStreamConsumer."""
+    """Deregister a consumer; its subscriptions end. Source: API_DeregisterStreamConsumer."""
     with kinesis.lock:
         stream, consumer = find_consumer(kinesis, call, request)
         if consumer.status(call.now_ms) == "DELETING":
-            raise not_active(stream, consumer)
+            raise consumer_not_active(
+                consumer.name, consumer.created_s, stream.name, stream.account
+            )
         kinesis.consumers.deregister(consumer, call.now_ms)
     kinesis.wake(stream)
 
@@ -69,9 +75,7 @@ def describe_stream_consumer(
 ) -> DescribeStreamConsumerOutput:
     """Return a consumer. Source: API_DescribeStreamConsumer."""
     stream, consumer = find_consumer(kinesis, call, request)
-    description = _consumer(consumer, call.now_ms)
-    description["StreamARN"] = stream.arn
-    return {"ConsumerDescription": description}
+    return {"ConsumerDescription": {**_consumer(consumer, call.now_ms), "StreamARN": stream.arn}}
 
 
 @operation("ListStreamConsumers")
@@ -103,7 +107,7 @@ def list_stream_consumers(
 
 
 def check_creation(stream: Stream, request: Mapping[str, Any]) -> None:
-    """Raise ResourceNotFoundException when the request means another stream of this name."""
+    """Raise ResourceNotFoundException when the request is for an earlier or later stream of this name."""
     given = request.get("StreamCreationTimestamp")
     # Streams show their creation to the second.
     if given is not None and int(given.timestamp()) != stream.created_ms // 1000:
@@ -129,30 +133,13 @@ def find_consumer(
         if consumer is None:
             raise consumer_not_found(str(name), stream.name, stream.account)
         return stream, consumer
-    stream, consumer = consumer_of_arn(kinesis, arn, call.now_ms)
+    stream, consumer = kinesis.find_consumer(arn, call.now_ms)
     if request.get("StreamARN") not in (None, stream.arn) or name not in (None, consumer.name):
         raise invalid_argument("ConsumerARN, StreamARN and ConsumerName do not name one consumer.")
     return stream, consumer
 
 
-def consumer_of_arn(kinesis: Kinesis, arn: str, now_ms: int) -> tuple[Stream, Consumer]:
-    """Return a consumer and its stream. Raises ResourceNotFoundException."""
-    consumer = kinesis.consumers.by_arn(arn, now_ms)
-    stream = None if consumer is None else kinesis.by_id.get(consumer.stream_id)
-    if consumer is None or stream is None:
-        raise AwsError("ResourceNotFoundException", f"Consumer {arn} not found.")
-    return stream, consumer
-
-
-def not_active(stream: Stream, consumer: Consumer) -> AwsError:
-    """Return the error of a consumer that is being made or taken away."""
-    return in_use(
-        f"Consumer {consumer.name} with creation timestamp {consumer.created_s} under stream:"
-        f" {stream.name} , account {stream.account} is not in ACTIVE status."
-    )
-
-
-def _consumer(consumer: Consumer, now_ms: int) -> Any:
+def _consumer(consumer: Consumer, now_ms: int) -> ConsumerShape:
     return {
         "ConsumerName": consumer.name,
         "ConsumerARN": consumer.arn,

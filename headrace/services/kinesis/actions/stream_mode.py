@@ -3,9 +3,9 @@
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import UpdateStreamModeInput
 from headrace.services.kinesis.actions.warm_throughput import check_warm_throughput, scale
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.limits import MODE_CHANGES_PER_DAY
 from headrace.services.kinesis.quotas import check_on_demand_quota, check_shard_quota, use_daily
-from headrace.services.kinesis.service import Kinesis
 
 
 @operation("UpdateStreamMode")

@@ -1,4 +1,4 @@
-"""Tags, of streams and, by ARN, of consumers too."""
+"""The six operations on tags: of streams by name, and of streams and consumers by ARN."""
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import (
@@ -16,10 +16,9 @@ from headrace.services.kinesis.actions.resources import (
     find_resource,
     save_resource,
 )
-from headrace.services.kinesis.consumers import Consumer
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.limits import TAGS_PER_STREAM
-from headrace.services.kinesis.service import Kinesis
-from headrace.services.kinesis.state import Stream
+from headrace.services.kinesis.state import Consumer, Stream
 from headrace.services.kinesis.tagging import check_tags
 
 

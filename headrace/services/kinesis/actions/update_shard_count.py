@@ -3,11 +3,12 @@
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import UpdateShardCountInput, UpdateShardCountOutput
 from headrace.services.kinesis.actions.split_shard import check_provisioned
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import invalid_argument
 from headrace.services.kinesis.limits import SHARD_COUNT_UPDATES_PER_DAY
-from headrace.services.kinesis.planning import plan
 from headrace.services.kinesis.quotas import check_shard_quota, use_daily
-from headrace.services.kinesis.service import Kinesis
+from headrace.services.kinesis.shards.equal_ranges import plan_equal_ranges
+from headrace.services.kinesis.shards.reshard import reshard
 
 
 @operation("UpdateShardCount")
@@ -33,7 +34,7 @@ def update_shard_count(
         check_shard_quota(kinesis, call, max(0, target - current))
         use_daily(stream, "UpdateShardCount", SHARD_COUNT_UPDATES_PER_DAY, call.now_ms)
         ranges = [(shard.starting_hash_key, shard.ending_hash_key) for shard in stream.open_shards]
-        kinesis.reshard(stream, plan(ranges, target), call.now_ms)
+        reshard(kinesis, stream, plan_equal_ranges(ranges, target), call.now_ms)
     return {
         "StreamName": stream.name,
         "StreamARN": stream.arn,

@@ -1,4 +1,4 @@
-"""UpdateStreamWarmThroughput, and what CreateStream and UpdateStreamMode share of it."""
+"""UpdateStreamWarmThroughput, and the checks that CreateStream and UpdateStreamMode make too."""
 
 from headrace.aws.errors import validation_error
 from headrace.aws.operation import Call, operation
@@ -7,10 +7,11 @@ from headrace.aws.shapes.kinesis import (
     UpdateStreamWarmThroughputOutput,
     WarmThroughputObject,
 )
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import invalid_argument, limit_exceeded
 from headrace.services.kinesis.limits import ON_DEMAND_SHARDS, WARM_THROUGHPUT_MIBPS
-from headrace.services.kinesis.planning import plan
-from headrace.services.kinesis.service import Kinesis
+from headrace.services.kinesis.shards.equal_ranges import plan_equal_ranges
+from headrace.services.kinesis.shards.reshard import reshard
 from headrace.services.kinesis.state import Stream
 
 
@@ -55,11 +56,11 @@ def scale(kinesis: Kinesis, stream: Stream, target_mibps: int, now_ms: int) -> N
         kinesis.update(stream, now_ms)
         return
     ranges = [(shard.starting_hash_key, shard.ending_hash_key) for shard in stream.open_shards]
-    kinesis.reshard(stream, plan(ranges, shards), now_ms)
+    reshard(kinesis, stream, plan_equal_ranges(ranges, shards), now_ms)
 
 
 def warm_shards(target_mibps: int) -> int:
-    """Return how many shards take that much: 1 MiB/s each, and never fewer than a stream begins with."""
+    """Return how many shards a warm throughput needs: 1 MiB/s each, and never fewer than a new stream has."""
     return max(ON_DEMAND_SHARDS, target_mibps)
 
 

@@ -1,13 +1,13 @@
-"""`StreamReader` over the shard logs: how Lambda and Firehose read, without the wire."""
+"""How Lambda and Firehose read streams: `StreamReader` straight from the shard logs, without requests."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from headrace.core.clock import Clock
 from headrace.core.ports import (
     AfterSequence,
     AtSequence,
@@ -21,13 +21,12 @@ from headrace.core.ports import (
     StreamRecord,
     TrimHorizon,
 )
-from headrace.services.kinesis import gets
+from headrace.services.kinesis.consumers.registry import Consumers
+from headrace.services.kinesis.data_path.get import read_and_count
+from headrace.services.kinesis.registry import StreamRegistry
+from headrace.services.kinesis.state import Shard, Stream
 from headrace.store import sequence
-
-if TYPE_CHECKING:
-    from headrace.services.kinesis.service import Kinesis
-    from headrace.services.kinesis.state import Shard, Stream
-    from headrace.store.shard_log import ShardLog
+from headrace.store.shard_log import ShardLog
 
 
 class _Stored(msgspec.Struct, gc=False):
@@ -43,8 +42,10 @@ _decode = msgspec.json.Decoder(list[_Stored]).decode
 class KinesisReader:
     """Implements `headrace.core.ports.StreamReader`. Thread-safe."""
 
-    def __init__(self, kinesis: Kinesis) -> None:
-        self._kinesis = kinesis
+    def __init__(self, clock: Clock, registry: StreamRegistry, consumers: Consumers) -> None:
+        self._clock = clock
+        self._registry = registry
+        self._consumers = consumers
 
     def shards(self, stream_arn: str) -> list[ShardInfo]:
         """See `StreamReader.shards`."""
@@ -66,7 +67,7 @@ class KinesisReader:
         """See `StreamReader.pin`."""
         if isinstance(position, AtSequence | AfterSequence | TrimHorizon):
             return position
-        shard, log = self._log(stream_arn, shard_id)
+        _, shard, log = self._log(stream_arn, shard_id)
         return AtSequence(shard.base.text(_index(shard, log, position), shard.created_s * 1000))
 
     def read(
@@ -79,22 +80,21 @@ class KinesisReader:
         max_bytes: int,
     ) -> ReadResult:
         """See `StreamReader.read`."""
-        shard, log = self._log(stream_arn, shard_id)
-        # Before the read: what is appended meanwhile must not look like the end of a closed shard.
-        closed = log.closed
-        now_ms = self._kinesis.clock.now_ms()
-        batch = gets.read(log, _index(shard, log, position), max_records, max_bytes)
+        stream, shard, log = self._log(stream_arn, shard_id)
+        batch, behind_ms, at_end = read_and_count(
+            stream,
+            shard,
+            _index(shard, log, position),
+            max_records=max_records,
+            max_bytes=max_bytes,
+            clock=self._clock,
+            started_ms=self._clock.now_ms(),
+        )
         records: list[StreamRecord] = []
         for payload in batch.payloads:
             records.extend(_records(payload))
-        behind_ms = 0
-        if batch.last_arrival_ms is not None and batch.next_index < log.readable_index:
-            behind_ms = max(0, now_ms - batch.last_arrival_ms)
-        stream = self._kinesis.find_arn(stream_arn)
-        if stream is not None:
-            gets.count(self._kinesis, stream, shard, batch, behind_ms, now_ms)
         following: AtSequence | AfterSequence | TrimHorizon | None
-        if closed and batch.next_index >= log.next_index:
+        if at_end:
             following = None
         elif records:
             following = AfterSequence(records[-1].sequence_number)
@@ -104,25 +104,26 @@ class KinesisReader:
 
     def consumer_status(self, consumer_arn: str) -> str | None:
         """See `StreamReader.consumer_status`."""
-        now_ms = self._kinesis.clock.now_ms()
-        consumer = self._kinesis.consumers.by_arn(consumer_arn, now_ms)
+        now_ms = self._clock.now_ms()
+        consumer = self._consumers.by_arn(consumer_arn, now_ms)
         return None if consumer is None else consumer.status(now_ms)
 
     def subscribe(self, stream_arn: str, wake: Callable[[], None]) -> Callable[[], None]:
         """See `StreamReader.subscribe`."""
-        return self._kinesis.subscribe(stream_arn, wake)
+        return self._registry.subscribe(stream_arn, wake)
 
     def _stream(self, stream_arn: str) -> Stream:
-        stream = self._kinesis.find_arn(stream_arn)
+        stream = self._registry.find_arn(stream_arn)
         if stream is None:
             raise StreamNotFound(stream_arn)
         return stream
 
-    def _log(self, stream_arn: str, shard_id: str) -> tuple[Shard, ShardLog]:
-        shard = self._stream(stream_arn).shard(shard_id)
+    def _log(self, stream_arn: str, shard_id: str) -> tuple[Stream, Shard, ShardLog]:
+        stream = self._stream(stream_arn)
+        shard = stream.shard(shard_id)
         if shard is None or shard.log is None:
             raise ShardNotFound(f"{stream_arn} {shard_id}")
-        return shard, shard.log
+        return stream, shard, shard.log
 
 
 def _index(shard: Shard, log: ShardLog, position: Position) -> int:
@@ -142,7 +143,7 @@ def _index(shard: Shard, log: ShardLog, position: Position) -> int:
 def _index_of(shard: Shard, log: ShardLog, number: str) -> int:
     parsed = sequence.parse(number)
     if parsed.base != shard.base:
-        # A checkpoint of a deleted stream of this name: all that this one holds is new to its reader.
+        # A checkpoint of a deleted stream of this name: every record of this one is new to its reader.
         return log.first_index - 1
     return parsed.index
 

@@ -1,4 +1,4 @@
-"""Registered consumers (enhanced fan-out) of all streams: what they are, and where they are kept.
+"""Registered consumers (enhanced fan-out) of all streams: registering and deregistering them, and how they last.
 
 Durable when a method returns. Thread-safe; changes are made under the service's lock.
 """
@@ -6,45 +6,13 @@ Durable when a method returns. Thread-safe; changes are made under the service's
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import asdict
+from typing import Any
 
 from headrace.services.kinesis.errors import in_use, limit_exceeded
 from headrace.services.kinesis.limits import CONSUMERS_CREATING
+from headrace.services.kinesis.state import Consumer, Stream
 from headrace.store.database import Documents
-
-if TYPE_CHECKING:
-    from headrace.services.kinesis.state import Stream
-
-ConsumerStatus = Literal["CREATING", "ACTIVE", "DELETING"]
-
-
-@dataclass(slots=True)
-class Consumer:
-    """A consumer of one incarnation of a stream.
-
-    `active_at_ms` ends CREATING; `gone_at_ms`, once it is being deregistered, ends DELETING.
-    """
-
-    name: str
-    stream_id: str
-    arn: str
-    created_ms: int
-    active_at_ms: int
-    gone_at_ms: int | None = None
-    tags: dict[str, str] = field(default_factory=dict[str, str])
-    policy: str | None = None
-
-    def status(self, now_ms: int) -> ConsumerStatus:
-        """Return AWS's word for its state."""
-        if self.gone_at_ms is not None:
-            return "DELETING"
-        return "ACTIVE" if now_ms >= self.active_at_ms else "CREATING"
-
-    @property
-    def created_s(self) -> int:
-        """Its creation as its ARN has it."""
-        return self.created_ms // 1000
 
 
 class Consumers:
@@ -118,13 +86,12 @@ class Consumers:
         return consumer
 
     def save(self, consumer: Consumer) -> None:
-        """Store a new or changed consumer. When it cannot be stored it is as it was."""
+        """Store a new or changed consumer. When that fails, undo the change."""
         document: dict[str, Any] = asdict(consumer)
         with self.lock:
             try:
                 self._documents.put(consumer.arn, document)
             except BaseException:
-                # What was changed in it and cannot be stored is as it was.
                 stored: dict[str, Any] = self._documents.get(consumer.arn) or {}
                 for name, value in stored.items():
                     setattr(consumer, name, value)
@@ -132,7 +99,7 @@ class Consumers:
             self._by_arn[consumer.arn] = consumer
 
     def deregister(self, consumer: Consumer, now_ms: int) -> None:
-        """Take a consumer away, after `deleting_ms` in DELETING."""
+        """Deregister a consumer; it is removed after `deleting_ms` in DELETING."""
         with self.lock:
             consumer.gone_at_ms = now_ms + self.deleting_ms
             if self.deleting_ms:
@@ -140,7 +107,7 @@ class Consumers:
             self._forget_gone(now_ms)
 
     def remove_of(self, stream: Stream) -> None:
-        """Take all of a stream's consumers away, at once."""
+        """Remove all of a stream's consumers, at once."""
         with self.lock:
             for consumer in list(self._by_arn.values()):
                 if consumer.stream_id == stream.stream_id:

@@ -1,4 +1,4 @@
-"""Subscriptions on the event loop: the body of SubscribeToShard's answer, woken by appends.
+"""Sending events to subscribers: the body of SubscribeToShard's answer, on the event loop, woken by appends.
 
 An append wakes its stream's subscriptions through one callback on the loop, however many there are and however
 many appends come before it runs; those with nothing new are not woken.
@@ -10,12 +10,11 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from headrace.services.kinesis.subscriptions import Subscription
-
-if TYPE_CHECKING:
-    from headrace.services.kinesis.service import Kinesis
+from headrace.core.clock import Clock
+from headrace.services.kinesis.consumers.subscriptions import Subscription
+from headrace.services.kinesis.registry import StreamRegistry
 
 log = logging.getLogger(__name__)
 
@@ -30,14 +29,14 @@ class _Group:
         self._is_scheduled = False
 
     def wake(self) -> None:
-        """Look for news soon. From any thread."""
+        """Look for new records soon. From any thread."""
         if self._is_scheduled:
             return
         self._is_scheduled = True
         try:
             self._loop.call_soon_threadsafe(self._look)
         except RuntimeError:
-            # The loop is closed, and whoever read on it is gone.
+            # The loop is closed, and so are its readers' connections.
             log.debug("an append came after the server stopped")
 
     def _look(self) -> None:
@@ -51,8 +50,9 @@ class _Group:
 class Pushes:
     """The groups of all streams. Used on event loops' threads only."""
 
-    def __init__(self, kinesis: Kinesis) -> None:
-        self.kinesis = kinesis
+    def __init__(self, clock: Clock, registry: StreamRegistry) -> None:
+        self.clock = clock
+        self._registry = registry
         self._groups: dict[tuple[asyncio.AbstractEventLoop, str], _Group] = {}
 
     def join(self, push: Push) -> None:
@@ -61,7 +61,7 @@ class Pushes:
         group = self._groups.get((loop, arn))
         if group is None:
             group = self._groups[(loop, arn)] = _Group(loop)
-            group.undo = self.kinesis.subscribe(arn, group.wake)
+            group.undo = self._registry.subscribe(arn, group.wake)
         group.members.add(push)
         push.leave = lambda: self._leave(loop, arn, push)
 
@@ -79,7 +79,7 @@ class Pushes:
 class Push(AsyncGenerator[bytes, None]):
     """The bytes of one subscription, as they become due.
 
-    A class and not a generator function: closing one that was never begun must free its place too.
+    A class and not a generator function: closing it must end the subscription even when nobody has begun to read.
     """
 
     def __init__(self, pushes: Pushes, subscription: Subscription) -> None:
@@ -87,10 +87,10 @@ class Push(AsyncGenerator[bytes, None]):
         self.news = asyncio.Event()
         self.leave: Callable[[], None] | None = None
         self._pushes = pushes
-        self._clock = pushes.kinesis.clock
+        self._clock = pushes.clock
 
     async def __anext__(self) -> bytes:
-        """Wait for what is due."""
+        """Wait for the next messages."""
         return await self.asend(None)
 
     async def asend(self, value: None) -> bytes:
@@ -134,7 +134,7 @@ class Push(AsyncGenerator[bytes, None]):
         self._finish()
 
     def __del__(self) -> None:
-        """Free the place of one that was made for a client who was gone already, and never begun."""
+        """End a subscription whose client was gone before anybody began to read."""
         self.subscription.close()
 
     def _finish(self) -> None:

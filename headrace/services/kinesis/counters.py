@@ -1,6 +1,6 @@
-"""What is counted for CloudWatch while records go in and out: statistics by metric, one lock a stream.
+"""Counting what happens to a stream, for CloudWatch: statistics by metric, with one lock for each stream.
 
-As little as can be a request; `headrace.services.kinesis.metrics` makes AWS's metrics of it every minute.
+A request counts as little as it can; `metrics` makes AWS's metrics of the counts every minute.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 
 class Stat:
-    """Count, sum, least and most of a metric's values."""
+    """Count, sum, minimum and maximum of a metric's values."""
 
     __slots__ = ("count", "least", "most", "total")
 
@@ -55,17 +55,17 @@ class Stat:
         self.total += other.total
 
 
-# Single puts are noted at once and added up in lots of this many: half of their counting is saved.
+# PutRecord's values are kept and added up in lots of this many, which saves half of the time.
 FOLD_AT = 512
 
 # (metric, shard id or "", consumer's name or "")
 Key = tuple[str, str, str]
 
 
-class StreamMeter:
+class StreamCounters:
     """Counts what happens to one stream. Thread-safe; `take` empties it."""
 
-    __slots__ = ("_many", "_put_record", "_put_records", "_singles", "lock", "stats")
+    __slots__ = ("_get_records", "_put_record", "_put_records", "_singles", "lock", "stats")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -75,13 +75,13 @@ class StreamMeter:
     def _start(self) -> None:
         self.stats: defaultdict[Key, Stat] = defaultdict(Stat)
         stats = self.stats
-        # Bound once: a dict's look-up by a tuple costs more than the counting.
+        # Looked up once: finding a tuple in a dict costs more than the counting.
         self._put_record = [stats["PutRecord." + n, "", ""] for n in ("Bytes", "Latency")]
         names = ("Bytes", "Latency", "SuccessfulRecords", "TotalRecords")
         self._put_records = [stats["PutRecords." + name, "", ""] for name in names]
         names = ("Bytes", "Latency", "Records")
-        self._many = [stats["GetRecords." + name, "", ""] for name in names]
-        self._many.append(stats["GetRecords.IteratorAgeMilliseconds", "", ""])
+        self._get_records = [stats["GetRecords." + name, "", ""] for name in names]
+        self._get_records.append(stats["GetRecords.IteratorAgeMilliseconds", "", ""])
 
     def take(self) -> dict[Key, Stat]:
         """Return what was counted since the last time."""
@@ -93,7 +93,7 @@ class StreamMeter:
 
     def put_record(self, data_bytes: int, latency_ms: int) -> None:
         """Count a PutRecord that stored its record."""
-        # Without the lock: a deque takes and gives one item at a time, whoever asks.
+        # Without the lock: a deque's append and popleft are atomic.
         self._singles.append((data_bytes, latency_ms))
         if len(self._singles) >= FOLD_AT:
             with self.lock:
@@ -133,7 +133,7 @@ class StreamMeter:
     def get_records(self, data_bytes: int, records: int, behind_ms: int, latency_ms: int) -> None:
         """Count a GetRecords."""
         with self.lock:
-            size, latency, count, age = self._many
+            size, latency, count, age = self._get_records
             size.note(data_bytes)
             latency.note(latency_ms)
             count.note(records)

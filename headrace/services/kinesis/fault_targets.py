@@ -1,26 +1,26 @@
-"""Which stream and shard a request is about, for faults on demand."""
+"""Which stream and shard a request names, so that faults on demand can be limited to them."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws import codec_json
 from headrace.aws.http import HttpRequest
 from headrace.aws.operation import Call
-from headrace.services.kinesis.iterators import ExpiredIterator
-from headrace.services.kinesis.puts import explicit_hash_key
+from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.data_path.get import ExpiredIterator
+from headrace.services.kinesis.data_path.put import explicit_hash_key
 from headrace.services.kinesis.state import Stream, hash_key_of, shard_id_of, shard_number_of
 
-if TYPE_CHECKING:
-    from headrace.services.kinesis.service import Kinesis
 
+def fault_target(
+    kinesis: Kinesis, request: HttpRequest, action: str, call: Call
+) -> tuple[str, str]:
+    """Return the name of the stream and the id of the shard, each empty when there is none. Raises AwsError.
 
-def subject_of(kinesis: Kinesis, request: HttpRequest, action: str, call: Call) -> tuple[str, str]:
-    """Return the names of the stream and the shard; empty where there is none. Raises AwsError.
-
-    Of PutRecords, whose records go to many shards, there is no shard.
+    PutRecords has no shard: its records go to many.
     """
     content_type = request.headers.get("content-type", codec_json.JSON_1_1)
     params = codec_json.decode_input("kinesis", action, request.body, content_type)
@@ -66,7 +66,7 @@ def _of_iterator(kinesis: Kinesis, params: Mapping[str, Any], call: Call) -> tup
 
 def _shard_of_key(stream: Stream, params: Mapping[str, Any]) -> str:
     if stream.distribution == "AUTO":
-        return ""  # It goes to whichever shard's turn it is.
+        return ""  # Records go to all shards in turn, whatever their keys.
     opened, starts = stream.routes
     text = params.get("ExplicitHashKey")
     hash_key = hash_key_of(params["PartitionKey"]) if text is None else explicit_hash_key(text)

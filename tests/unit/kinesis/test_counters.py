@@ -1,10 +1,10 @@
-"""What is counted for CloudWatch, and that threads lose none of it."""
+"""Counting for CloudWatch: the statistics are right, and threads lose no count."""
 
 from __future__ import annotations
 
 import threading
 
-from headrace.services.kinesis.meters import FOLD_AT, Stat, StreamMeter
+from headrace.services.kinesis.counters import FOLD_AT, Stat, StreamCounters
 
 
 def test_a_statistic_keeps_count_sum_least_and_most() -> None:
@@ -20,27 +20,27 @@ def test_a_statistic_keeps_count_sum_least_and_most() -> None:
 
 
 def test_taking_empties() -> None:
-    meter = StreamMeter()
-    meter.put_record(3, 1)
-    assert meter.take()["PutRecord.Bytes", "", ""].total == 3
-    assert meter.take() == {}
+    counters = StreamCounters()
+    counters.put_record(3, 1)
+    assert counters.take()["PutRecord.Bytes", "", ""].total == 3
+    assert counters.take() == {}
 
 
 def test_threads_lose_no_put() -> None:
-    meter = StreamMeter()
+    counters = StreamCounters()
     each = FOLD_AT * 4 + 7
     taken: list[int] = []
     stopping = threading.Event()
 
     def put() -> None:
         for _ in range(each):
-            meter.put_record(2, 0)
-            meter.put_records(3, 1, 1, 0)
+            counters.put_record(2, 0)
+            counters.put_records(3, 1, 1, 0)
 
     def take() -> None:
         while not stopping.is_set():
             taken.append(
-                sum(stat.total for (name, *_), stat in meter.take().items() if "Bytes" in name)
+                sum(stat.total for (name, *_), stat in counters.take().items() if "Bytes" in name)
             )
 
     taker = threading.Thread(target=take)
@@ -51,5 +51,5 @@ def test_threads_lose_no_put() -> None:
         thread.join()
     stopping.set()
     taker.join()
-    taken.append(sum(stat.total for (name, *_), stat in meter.take().items() if "Bytes" in name))
+    taken.append(sum(stat.total for (name, *_), stat in counters.take().items() if "Bytes" in name))
     assert sum(taken) == 4 * each * 5

@@ -1,4 +1,4 @@
-"""Where reading a shard begins: the five types of GetShardIterator and SubscribeToShard, as indexes of its log."""
+"""Where reading a shard begins: the five types of GetShardIterator and SubscribeToShard, as indexes of the log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.services.kinesis.errors import invalid_argument
 from headrace.services.kinesis.state import Shard, Stream, shard_id_of
 from headrace.store import sequence
 
-# Between a record's number and the next one's: the digit that records leave 0.
+# A digit that is 0 in every record's number: with it set, a number lies between two records' numbers.
 _BETWEEN = 0xF << 76
 
 
@@ -21,7 +21,7 @@ def start_index(
     now_ms: int,
     operation: str,
 ) -> int:
-    """Return the index of the first record to read. `operation` is for the sentences. Raises AwsError."""
+    """Return the index of the first record to read. `operation` stands in the errors' sentences. Raises AwsError."""
     log = shard.log
     assert log is not None
     if kind in ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"):

@@ -1,25 +1,25 @@
-"""Subscriptions of SubscribeToShard: what they push and when. No socket and no waiting here; see `pushes`.
+"""Subscriptions of SubscribeToShard: which events they give, and when. `pushes` waits and sends.
 
 Source: API_SubscribeToShard (documented): five minutes each, one active per consumer and shard, a second call
-refused within five seconds and taking over later, an event every five seconds at least.
+refused within five seconds and taking over later, an event at least every five seconds.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import cbor2
 import msgspec
 
 from headrace.aws import event_stream
-from headrace.services.kinesis import hot_cbor
-from headrace.services.kinesis.consumers import Consumer
+from headrace.services.kinesis.consumers.registry import Consumers
+from headrace.services.kinesis.data_path.get import child_shards, read
+from headrace.services.kinesis.data_path.positions import number_before
+from headrace.services.kinesis.data_path.stored_records import cbor_answer, json_answer
 from headrace.services.kinesis.errors import in_use
-from headrace.services.kinesis.gets import child_shards, read
 from headrace.services.kinesis.limits import (
     GET_RECORDS_COUNT,
     SUBSCRIPTION_EVENT_BYTES,
@@ -27,16 +27,11 @@ from headrace.services.kinesis.limits import (
     SUBSCRIPTION_IDLE_MS,
     SUBSCRIPTION_LIFE_MS,
 )
-from headrace.services.kinesis.positions import number_before
-from headrace.services.kinesis.state import Shard, Stream
-from headrace.store import frame
+from headrace.services.kinesis.registry import StreamRegistry
+from headrace.services.kinesis.state import Consumer, Shard, Stream
+from headrace.services.kinesis.throttle import Throttle
 from headrace.store.losses import LogDamaged
 from headrace.store.shard_log import Batch
-
-if TYPE_CHECKING:
-    from headrace.services.kinesis.service import Kinesis
-
-log = logging.getLogger(__name__)
 
 _JSON_TYPE = "application/json"
 _CBOR_TYPE = "application/cbor"
@@ -56,7 +51,7 @@ class ReadBudget(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """One event, for metrics."""
+    """One event that was sent, for metrics."""
 
     stream: Stream
     consumer: Consumer
@@ -105,7 +100,7 @@ class Subscription:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What there is one active subscription of."""
+        """A consumer and a shard: there is one active subscription of each such pair."""
         return self.consumer.arn, self.shard.shard_id
 
     def next_messages(self, now_ms: int) -> list[bytes]:
@@ -131,7 +126,7 @@ class Subscription:
         return messages
 
     def wait_ms(self, now_ms: int) -> int:
-        """Return the longest that may pass until `next_messages` is asked again, if nothing wakes before."""
+        """Return after how long at most to ask `next_messages` again, if nothing wakes the subscription before."""
         idle_ms = SUBSCRIPTION_IDLE_MS - (now_ms - (self._last_ms or now_ms))
         wait_ms = min(idle_ms, self.deadline_ms - now_ms)
         if self._budget is not None and self._index < self._log.readable_index:
@@ -139,27 +134,27 @@ class Subscription:
         return max(1, wait_ms)
 
     def has_news(self) -> bool:
-        """Whether waking it leads to a message. Cheap: asked of every subscription at every append."""
+        """Whether there is a message to send. Cheap: asked of every subscription at every append."""
         shard_log = self._log
         if self._index < shard_log.readable_index or shard_log.closed or self.superseded:
             return True
         return self.consumer.gone_at_ms is not None
 
     def close(self) -> None:
-        """Free its place for another. Idempotent; from any thread."""
+        """End the subscription, so that its consumer may begin another. Idempotent; from any thread."""
         self.ended = True
         self._subscriptions.closed(self)
 
     def _failure(self) -> tuple[str, str] | None:
-        kinesis, stream, consumer = self._subscriptions.kinesis, self.stream, self.consumer
+        subscriptions, stream, consumer = self._subscriptions, self.stream, self.consumer
         if self.superseded:
             return "ResourceInUseException", another_active(stream, self.shard, consumer)
-        if kinesis.by_id.get(stream.stream_id) is not stream:
+        if subscriptions.registry.by_id.get(stream.stream_id) is not stream:
             return (
                 "ResourceNotFoundException",
                 f"Stream {stream.name} under account {stream.account} not found.",
             )
-        if not kinesis.consumers.is_present(consumer):
+        if not subscriptions.consumers.is_present(consumer):
             return "ResourceNotFoundException", f"Consumer {consumer.arn} not found."
         return None
 
@@ -179,7 +174,7 @@ class Subscription:
 
     def _event(self, now_ms: int) -> bytes | None:
         shard_log = self._log
-        # Before the read: what is appended meanwhile must not look like the end of a closed shard.
+        # Before the read: a shard that is closed meanwhile may have records that this read does not see.
         closed = shard_log.closed
         batch: Batch | None = None
         if self._index < shard_log.readable_index:
@@ -198,7 +193,7 @@ class Subscription:
         return self._encode(None, False, now_ms)
 
     def _encode(self, batch: Batch | None, at_end: bool, now_ms: int) -> bytes:
-        """Return an event; at a closed shard's end it has ChildShards, no number to go on from, and is the last."""
+        """Return an event. At a closed shard's end it is the last: ChildShards and no ContinuationSequenceNumber."""
         self._last_ms = now_ms
         arrival_ms = None if batch is None else batch.last_arrival_ms
         behind_ms = self._behind_ms(arrival_ms, now_ms)
@@ -214,7 +209,11 @@ class Subscription:
         if batch is not None and self._budget is not None:
             self._budget.spend(batch.data_bytes, now_ms)
         self._observe(batch, behind_ms)
-        payload = hot_cbor.encode(payloads, rest) if self._cbor else _json(payloads, rest)
+        payload = (
+            cbor_answer(payloads, rest)
+            if self._cbor
+            else json_answer(payloads, msgspec.json.encode(rest)[1:])
+        )
         return event_stream.event("SubscribeToShardEvent", payload, self._type)
 
     def _behind_ms(self, arrival_ms: int | None, now_ms: int) -> int:
@@ -235,12 +234,14 @@ class Subscriptions:
 
     Attributes:
         budget: gives the ReadBudget of (consumer ARN, shard id) when AWS's throughput limits are on.
-        observe: is told of every event; quick, from any thread.
+        observe: called with every event, from any thread; must be quick.
     """
 
-    def __init__(self, kinesis: Kinesis) -> None:
-        self.kinesis = kinesis
-        throttle = kinesis.throttle
+    def __init__(
+        self, registry: StreamRegistry, consumers: Consumers, throttle: Throttle | None
+    ) -> None:
+        self.registry = registry
+        self.consumers = consumers
         self.budget: Callable[[str, str], ReadBudget] | None = (
             None if throttle is None else throttle.consumer_budget
         )
@@ -269,7 +270,7 @@ class Subscriptions:
                 before.superseded = True
             self._active[made.key] = made
         if before is not None:
-            self.kinesis.wake(stream)
+            self.registry.wake(stream)
         return made
 
     def closed(self, subscription: Subscription) -> None:
@@ -289,11 +290,3 @@ def another_active(stream: Stream, shard: Shard, consumer: Consumer) -> str:
         "Another active subscription exists for this consumer:"
         f" {stream.account}:{stream.name}:{shard.shard_id}:{consumer.name}"
     )
-
-
-def _json(payloads: list[bytes | memoryview], rest: dict[str, Any]) -> bytes:
-    parts: list[bytes | memoryview] = [frame.SEPARATOR] * (2 * len(payloads) or 1)
-    parts[1::2] = payloads
-    parts[0] = b'{"Records":['
-    parts.append(b"]," + msgspec.json.encode(rest)[1:])
-    return b"".join(parts)

@@ -1,14 +1,10 @@
-"""Retention: whole segments whose every record is older than the stream keeps are deleted."""
+"""Retention: deleting the segments of logs whose records are all older than the stream's retention period."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.state import Stream
 from headrace.store.discard import discard
-
-if TYPE_CHECKING:
-    from headrace.services.kinesis.service import Kinesis
-    from headrace.services.kinesis.state import Stream
 
 LOOK_EVERY_S = 60.0
 MS_PER_HOUR = 3_600_000
@@ -16,7 +12,7 @@ SEGMENTS_KEPT = 24
 
 
 class Retention:
-    """A `Worker` that trims every stream; closed shards that retention emptied disappear."""
+    """A `Worker` that trims every stream, and removes closed shards whose records have all expired."""
 
     name = "kinesis retention"
 
@@ -32,7 +28,7 @@ class Retention:
             horizon_ms = now_ms - stream.retention_hours * MS_PER_HOUR
             for shard in stream.shards:
                 if shard.log is not None:
-                    # A day's retention is kept by the hour, a year's by the fortnight: few files either way.
+                    # A segment spans an hour of a day's retention, a fortnight of a year's: few files either way.
                     shard.log.roll_after_ms = stream.retention_hours * MS_PER_HOUR // SEGMENTS_KEPT
                     shard.log.trim(horizon_ms)
             self._forget_empty_shards(stream, horizon_ms)
@@ -51,7 +47,7 @@ class Retention:
                 return
             for shard in gone:
                 if shard.log is not None:
-                    kinesis.marks.forget(shard.log.folder)
+                    kinesis.store.marks.forget(shard.log.folder)
             before = stream.shards
             stream.shards = [shard for shard in before if shard not in gone]
             try:

@@ -1,22 +1,21 @@
-"""On-demand streams grow with their traffic.
+"""The growth of on-demand streams with their traffic.
 
 Documented: a stream begins with 4 MiB/s of writes and takes up to twice the highest throughput of the last 30 days,
 up to the account's quota; traffic that more than doubles within 15 minutes may be throttled. Assumed: the throughput
-is that of whole minutes, in bytes or in records, whichever needs more shards; the shards that took most of the last
-minute are split in the middle; a stream doubles at most every 15 minutes, and never shrinks.
+is that of whole minutes, in bytes or in records, whichever needs more shards; the shards that took the most records
+in the last minute are split in the middle; a stream doubles at most every 15 minutes, and never shrinks.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.limits import DAY_MS, ON_DEMAND_SHARD_QUOTA, ON_DEMAND_SHARDS
-
-if TYPE_CHECKING:
-    from headrace.services.kinesis.service import Kinesis, ReshardStep
-    from headrace.services.kinesis.state import Shard, Stream
+from headrace.services.kinesis.shards.reshard import ReshardStep, reshard
+from headrace.services.kinesis.state import Shard, Stream
 
 log = logging.getLogger(__name__)
 
@@ -28,22 +27,22 @@ SHARD_RECORDS_PER_S: Final = 1000
 
 
 class Growth:
-    """Looks at each minute of on-demand streams. One thread at a time."""
+    """Splits the shards of on-demand streams, by the traffic of each minute. One thread at a time."""
 
     def __init__(self, kinesis: Kinesis) -> None:
         self._kinesis = kinesis
         self._grown_ms: dict[str, int] = {}
-        # How far each open shard was at the last look.
+        # By stream and open shard: the index of the next record, a minute ago.
         self._seen: dict[str, dict[int, int]] = {}
 
     def forget_deleted(self) -> None:
-        """Drop what is known of streams that are gone."""
+        """Drop the notes on streams that were deleted."""
         present = self._kinesis.by_id
         self._grown_ms = {i: at for i, at in self._grown_ms.items() if i in present}
         self._seen = {i: seen for i, seen in self._seen.items() if i in present}
 
-    def look(self, stream: Stream, arrived_bytes: int, records: int, now_ms: int) -> None:
-        """Take note of what a stream took in a minute, and split shards when it may need more."""
+    def note_minute(self, stream: Stream, arrived_bytes: int, records: int, now_ms: int) -> None:
+        """Note the traffic of a stream in a minute, and split shards when it may need more."""
         if stream.mode != "ON_DEMAND":
             self._grown_ms.pop(stream.stream_id, None)
             self._seen.pop(stream.stream_id, None)
@@ -60,7 +59,7 @@ class Growth:
                 self._grow(stream, min(more, len(stream.open_shards)), weights, now_ms)
 
     def _weights(self, stream: Stream) -> dict[int, int]:
-        """Return how many records each open shard took since the last look."""
+        """Return how many records each open shard took since the last minute."""
         at = {s.number: s.log.next_index for s in stream.open_shards if s.log is not None}
         before = self._seen.get(stream.stream_id, {})
         self._seen[stream.stream_id] = at
@@ -90,7 +89,7 @@ class Growth:
             first = (shard.starting_hash_key, middle - 1)
             steps.append(([shard], [first, (middle, shard.ending_hash_key)]))
         before = len(stream.open_shards)
-        self._kinesis.reshard(stream, steps, now_ms)
+        reshard(self._kinesis, stream, steps, now_ms)
         self._grown_ms[stream.stream_id] = now_ms
         log.info("%s grew from %d to %d shards", stream.arn, before, len(stream.open_shards))
 

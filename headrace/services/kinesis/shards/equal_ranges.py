@@ -1,26 +1,22 @@
-"""From the ranges that a stream has to equal ones, by splits and merges."""
+"""The splits and merges that give a stream a number of equal shards."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headrace.services.kinesis.limits import HASH_KEYS
-
-if TYPE_CHECKING:
-    from headrace.services.kinesis.service import ReshardStep
+from headrace.services.kinesis.shards.reshard import ReshardStep
 
 Range = tuple[int, int]
 
-# Boundaries that differ by rounding only are the same boundary: no shard is split off for a few hash keys.
+# Boundaries that differ only by rounding are the same: no shard is split off for a few hash keys.
 _SAME_BOUNDARY = HASH_KEYS >> 24
 
 
-def plan(ranges: list[Range], target: int) -> list[ReshardStep]:
+def plan_equal_ranges(ranges: list[Range], target: int) -> list[ReshardStep]:
     """Return steps (ranges to close, ranges to open) that lead to `target` equal ranges.
 
-    First every range is split at each target boundary inside it, in two at a time; then neighbours that
-    share a target range are merged, two at a time: every child has one parent, or two adjacent ones, as
-    consumers rely on.
+    First every range is split in two at each target boundary inside it, one boundary after another; then
+    neighbours that share a target range are merged, two at a time. So every child has one parent, or two adjacent
+    ones: consumers rely on that.
     """
     known = [start for start, _ in ranges]
     cuts: list[int] = []

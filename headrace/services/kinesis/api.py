@@ -1,0 +1,112 @@
+"""Kinesis as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+from headrace.aws.faults import Faults
+from headrace.aws.operation import Action, Call, operation_name
+from headrace.aws.service import ServiceApi
+from headrace.core.clock import Clock
+from headrace.core.config import Durability, Limits
+from headrace.core.ids import Ids
+from headrace.core.ports import MetricSink
+from headrace.core.workers import Supervisor, Worker
+from headrace.services.kinesis.actions import ACTIONS
+from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.consumers.pushes import Pushes
+from headrace.services.kinesis.consumers.registry import Consumers
+from headrace.services.kinesis.consumers.subscriptions import Subscriptions
+from headrace.services.kinesis.data_path.get import Iterators
+from headrace.services.kinesis.data_path.reader import KinesisReader
+from headrace.services.kinesis.errors import translate
+from headrace.services.kinesis.fault_targets import fault_target
+from headrace.services.kinesis.metrics import MinuteMetrics, observe_event
+from headrace.services.kinesis.raw import RawRequests
+from headrace.services.kinesis.registry import StreamRegistry
+from headrace.services.kinesis.shards.growth import Growth
+from headrace.services.kinesis.shards.retention import Retention
+from headrace.services.kinesis.store import AccountSettings, StreamStore, iterator_key
+from headrace.services.kinesis.throttle import Throttle
+from headrace.services.kinesis.tokens import TokenCodec
+from headrace.store.database import Database
+from headrace.store.flusher import Flusher
+
+
+def build_kinesis(
+    *,
+    data_dir: Path,
+    clock: Clock,
+    ids: Ids,
+    database: Database,
+    supervisor: Supervisor,
+    durability: Durability = "os",
+    metrics: MetricSink | None = None,
+    state_delay_ms: int = 0,
+    limits: Limits = "off",
+    faults: Faults | None = None,
+) -> Kinesis:
+    """Return Kinesis with its parts; it opens its logs, and nothing runs, before `Kinesis.start`."""
+    fsync = durability == "fsync"
+    settings = database.documents("kinesis_settings")
+    key = iterator_key(settings, ids)
+    throttle = Throttle() if limits == "aws" else None
+    registry = StreamRegistry()
+    consumers = Consumers(database.documents("kinesis_consumers"), state_delay_ms)
+    subscriptions = Subscriptions(registry, consumers, throttle)
+    subscriptions.observe = observe_event
+    return Kinesis(
+        clock=clock,
+        ids=ids,
+        registry=registry,
+        store=StreamStore(database, data_dir, fsync=fsync),
+        account_settings=AccountSettings(settings),
+        iterators=Iterators(key, registry.by_id, clock, throttle),
+        tokens=TokenCodec(key),
+        consumers=consumers,
+        subscriptions=subscriptions,
+        pushes=Pushes(clock, registry),
+        reader=KinesisReader(clock, registry, consumers),
+        supervisor=supervisor,
+        workers=_workers,
+        flusher=Flusher() if fsync else None,
+        throttle=throttle,
+        metrics=metrics,
+        faults=faults,
+        state_delay_ms=state_delay_ms,
+    )
+
+
+def _workers(kinesis: Kinesis) -> list[Worker]:
+    return [Retention(kinesis), MinuteMetrics(kinesis, Growth(kinesis))]
+
+
+def kinesis_api(kinesis: Kinesis) -> ServiceApi:
+    """Return the service for the gateway."""
+    throttle = kinesis.throttle
+    actions = ACTIONS if throttle is None else [_rated(action, throttle) for action in ACTIONS]
+    return ServiceApi(
+        name="kinesis",
+        backend=kinesis,
+        actions=actions,
+        translate=translate,
+        raw=RawRequests(kinesis).answer_raw,
+        # A write to the page cache; with fsync the answer waits for the disk, not the thread.
+        inline=frozenset({"GetRecords", "PutRecord", "PutRecords"}),
+        subject=functools.partial(fault_target, kinesis),
+    )
+
+
+def _rated(action: Action, throttle: Throttle) -> Action:
+    """Return `action` with its call rate checked first. SubscribeToShard checks its own, since it has two entrances."""
+    operation = operation_name(action)
+
+    @functools.wraps(action)
+    def run(kinesis: Kinesis, call: Call, request: Any) -> Any:
+        if operation != "SubscribeToShard":
+            throttle.check_call(operation, request, call)
+        return action(kinesis, call, request)
+
+    return run

@@ -1,0 +1,234 @@
+"""The streams of all accounts and their rules: finding, making, changing and deleting them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from headrace.aws.errors import AwsError
+from headrace.aws.faults import Faults
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import MetricSink
+from headrace.core.workers import Supervisor, Worker
+from headrace.services.kinesis.consumers.pushes import Pushes
+from headrace.services.kinesis.consumers.registry import Consumers
+from headrace.services.kinesis.consumers.subscriptions import Subscriptions
+from headrace.services.kinesis.data_path.get import Iterators
+from headrace.services.kinesis.data_path.reader import KinesisReader
+from headrace.services.kinesis.errors import invalid_argument, not_active, stream_not_found
+from headrace.services.kinesis.registry import StreamRegistry, key_of_arn
+from headrace.services.kinesis.state import Consumer, Stream
+from headrace.services.kinesis.store import AccountSettings, StreamStore
+from headrace.services.kinesis.throttle import Throttle
+from headrace.services.kinesis.tokens import TokenCodec
+from headrace.store.flusher import Flusher
+from headrace.store.memory import keep_freed_memory
+
+log = logging.getLogger(__name__)
+
+
+class Kinesis:
+    """All streams of all accounts and regions: the first argument of every action.
+
+    Thread-safe. Control-plane changes hold `lock` and are in the database before they show; appends go
+    to shard logs under each log's own lock.
+
+    Attributes:
+        streams: the streams by (account, region, name); `registry` holds them.
+        by_id: the streams by `stream_id`.
+        flusher: puts appends on the disk with `durability=fsync`, else None.
+        throttle: AWS's throughput limits and call rates with `limits=aws`, else None.
+        state_delay_ms: how long streams are CREATING, UPDATING and DELETING.
+        losses: the records that the start found missing, a sentence for each loss.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        ids: Ids,
+        registry: StreamRegistry,
+        store: StreamStore,
+        account_settings: AccountSettings,
+        iterators: Iterators,
+        tokens: TokenCodec,
+        consumers: Consumers,
+        subscriptions: Subscriptions,
+        pushes: Pushes,
+        reader: KinesisReader,
+        supervisor: Supervisor,
+        workers: Callable[[Kinesis], Sequence[Worker]],
+        flusher: Flusher | None = None,
+        throttle: Throttle | None = None,
+        metrics: MetricSink | None = None,
+        faults: Faults | None = None,
+        state_delay_ms: int = 0,
+    ) -> None:
+        """Take the parts that `api.build_kinesis` makes. `workers` makes what runs in the background."""
+        self.clock = clock
+        self.ids = ids
+        self.lock = threading.RLock()
+        self.registry = registry
+        self.streams = registry.by_name
+        self.by_id = registry.by_id
+        self.store = store
+        self.losses = store.losses
+        self.account_settings = account_settings
+        self.iterators = iterators
+        self.tokens = tokens
+        self.consumers = consumers
+        self.subscriptions = subscriptions
+        self.pushes = pushes
+        self.reader = reader
+        self.flusher = flusher
+        self.throttle = throttle
+        self.metrics = metrics
+        self.faults = faults
+        self.state_delay_ms = state_delay_ms
+        self._supervisor = supervisor
+        self._workers = workers
+        self._deleting: set[str] = set()
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Open every stream's logs and start the workers."""
+        keep_freed_memory()
+        for stream in self.store.load():
+            self.registry.add(stream)
+            if stream.latest_status == "DELETING":
+                self._deleting.add(stream.stream_id)
+        for worker in self._workers(self):
+            self._supervisor.start(worker)
+
+    def stop(self) -> None:
+        """Close the logs."""
+        if self.flusher is not None:
+            self.flusher.stop()
+        try:
+            self.mark()
+        except OSError as error:
+            log.warning("how far the logs reach is not noted: %s", error)
+        self.store.close(self.streams.values())
+
+    def mark(self) -> None:
+        """Note how far every log reaches, for the next start and `headrace check`."""
+        self.store.database.keep_room()
+        with self.lock:
+            self.store.mark(self.streams.values())
+
+    # --- streams ------------------------------------------------------------------------------
+
+    def find(self, account: str, region: str, request: Mapping[str, Any]) -> Stream:
+        """Return the stream that a request names by StreamName, StreamARN or StreamId. Raises AwsError."""
+        self.remove_deleted()
+        name = request.get("StreamName")
+        arn = request.get("StreamARN")
+        stream_id = request.get("StreamId")
+        if arn is not None:
+            key = key_of_arn(arn)
+            if key is None:
+                raise invalid_argument(f"StreamARN {arn} is not a valid ARN.")
+            if name is not None and key[2] != name:
+                raise invalid_argument("StreamName and StreamARN do not name the same stream.")
+        elif name is not None:
+            key = (account, region, name)
+        elif stream_id is not None:
+            return self._of_public_id(account, region, stream_id)
+        else:
+            raise invalid_argument("Either StreamName or StreamARN should be specified.")
+        stream = self.streams.get(key)
+        if stream is None:
+            raise stream_not_found(key[2], key[0])
+        if stream_id is not None and stream.public_id != stream_id:
+            raise invalid_argument("StreamId does not belong to the stream that is named.")
+        return stream
+
+    def _of_public_id(self, account: str, region: str, stream_id: str) -> Stream:
+        for stream in list(self.by_id.values()):
+            where = (stream.account, stream.region)
+            if where == (account, region) and stream.public_id == stream_id:
+                return stream
+        raise stream_not_found(stream_id, account)
+
+    def find_active(
+        self, account: str, region: str, request: Mapping[str, Any], now_ms: int
+    ) -> Stream:
+        """As `find`, for changes that only an ACTIVE stream takes. Raises ResourceInUseException otherwise."""
+        stream = self.find(account, region, request)
+        status = stream.status(now_ms)
+        if status != "ACTIVE":
+            raise not_active(stream.name, stream.account, status)
+        return stream
+
+    def find_consumer(self, arn: str, now_ms: int) -> tuple[Stream, Consumer]:
+        """Return a consumer and its stream. Raises ResourceNotFoundException."""
+        consumer = self.consumers.by_arn(arn, now_ms)
+        stream = None if consumer is None else self.by_id.get(consumer.stream_id)
+        if consumer is None or stream is None:
+            raise AwsError("ResourceNotFoundException", f"Consumer {arn} not found.")
+        return stream, consumer
+
+    def find_arn(self, arn: str) -> Stream | None:
+        """Return the stream of an ARN, or None."""
+        return self.registry.find_arn(arn)
+
+    def add(self, stream: Stream) -> None:
+        """Make a new stream: its logs, then its document, then it shows."""
+        self.store.add(stream)
+        self.registry.add(stream)
+
+    def update(self, stream: Stream, now_ms: int) -> None:
+        """Store a change of the control plane; the stream is UPDATING for `state_delay_ms`."""
+        if self.state_delay_ms:
+            stream.latest_status, stream.settles_ms = "UPDATING", now_ms + self.state_delay_ms
+        self.save(stream)
+
+    def delete(self, stream: Stream, now_ms: int) -> None:
+        """Delete a stream after `state_delay_ms` in DELETING."""
+        if not self.state_delay_ms:
+            self.remove(stream)
+            return
+        stream.latest_status, stream.settles_ms = "DELETING", now_ms + self.state_delay_ms
+        self.save(stream, frees=True)
+        self._deleting.add(stream.stream_id)
+
+    def remove_deleted(self) -> None:
+        """Remove the streams whose time in DELETING is over."""
+        if not self._deleting:
+            return
+        with self.lock:
+            for stream_id in list(self._deleting):
+                stream = self.by_id.get(stream_id)
+                if stream is None:
+                    self._deleting.discard(stream_id)
+                elif self.clock.now_ms() >= stream.settles_ms:
+                    self._deleting.discard(stream_id)
+                    self.remove(stream)
+
+    def save(self, stream: Stream, *, frees: bool = False) -> None:
+        """See `StreamStore.save`."""
+        self.store.save(stream, frees=frees)
+
+    def remove(self, stream: Stream) -> None:
+        """Delete a stream and its records."""
+        with self.lock:
+            with self.consumers.lock, self.store.database.transaction(frees=True):
+                self.consumers.remove_of(stream)
+                self.store.delete(stream)
+            self.registry.remove(stream)
+            for shard in stream.shards:
+                if shard.log is not None:
+                    with shard.log.lock:
+                        shard.log.end()
+        self.wake(stream)
+        if self.throttle is not None:
+            self.throttle.forget(stream)
+        self.store.discard(stream)
+
+    def wake(self, stream: Stream) -> None:
+        """Tell the listeners of a stream that there is something new."""
+        self.registry.wake(stream)

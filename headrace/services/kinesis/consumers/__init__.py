@@ -1,0 +1,1 @@
+"""Enhanced fan-out: registered consumers, their subscriptions to shards, and pushing events to them."""

@@ -1,0 +1,49 @@
+"""Which records of a put are refused, and why: AWS's throughput limits, and faults that tests ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace.aws.faults import Facts
+from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.state import Shard, Stream
+from headrace.services.kinesis.throttle import THROTTLED, rate_exceeded
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a record was not stored: AWS's code and sentence, as PutRecords gives them for one record."""
+
+    code: str
+    message: str
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of a PutRecord that fails with it."""
+        return 400 if self.code == THROTTLED else 500
+
+
+def refusals(
+    kinesis: Kinesis, stream: Stream, shard: Shard, sizes: Mapping[int, int], now_ms: int
+) -> dict[int, Refused]:
+    """Return the refused records of a shard by position. `sizes`: the bytes of each record, by position."""
+    refused: dict[int, Refused] = {}
+    left = list(sizes)
+    faults = kinesis.faults
+    if faults is not None and faults.is_partial:
+        facts = Facts("kinesis", "PutRecords", stream.account, stream.name, shard.shard_id)
+        for at, error in faults.refusals(facts, len(left)).items():
+            refused[left[at]] = Refused(error.code, error.message)
+        left = [i for i in left if i not in refused]
+    if kinesis.throttle is None or not left:
+        return refused
+    passes = kinesis.throttle.admit(stream, shard, [sizes[i] for i in left], now_ms)
+    over = [i for i, passed in zip(left, passes, strict=True) if not passed]
+    if over:
+        reason = Refused(THROTTLED, rate_exceeded(stream, shard.shard_id))
+        refused.update(dict.fromkeys(over, reason))
+        if stream.enhanced_metrics:
+            name = "WriteProvisionedThroughputExceeded"
+            stream.counters.note(name, len(over), shard=shard.shard_id)
+    return refused

@@ -1,0 +1,153 @@
+"""PutRecord, PutRecords and GetRecords in CBOR, for requests that look as SDKs send them.
+
+Requests are decoded to columns, and answers are bytes laid together, not objects encoded one by one. Anything unusual
+returns None and goes through its action, to the same answer.
+"""
+
+from __future__ import annotations
+
+import binascii
+from typing import Any, cast
+
+import cbor2
+
+from headrace.aws import codec_json
+from headrace.aws.errors import AwsError
+from headrace.aws.http import HttpResponse
+from headrace.aws.operation import Call
+from headrace.aws.service import RawAnswer
+from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.data_path.put import Placed, UsualPut, put_usual
+from headrace.services.kinesis.data_path.stored_records import ARRAY, TEXT, cbor_answer, item_head
+from headrace.services.kinesis.limits import (
+    GET_RECORDS_COUNT,
+    PARTITION_KEY_CHARS,
+    SHARD_ITERATOR_CHARS,
+)
+from headrace.services.kinesis.state import Stream
+
+CBOR = "application/x-amz-cbor-1.1"
+
+_CONTENT_TYPE = ("Content-Type", CBOR)
+_ENCRYPTION = cbor2.dumps("EncryptionType")
+_MAP_OF_2 = "\xa2"
+_NUMBER_CHARS, _SHARD_ID_CHARS = 56, 20
+_PUT_NUMBER = (cbor2.dumps("SequenceNumber") + item_head(TEXT, _NUMBER_CHARS)).decode("latin-1")
+_PUT_SHARD = (cbor2.dumps("ShardId") + item_head(TEXT, _SHARD_ID_CHARS)).decode("latin-1")
+_ADDRESS = frozenset(("StreamName", "StreamARN"))
+_RECORD = frozenset(("Data", "PartitionKey", "ExplicitHashKey"))
+
+
+def put_records(kinesis: Kinesis, body: bytes, call: Call) -> RawAnswer:
+    """Answer PutRecords. Raises AwsError."""
+    request = _decode_put_records(body)
+    done = None if request is None else put_usual(kinesis, request, call, "PutRecords")
+    return None if done is None else HttpResponse(200, [_CONTENT_TYPE], _put_records_answer(*done))
+
+
+def put_record(kinesis: Kinesis, body: bytes, call: Call) -> RawAnswer:
+    """Answer PutRecord. Raises AwsError."""
+    request = _decode_put_record(body)
+    done = None if request is None else put_usual(kinesis, request, call, "PutRecord")
+    if done is None:
+        return None
+    for refused in done[1].refused.values():
+        raise AwsError(refused.code, refused.message, refused.status)
+    return HttpResponse(200, [_CONTENT_TYPE], _put_record_answer(*done))
+
+
+def get_records(kinesis: Kinesis, body: bytes, call: Call) -> RawAnswer:
+    """Answer GetRecords. Raises AwsError."""
+    # Small and without times: the generic decoder is quick, and its errors are the right ones.
+    request = codec_json.decode_input("kinesis", "GetRecords", body, CBOR)
+    iterator, limit = request.get("ShardIterator"), request.get("Limit", GET_RECORDS_COUNT)
+    if set(request) - {"ShardIterator", "Limit"} or not 0 < limit <= GET_RECORDS_COUNT:
+        return None
+    if not iterator or len(iterator) > SHARD_ITERATOR_CHARS:
+        return None
+    got = kinesis.iterators.get(iterator, limit, call)
+    rest: dict[str, object] = {"MillisBehindLatest": got.behind_ms}
+    if got.next_iterator is not None:
+        rest["NextShardIterator"] = got.next_iterator
+    if got.children:
+        rest["ChildShards"] = got.children
+    return HttpResponse(200, [_CONTENT_TYPE], cbor_answer(got.payloads, rest))
+
+
+def _decode_put_records(body: bytes) -> UsualPut | None:
+    """Return a PutRecords request; None when it does not look as SDKs send it. Raises SerializationException."""
+    value = codec_json.decode_body(body, CBOR)
+    records = value.pop("Records", None)
+    if not isinstance(records, list) or not records or not _ADDRESS.issuperset(value):
+        return None
+    found = cast("list[Any]", records)
+    return _usual(value, found) if set(map(type, found)) == {dict} else None
+
+
+def _decode_put_record(body: bytes) -> UsualPut | None:
+    """Return a PutRecord request; None when it does not look as SDKs send it. Raises SerializationException."""
+    value = codec_json.decode_body(body, CBOR)
+    record = {name: value.pop(name) for name in _RECORD if name in value}
+    return _usual(value, [record]) if _ADDRESS.issuperset(value) else None
+
+
+def _usual(address: dict[str, Any], records: list[dict[str, Any]]) -> UsualPut | None:
+    name, arn = address.get("StreamName"), address.get("StreamARN")
+    if not isinstance(name, str | None) or not isinstance(arn, str | None):
+        return None
+    try:
+        data = [record["Data"] for record in records]
+        keys = [record["PartitionKey"] for record in records]
+    except KeyError:
+        return None
+    if set(map(type, data)) != {bytes} or set(map(type, keys)) != {str}:
+        return None
+    explicit: list[str | None] = []
+    if set(map(len, records)) != {2}:
+        explicit = [record.get("ExplicitHashKey") for record in records]
+        if not all(map(_RECORD.issuperset, records)):
+            return None
+        if not {str, type(None)}.issuperset(map(type, explicit)):
+            return None
+    to_base64 = binascii.b2a_base64
+    # Not the body's size, which says little: CBOR may name one value in many places.
+    most_bytes = sum(map(len, data)) + 4 * PARTITION_KEY_CHARS * len(keys)
+    texts = [to_base64(each, newline=False).decode("ascii") for each in data]
+    return UsualPut(name, arn, texts, keys, explicit, max(map(len, data)), most_bytes)
+
+
+def _put_records_answer(stream: Stream, placed: Placed) -> bytes:
+    count = len(placed.numbers)
+    rest = {"FailedRecordCount": len(placed.refused)}
+    members = [cbor2.dumps(name) + cbor2.dumps(value) for name, value in rest.items()]
+    if stream.key_id:
+        members.append(_ENCRYPTION + cbor2.dumps(stream.encryption_type))
+    head = bytes((0xA1 + len(members),)) + b"".join(members) + cbor2.dumps("Records")
+    return head + (
+        _refused(placed) if placed.refused else item_head(ARRAY, count) + _placed(placed)
+    )
+
+
+def _placed(placed: Placed) -> bytes:
+    # Sequence numbers have 56 digits and shard ids 20 characters, always: their heads are the same.
+    parts = [_MAP_OF_2 + _PUT_NUMBER, "", _PUT_SHARD, ""] * len(placed.numbers)
+    parts[1::4] = placed.numbers
+    parts[3::4] = placed.shard_ids
+    return "".join(parts).encode("latin-1")
+
+
+def _refused(placed: Placed) -> bytes:
+    results: list[dict[str, str]] = [
+        {"SequenceNumber": number, "ShardId": shard_id}
+        for number, shard_id in zip(placed.numbers, placed.shard_ids, strict=True)
+    ]
+    for i, refused in placed.refused.items():
+        results[i] = {"ErrorCode": refused.code, "ErrorMessage": refused.message}
+    return cbor2.dumps(results)
+
+
+def _put_record_answer(stream: Stream, placed: Placed) -> bytes:
+    value = {"ShardId": placed.shard_ids[0], "SequenceNumber": placed.numbers[0]}
+    if stream.key_id:
+        value["EncryptionType"] = stream.encryption_type
+    return cbor2.dumps(value)

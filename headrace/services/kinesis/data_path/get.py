@@ -1,0 +1,215 @@
+"""Reading records: shard iterators, and reading a shard's log from one. Every way to read shares this.
+
+An iterator is opaque and authenticated, lives five minutes, and is good for one stream only, not for a later stream of
+the same name. It is base64 of a MAC and the fields that the MAC covers. The key is stored, so an iterator survives a
+restart of the cloud as it would on AWS.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from headrace.aws.errors import AwsError
+from headrace.aws.operation import Call
+from headrace.aws.shapes.kinesis import ChildShard
+from headrace.core.clock import Clock
+from headrace.services.kinesis.errors import invalid_argument, shard_not_found
+from headrace.services.kinesis.limits import GET_RECORDS_BYTES, ITERATOR_LIFE_MS
+from headrace.services.kinesis.state import Shard, Stream, shard_id_of
+from headrace.services.kinesis.throttle import Throttle
+from headrace.store.shard_log import Batch, ShardLog
+
+_BODY = struct.Struct(">16sQQQ")
+_MAC_BYTES = 16
+
+
+class ExpiredIterator(Exception):
+    """The iterator is older than five minutes; `created_ms` says when it was made."""
+
+    def __init__(self, created_ms: int) -> None:
+        super().__init__(created_ms)
+        self.created_ms = created_ms
+
+
+@dataclass(frozen=True, slots=True)
+class ShardIterator:
+    """A place in a shard: the index of the next record to read."""
+
+    stream_id: str
+    shard_number: int
+    index: int
+    created_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """The records of one GetRecords. At a closed shard's end `next_iterator` is None, and `children` are given."""
+
+    payloads: list[bytes | memoryview]
+    next_iterator: str | None
+    behind_ms: int
+    children: list[ChildShard]
+
+
+class Reading(NamedTuple):
+    """The result of one read. `at_end`: the shard is closed, and no record follows."""
+
+    batch: Batch
+    behind_ms: int
+    at_end: bool
+
+
+class Iterators:
+    """Makes iterators and reads records by them. Thread-safe."""
+
+    def __init__(
+        self, key: bytes, streams: Mapping[str, Stream], clock: Clock, throttle: Throttle | None
+    ) -> None:
+        """Take the key of the MAC (stored, 32 bytes) and the streams by `stream_id`."""
+        self._key = key
+        self._streams = streams
+        self._clock = clock
+        self._throttle = throttle
+
+    def seal(self, stream_id: str, shard_number: int, index: int, now_ms: int) -> str:
+        """Return an iterator's text. `stream_id` is 32 hexadecimal digits."""
+        body = _BODY.pack(bytes.fromhex(stream_id), shard_number, index, now_ms)
+        # Padded to the length of AWS's iterators, about 200 characters: clients size columns by it.
+        return base64.b64encode(self._mac(body) + body + bytes(96)).decode("ascii")
+
+    def open(self, text: str, now_ms: int) -> ShardIterator:
+        """Return the place that an iterator names. Raises AwsError InvalidArgumentException, ExpiredIterator."""
+        try:
+            sealed = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise invalid_argument("Invalid ShardIterator.") from error
+        mac, body = sealed[:_MAC_BYTES], sealed[_MAC_BYTES : _MAC_BYTES + _BODY.size]
+        if len(sealed) != _MAC_BYTES + _BODY.size + 96 or any(sealed[_MAC_BYTES + _BODY.size :]):
+            raise invalid_argument("Invalid ShardIterator.")
+        if not hmac.compare_digest(mac, self._mac(body)):
+            raise invalid_argument("Invalid ShardIterator.")
+        stream_id, shard_number, index, created_ms = _BODY.unpack(body)
+        if now_ms - created_ms > ITERATOR_LIFE_MS:
+            raise ExpiredIterator(created_ms)
+        return ShardIterator(stream_id.hex(), shard_number, index, created_ms)
+
+    def get(self, iterator_text: str, limit: int, call: Call) -> Got:
+        """Read up to `limit` records and 10 MiB. Raises AwsError."""
+        try:
+            iterator = self.open(iterator_text, call.now_ms)
+        except ExpiredIterator as error:
+            raise AwsError(
+                "ExpiredIteratorException",
+                f"Iterator expired. The iterator was created at time {_java(error.created_ms)} while right now it is"
+                f" {_java(call.now_ms)} which is further in the future than the tolerated delay of"
+                f" {ITERATOR_LIFE_MS} milliseconds.",
+            ) from error
+        stream = self._streams.get(iterator.stream_id)
+        if stream is None:
+            raise AwsError(
+                "ResourceNotFoundException",
+                f"The stream of the iterator under account {call.account} not found.",
+            )
+        shard = stream.shard(str(iterator.shard_number))
+        if shard is None or shard.log is None:
+            raise shard_not_found(shard_id_of(iterator.shard_number), stream.name, stream.account)
+        throttle, now_ms = self._throttle, call.now_ms
+        if throttle is not None:
+            _check_rate(throttle, stream, shard, now_ms)
+        found = read_and_count(
+            stream,
+            shard,
+            iterator.index,
+            max_records=limit,
+            max_bytes=GET_RECORDS_BYTES,
+            clock=self._clock,
+            started_ms=now_ms,
+        )
+        batch = found.batch
+        if throttle is not None:
+            throttle.spend_read(stream, shard, batch.data_bytes, now_ms)
+        if found.at_end:
+            return Got(batch.payloads, None, 0, child_shards(stream, shard))
+        following = self.seal(stream.stream_id, shard.number, batch.next_index, now_ms)
+        return Got(batch.payloads, following, found.behind_ms, [])
+
+    def _mac(self, body: bytes) -> bytes:
+        return hashlib.blake2b(body, key=self._key, digest_size=_MAC_BYTES).digest()
+
+
+def read(log: ShardLog, index: int, max_records: int, max_bytes: int) -> Batch:
+    """Read the records that readers may see: with `durability=fsync`, only those on the disk."""
+    if log.synced_index is not None:
+        left = log.synced_index - max(index, log.first_index)
+        max_records = min(max_records, max(0, left))
+    return log.read(index, max_records, max_bytes)
+
+
+def read_and_count(
+    stream: Stream,
+    shard: Shard,
+    index: int,
+    *,
+    max_records: int,
+    max_bytes: int,
+    clock: Clock,
+    started_ms: int,
+) -> Reading:
+    """Read a shard's log, and count the read for CloudWatch; it began at `started_ms`. Raises LogDamaged."""
+    log = shard.log
+    assert log is not None
+    # Before the read: a shard that is closed meanwhile may have records that this read does not see.
+    closed = log.closed
+    batch = read(log, index, max_records, max_bytes)
+    behind_ms = 0
+    if batch.last_arrival_ms is not None and batch.next_index < log.readable_index:
+        behind_ms = max(0, started_ms - batch.last_arrival_ms)
+    counters, size, count = stream.counters, batch.data_bytes, batch.count
+    counters.get_records(size, count, behind_ms, max(0, clock.now_ms() - started_ms))
+    if stream.enhanced_metrics:
+        shard_id = shard.shard_id
+        counters.note("OutgoingBytes", size, shard=shard_id)
+        counters.note("OutgoingRecords", count, shard=shard_id)
+        counters.note("IteratorAgeMilliseconds", behind_ms, shard=shard_id)
+        counters.note("ReadProvisionedThroughputExceeded", 0, shard=shard_id)
+    return Reading(batch, behind_ms, closed and batch.next_index >= log.next_index)
+
+
+def _check_rate(throttle: Throttle, stream: Stream, shard: Shard, now_ms: int) -> None:
+    try:
+        throttle.check_read(stream, shard, now_ms)
+    except AwsError:
+        stream.counters.note("GetRecords.Success", 0)
+        if stream.enhanced_metrics:
+            name = "ReadProvisionedThroughputExceeded"
+            stream.counters.note(name, 1, shard=shard.shard_id)
+        raise
+
+
+def child_shards(stream: Stream, parent: Shard) -> list[ChildShard]:
+    """Return AWS's ChildShards of a closed shard."""
+    return [
+        {
+            "ShardId": shard.shard_id,
+            "ParentShards": shard.parents,
+            "HashKeyRange": {
+                "StartingHashKey": str(shard.starting_hash_key),
+                "EndingHashKey": str(shard.ending_hash_key),
+            },
+        }
+        for shard in stream.shards
+        if parent.shard_id in shard.parents
+    ]
+
+
+def _java(timestamp_ms: int) -> str:
+    """Return a time as Java's Date prints it, which is how AWS words this error."""
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")

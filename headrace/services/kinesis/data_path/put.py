@@ -1,0 +1,367 @@
+"""Putting records, once they are decoded: choosing shards, appending, waking readers, counting.
+
+`put_many` puts any records; `put_one` is shorter, for one record and a stream without throttling, faults or metrics of
+shards; `put_usual` checks and puts a request as SDKs send it.
+"""
+
+from __future__ import annotations
+
+import json.encoder
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple
+
+from headrace.aws.operation import Call
+from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.data_path.admission import Refused, refusals
+from headrace.services.kinesis.errors import invalid_argument, stream_not_found
+from headrace.services.kinesis.limits import (
+    HASH_KEYS,
+    PARTITION_KEY_CHARS,
+    PUT_RECORDS_BYTES,
+    PUT_RECORDS_COUNT,
+)
+from headrace.services.kinesis.state import Shard, Stream, hash_key_of
+from headrace.services.kinesis.throttle import THROTTLED
+from headrace.store.shard_log import LogClosed, LogFull
+
+_LONG_CHARS = 256
+_quote: Callable[[str], str] = json.encoder.encode_basestring_ascii  # type: ignore[assignment]
+
+
+class Entries(NamedTuple):
+    """Records to put, as columns: a list for each field, with a position for each record.
+
+    `data` is base64 text, padded; `explicit_hash_keys` is None when no record has one. Columns and not objects:
+    making five hundred objects costs as much as storing them.
+    """
+
+    data: Sequence[str]
+    keys: Sequence[str]
+    explicit_hash_keys: Sequence[str | None] | None = None
+
+
+@dataclass(slots=True)
+class Placed:
+    """Where records went, as columns, and the few that were refused, by position.
+
+    `waits` are done when the records are as durable as the cloud is configured; the answer must not leave before.
+    """
+
+    numbers: list[str]
+    shard_ids: list[str]
+    refused: dict[int, Refused]
+    waits: list[Future[None]]
+
+
+class UsualPut(NamedTuple):
+    """A PutRecord or PutRecords request of the usual form, decoded and not yet checked against the limits.
+
+    `data` is base64 text, padded; `explicit_hash_keys` may be empty when no record has one. `longest_bytes` bounds
+    the data of every record, `most_bytes` the data and keys together (0 when they have no common limit).
+    """
+
+    stream_name: str | None
+    stream_arn: str | None
+    data: Sequence[str]
+    keys: Sequence[str]
+    explicit_hash_keys: Sequence[str | None]
+    longest_bytes: int
+    most_bytes: int
+
+
+@dataclass(slots=True)
+class _Request:
+    """One request on its way to the shards. `escaped` are the keys as JSON has them, None when they look the same."""
+
+    kinesis: Kinesis
+    stream: Stream
+    entries: Entries
+    escaped: Sequence[str] | None
+    placed: Placed
+    now_ms: int
+
+
+def size_bytes(data: Sequence[str], keys: Sequence[str]) -> int:
+    """Return the decoded size of base64 texts (each whole groups of four) and keys."""
+    if len(data) == 1:
+        return entry_bytes(data[0], keys[0])
+    joined = "".join(keys)
+    key_bytes = len(joined) if joined.isascii() else len(joined.encode())
+    chars = sum(map(len, data))
+    # Padding stands only at the ends of texts: of long texts, only the ends are searched.
+    long = chars > _LONG_CHARS * len(data)
+    ends = "".join([text[-2:] for text in data] if long else data)
+    return chars * 3 // 4 - ends.count("=") + key_bytes
+
+
+def entry_bytes(data: str, key: str) -> int:
+    """Return the decoded size of one base64 text (whole groups of four) and one key."""
+    key_bytes = len(key) if key.isascii() else len(key.encode())
+    return len(data) * 3 // 4 - data.count("=", -2) + key_bytes
+
+
+def explicit_hash_key(text: str) -> bytes:
+    """Return the 16 bytes of an ExplicitHashKey. Raises AwsError."""
+    value = int(text)
+    if value >= HASH_KEYS:
+        raise invalid_argument(
+            "Invalid ExplicitHashKey. ExplicitHashKey must be in the range: [0, 2^128-1]."
+            f" Specified value was {text}"
+        )
+    return value.to_bytes(16, "big")
+
+
+def put_usual(
+    kinesis: Kinesis, request: UsualPut, call: Call, operation: str
+) -> tuple[Stream, Placed] | None:
+    """Put the records of a usual request; None, and nothing done, when it must go through its action."""
+    stream = _usual_stream(kinesis, request.stream_name, request.stream_arn, call)
+    if stream is None or request.longest_bytes > stream.max_record_bytes:
+        return None
+    data, keys, explicit = request.data, request.keys, request.explicit_hash_keys
+    key_lengths = set(map(len, keys))
+    if 0 in key_lengths or max(key_lengths) > PARTITION_KEY_CHARS or len(keys) > PUT_RECORDS_COUNT:
+        return None
+    if not any(explicit):
+        if "" in explicit:
+            return None
+        entries = Entries(data, keys)
+    elif all(map(_is_hash_key, explicit)):
+        entries = Entries(data, keys, explicit)
+    else:
+        return None
+    if request.most_bytes > PUT_RECORDS_BYTES and size_bytes(data, keys) > PUT_RECORDS_BYTES:
+        return None
+    placed = put_many(kinesis, stream, entries, call.now_ms, operation)
+    call.waits.extend(placed.waits)
+    return stream, placed
+
+
+def _usual_stream(kinesis: Kinesis, name: str | None, arn: str | None, call: Call) -> Stream | None:
+    """Return the stream that a request names; None when there is none, or its action must look closer."""
+    if arn is not None:
+        stream = kinesis.find_arn(arn)
+        if stream is not None and name not in (None, stream.name):
+            return None
+    else:
+        stream = kinesis.streams.get((call.account, call.region, name or ""))
+    return stream if stream is None or stream.latest_status == "ACTIVE" else None
+
+
+def _is_hash_key(text: str | None) -> bool:
+    if text is None:
+        return True
+    return text.isascii() and text.isdigit() and len(text) < 40 and (text[0] != "0" or text == "0")
+
+
+def put_one(
+    kinesis: Kinesis,
+    *,
+    stream_name: str | None,
+    stream_arn: str | None,
+    data: str,
+    key: str,
+    call: Call,
+) -> tuple[Stream, str, str] | None:
+    """Append a record and return (its stream, its shard's id, its sequence number).
+
+    It stores and counts as `put_many` does, without columns and groups. It returns None when `put_many` or the action
+    must take the record; then nothing is stored or counted. `data` is base64 text, padded. What the answer must wait
+    for is added to the call's waits.
+    """
+    stream, size = _usual_stream(kinesis, stream_name, stream_arn, call), len(data)
+    if stream is None or size * 3 // 4 > stream.max_record_bytes:
+        return None
+    if not 0 < len(key) <= PARTITION_KEY_CHARS or not _takes_one(kinesis, stream):
+        return None
+    opened, starts = stream.routes
+    shard = opened[0 if len(opened) == 1 else bisect_right(starts, hash_key_of(key)) - 1]
+    if shard.log is None:
+        return None
+    data_bytes = entry_bytes(data, key)
+    tail = f',"EncryptionType":"{stream.encryption_type}"' if stream.key_id else ""
+    keys = (_quote(key)[1:-1],)
+    try:
+        numbers = shard.log.append_columns((data,), keys, data_bytes, call.now_ms, tail)
+    except (LogClosed, LogFull):
+        # Split meanwhile, or the disk is full: `put_many` goes on from there, or says so.
+        return None
+    if kinesis.flusher is None:
+        _finish_one(kinesis, stream, data_bytes, call.now_ms)
+    else:
+        wait = kinesis.flusher.sync(shard.log)
+        # Readers see a record when it is as durable as its acknowledgement says; its latency ends there too.
+        wait.add_done_callback(lambda _: _finish_one(kinesis, stream, data_bytes, call.now_ms))
+        call.waits.append(wait)
+    return stream, shard.shard_id, numbers[0]
+
+
+def _finish_one(kinesis: Kinesis, stream: Stream, data_bytes: int, now_ms: int) -> None:
+    for wake in stream.listeners:
+        wake()
+    stream.counters.put_record(data_bytes, max(0, kinesis.clock.now_ms() - now_ms))
+
+
+def _takes_one(kinesis: Kinesis, stream: Stream) -> bool:
+    """Whether a put to the stream is nothing but an append."""
+    return not (_may_refuse(kinesis) or stream.distribution == "AUTO" or stream.enhanced_metrics)
+
+
+def put_many(
+    kinesis: Kinesis,
+    stream: Stream,
+    entries: Entries,
+    now_ms: int,
+    operation: str = "PutRecords",
+) -> Placed:
+    """Append entries, the entries of a shard in their order and in one write; count them for `operation`.
+
+    Raises AwsError when an explicit hash key is out of range (then nothing is stored), or when the stream is
+    deleted meanwhile.
+    """
+    count = len(entries.keys)
+    placed = Placed([""] * count, [""] * count, {}, [])
+    request = _Request(kinesis, stream, entries, _escaped(entries.keys), placed, now_ms)
+    refuses = _may_refuse(kinesis)
+    stored_bytes = 0
+    groups = _by_shard(stream, range(count), entries)
+    while groups:
+        again: list[int] = []
+        for shard, given in groups:
+            members = _admitted(request, shard, given) if refuses else given
+            if not members:
+                continue
+            try:
+                stored_bytes += _append(request, shard, members)
+            except LogClosed:
+                # Split or merged since it was chosen: its children take the records.
+                again.extend(members)
+        if again and kinesis.by_id.get(stream.stream_id) is not stream:
+            raise stream_not_found(stream.name, stream.account)
+        # In the order of the request: a merge brings two shards' records together.
+        groups = _by_shard(stream, sorted(again), entries) if again else []
+    if kinesis.flusher is None:
+        for wake in stream.listeners:
+            wake()
+    if placed.waits:
+        # Its latency ends with the wait.
+        placed.waits[-1].add_done_callback(lambda _: _count(request, operation, stored_bytes))
+    else:
+        _count(request, operation, stored_bytes)
+    return placed
+
+
+def _may_refuse(kinesis: Kinesis) -> bool:
+    """Whether records may be refused one by one: throughput limits, or partial faults, are on."""
+    return kinesis.throttle is not None or (
+        kinesis.faults is not None and kinesis.faults.is_partial
+    )
+
+
+def _admitted(request: _Request, shard: Shard, members: Sequence[int]) -> Sequence[int]:
+    """Return the members that may be stored; note why others may not."""
+    data, keys, _ = request.entries
+    sizes = {i: entry_bytes(data[i], keys[i]) for i in members}
+    refused = refusals(request.kinesis, request.stream, shard, sizes, request.now_ms)
+    request.placed.refused.update(refused)
+    return [i for i in members if i not in refused]
+
+
+def _count(request: _Request, operation: str, data_bytes: int) -> None:
+    latency_ms = max(0, request.kinesis.clock.now_ms() - request.now_ms)
+    counters, placed = request.stream.counters, request.placed
+    refused = len(placed.refused)
+    if refused:
+        throttled = sum(r.code == THROTTLED for r in placed.refused.values())
+        counters.refused(operation, throttled, refused - throttled)
+    total = len(placed.numbers)
+    if operation == "PutRecords":
+        counters.put_records(data_bytes, total - refused, total, latency_ms)
+    elif not refused:
+        counters.put_record(data_bytes, latency_ms)
+
+
+def _escaped(keys: Sequence[str]) -> Sequence[str] | None:
+    """Return keys as they stand between the quotes of JSON strings; None when they look the same."""
+    joined = "".join(keys)
+    if len(_quote(joined)) == len(joined) + 2:
+        return None
+    return [_quote(key)[1:-1] for key in keys]
+
+
+def _by_shard(
+    stream: Stream, members: Sequence[int], entries: Entries
+) -> list[tuple[Shard, Sequence[int]]]:
+    opened, starts = stream.routes
+    explicit = entries.explicit_hash_keys
+    if len(opened) == 1 and explicit is None:
+        return [(opened[0], members)]
+    if stream.distribution == "AUTO":
+        return _in_turn(stream, opened, members)
+    groups: list[list[int]] = [[] for _ in opened]
+    keys = entries.keys
+    if explicit is None:
+        for i in members:
+            groups[bisect_right(starts, hash_key_of(keys[i])) - 1].append(i)
+    else:
+        for i in members:
+            text = explicit[i]
+            hash_key = hash_key_of(keys[i]) if text is None else explicit_hash_key(text)
+            groups[bisect_right(starts, hash_key) - 1].append(i)
+    return [(shard, group) for shard, group in zip(opened, groups, strict=True) if group]
+
+
+def _in_turn(
+    stream: Stream, opened: Sequence[Shard], members: Sequence[int]
+) -> list[tuple[Shard, Sequence[int]]]:
+    """Spread records evenly, whatever their keys. Two puts at the same time may begin with the same shard."""
+    count = len(opened)
+    first = stream.turn % count
+    stream.turn = first + len(members)
+    groups = [(opened[(first + i) % count], members[i::count]) for i in range(count)]
+    return [(shard, group) for shard, group in groups if group]
+
+
+def _append(request: _Request, shard: Shard, members: Sequence[int]) -> int:
+    """Append the entries of one shard and note where they went; return their bytes."""
+    log = shard.log
+    assert log is not None
+    kinesis, stream, placed = request.kinesis, request.stream, request.placed
+    data, keys, _ = request.entries
+    escaped = request.escaped
+    if len(members) == 1:
+        # Of many shards most get one record of a request, or two.
+        at = members[0]
+        data, keys = (data[at],), (keys[at],)
+        escaped = escaped and (escaped[at],)
+    elif len(members) < len(keys):
+        # One more than needed, and cut off: of one position alone, itemgetter gives no tuple.
+        pick = itemgetter(*members, members[0])
+        data, keys = pick(data)[:-1], pick(keys)[:-1]
+        escaped = escaped and pick(escaped)[:-1]
+    tail = f',"EncryptionType":"{stream.encryption_type}"' if stream.key_id else ""
+    data_bytes = size_bytes(data, keys)
+    try:
+        numbers = log.append_columns(data, escaped or keys, data_bytes, request.now_ms, tail)
+    except LogFull as error:
+        refused = Refused("InternalFailure", f"Internal service failure: {error}")
+        placed.refused.update(dict.fromkeys(members, refused))
+        return 0
+    shard_id = shard.shard_id
+    all_numbers, shard_ids = placed.numbers, placed.shard_ids
+    for i, number in zip(members, numbers, strict=True):
+        all_numbers[i] = number
+        shard_ids[i] = shard_id
+    if stream.enhanced_metrics:
+        stream.counters.note("IncomingBytes", data_bytes, shard=shard_id)
+        stream.counters.note("IncomingRecords", len(numbers), shard=shard_id)
+    if kinesis.flusher is not None:
+        wait = kinesis.flusher.sync(log)
+        # Readers see a record when it is as durable as its acknowledgement says.
+        wait.add_done_callback(lambda _: kinesis.wake(stream))
+        placed.waits.append(wait)
+    return data_bytes

@@ -1,0 +1,1 @@
+"""The shards of a stream: splitting and merging them, growth with traffic, and retention."""

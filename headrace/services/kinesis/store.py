@@ -1,0 +1,181 @@
+"""How streams and settings last: documents in the database, and a folder with a log for each shard."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from headrace.core.ids import Ids
+from headrace.services.kinesis.state import Commitment, Shard, Stream
+from headrace.store.check import STREAMS_FOLDER
+from headrace.store.database import Database, Documents
+from headrace.store.discard import clear, discard
+from headrace.store.losses import NOTHING_KNOWN, Known
+from headrace.store.marks import Marks
+from headrace.store.shard_log import ShardLog, identity_of
+
+log = logging.getLogger(__name__)
+
+
+class StreamStore:
+    """The documents and the logs of all streams. Thread-safe; the caller serialises changes of one stream.
+
+    Attributes:
+        marks: how far each log reached, for the next start and `headrace check`.
+        losses: the records that the start found missing, a sentence for each loss.
+    """
+
+    def __init__(self, database: Database, data_dir: Path, *, fsync: bool) -> None:
+        self.database = database
+        self.marks = Marks(database, data_dir, fsync=fsync)
+        self.losses: list[str] = []
+        self._documents = database.documents("kinesis_streams")
+        self._folder = data_dir / STREAMS_FOLDER
+        self._fsync = fsync
+
+    def load(self) -> list[Stream]:
+        """Return all streams with their logs open, and remove what a kill left of unfinished changes."""
+        known = self.marks.known()
+        streams: list[Stream] = []
+        for _, document in self._documents.items():  # noqa: PERF102 - not a dict
+            stream = Stream.from_document(document)
+            for shard in stream.shards:
+                self.open_log(stream, shard, known)
+                self._report_losses(stream, shard)
+            streams.append(stream)
+        self._remove_orphans(streams)
+        return streams
+
+    def _report_losses(self, stream: Stream, shard: Shard) -> None:
+        """Log which records are missing; readers that come there are told again, until somebody accepts the loss."""
+        assert shard.log is not None
+        if not shard.log.losses:
+            return
+        for loss in shard.log.losses:
+            sentence = f"stream {stream.name}: {shard.log.describe(loss)}"
+            if loss.accepted:
+                log.info("%s; that is accepted", sentence)
+            else:
+                log.error("%s; see: headrace check --repair", sentence)
+                self.losses.append(sentence)
+        self.marks.note_losses(shard.log)
+
+    def _remove_orphans(self, streams: Iterable[Stream]) -> None:
+        """Remove what a kill left of deletions, creations and reshards that did not finish.
+
+        None of it was acknowledged: records are taken only once their shard is in the database.
+        """
+        shard_ids = {s.stream_id: {shard.shard_id for shard in s.shards} for s in streams}
+        clear(self._folder, set(shard_ids))
+        for stream_id, present in shard_ids.items():
+            clear(self._folder / stream_id, present)
+
+    def add(self, stream: Stream) -> None:
+        """Store a new stream: its logs, then its document. When that fails, nothing is left."""
+        try:
+            for shard in stream.shards:
+                self.open_log(stream, shard)
+            self._documents.put(stream.stream_id, stream.document())
+        except BaseException:
+            _close(stream.shards)
+            discard(self._folder / stream.stream_id)
+            raise
+
+    def save(self, stream: Stream, *, frees: bool = False) -> None:
+        """Store a changed stream; durable when this returns. When that fails, undo the change.
+
+        With `frees` it is stored on a full disk too, since the change gives room back.
+        """
+        try:
+            with self.database.transaction(frees=frees):
+                self._documents.put(stream.stream_id, stream.document())
+        except BaseException:
+            stored = self._documents.get(stream.stream_id)
+            if stored is not None:
+                stream.restore(Stream.from_document(stored))
+            raise
+
+    def delete(self, stream: Stream) -> None:
+        """Remove a stream's document and marks; `discard` removes its records after that."""
+        self._documents.delete(stream.stream_id)
+        self.marks.forget(self._folder / stream.stream_id)
+
+    def discard(self, stream: Stream) -> None:
+        """Remove a deleted stream's logs."""
+        discard(self._folder / stream.stream_id)
+
+    def discard_shards(self, stream: Stream, shards: Iterable[Shard]) -> None:
+        """Remove the logs of shards that were opened and never stored."""
+        for shard in shards:
+            _close([shard])
+            discard(self._folder / stream.stream_id / shard.shard_id)
+
+    def mark(self, streams: Iterable[Stream]) -> None:
+        """Note how far every log reaches."""
+        shards = (shard for stream in streams for shard in stream.shards)
+        self.marks.note(shard.log for shard in shards if shard.log is not None)
+
+    def close(self, streams: Iterable[Stream]) -> None:
+        """Close the logs."""
+        for stream in streams:
+            _close(stream.shards)
+
+    def open_log(
+        self, stream: Stream, shard: Shard, known: Mapping[Path, Known] | None = None
+    ) -> None:
+        """Open a shard's log, or make it; what is `known` of it tells what is missing."""
+        folder = self._folder / stream.stream_id / shard.shard_id
+        identity = identity_of(stream.stream_id, shard.shard_id)
+        of_log = NOTHING_KNOWN if known is None else known.get(folder, NOTHING_KNOWN)
+        shard.log = shard_log = ShardLog(folder, shard.base, identity, known=of_log)
+        shard_log.before_trim = lambda start: self.marks.note_start(shard_log, start)
+        if self._fsync:
+            shard.log.synced_index = shard.log.next_index
+        if shard.closed_ms is not None:
+            with shard.log.lock:
+                shard.log.end()
+
+
+class AccountSettings:
+    """Commitments by account and region, durable when `set` returns. The caller holds the service's lock."""
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+        self._known: dict[str, Commitment] = {
+            key: Commitment(**value) for key, value in documents.items("commitment/")
+        }
+
+    def commitment(self, account: str, region: str) -> Commitment:
+        """Return an account's commitment in a region."""
+        return self._known.get(_key(account, region), Commitment())
+
+    def is_committed(self, account: str, region: str, now_ms: int) -> bool:
+        """Whether the account's on-demand streams are of the Advantage kind."""
+        return self.commitment(account, region).status(now_ms) != "DISABLED"
+
+    def set(self, account: str, region: str, commitment: Commitment) -> None:
+        """Store a changed commitment."""
+        key = _key(account, region)
+        self._documents.put(key, asdict(commitment))
+        self._known[key] = commitment
+
+
+def iterator_key(settings: Documents, ids: Ids) -> bytes:
+    """Return the key that seals iterators and tokens; the first start makes it."""
+    stored = settings.get("iterator_key")
+    if stored is None:
+        stored = ids.bytes(32).hex()
+        settings.put("iterator_key", stored)
+    return bytes.fromhex(stored)
+
+
+def _close(shards: Iterable[Shard]) -> None:
+    for shard in shards:
+        if shard.log is not None:
+            shard.log.close_files()
+
+
+def _key(account: str, region: str) -> str:
+    return f"commitment/{account}/{region}"
