@@ -17,11 +17,12 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 from headrace.aws.answer_parts import file_parts, iterator_parts
 from headrace.aws.body_room import NoRoom
 from headrace.aws.bounds import Bounds
+from headrace.aws.connection import Connection, Refuse
 from headrace.aws.exchange import Exchange
 from headrace.aws.http import DROPPED, FileSlice, HttpRequest, HttpResponse
 from headrace.aws.http1 import Http1Connection
@@ -33,43 +34,10 @@ from headrace.aws.waiting import call_when_done, when_done
 log = logging.getLogger(__name__)
 
 Handler = Callable[[HttpRequest], HttpResponse | Future[HttpResponse]]
-# Takes a request's method, its path with a question mark and its query, and its headers (as `HttpRequest.headers`).
-Refuse = Callable[[str, str, Mapping[str, str]], HttpResponse | None]
 
 READ_WHOLE_BELOW_BYTES = 1024 * 1024
 LOOK_EVERY_S = 1.0
 COMPLAIN_EVERY_S = 30.0
-
-
-class Connection(Protocol):
-    """A connection as the server sees it. All on the event loop's thread."""
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is being asked or answered, so that it may be closed to make room."""
-        ...
-
-    @property
-    def idle_since_s(self) -> float:
-        """When something last happened, by the server's `now_s`."""
-        ...
-
-    @property
-    def unsent_bytes(self) -> int:
-        """The bytes of answers that the client has not taken."""
-        ...
-
-    def look(self, now_s: float) -> None:
-        """Close, or answer, what has been waited for too long."""
-        ...
-
-    def close(self) -> None:
-        """Close, after what was written is sent."""
-        ...
-
-    def abort(self) -> None:
-        """Close at once."""
-        ...
 
 
 class Server:
