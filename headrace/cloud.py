@@ -26,7 +26,7 @@ from headrace.aws.access_keys import KeyRing, read_keys, secrets_of
 from headrace.aws.authentication import Authentication
 from headrace.aws.entrance import Entrance
 from headrace.aws.front_door import FrontDoor
-from headrace.aws.gateway import Gateway, scope_of
+from headrace.aws.gateway import Gateway
 from headrace.aws.hosts import Hosts
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.origins import AllowedOrigins
@@ -112,7 +112,8 @@ class Cloud:
             hosts=self._hosts,
             origins=AllowedOrigins(config.allow_origins),
             function_urls=self.lambda_.url_rules(),
-            buckets=BucketRules(self.s3),
+            buckets=BucketRules(self.s3, self.gateway.service_of_head),
+            exposed_headers=self.gateway.exposed_headers,
         )
         self.entrance = Entrance(
             door,
@@ -414,7 +415,7 @@ def server_for(cloud: Cloud) -> Server:
         is_inline=cloud.gateway.is_inline,
         refuse=cloud.entrance.refuse,
         temp_dir=cloud.config.data_dir / TEMP_FOLDER,
-        service_of=lambda request: cloud.gateway.service_of(request, scope_of(request)),
+        service_of=cloud.gateway.service_of,
     )
 
 

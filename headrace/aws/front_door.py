@@ -9,7 +9,7 @@ that the user looks at could run code as the user. Programs' requests pay for so
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 from urllib.parse import parse_qsl
 
@@ -57,6 +57,9 @@ class FrontDoor:
 
     Attributes:
         hosts: which Host headers are ours.
+
+    Args:
+        exposed_headers: gives a service's; see `Profile.exposed_headers`.
     """
 
     def __init__(
@@ -66,11 +69,13 @@ class FrontDoor:
         origins: AllowedOrigins,
         function_urls: OwnRules,
         buckets: OwnRules,
+        exposed_headers: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         self.hosts = hosts
         self._origins = origins
         self._function_urls = function_urls
         self._buckets = buckets
+        self._exposed_headers = exposed_headers
         self._logged: set[str] = set()
 
     def is_plain(self, headers: Mapping[str, str]) -> bool:
@@ -114,7 +119,7 @@ class FrontDoor:
             origin = foreign_origin(request.headers)
             if origin is not None and origin in self._origins:
                 service = request.call.service if request.call is not None else ""
-                answer.headers += cors.answer_headers(service)
+                answer.headers += cors.answer_headers(self._exposed_headers(service))
         if is_admin(request.path) and not of_function:
             return  # they have restraints of their own, see `headrace.aws.pages`
         if self._function_urls.is_alone(request) or self._buckets.is_alone(request):

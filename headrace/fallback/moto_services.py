@@ -29,6 +29,7 @@ from headrace.aws.body_bounds import check_body
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.moto_imports import IMPORTING, load_moto
+from headrace.aws.service import Profile
 from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
@@ -52,6 +53,7 @@ from headrace.fallback.moto_requests import (
 )
 from headrace.fallback.outbox import OUTBOX, OutboxWorker
 from headrace.fallback.post import post
+from headrace.fallback.profiles import PROFILES
 from headrace.fallback.queue_peek import queue_is_empty
 from headrace.fallback.refusals import error_response, refusal
 from headrace.fallback.services import mend_all
@@ -180,6 +182,11 @@ class MotoServices:
         )
 
     # --- requests -----------------------------------------------------------------------------
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """See `headrace.aws.gateway.Fallback.profiles`."""
+        return PROFILES
 
     def handle(self, request: HttpRequest, service: str) -> HttpResponse:
         """See `headrace.aws.gateway.Fallback.handle`; never raises."""

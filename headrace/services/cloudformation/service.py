@@ -29,6 +29,7 @@ from headrace.services.cloudformation.errors import (
     too_long,
     translate,
 )
+from headrace.services.cloudformation.profile import PROFILE
 from headrace.services.cloudformation.resources import TYPES, custom_resource_type
 from headrace.services.cloudformation.resources.base import Context, ResourceType
 from headrace.services.cloudformation.state import Stack, Stacks
@@ -411,4 +412,11 @@ def cloudformation_api(cfn: CloudFormation) -> ServiceApi:
     """Return the service for the gateway."""
     from headrace.services.cloudformation import actions
 
-    return ServiceApi(name="cloudformation", backend=cfn, actions=actions.ALL, translate=translate)
+    return ServiceApi(
+        name="cloudformation",
+        backend=cfn,
+        actions=actions.ALL,
+        translate=translate,
+        profile=PROFILE,
+        fidelity_rows=cfn.fidelity,
+    )

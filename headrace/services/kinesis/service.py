@@ -26,11 +26,13 @@ from headrace.services.kinesis.errors import (
     stream_not_found,
     translate,
 )
+from headrace.services.kinesis.fidelity import FIDELITY
 from headrace.services.kinesis.growth import Growth
 from headrace.services.kinesis.guard import rated
 from headrace.services.kinesis.hot import HotPath
 from headrace.services.kinesis.iterators import IteratorCodec
 from headrace.services.kinesis.metrics import MinuteMetrics, observe_event
+from headrace.services.kinesis.profile import PROFILE
 from headrace.services.kinesis.pushes import Pushes
 from headrace.services.kinesis.reader import KinesisReader
 from headrace.services.kinesis.retention import Retention
@@ -425,6 +427,8 @@ def kinesis_api(kinesis: Kinesis) -> ServiceApi:
         backend=kinesis,
         actions=all_actions,
         translate=translate,
+        profile=PROFILE,
+        fidelity=FIDELITY,
         raw=lambda request: hot.handle(request) or subscribe.handle(request),
         # A write to the page cache; with fsync the answer waits for the disk, not the thread.
         inline=frozenset({"GetRecords", "PutRecord", "PutRecords"}),
