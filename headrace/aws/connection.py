@@ -91,8 +91,8 @@ class Answerer(Receiver, Protocol):
     """The server whole, as a connection sees it that takes requests and writes their answers."""
 
     @property
-    def refuse(self) -> Refuse | None:
-        """What `refusal` asks; None when every request goes on."""
+    def at_once(self) -> Callable[[HttpRequest], HttpResponse | Future[HttpResponse] | None]:
+        """Refuses a request that came whole, or answers it if it never blocks; None when it must go to a thread."""
         ...
 
     def is_behind(self, connection: Connection, unsent_bytes: int) -> None:

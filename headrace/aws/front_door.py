@@ -9,11 +9,12 @@ that the user looks at could run code as the user. Programs' requests pay for so
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 from urllib.parse import parse_qsl
 
 from headrace.aws import cors
+from headrace.aws.documents import is_admin
 from headrace.aws.hosts import Hosts
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.origins import (
@@ -24,7 +25,6 @@ from headrace.aws.origins import (
     own_origin,
     page_origin,
 )
-from headrace.aws.pages import is_admin
 from headrace.aws.refusals import refused
 
 log = logging.getLogger(__name__)
@@ -78,15 +78,6 @@ class FrontDoor:
         self._exposed_headers = exposed_headers
         self._logged: set[str] = set()
 
-    def is_plain(self, headers: Mapping[str, str]) -> bool:
-        """Whether headers are a program's, to a host that is known: it need not be looked at any further."""
-        return (
-            "origin" not in headers
-            and "sec-fetch-site" not in headers
-            and headers.get("host") in self.hosts.known
-            and not headers.get("user-agent", "").startswith("Mozilla/")
-        )
-
     def refusal_of(self, request: HttpRequest) -> HttpResponse | None:
         """Return the refusal of a request of which the head has come; None lets it in."""
         host = request.headers.get("host")
@@ -121,7 +112,7 @@ class FrontDoor:
                 service = request.call.service if request.call is not None else ""
                 answer.headers += cors.answer_headers(self._exposed_headers(service))
         if is_admin(request.path) and not of_function:
-            return  # they have restraints of their own, see `headrace.aws.pages`
+            return  # they have restraints of their own, see `headrace.aws.documents`
         if self._function_urls.is_alone(request) or self._buckets.is_alone(request):
             return
         if own_origin(request.headers) not in self._origins:

@@ -197,8 +197,12 @@ class Gateway:
         owned = self._services.get(service)
         return None if owned is None else owned.api.profile.exposed_headers
 
+    def answer_inline(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse] | None:
+        """Answer a request at once when it never blocks; None when it must go to a thread."""
+        return self.handle(request) if self.is_inline(request) else None
+
     def is_inline(self, request: HttpRequest) -> bool:
-        """Whether the request never blocks and may run on the event loop's thread."""
+        """Whether a request never blocks and may run on the event loop's thread."""
         target = request.headers.get("x-amz-target")
         if target is None or self.faults.is_slow:
             return False

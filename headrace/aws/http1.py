@@ -296,11 +296,7 @@ class Http1Connection(asyncio.Protocol):
     # --- answers ------------------------------------------------------------------------------
 
     def _take_usual(self, request: HttpRequest) -> None:
-        server, answer = self._server, None
-        if server.refuse is not None:
-            answer = server.refusal(request.method, request.path, "", request.headers)
-        if answer is None:
-            answer = server.answer_inline(request)
+        answer = self._server.at_once(request)
         if (
             isinstance(answer, HttpResponse)
             and isinstance(answer.body, bytes)

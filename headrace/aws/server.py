@@ -33,11 +33,29 @@ from headrace.aws.waiting import call_when_done, when_done
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[HttpRequest], HttpResponse | Future[HttpResponse]]
+Answer = HttpResponse | Future[HttpResponse]
+Handler = Callable[[HttpRequest], Answer]
 
 READ_WHOLE_BELOW_BYTES = 1024 * 1024
 LOOK_EVERY_S = 1.0
 COMPLAIN_EVERY_S = 30.0
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a listening socket that nobody accepts from yet; port 0 takes a free one. Raises OSError.
+
+    It listens already, so that what a restarted mapping's function asks of the cloud waits and is not refused.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+        bound.listen(1024)
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 class Server:
@@ -46,6 +64,8 @@ class Server:
     `refuse` is asked on the event loop's thread once a request's headers are in, so it must not block. What it
     returns is the answer (its body bytes, nothing to wait for), and the request's body is not read; None lets the
     request go on. `service_of` names the service that a request is for, by which threads are shared out.
+    `at_once` does for a request that came whole what `refuse`, `is_inline` and `handle` do: it refuses it, or answers
+    it if it never blocks, or returns None. It never raises.
 
     Attributes:
         now_s: time as connections count it, in seconds, one at a time. It stands still while the process does, or
@@ -60,6 +80,7 @@ class Server:
         temp_dir: Path,
         refuse: Refuse | None = None,
         service_of: Callable[[HttpRequest], str] | None = None,
+        at_once: Callable[[HttpRequest], Answer | None] | None = None,
         bounds: Bounds | None = None,
     ) -> None:
         self.bounds = bounds or Bounds()
@@ -68,6 +89,7 @@ class Server:
         self._is_inline = is_inline
         self.refuse = refuse
         self._service_of = service_of
+        self.at_once = at_once or self._refuse_or_answer
         self.bodies = Bodies(temp_dir, self.bounds)
         self._pool = FairPool(
             self.bounds.threads,
@@ -191,6 +213,10 @@ class Server:
         except Exception:
             log.exception("whether to refuse %s %s could not be told", method, path)
             return internal_failure()
+
+    def _refuse_or_answer(self, request: HttpRequest) -> Answer | None:
+        refusal = self.refusal(request.method, request.path, request.query, request.headers)
+        return refusal or self.answer_inline(request)
 
     async def answer(self, exchange: Exchange, owner: object) -> HttpResponse:
         """Run the handler where it may run, unless its answer is under way, and wait for it. Never raises.

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from headrace.aws.documents import is_admin
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.pages import is_admin
 from headrace.services.s3 import limits
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_request, malformed_xml
