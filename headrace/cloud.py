@@ -1,14 +1,10 @@
 """The composition root: builds every service, wires the ports, starts and stops the workers.
 
-Nothing below this file knows which services there are. Used by the CLI (with a socket), and by tests and the
-pytest plug-in (in process).
+No module below this one knows which services there are. The CLI uses it with a socket, tests use it in process.
 """
 
 from __future__ import annotations
 
-import logging
-import shutil
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -56,8 +52,6 @@ from headrace.store.data_dir import DataDirInUse, check_no_repair_is_half_done, 
 from headrace.store.database import Database
 
 __all__ = ["Cloud", "DataDirInUse", "server_for"]
-
-log = logging.getLogger(__name__)
 
 TEMP_FOLDER = "tmp"
 
@@ -121,7 +115,7 @@ class Cloud:
             page_guard=guard,
             clock=self.clock,
         )
-        # What answers a request, from a socket or in process.
+        # Answers a request, from a socket or in process.
         self.handle = self.entrance.handle
         self._started = False
         self._is_stopping = False
@@ -284,8 +278,6 @@ class Cloud:
         if port is not None:
             self.config = replace(self.config, port=port)
         self.moto.endpoint_host = self.config.endpoint_url.removeprefix("http://")
-        # Bodies that were on their way when an earlier cloud was killed.
-        shutil.rmtree(self.config.data_dir / TEMP_FOLDER, ignore_errors=True)
         for service in self._services:
             service.start()
         self.s3.notifications.wake = self.supervisor.start(self.s3.notifications).wake
@@ -295,18 +287,8 @@ class Cloud:
         self.moto.wake_outbox = self.supervisor.start(self.moto.outbox).wake
         self.supervisor.start(self.moto.retention)
         # Not waited for: a request that needs moto before it is ready waits by itself.
-        threading.Thread(target=self._warm_up, args=(on_warm,), name="moto", daemon=True).start()
+        self.moto.warm_up_in_background(on_warm, is_stopping=lambda: self._is_stopping)
         self._started = True
-
-    def _warm_up(self, on_warm: Callable[[], None] | None) -> None:
-        try:
-            self.moto.warm_up()
-            if on_warm is not None:
-                on_warm()
-        except Exception:
-            # Of a cloud that is stopped meanwhile, the files are closed.
-            if not self._is_stopping:
-                log.exception("moto did not start")
 
     def prepare_stop(self) -> None:
         """Start nothing new; called while the socket is still open."""

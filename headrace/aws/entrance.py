@@ -145,7 +145,7 @@ class Entrance:
         )
 
     def _visit(self, request: HttpRequest) -> Answer:
-        """Let a browser in or refuse it, or whoever asks by a name that is not known yet."""
+        """Let a request in or refuse it that a browser sends, or that has a Host which is not known yet."""
         door = self._door
         early = door.refusal_of(request) or door.preflight_of(request)
         if early is not None:
@@ -155,7 +155,7 @@ class Entrance:
             if isinstance(answered, HttpResponse):
                 door.dress(request, answered)
             else:
-                # Runs before whoever waits for the Future is told.
+                # Runs before those that wait for the Future are told.
                 answered.add_done_callback(functools.partial(_dress, door, request))
         return answered
 

@@ -256,7 +256,7 @@ class Gateway:
         if isinstance(answer, HttpResponse):
             answer.headers.append(("x-amzn-RequestId", call.request_id))
         else:
-            # Runs before whoever waits for the Future is told.
+            # Runs before those that wait for the Future are told.
             answer.add_done_callback(functools.partial(_add_request_id, call.request_id))
         return answer
 

@@ -21,7 +21,7 @@ _XML = '<?xml version="1.0" encoding="UTF-8"?>\n'
 def refused(request: HttpRequest, status: int, code: str, sentence: str) -> HttpResponse:
     """Return the refusal of a request, of which no more than the head need be known.
 
-    A page for whoever looks at one, the cloud's own JSON on its own paths, AWS's JSON or XML for SDKs.
+    A page for browsers, the cloud's own JSON on its own paths, AWS's JSON or XML for SDKs.
     """
     headers = request.headers
     if "text/html" in headers.get("accept", ""):

@@ -11,6 +11,7 @@ import heapq
 import logging
 import os
 import resource
+import shutil
 import socket
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -69,7 +70,7 @@ class Server:
 
     Attributes:
         now_s: time as connections count it, in seconds, one at a time. It stands still while the process does, or
-            whoever sent something meanwhile would be cut off for having been silent.
+            a client that sent something meanwhile would be cut off for having been silent.
     """
 
     def __init__(
@@ -113,6 +114,8 @@ class Server:
 
     async def start(self, bound: socket.socket) -> None:
         """Listen on a bound socket, which is the server's from then on."""
+        # What is there are bodies that were arriving when an earlier process was killed.
+        shutil.rmtree(self.bodies.temp_dir, ignore_errors=True)
         self.bodies.temp_dir.mkdir(parents=True, exist_ok=True)
         # Shard logs and functions need files too.
         most_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -312,7 +315,7 @@ class Server:
             self._loop.call_soon_threadsafe(self._go_on)
 
     def _go_on(self) -> None:
-        # First: whoever is done from here on tells again.
+        # First: an answer that is done from here on schedules the next round.
         self._told = False
         while self._done:
             self._done.popleft()()

@@ -41,7 +41,7 @@ class DataPage:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How requests name a service, and how its answers differ from other services', whoever serves it.
+    """How requests name a service, and how its answers differ from other services'; of owned ones and moto's.
 
     Attributes:
         signing_scopes: its names in signatures, besides botocore's name of it.

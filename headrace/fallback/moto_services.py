@@ -138,6 +138,23 @@ class MotoServices:
                 raise
             self._failure = ""
 
+    def warm_up_in_background(
+        self, then: Callable[[], None] | None, *, is_stopping: Callable[[], bool]
+    ) -> None:
+        """Warm up on a thread of its own, and call `then` there; a failure is logged, unless the cloud is stopping."""
+
+        def run() -> None:
+            try:
+                self.warm_up()
+                if then is not None:
+                    then()
+            except Exception:
+                # The files of a cloud that stops meanwhile are closed.
+                if not is_stopping():
+                    log.exception("moto did not start")
+
+        threading.Thread(target=run, name="moto", daemon=True).start()
+
     def _load(self) -> None:
         guard_patterns()
         load_moto()

@@ -1,4 +1,4 @@
-"""Who may see the cloud's own pages with `--auth`: whoever signs the request, or has opened the page with its token.
+"""Who may see the cloud's own pages with `--auth`: programs that sign their requests, people who have the token.
 
 Programs sign for the service `headrace`. People open the address that `headrace up` prints; its token becomes a cookie
 that no script can read and no other site can send, and that is good for looking only. Health is everybody's.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.aws import gateway as gateway_module
 from headrace.aws.errors import AwsError
 from headrace.aws.gateway import Gateway
 from headrace.aws.http import HttpRequest, HttpResponse
@@ -88,3 +91,24 @@ def test_a_service_is_found_by_what_it_declares(
     answer = gateway.handle(HttpRequest("POST", path, "", headers, body))
     assert isinstance(answer, HttpResponse)
     assert answer.body == answered.encode()
+
+
+OWNED = {"kinesis", "firehose", "lambda", "s3", "emr", "emr-serverless", "cloudformation"}
+AWS = Path(gateway_module.__file__).parent
+
+
+def test_the_gateway_has_no_services_name_in_it() -> None:
+    tree = ast.parse((AWS / "gateway.py").read_text())
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    assert texts & OWNED == set()
+
+
+def test_the_protocol_layer_has_no_table_of_services() -> None:
+    tables = [
+        f"{file.name}:{node.lineno}"
+        for file in AWS.glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Dict)
+        and any(isinstance(key, ast.Constant) and key.value in OWNED for key in node.keys)
+    ]
+    assert tables == []
