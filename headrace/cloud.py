@@ -1,36 +1,23 @@
 """The composition root: builds every service, wires the ports, starts and stops the workers.
 
-Nothing below this file knows which services there are. Used by the CLI (with a socket), and by tests and the
-pytest plug-in (in process).
+No module below this one knows which services there are. The CLI uses it with a socket, tests use it in process.
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import shutil
-import socket
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-import msgspec
-
-from headrace import __version__
 from headrace.adapters import EventBuses, LogQueue, MetricQueue, Queues, Schemas, Topics
-from headrace.aws import fault_pages
 from headrace.aws.access_keys import KeyRing, read_keys, secrets_of
 from headrace.aws.authentication import Authentication
 from headrace.aws.entrance import Entrance
 from headrace.aws.front_door import FrontDoor
-from headrace.aws.gateway import Gateway, scope_of
+from headrace.aws.gateway import Gateway
 from headrace.aws.hosts import Hosts
-from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.origins import AllowedOrigins
-from headrace.aws.pages import is_admin, restrained
 from headrace.aws.server import Server
 from headrace.aws.service import ServiceApi
 from headrace.aws.sessions import RoleSessions, session_secret
@@ -40,13 +27,18 @@ from headrace.core.ids import Ids
 from headrace.core.ports import any_secret
 from headrace.core.workers import Supervisor
 from headrace.fallback import MotoServices, keep_log_groups_within
+from headrace.pages.access import PageAccess
+from headrace.pages.emr import EmrPages
+from headrace.pages.emr_serverless import ServerlessPages
+from headrace.pages.health import Health
+from headrace.pages.routes import Routes
+from headrace.pages.site import build_site
+from headrace.pages.spark import SparkPages
 from headrace.services.cloudformation.api import build_cloudformation, cloudformation_api
 from headrace.services.emr.api import FOLDER as EMR_FOLDER
 from headrace.services.emr.api import build_emr, emr_api
-from headrace.services.emr.pages import EmrPages
 from headrace.services.emr_serverless.api import FOLDER as EMR_SERVERLESS_FOLDER
 from headrace.services.emr_serverless.api import build_emr_serverless, emr_serverless_api
-from headrace.services.emr_serverless.pages import ServerlessPages
 from headrace.services.firehose.api import build_firehose, firehose_api
 from headrace.services.kinesis.api import build_kinesis, kinesis_api
 from headrace.services.kinesis.fault_targets import shards_by_stream
@@ -55,14 +47,11 @@ from headrace.services.s3.api import build_s3, s3_api
 from headrace.services.s3.cors import BucketRules
 from headrace.spark_submit.event_bounds import EventLogBounds
 from headrace.spark_submit.history import HistoryOnDemand
-from headrace.status_pages import StatusPages
 from headrace.store.check import STATE_FILE
 from headrace.store.data_dir import DataDirInUse, check_no_repair_is_half_done, lock
 from headrace.store.database import Database
 
-__all__ = ["Cloud", "DataDirInUse", "bind", "server_for"]
-
-log = logging.getLogger(__name__)
+__all__ = ["Cloud", "DataDirInUse", "server_for"]
 
 TEMP_FOLDER = "tmp"
 
@@ -112,32 +101,22 @@ class Cloud:
             hosts=self._hosts,
             origins=AllowedOrigins(config.allow_origins),
             function_urls=self.lambda_.url_rules(),
-            buckets=BucketRules(self.s3),
+            buckets=BucketRules(self.s3, self.gateway.service_of_head),
+            exposed_headers=self.gateway.exposed_headers,
         )
+        guard = None if authentication is None else PageAccess(authentication)
+        self._spark_history = HistoryOnDemand(self.clock, config.data_dir)
         self.entrance = Entrance(
             door,
             gateway=self.gateway,
-            is_function_url=self.lambda_.is_function_url,
+            function_urls=self.lambda_,
+            pages=self._build_pages(guard).answer,
             authentication=authentication,
+            page_guard=guard,
             clock=self.clock,
         )
-        self._spark_history = HistoryOnDemand(self.clock, config.data_dir)
-        self._status_pages = StatusPages(
-            emr=EmrPages(self.clock, self.emr.store, config.data_dir / EMR_FOLDER),
-            serverless=ServerlessPages(
-                self.clock, self.emr_serverless.store, config.data_dir / EMR_SERVERLESS_FOLDER
-            ),
-            history=self._spark_history,
-            data_dir=config.data_dir,
-            endpoint_url=self.endpoint_url,
-        )
-        self._admin: dict[tuple[str, str], Callable[[HttpRequest], HttpResponse]] = {
-            ("GET", "/_headrace/health"): self._health,
-            ("GET", "/_localstack/health"): self._localstack_health,
-            ("GET", "/_headrace/firehose"): self._firehose_status,
-            ("GET", "/_headrace/fidelity"): self._fidelity,
-            ("GET", "/_headrace/lambda/trace"): self._lambda_trace,
-        }
+        # Answers a request, from a socket or in process.
+        self.handle = self.entrance.handle
         self._started = False
         self._is_stopping = False
 
@@ -260,6 +239,35 @@ class Cloud:
             self.cloudformation,
         ]
 
+    def _build_pages(self, guard: PageAccess | None) -> Routes:
+        config, clock = self.config, self.clock
+        spark = SparkPages(
+            emr=EmrPages(clock, self.emr.store, config.data_dir / EMR_FOLDER),
+            serverless=ServerlessPages(
+                clock, self.emr_serverless.store, config.data_dir / EMR_SERVERLESS_FOLDER
+            ),
+            history=self._spark_history,
+            data_dir=config.data_dir,
+            endpoint_url=self.endpoint_url,
+        )
+        state = Health(
+            is_started=lambda: self._started,
+            moto=self.moto.status,
+            services=lambda: self.gateway.owned,
+            losses=lambda: [*self.kinesis.losses, *self.firehose.losses],
+            endpoint_url=self.endpoint_url,
+            data_dir=config.data_dir,
+            knows=lambda request: guard is None or guard.knows(request, clock.now_ms()),
+        )
+        return build_site(
+            apis=self.gateway.owned.values(),
+            spark=spark,
+            state=state,
+            rules=self.gateway.faults,
+            receive_response=self.cloudformation.receive_response,
+            endpoint_url=self.endpoint_url,
+        )
+
     # --- life ---------------------------------------------------------------------------------
 
     def start(self, port: int | None = None, *, on_warm: Callable[[], None] | None = None) -> None:
@@ -270,8 +278,6 @@ class Cloud:
         if port is not None:
             self.config = replace(self.config, port=port)
         self.moto.endpoint_host = self.config.endpoint_url.removeprefix("http://")
-        # Bodies that were on their way when an earlier cloud was killed.
-        shutil.rmtree(self.config.data_dir / TEMP_FOLDER, ignore_errors=True)
         for service in self._services:
             service.start()
         self.s3.notifications.wake = self.supervisor.start(self.s3.notifications).wake
@@ -281,18 +287,8 @@ class Cloud:
         self.moto.wake_outbox = self.supervisor.start(self.moto.outbox).wake
         self.supervisor.start(self.moto.retention)
         # Not waited for: a request that needs moto before it is ready waits by itself.
-        threading.Thread(target=self._warm_up, args=(on_warm,), name="moto", daemon=True).start()
+        self.moto.warm_up_in_background(on_warm, is_stopping=lambda: self._is_stopping)
         self._started = True
-
-    def _warm_up(self, on_warm: Callable[[], None] | None) -> None:
-        try:
-            self.moto.warm_up()
-            if on_warm is not None:
-                on_warm()
-        except Exception:
-            # Of a cloud that is stopped meanwhile, the files are closed.
-            if not self._is_stopping:
-                log.exception("moto did not start")
 
     def prepare_stop(self) -> None:
         """Start nothing new; called while the socket is still open."""
@@ -310,102 +306,6 @@ class Cloud:
         self._lock_file.close()
         self._started = False
 
-    # --- requests -----------------------------------------------------------------------------
-
-    def handle(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
-        """Answer a request: the cloud's own pages under `/_headrace/`, AWS's operations elsewhere."""
-        headers = request.headers
-        # As SDKs send it, a request is none of the front door's business; what it looks at is looked up here.
-        if (
-            "origin" in headers
-            or "sec-fetch-site" in headers
-            or headers.get("host") not in self._hosts.known
-            or headers.get("user-agent", "").startswith("Mozilla/")
-        ):
-            return self.entrance.visit(request, self._answer)
-        # Neither the host nor the path is the cloud's own or a function's.
-        if not request.path.startswith("/_"):
-            return self.gateway.handle(request)
-        return self._answer(request)
-
-    def _answer(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
-        if self.lambda_.is_function_url(request):
-            return self.entrance.caller_refusal(request) or self.lambda_.answer_url(request)
-        if is_admin(request.path):
-            return self.entrance.page_answer(request) or restrained(self._handle_admin(request))
-        return self.gateway.handle(request)
-
-    def _handle_admin(self, request: HttpRequest) -> HttpResponse:
-        prefix = "/_headrace/cfn-response/"
-        if request.method == "PUT" and request.path.startswith(prefix):
-            token = request.path.removeprefix(prefix)
-            known = self.cloudformation.receive_response(token, request.body)
-            return HttpResponse(200 if known else 404)
-        if request.path == fault_pages.PATH or request.path.startswith(f"{fault_pages.PATH}/"):
-            return fault_pages.answer(self.gateway.faults, request)
-        status = self._status_pages.answer(request)
-        if status is not None:
-            return status
-        page = self._admin.get((request.method, request.path))
-        if page is None:
-            return _json({"message": f"no page {request.path}"}, 404)
-        return page(request)
-
-    def _health(self, request: HttpRequest) -> HttpResponse:
-        known = self.entrance.knows(request)
-        status, moto = "ok" if self._started else "starting", self.moto.status()
-        if status == "ok" and moto["moto"] != "ready":
-            # What headrace owns is served; calls of moto's services wait.
-            status = str(moto["moto"])
-        return _json(
-            {
-                "status": status,
-                "version": __version__,
-                "pid": os.getpid(),
-                **({"data_dir": str(self.config.data_dir)} if known else {}),
-                "endpoint_url": self.endpoint_url(),
-                "services": sorted(self.gateway.owned),
-                **moto,
-                "losses": [*self.kinesis.losses, *self.firehose.losses],
-            }
-        )
-
-    def _localstack_health(self, _: HttpRequest) -> HttpResponse:
-        services = dict.fromkeys(sorted(self.gateway.owned), "running")
-        return _json({"services": services, "edition": "headrace", "version": __version__})
-
-    def _firehose_status(self, _: HttpRequest) -> HttpResponse:
-        return _json(self.firehose.statuses())
-
-    def _lambda_trace(self, request: HttpRequest) -> HttpResponse:
-        params = request.query_params()
-        name = params.get("mapping", "")
-        reports = self.lambda_.mappings.traces(name, params.get("sequence"))
-        if not reports:
-            return _json({"message": f"No mapping or mapped function {name}."}, 404)
-        return _json({"mappings": reports})
-
-    def _fidelity(self, request: HttpRequest) -> HttpResponse:
-        stack = request.query_params().get("stack", "")
-        return _json(self.cloudformation.fidelity(stack) + self.lambda_.fidelity_remarks())
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Return a listening socket that nobody accepts from yet; port 0 takes a free one. Raises OSError.
-
-    It listens already, so that what a restarted mapping's function asks of the cloud waits and is not refused.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind((host, port))
-        bound.listen(1024)
-    except OSError:
-        bound.close()
-        raise
-    return bound
-
 
 def server_for(cloud: Cloud) -> Server:
     """Return the server that puts `cloud` on a socket."""
@@ -413,10 +313,7 @@ def server_for(cloud: Cloud) -> Server:
         cloud.handle,
         is_inline=cloud.gateway.is_inline,
         refuse=cloud.entrance.refuse,
+        at_once=cloud.entrance.answer_at_once,
         temp_dir=cloud.config.data_dir / TEMP_FOLDER,
-        service_of=lambda request: cloud.gateway.service_of(request, scope_of(request)),
+        service_of=cloud.gateway.service_of,
     )
-
-
-def _json(value: Any, status: int = 200) -> HttpResponse:
-    return HttpResponse(status, [("Content-Type", "application/json")], msgspec.json.encode(value))

@@ -430,7 +430,7 @@ def fidelity(run: Run) -> str:
     page = f"{run.endpoint_url}/_headrace/fidelity"
     with urllib.request.urlopen(page, timeout=10) as answer:
         rows: list[dict[str, str]] = json.load(answer)
-    own = [row for row in rows if row["stack"] != "CDKToolkit"]
+    own = [row for row in rows if row["stack"] not in ("", "CDKToolkit")]
     levels = Counter(row["level"] for row in own)
     return (
         f"of the stacks' properties {levels['stored']} are stored without effect and"

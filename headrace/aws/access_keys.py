@@ -42,7 +42,7 @@ class AccessKey:
     Attributes:
         id: as requests name it.
         token: the session token that goes with it; None when none does.
-        account: whose it is; None is the cloud's own account.
+        account: the account that it belongs to; None is the cloud's own.
         expires_ms: when it ceases to be good.
         needs_token: a request must bring the token, or, with none, must not bring any.
     """

@@ -1,7 +1,7 @@
-"""`--auth`: whoever calls an operation of AWS proves by its signature that it has a key which this cloud knows.
+"""`--auth`: verifies that a request to an operation of AWS is signed with a key that this cloud knows.
 
 Verified are Signature Version 4, in the header and in presigned URLs, the chunks of S3's uploads, and S3's old
-signatures. Who has a key may do all: policies are not asked. Thread-safe; costs some tens of microseconds a request.
+signatures. Every key permits everything: policies are not evaluated. Thread-safe; takes some tens of microseconds.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 def check_body(request: HttpRequest) -> None:
     """Unpack the body in place when it is packed, and check what it is. Raises AwsError.
 
-    For whoever hands the body to a decoder that has no bounds of its own, such as moto's.
+    For callers that pass the body to a decoder without bounds of its own, such as moto's.
     """
     if request.body_file is not None:
         raise _too_large()
@@ -98,7 +98,7 @@ def check_json(body: bytes) -> None:
 def check_xml(body: bytes) -> None:
     """Refuse a document type, which can define entities, and elements that nest too deep. Raises AwsError.
 
-    What is no XML is left to whoever takes it.
+    A body that is not XML is left to its parser.
     """
     level = 0
 

@@ -13,11 +13,12 @@ from headrace.aws.http import HttpRequest, HttpResponse
 
 MAX_AGE_S = 172_800
 _EXPOSED = "x-amzn-RequestId,x-amzn-ErrorType,x-amzn-ErrorMessage,Date"
-_EXPOSED_BY_KINESIS = (
+# What a preflight is answered, of which only the path tells whether it is for a REST service such as Lambda.
+_EXPOSED_BY_MOST = (
     "x-amzn-RequestId,x-amzn-ErrorType,x-amz-request-id,x-amz-id-2,x-amzn-ErrorMessage,Date"
 )
-_EXPOSED_BY_LAMBDA = f"{_EXPOSED},x-amz-log-result,x-amz-function-error"
-_LAMBDA_PATH = re.compile(r"/20\d\d-\d\d-\d\d/")
+_EXPOSED_BELOW_DATES = f"{_EXPOSED},x-amz-log-result,x-amz-function-error"
+_DATED_PATH = re.compile(r"/20\d\d-\d\d-\d\d/")
 
 # What a document can be that runs nothing: everything else may be HTML, SVG or XML in disguise. A PDF is shown by the
 # browser's own viewer, which a sandbox would keep shut.
@@ -29,7 +30,7 @@ _SANDBOX = "sandbox allow-scripts allow-forms allow-popups allow-modals allow-do
 def preflight(request: HttpRequest) -> HttpResponse:
     """Answer a browser that asks whether a page of an allowed origin may send a request."""
     asked = request.headers
-    exposed = _EXPOSED_BY_LAMBDA if _LAMBDA_PATH.match(request.path) else _EXPOSED_BY_KINESIS
+    exposed = _EXPOSED_BELOW_DATES if _DATED_PATH.match(request.path) else _EXPOSED_BY_MOST
     headers = [("Access-Control-Allow-Origin", "*")]
     if "access-control-request-headers" in asked:
         headers.append(("Access-Control-Allow-Headers", asked["access-control-request-headers"]))
@@ -44,12 +45,11 @@ def preflight(request: HttpRequest) -> HttpResponse:
     return HttpResponse(200, headers)
 
 
-def answer_headers(service: str) -> list[tuple[str, str]]:
-    """Return the headers with which a page of an allowed origin may read an answer of `service`."""
-    exposed = {"kinesis": _EXPOSED_BY_KINESIS, "lambda": _EXPOSED_BY_LAMBDA}.get(service, _EXPOSED)
+def answer_headers(exposed: str | None) -> list[tuple[str, str]]:
+    """Return the headers with which a page of an allowed origin may read an answer; see `Profile.exposed_headers`."""
     return [
         ("Access-Control-Allow-Origin", "*"),
-        ("Access-Control-Expose-Headers", exposed),
+        ("Access-Control-Expose-Headers", _EXPOSED if exposed is None else exposed),
     ]
 
 

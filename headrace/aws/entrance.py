@@ -1,48 +1,89 @@
-"""All that stands between the socket and the services: the front door for browsers, and with `--auth` the keys.
+"""The way in: every request that the server has taken, or of which it has the head, comes here first.
 
-`headrace.cloud` asks it before the body of a request is read, before a request is answered, and before the pages and
-function URLs, which the gateway does not see. Thread-safe.
+The front door judges browsers, `--auth` asks for keys, and then a function URL, one of the cloud's own pages or the
+gateway answers. Thread-safe.
 """
 
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from typing import Protocol
 
 from headrace.aws.authentication import Authentication
+from headrace.aws.documents import is_admin
 from headrace.aws.errors import AwsError
 from headrace.aws.front_door import FrontDoor, is_of_a_browser
 from headrace.aws.gateway import Gateway, scope_of
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.operation import Call
-from headrace.aws.page_access import MOST_ANSWER_BYTES, PageAccess, is_answer, without_cookie
-from headrace.aws.pages import is_admin, json_response
-from headrace.aws.refusals import error_answer
+from headrace.aws.refusals import error_answer, refuse_large
+from headrace.aws.server_errors import internal_failure
 from headrace.core.clock import Clock
+
+log = logging.getLogger(__name__)
 
 Answer = HttpResponse | Future[HttpResponse]
 # Of a request to a function URL, on AWS too.
 MOST_FUNCTION_URL_BYTES = 6 * 1024 * 1024
 
 
+class FunctionUrls(Protocol):
+    """The addresses of functions. Thread-safe."""
+
+    def is_function_url(self, request: HttpRequest) -> bool:
+        """Whether a request, of which no more than the head need be there, is for a function's own address."""
+        ...
+
+    def answer_url(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request to a function's own address."""
+        ...
+
+
+class PageGuard(Protocol):
+    """Who may see the cloud's own pages. Thread-safe."""
+
+    def head_refusal_of(self, request: HttpRequest, now_ms: int) -> HttpResponse | None:
+        """Return the refusal of a request of which only the head has come; None to go on. Never blocks."""
+        ...
+
+    def answer_of(self, request: HttpRequest, now_ms: int) -> HttpResponse | None:
+        """Return the refusal of a request, or what opens the pages; None to go on."""
+        ...
+
+    def hide_cookie(self, request: HttpRequest) -> None:
+        """Take what opens the pages away from a request that a function is going to see."""
+        ...
+
+
 class Entrance:
-    """Judges requests. With no `authentication`, who sends them is not asked."""
+    """Judges requests and leads them on. With no `authentication` nobody has to prove who they are.
+
+    Args:
+        pages: answers a request to one of the cloud's own paths.
+        page_guard: with `authentication` only.
+    """
 
     def __init__(
         self,
         door: FrontDoor,
         *,
         gateway: Gateway,
-        is_function_url: Callable[[HttpRequest], bool],
+        function_urls: FunctionUrls,
+        pages: Callable[[HttpRequest], HttpResponse],
         authentication: Authentication | None,
+        page_guard: PageGuard | None,
         clock: Clock,
     ) -> None:
         self._door = door
+        self._hosts = door.hosts
         self._gateway = gateway
-        self._is_function_url = is_function_url
+        self._function_urls = function_urls
+        self._pages = pages
         self._authentication = authentication
-        self._page_access = None if authentication is None else PageAccess(authentication)
+        self._page_guard = page_guard
         self._clock = clock
 
     def refuse(self, method: str, path: str, headers: Mapping[str, str]) -> HttpResponse | None:
@@ -50,52 +91,88 @@ class Entrance:
 
         `path` is as on the wire, with its question mark and query if they are known yet.
         """
-        if self._page_access is None and self._door.is_plain(headers):
+        guard = self._page_guard
+        if guard is None and self._is_plain(headers):
             return None
         path, is_whole, query = path.partition("?")
         request = HttpRequest(method, path, query, dict(headers))
         refusal = self._door.refusal_of(request)
-        if refusal is not None or self._page_access is None or method == "OPTIONS":
+        if refusal is not None or guard is None or method == "OPTIONS":
             return refusal  # browsers ask without signing, and send no body
         if not is_whole and "authorization" not in headers:
             return None  # it may be presigned
-        if self._is_function_url(request) or is_answer(request):
-            return _refuse_large(request)
+        if self._function_urls.is_function_url(request):
+            return refuse_large(request, MOST_FUNCTION_URL_BYTES)
         if is_admin(path):
-            return self._page_access.head_refusal_of(request, self._clock.now_ms())
+            return guard.head_refusal_of(request, self._clock.now_ms())
         return self._gateway.refusal_of(request)
 
-    def visit(self, request: HttpRequest, answer: Callable[[HttpRequest], Answer]) -> Answer:
-        """Let a browser in or refuse it, or whoever asks by a name that is not known yet; `answer` answers."""
+    def answer_at_once(self, request: HttpRequest) -> Answer | None:
+        """Refuse a request, or answer it if it never blocks; None when it must go to a thread. Never raises."""
+        try:
+            if self._page_guard is not None or not self._is_plain(request.headers):
+                path = f"{request.path}?{request.query}"
+                refusal = self.refuse(request.method, path, request.headers)
+                if refusal is not None:
+                    return refusal
+                return self.handle(request) if self._gateway.is_inline(request) else None
+            if request.path.startswith("/_"):
+                return self._answer(request) if self._gateway.is_inline(request) else None
+            return self._gateway.answer_inline(request)
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            return internal_failure()
+
+    def handle(self, request: HttpRequest) -> Answer:
+        """Answer a request."""
+        if not self._is_plain(request.headers):
+            return self._visit(request)
+        # Neither the host nor the path is the cloud's own or a function's.
+        if not request.path.startswith("/_"):
+            return self._gateway.handle(request)
+        return self._answer(request)
+
+    def _is_plain(self, headers: Mapping[str, str]) -> bool:
+        """Whether headers are a program's, to a host that is known: the front door need not look at them.
+
+        Here and not there: every request comes by.
+        """
+        return (
+            "origin" not in headers
+            and "sec-fetch-site" not in headers
+            and headers.get("host") in self._hosts.known
+            and not headers.get("user-agent", "").startswith("Mozilla/")
+        )
+
+    def _visit(self, request: HttpRequest) -> Answer:
+        """Let a request in or refuse it that a browser sends, or that has a Host which is not known yet."""
         door = self._door
         early = door.refusal_of(request) or door.preflight_of(request)
         if early is not None:
             return early
-        answered = answer(request)
+        answered = self._answer(request)
         if is_of_a_browser(request):
             if isinstance(answered, HttpResponse):
                 door.dress(request, answered)
             else:
-                # Runs before whoever waits for the Future is told.
+                # Runs before those that wait for the Future are told.
                 answered.add_done_callback(functools.partial(_dress, door, request))
         return answered
 
-    def page_answer(self, request: HttpRequest) -> HttpResponse | None:
-        """Return the refusal of a request to the cloud's own pages, or what opens them; None to go on."""
-        if self._page_access is None:
-            return None
-        return self._page_access.answer_of(request, self._clock.now_ms())
+    def _answer(self, request: HttpRequest) -> Answer:
+        if self._function_urls.is_function_url(request):
+            return self._caller_refusal(request) or self._function_urls.answer_url(request)
+        if is_admin(request.path):
+            guard = self._page_guard
+            early = None if guard is None else guard.answer_of(request, self._clock.now_ms())
+            return early or self._pages(request)
+        return self._gateway.handle(request)
 
-    def knows(self, request: HttpRequest) -> bool:
-        """Whether a request to a page that is everybody's is of somebody who may see all of it."""
-        access = self._page_access
-        return access is None or access.knows(request, self._clock.now_ms())
-
-    def caller_refusal(self, request: HttpRequest) -> HttpResponse | None:
-        """Refuse who signs a request to a function URL wrongly; who does not sign, the URL's AuthType judges."""
-        if self._authentication is None:
+    def _caller_refusal(self, request: HttpRequest) -> HttpResponse | None:
+        """Refuse a wrongly signed request to a function URL; one that is not signed, the URL's AuthType judges."""
+        if self._authentication is None or self._page_guard is None:
             return None
-        without_cookie(request)
+        self._page_guard.hide_cookie(request)
         if not scope_of(request).access_key:
             return None
         now_ms = self._clock.now_ms()
@@ -106,17 +183,6 @@ class Entrance:
         account = key.account or self._gateway.account_of(key.id)
         request.call = Call(account, "", "", now_ms, "lambda", access_key=key.id)
         return None
-
-
-def _refuse_large(request: HttpRequest) -> HttpResponse | None:
-    """Refuse what anybody may send without a key, unless it says that it is small."""
-    headers = request.headers
-    length = headers.get("content-length", "" if "transfer-encoding" in headers else "0")
-    if not length.isdigit():
-        return json_response({"message": "The request must say its length."}, 411)
-    if int(length) > (MOST_ANSWER_BYTES if is_answer(request) else MOST_FUNCTION_URL_BYTES):
-        return json_response({"message": "Request Entity Too Large"}, 413)
-    return None
 
 
 def _dress(door: FrontDoor, request: HttpRequest, answer: Future[HttpResponse]) -> None:

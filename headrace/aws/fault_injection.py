@@ -41,7 +41,7 @@ def answer_with_faults(
     if plan.drop is None:
         return given
     if isinstance(given, Future):
-        # Runs before whoever waits for the Future is told.
+        # Runs before those that wait for the Future are told.
         given.add_done_callback(_drop_when_done)
     else:
         _drop(given)

@@ -9,11 +9,11 @@ cloud has none. Thread-safe; without a rule a request pays one look at an empty 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
 from headrace.aws.errors import AwsError
+from headrace.aws.fault_errors import FaultErrors
 from headrace.aws.fault_names import ShardsByStream, UnknownName, check_service, check_stream
 from headrace.core.ids import Ids
 
@@ -22,42 +22,8 @@ KINDS: Final = ("throttle", "error", "partial", "latency", "drop")
 MOST_RULES = 1000
 LONGEST_LATENCY_MS = 600_000
 
-# (code, sentence, HTTP status) by service; the sentences are AWS's where it says one.
-_THROTTLES: Final[Mapping[str, tuple[str, str, int]]] = {
-    "kinesis": ("LimitExceededException", "Rate exceeded.", 400),
-    "firehose": ("LimitExceededException", "Rate exceeded.", 400),
-    "lambda": ("TooManyRequestsException", "Rate Exceeded.", 429),
-    "s3": ("SlowDown", "Please reduce your request rate.", 503),
-    "dynamodb": (
-        "ProvisionedThroughputExceededException",
-        "The level of configured provisioned throughput for the table was exceeded.",
-        400,
-    ),
-    "cloudformation": ("Throttling", "Rate exceeded", 400),
-}
-_THROTTLED_ACTIONS: Final[Mapping[tuple[str, str], tuple[str, str, int]]] = {
-    **{
-        ("kinesis", action): (
-            "ProvisionedThroughputExceededException",
-            "Rate exceeded for shard {shard} in stream {stream} under account {account}.",
-            400,
-        )
-        for action in ("PutRecord", "PutRecords", "GetRecords", "GetShardIterator")
-    },
-    **{
-        ("firehose", action): ("ServiceUnavailableException", "Slow down.", 503)
-        for action in ("PutRecord", "PutRecordBatch")
-    },
-}
-_THROTTLE = ("ThrottlingException", "Rate exceeded", 400)
-_ERRORS: Final[Mapping[str, tuple[str, str, int]]] = {
-    "lambda": ("ServiceException", "An error occurred and the request cannot be processed.", 500),
-    "s3": ("InternalError", "We encountered an internal error. Please try again.", 500),
-    "dynamodb": ("InternalServerError", "Internal server error", 500),
-}
-_ERROR = ("InternalFailure", "Internal service failure.", 500)
-# Services whose every error that is the caller's has status 400, and what the names of the others begin with.
-_CALLERS_ERRORS_ARE_400: Final = frozenset({"kinesis", "firehose", "dynamodb"})
+_USUAL_ERRORS: Final = FaultErrors()
+# What the names of errors begin with that are not the caller's.
 _OF_THE_SERVICE: Final = ("Internal", "Service")
 
 
@@ -143,6 +109,7 @@ class Faults:
         is_slow: some rule waits, so that no request may run where waiting harms others.
         is_partial: some rule refuses single records.
         shards_by_stream: gives what a rule may name; without it any stream and shard is taken.
+        errors: by service; one that is not there has the usual ones.
     """
 
     def __init__(self, ids: Ids) -> None:
@@ -150,6 +117,7 @@ class Faults:
         self.is_slow = False
         self.is_partial = False
         self.shards_by_stream: ShardsByStream | None = None
+        self.errors: dict[str, FaultErrors] = {}
         self._ids = ids
         self._lock = threading.Lock()
 
@@ -201,7 +169,7 @@ class Faults:
                 if rule.fault == "drop":
                     plan.drop = rule.when
                 else:
-                    plan.error = error_of(rule, facts)
+                    plan.error = self._error_of(rule, facts)
         return plan
 
     def refusals(self, facts: Facts, records: int) -> dict[int, AwsError]:
@@ -212,7 +180,7 @@ class Faults:
                 continue
             for i in range(records):
                 if i not in refused and self._acts(rule):
-                    refused[i] = error_of(rule, facts)
+                    refused[i] = self._error_of(rule, facts)
         return refused
 
     def _acts(self, rule: Rule) -> bool:
@@ -225,21 +193,20 @@ class Faults:
             rule.acted += 1
             return True
 
-
-def error_of(rule: Rule, facts: Facts) -> AwsError:
-    """Return the error that a rule answers with."""
-    if rule.fault == "error" or (rule.error_code == _ERROR[0]):
-        code, message, status = _ERRORS.get(facts.service, _ERROR)
-    else:
-        known = _THROTTLED_ACTIONS.get((facts.service, facts.action))
-        code, message, status = known or _THROTTLES.get(facts.service, _THROTTLE)
-    if rule.error_code is not None and rule.error_code != code:
-        code = rule.error_code
-        if facts.service in _CALLERS_ERRORS_ARE_400 and not code.startswith(_OF_THE_SERVICE):
-            status = 400
-    shard, stream = facts.shard or "shardId-000000000000", facts.stream
-    message = message.format(shard=shard, stream=stream, account=facts.account)
-    return AwsError(code, rule.error_message or message, status)
+    def _error_of(self, rule: Rule, facts: Facts) -> AwsError:
+        """Return the error that a rule answers with."""
+        errors = self.errors.get(facts.service, _USUAL_ERRORS)
+        if rule.fault == "error" or rule.error_code == _USUAL_ERRORS.error[0]:
+            code, message, status = errors.error
+        else:
+            code, message, status = errors.throttled_actions.get(facts.action, errors.throttle)
+        if rule.error_code is not None and rule.error_code != code:
+            code = rule.error_code
+            if errors.callers_errors_are_400 and not code.startswith(_OF_THE_SERVICE):
+                status = 400
+        shard, stream = facts.shard or "shardId-000000000000", facts.stream
+        message = message.format(shard=shard, stream=stream, account=facts.account)
+        return AwsError(code, rule.error_message or message, status)
 
 
 # --- from JSON --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Whether a request may come in at all: told from its method, path and headers, before anything of it is parsed.
+"""Whether a request is let in at all: decided by its method, path and headers, before its body is parsed.
 
 Two things are looked at. The Host must be one of this cloud's names (`headrace.aws.hosts`). And a request that a
 browser sends for a page of another origin (`headrace.aws.origins`) must be allowed: by `--allow-origin`, by the CORS
@@ -9,11 +9,12 @@ that the user looks at could run code as the user. Programs' requests pay for so
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Protocol
 from urllib.parse import parse_qsl
 
 from headrace.aws import cors
+from headrace.aws.documents import is_admin
 from headrace.aws.hosts import Hosts
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.origins import (
@@ -24,7 +25,6 @@ from headrace.aws.origins import (
     own_origin,
     page_origin,
 )
-from headrace.aws.pages import is_admin
 from headrace.aws.refusals import refused
 
 log = logging.getLogger(__name__)
@@ -57,6 +57,9 @@ class FrontDoor:
 
     Attributes:
         hosts: which Host headers are ours.
+
+    Args:
+        exposed_headers: gives a service's; see `Profile.exposed_headers`.
     """
 
     def __init__(
@@ -66,21 +69,14 @@ class FrontDoor:
         origins: AllowedOrigins,
         function_urls: OwnRules,
         buckets: OwnRules,
+        exposed_headers: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         self.hosts = hosts
         self._origins = origins
         self._function_urls = function_urls
         self._buckets = buckets
+        self._exposed_headers = exposed_headers
         self._logged: set[str] = set()
-
-    def is_plain(self, headers: Mapping[str, str]) -> bool:
-        """Whether headers are a program's, to a host that is known: it need not be looked at any further."""
-        return (
-            "origin" not in headers
-            and "sec-fetch-site" not in headers
-            and headers.get("host") in self.hosts.known
-            and not headers.get("user-agent", "").startswith("Mozilla/")
-        )
 
     def refusal_of(self, request: HttpRequest) -> HttpResponse | None:
         """Return the refusal of a request of which the head has come; None lets it in."""
@@ -114,9 +110,9 @@ class FrontDoor:
             origin = foreign_origin(request.headers)
             if origin is not None and origin in self._origins:
                 service = request.call.service if request.call is not None else ""
-                answer.headers += cors.answer_headers(service)
+                answer.headers += cors.answer_headers(self._exposed_headers(service))
         if is_admin(request.path) and not of_function:
-            return  # they have restraints of their own, see `headrace.aws.pages`
+            return  # they have restraints of their own, see `headrace.aws.documents`
         if self._function_urls.is_alone(request) or self._buckets.is_alone(request):
             return
         if own_origin(request.headers) not in self._origins:

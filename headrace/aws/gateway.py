@@ -1,7 +1,8 @@
 """From a request to a service's operation and back.
 
 One `Gateway` serves the socket (`handle`), tests (the same, in process) and services calling each other's
-control plane (`call`). Which service: the signature's scope, then `X-Amz-Target`, then path and host.
+control plane (`call`). Which service: the signature's scope, then `X-Amz-Target`, then the path, then the form's
+Version, each as the services' profiles declare it; the gateway knows none by name.
 A service is owned whole or not at all: what an owned service has not built answers UnknownOperationException
 and never falls through to moto. Thread-safe.
 """
@@ -10,58 +11,39 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from botocore.model import OperationNotFoundError
-
-from headrace.aws import codec_json, codec_moto, presigned
+from headrace.aws import codec_json, presigned, sigv2
 from headrace.aws.auth_errors import wording_of
 from headrace.aws.authentication import Authentication
-from headrace.aws.errors import (
-    AwsError,
-    internal_failure,
-    serialization_error,
-    unknown_operation,
-)
+from headrace.aws.errors import AwsError, internal_failure
 from headrace.aws.fault_injection import answer_with_faults
 from headrace.aws.faults import Faults
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.model import operation_model, service_model
-from headrace.aws.operation import Action, Call
+from headrace.aws.operation import Call
+from headrace.aws.owned_service import OwnedService
 from headrace.aws.refusals import error_answer
-from headrace.aws.service import RawAnswer, ServiceApi
+from headrace.aws.service import Profile, ServiceApi
 from headrace.aws.sessions import KEY_PREFIX, RoleSessions, token_of
-from headrace.aws.validate import validate
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 
 log = logging.getLogger(__name__)
-
-# Where the name in the signature's scope is not botocore's name of the service.
-SCOPE_TO_SERVICE = {
-    "elasticmapreduce": "emr",
-    "monitoring": "cloudwatch",
-    "states": "stepfunctions",
-    "email": "ses",
-    "s3express": "s3",
-    "cloudcontrolapi": "cloudcontrol",
-}
-TARGET_TO_SERVICE = {
-    "Kinesis_20131202": "kinesis",
-    "Firehose_20150804": "firehose",
-    "ElasticMapReduce": "emr",
-}
-
 
 MOST_ACCOUNTS_KEPT = 10_000
 
 
 class Fallback(Protocol):
     """The services that headrace does not own."""
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """How requests name them, by botocore's names; a service without one is named as botocore does."""
+        ...
 
     def handle(self, request: HttpRequest, service: str) -> HttpResponse:
         """Answer a request to `service` (the signature scope's name)."""
@@ -104,23 +86,50 @@ def scope_of(request: HttpRequest) -> Scope:
     if "X-Amz-Credential=" in request.query:
         return _parse_scope(unquote(request.query_params().get("X-Amz-Credential", "")))
     if authorization.startswith("AWS ") or "AWSAccessKeyId=" in request.query:
-        return Scope(service="s3")
+        return Scope(service=sigv2.SERVICE)
     return Scope()
 
 
-def service_of_head(request: HttpRequest, scope: Scope) -> str | None:
-    """Return botocore's name of the service that a request is for; None when only its body can tell."""
-    if scope.service:
-        return SCOPE_TO_SERVICE.get(scope.service, scope.service)
-    target = request.headers.get("x-amz-target", "")
-    if target:
-        prefix = target.partition(".")[0]
-        return TARGET_TO_SERVICE.get(prefix, prefix.partition("_")[0].lower())
-    if request.path.startswith(("/2015-03-31/", "/2018-10-31/", "/2017-03-31/")):
-        return "lambda"
-    if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-        return None
-    return "s3"
+class _Names:
+    """Which service a request is for, by what the services declare."""
+
+    def __init__(self) -> None:
+        self._of_scope: dict[str, str] = {}
+        self._of_target: dict[str, str] = {}
+        self._of_path: dict[str, str] = {}
+        self._paths: tuple[str, ...] = ()
+        self._of_version: dict[bytes, str] = {}
+        self._rest = ""
+
+    def add(self, name: str, profile: Profile) -> None:
+        """Note how requests name a service."""
+        self._of_scope.update(dict.fromkeys(profile.signing_scopes, name))
+        if profile.target_prefix:
+            self._of_target[profile.target_prefix] = name
+        self._of_path.update(dict.fromkeys(profile.paths, name))
+        self._paths = tuple(self._of_path)
+        if profile.query_version:
+            self._of_version[f"Version={profile.query_version}".encode()] = name
+        if profile.takes_the_rest:
+            self._rest = name
+
+    def of_head(self, request: HttpRequest, scope: Scope) -> str | None:
+        """Return botocore's name of the service that a request is for; None when only its body can tell."""
+        if scope.service:
+            return self._of_scope.get(scope.service, scope.service)
+        target = request.headers.get("x-amz-target", "")
+        if target:
+            prefix = target.partition(".")[0]
+            return self._of_target.get(prefix, prefix.partition("_")[0].lower())
+        if request.path.startswith(self._paths):
+            return next(n for path, n in self._of_path.items() if request.path.startswith(path))
+        if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+            return None
+        return self._rest
+
+    def of_body(self, body: bytes) -> str:
+        """Return the service of a form, which tells by its Version."""
+        return next((n for version, n in self._of_version.items() if version in body), self._rest)
 
 
 class Gateway:
@@ -145,7 +154,12 @@ class Gateway:
         self._region = region
         self._fallback = fallback
         self.faults = Faults(ids)
-        self._services: dict[str, _Owned] = {}
+        self._services: dict[str, OwnedService] = {}
+        self._names = _Names()
+        for name, profile in fallback.profiles.items():
+            self._add(name, profile)
+        # Those that answer some operations on the event loop, by what stands before the dot in `X-Amz-Target`.
+        self._inline: dict[str, OwnedService] = {}
         self._accounts: dict[str, str] = {}
         # Request ids need to be unlike, not unguessable: a random start and a counter cost nothing.
         prefix = ids.hex(20)
@@ -154,7 +168,14 @@ class Gateway:
 
     def register(self, api: ServiceApi) -> None:
         """Add an owned service. That its actions fit AWS's model is held by `check_api`, in a test."""
-        self._services[api.name] = _Owned(api)
+        owned = self._services[api.name] = OwnedService(api)
+        self._add(api.name, api.profile)
+        if api.inline:
+            self._inline[api.profile.target_prefix] = owned
+
+    def _add(self, name: str, profile: Profile) -> None:
+        self._names.add(name, profile)
+        self.faults.errors[name] = profile.fault_errors
 
     @property
     def owned(self) -> dict[str, ServiceApi]:
@@ -163,17 +184,30 @@ class Gateway:
 
     # --- requests -----------------------------------------------------------------------------
 
-    def service_of(self, request: HttpRequest, scope: Scope) -> str:
-        """Return botocore's name of the service that `request` is for."""
-        return service_of_head(request, scope) or _query_service(request.body)
+    def service_of(self, request: HttpRequest) -> str:
+        """Return botocore's name of the service that a request is for; empty when nothing tells."""
+        return self.service_of_head(request) or self._names.of_body(request.body)
+
+    def service_of_head(self, request: HttpRequest) -> str | None:
+        """Return the same of a request of which only the head has come; None when only its body can tell."""
+        return self._names.of_head(request, scope_of(request))
+
+    def exposed_headers(self, service: str) -> str | None:
+        """See `Profile.exposed_headers`."""
+        owned = self._services.get(service)
+        return None if owned is None else owned.api.profile.exposed_headers
+
+    def answer_inline(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse] | None:
+        """Answer a request at once when it never blocks; None when it must go to a thread."""
+        return self.handle(request) if self.is_inline(request) else None
 
     def is_inline(self, request: HttpRequest) -> bool:
-        """Whether the request never blocks and may run on the event loop's thread."""
+        """Whether a request never blocks and may run on the event loop's thread."""
         target = request.headers.get("x-amz-target")
         if target is None or self.faults.is_slow:
             return False
         prefix, _, operation = target.rpartition(".")
-        owned = self._services.get(TARGET_TO_SERVICE.get(prefix, ""))
+        owned = self._inline.get(prefix)
         if owned is None or operation not in owned.api.inline:
             return False
         authentication = self._authentication
@@ -185,7 +219,7 @@ class Gateway:
         Without `--auth` nothing is refused so early, nor what only the body says the service of.
         """
         scope = scope_of(request)
-        service = service_of_head(request, scope)
+        service = self._names.of_head(request, scope)
         if self._authentication is None or service is None:
             return None
         try:
@@ -197,15 +231,15 @@ class Gateway:
     def handle(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
         """Answer a request; never raises. An answer may have `waits`, or be a Future of one."""
         scope = scope_of(request)
-        service = service_of_head(request, scope) or _query_service(request.body)
+        service = self._names.of_head(request, scope) or self._names.of_body(request.body)
+        owned = self._services.get(service)
         call = self._call(scope, service, request.headers)
         request.call = call
         is_session = scope.access_key.startswith(KEY_PREFIX)
         if self._authentication is not None or request.query or is_session:
-            refusal = self._refusal(request, call)
+            refusal = self._refusal(owned, request, call)
             if refusal is not None:
                 return refusal
-        owned = self._services.get(service)
         if self.faults.rules and self.faults.concerns(service):
             answer = answer_with_faults(
                 self.faults,
@@ -222,18 +256,20 @@ class Gateway:
         if isinstance(answer, HttpResponse):
             answer.headers.append(("x-amzn-RequestId", call.request_id))
         else:
-            # Runs before whoever waits for the Future is told.
+            # Runs before those that wait for the Future are told.
             answer.add_done_callback(functools.partial(_add_request_id, call.request_id))
         return answer
 
-    def _refusal(self, request: HttpRequest, call: Call) -> HttpResponse | None:
+    def _refusal(
+        self, owned: OwnedService | None, request: HttpRequest, call: Call
+    ) -> HttpResponse | None:
         """Refuse what is wrongly signed, or not signed; without `--auth`, what is good no more.
 
         That is presigned URLs and roles' credentials after their time.
         """
         try:
-            if call.service == "s3" and request.method == "OPTIONS":
-                pass  # browsers ask S3 what they may do without signing
+            if owned is not None and request.method in owned.api.profile.unsigned_methods:
+                pass
             elif self._authentication is None:
                 presigned.check(request, wording_of(request, call.service), call.now_ms)
                 self._check_session(request, call)
@@ -247,14 +283,23 @@ class Gateway:
         return None
 
     def _answer(
-        self, owned: _Owned | None, request: HttpRequest, call: Call
+        self, owned: OwnedService | None, request: HttpRequest, call: Call
     ) -> HttpResponse | Future[HttpResponse]:
         if owned is None:
             return self._handle_fallback(request, call.service)
-        return owned.answer(request, call)
+        if owned.answer_raw is None:
+            return owned.answer_parsed(request, call)
+        try:
+            answer = owned.answer_raw(request)
+        except Exception as error:  # noqa: BLE001 - one of the two places where errors become answers
+            answer = owned.failed_raw(error, request, call)
+        if answer is None:
+            return owned.answer_parsed(request, call)
+        if call.waits and isinstance(answer, HttpResponse):
+            owned.wait_for(answer, request, call)
+        return answer
 
     def _handle_fallback(self, request: HttpRequest, service: str) -> HttpResponse:
-        assert request.call is not None
         try:
             return self._fallback.handle(request, service)
         except AwsError as error:
@@ -351,157 +396,3 @@ class Gateway:
 def _add_request_id(request_id: str, answer: Future[HttpResponse]) -> None:
     if answer.exception() is None:
         answer.result().headers.append(("x-amzn-RequestId", request_id))
-
-
-def _query_service(body: bytes) -> str:
-    version = {
-        b"Version=2010-05-15": "cloudformation",
-        b"Version=2011-06-15": "sts",
-        b"Version=2010-05-08": "iam",
-        b"Version=2012-11-05": "sqs",
-        b"Version=2010-03-31": "sns",
-    }
-    return next((name for marker, name in version.items() if marker in body), "s3")
-
-
-class _Owned:
-    """An owned service behind the generic path: parse, validate, run, serialise."""
-
-    def __init__(self, api: ServiceApi) -> None:
-        self.api = api
-        self._actions: dict[str, Action] = api.by_name()
-        self._answer_protocol: Callable[[HttpRequest, Call], HttpResponse] | None = None
-
-    @functools.cached_property
-    def _protocol(self) -> str:
-        return str(service_model(self.api.name).metadata["protocol"])
-
-    def answer(self, request: HttpRequest, call: Call) -> HttpResponse | Future[HttpResponse]:
-        if self.api.raw is not None:
-            answer = self._raw(request)
-            if isinstance(answer, HttpResponse) and call.waits:
-                return self._once_done(answer, request, call)
-            if answer is not None:
-                return answer
-        try:
-            if self._protocol == "json":
-                response = self._answer_json(request, call)
-            else:
-                response = self._answer_moto_codec(request, call)
-            return self._once_done(response, request, call) if call.waits else response
-        except Exception:
-            log.exception("a request to %s failed outside its operation", self.api.name)
-            return self._failure(request, call)
-
-    def _once_done(self, response: HttpResponse, request: HttpRequest, call: Call) -> HttpResponse:
-        def failure() -> HttpResponse:
-            failed = self._failure(request, call)
-            failed.headers.append(("x-amzn-RequestId", call.request_id))
-            return failed
-
-        response.waits, response.failure = call.waits, failure
-        return response
-
-    def _failure(self, request: HttpRequest, call: Call) -> HttpResponse:
-        """Return the error of a defect of headrace, in the service's own form."""
-        if self._protocol == "json":
-            return self._json_error(internal_failure(), request)
-        return codec_moto.serialize_error(self.api.name, None, internal_failure(), call.request_id)
-
-    def _raw(self, request: HttpRequest) -> RawAnswer:
-        assert self.api.raw is not None
-        try:
-            return self.api.raw(request)
-        except Exception as error:  # noqa: BLE001 - the one place where errors become answers
-            aws_error = self._aws_error(error, "raw request")
-            if self._protocol == "json":
-                return self._json_error(aws_error, request)
-            assert request.call is not None
-            return codec_moto.serialize_error(
-                self.api.name, None, aws_error, request.call.request_id
-            )
-
-    def run(self, operation: str, params: Mapping[str, Any], call: Call) -> dict[str, Any]:
-        """Validate and run. Raises AwsError only."""
-        action = self._actions.get(operation)
-        if action is None:
-            log.warning("%s:%s is not built", self.api.name, operation)
-            raise unknown_operation(operation, self.api.name)
-        try:
-            if self._protocol != "rest-xml":
-                validate(self.api.name, operation, params, code=self._validation_code)
-            output = action(self.api.backend, call, params)
-        except Exception as error:
-            raise self._aws_error(error, operation) from error
-        return dict(output) if output else {}
-
-    @property
-    def _validation_code(self) -> str:
-        return "ValidationError" if self._protocol == "query" else "ValidationException"
-
-    def _aws_error(self, error: Exception, operation: str) -> AwsError:
-        if isinstance(error, AwsError):
-            return error
-        if isinstance(error, RecursionError):  # a document inside the request, such as a policy
-            return serialization_error("The request is nested too deeply")
-        translated = self.api.translate(error)
-        if translated is not None:
-            return translated
-        log.error("%s:%s failed", self.api.name, operation, exc_info=error)
-        return internal_failure()
-
-    def _answer_json(self, request: HttpRequest, call: Call) -> HttpResponse:
-        content_type = request.headers.get("content-type", codec_json.JSON_1_1)
-        operation = request.headers.get("x-amz-target", "").rpartition(".")[2]
-        try:
-            try:
-                operation_model(self.api.name, operation)
-            except OperationNotFoundError:
-                raise unknown_operation(operation, self.api.name) from None
-            if request.body_file is not None:
-                raise AwsError("RequestEntityTooLargeException", "Request is too large", 413)
-            params = codec_json.decode_input(self.api.name, operation, request.body, content_type)
-            output = self.run(operation, params, call)
-        except AwsError as error:
-            return self._json_error(error, request)
-        body = codec_json.encode_output(self.api.name, operation, output, content_type)
-        return HttpResponse(200, [("Content-Type", _answer_type(content_type))], body)
-
-    def _json_error(self, error: AwsError, request: HttpRequest) -> HttpResponse:
-        content_type = request.headers.get("content-type", codec_json.JSON_1_1)
-        return HttpResponse(
-            error.status,
-            [("Content-Type", _answer_type(content_type)), ("x-amzn-ErrorType", error.code)],
-            codec_json.encode_error(error, content_type),
-        )
-
-    def _answer_moto_codec(self, request: HttpRequest, call: Call) -> HttpResponse:
-        operation: str | None = None
-        try:
-            if request.body_file is not None:
-                raise AwsError("RequestEntityTooLargeException", "Request is too large", 413)
-            operation, params = codec_moto.parse_request(self.api.name, request)
-            output = self.run(operation, params, call)
-            return codec_moto.serialize_output(self.api.name, operation, output, call.request_id)
-        except AwsError as error:
-            return codec_moto.serialize_error(self.api.name, operation, error, call.request_id)
-
-
-def _answer_type(content_type: str) -> str:
-    if codec_json.is_cbor(content_type):
-        return codec_json.CBOR_1_1
-    return (
-        content_type if content_type.startswith("application/x-amz-json") else codec_json.JSON_1_1
-    )
-
-
-def check_api(api: ServiceApi) -> None:
-    """Raise ValueError when a service declares operations that AWS does not have.
-
-    Not at every start: loading six models takes a fifth of a second.
-    """
-    unknown = set(api.by_name()) - set(service_model(api.name).operation_names)
-    if unknown:
-        raise ValueError(f"{api.name} declares operations AWS does not have: {sorted(unknown)}")
-    if not api.inline <= set(api.by_name()):
-        raise ValueError(f"{api.name} answers operations inline that it does not have")

@@ -38,7 +38,7 @@ class Hosts:
     def __init__(self, allowed: Iterable[str] = (), *, bound: str = "127.0.0.1") -> None:
         """Take the names of `--allow-host`: `name`, `*.name` or `*`, without ports. Raises HostRefused.
 
-        `bound` is the name or address that the cloud listens on: whoever gave it, meant it.
+        `bound` is the name or address that the cloud listens on, and so one of its own names.
         """
         self.known: set[str | None] = {None}
         self._names: set[str] = {*_LOCAL_NAMES, bound.lower()}

@@ -9,9 +9,10 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from headrace.aws.answer_parts import length_of
+from headrace.aws.connection import Answerer
 from headrace.aws.exchange import Exchange
 from headrace.aws.http import DROPPED, FileSlice, HttpRequest, HttpResponse
 from headrace.aws.http1_answers import BODILESS, has_body, head
@@ -22,9 +23,6 @@ from headrace.aws.lingering import Lingering
 from headrace.aws.server_errors import plain
 from headrace.aws.tasks import log_failure
 from headrace.aws.waiting import settled
-
-if TYPE_CHECKING:
-    from headrace.aws.server import Server
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +38,7 @@ class Http1Connection(asyncio.Protocol):
     no longer read.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Answerer) -> None:
         self._server = server
         self._bounds = server.bounds
         self._reader = RequestReader(server, say_continue=self._say_continue)
@@ -298,11 +296,7 @@ class Http1Connection(asyncio.Protocol):
     # --- answers ------------------------------------------------------------------------------
 
     def _take_usual(self, request: HttpRequest) -> None:
-        server, answer = self._server, None
-        if server.refuse is not None:
-            answer = server.refusal(request.method, request.path, "", request.headers)
-        if answer is None:
-            answer = server.answer_inline(request)
+        answer = self._server.at_once(request)
         if (
             isinstance(answer, HttpResponse)
             and isinstance(answer.body, bytes)

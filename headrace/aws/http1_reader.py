@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import httptools
 
+from headrace.aws.connection import Receiver
 from headrace.aws.exchange import Exchange
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.http1_requests import BadRequest, RequestHead
@@ -20,9 +21,6 @@ from headrace.aws.server_errors import (
     internal_failure,
     plain,
 )
-
-if TYPE_CHECKING:
-    from headrace.aws.server import Server
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +54,7 @@ class RequestReader:
         body_left_bytes: what is to come of a body whose length is known.
     """
 
-    def __init__(self, server: Server, *, say_continue: Callable[[], None]) -> None:
+    def __init__(self, server: Receiver, *, say_continue: Callable[[], None]) -> None:
         self.ready: deque[Exchange] = deque()
         self.rest = b""
         self.body_left_bytes = 0

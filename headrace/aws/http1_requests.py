@@ -32,7 +32,7 @@ class BadRequest(Exception):
 
     Attributes:
         status: the HTTP status.
-        message: for whoever debugs the client.
+        message: tells a person who debugs the client what is wrong.
     """
 
     def __init__(self, status: int, message: str) -> None:

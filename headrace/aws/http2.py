@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -25,6 +25,7 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
+from headrace.aws.connection import Answerer
 from headrace.aws.exchange import Exchange
 from headrace.aws.http import HttpResponse
 from headrace.aws.http2_answers import AnswerSender, Gone
@@ -41,9 +42,6 @@ from headrace.aws.lingering import Lingering
 from headrace.aws.request_body import BodyTooLarge
 from headrace.aws.server_errors import body_not_stored, body_too_large
 from headrace.aws.tasks import log_failure
-
-if TYPE_CHECKING:
-    from headrace.aws.server import Server
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +84,7 @@ class _Answering:
 class Http2Connection(asyncio.Protocol):
     """One client connection with many streams. Runs on the event loop's thread."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Answerer) -> None:
         self._server = server
         self._bounds = server.bounds
         self._h2 = _H2Connection(H2Configuration(client_side=False))
@@ -122,23 +120,23 @@ class Http2Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """See `headrace.aws.server.Connection`."""
+        """See `headrace.aws.connection.Connection`."""
         return not (self._receiving or self._answering)
 
     @property
     def idle_since_s(self) -> float:
-        """See `headrace.aws.server.Connection`."""
+        """See `headrace.aws.connection.Connection`."""
         return self._since_s
 
     @property
     def unsent_bytes(self) -> int:
-        """See `headrace.aws.server.Connection`."""
+        """See `headrace.aws.connection.Connection`."""
         if self._transport is None:
             return 0
         return self._sender.unsent_bytes + self._transport.get_write_buffer_size()
 
     def look(self, now_s: float) -> None:
-        """See `headrace.aws.server.Connection`."""
+        """See `headrace.aws.connection.Connection`."""
         if self._transport is None:
             return
         bounds = self._bounds
@@ -169,7 +167,7 @@ class Http2Connection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """See `headrace.aws.server.Connection`."""
+        """See `headrace.aws.connection.Connection`."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -39,7 +39,7 @@ class AnswerSender:
     """Sends answers. Runs on the event loop's thread.
 
     Attributes:
-        can_write: whether the socket takes more; whoever sets it calls `tell`.
+        can_write: whether the socket takes more; after setting it, call `tell`.
         unsent_bytes: of answers that wait for the client.
     """
 

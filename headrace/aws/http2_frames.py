@@ -63,7 +63,7 @@ class Frame:
 
     @property
     def is_goodbye(self) -> bool:
-        """Whether it is a proper GOAWAY; what is none is h2's to refuse."""
+        """Whether it is a well-formed GOAWAY; h2 refuses a malformed one."""
         return self.kind == Kind.GOAWAY and self.stream_id == 0 and self.payload_bytes >= 8
 
     @property

@@ -7,23 +7,21 @@ would see "connection reset by peer" in place of the reason. So what still comes
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from headrace.aws.server import Server
+from headrace.aws.connection import Register
 
 
 class Lingering(asyncio.Protocol):
     """Takes a connection over once all that will be sent was written."""
 
-    def __init__(self, server: Server, transport: asyncio.Transport) -> None:
+    def __init__(self, server: Register, transport: asyncio.Transport) -> None:
         self._server = server
         self._transport = transport
         self._since_s = server.now_s
         self._left_bytes = server.bounds.linger_bytes
 
     @classmethod
-    def take_over(cls, server: Server, transport: asyncio.Transport) -> None:
+    def take_over(cls, server: Register, transport: asyncio.Transport) -> None:
         """Close a connection once its client has closed it too, or has had time to read."""
         if transport.is_closing():
             return
@@ -46,7 +44,7 @@ class Lingering(asyncio.Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """See `headrace.aws.server.Connection`."""
+        """See `headrace.aws.connection.Connection`."""
         return self._transport.get_write_buffer_size()
 
     def data_received(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Which page of which site makes a browser send a request, told from its headers alone, and whose pages may.
+"""Which site's page makes a browser send a request, by its headers alone, and which sites are allowed to.
 
 A browser names the page's origin in `Origin` whenever the request can change something or its answer can be read, and
 newer ones say in `Sec-Fetch-Site` how near the page is (https://www.w3.org/TR/fetch-metadata/, documented). A page

@@ -1,4 +1,4 @@
-"""Presigned URLs: whether their parameters are of AWS's form, and whether they are still good. Asks for no key.
+"""Presigned URLs: whether their parameters have AWS's form, and whether they are still valid. Needs no key.
 
 This holds without `--auth` too: a URL that has expired must not work here when it does not on AWS.
 Source: https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html (documented), and for S3's
@@ -166,7 +166,7 @@ def check_old_time(claim: OldClaim, now_ms: int) -> None:
 
 
 def check(request: HttpRequest, wording: Wording, now_ms: int) -> None:
-    """Refuse a presigned URL that is not of its form, or not good now; whose it is, nobody asks. Raises AwsError."""
+    """Refuse a presigned URL that is malformed or not valid now. Its signature is not verified. Raises AwsError."""
     if (
         "Signature" not in request.query
         and "Key" not in request.query

@@ -9,10 +9,10 @@ import msgspec
 from botocore.exceptions import UnknownServiceError
 
 from headrace.aws import codec_json
+from headrace.aws.documents import is_admin, json_response, page
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.model import service_model
-from headrace.aws.pages import is_admin, json_response, page
 from headrace.core.html import element
 
 _XML = '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -21,7 +21,7 @@ _XML = '<?xml version="1.0" encoding="UTF-8"?>\n'
 def refused(request: HttpRequest, status: int, code: str, sentence: str) -> HttpResponse:
     """Return the refusal of a request, of which no more than the head need be known.
 
-    A page for whoever looks at one, the cloud's own JSON on its own paths, AWS's JSON or XML for SDKs.
+    A page for browsers, the cloud's own JSON on its own paths, AWS's JSON or XML for SDKs.
     """
     headers = request.headers
     if "text/html" in headers.get("accept", ""):
@@ -66,6 +66,17 @@ def error_answer(
     )
     text = f"<ErrorResponse><Error>{fields}</Error>{_elements({'RequestId': request_id})}</ErrorResponse>"
     return HttpResponse(error.status, [("Content-Type", "text/xml")], (_XML + text).encode())
+
+
+def refuse_large(request: HttpRequest, most_bytes: int) -> HttpResponse | None:
+    """Refuse what anybody may send without a key, unless it says that it is small; None to go on."""
+    headers = request.headers
+    length = headers.get("content-length", "" if "transfer-encoding" in headers else "0")
+    if not length.isdigit():
+        return json_response({"message": "The request must say its length."}, 411)
+    if int(length) > most_bytes:
+        return json_response({"message": "Request Entity Too Large"}, 413)
+    return None
 
 
 def _s3_error(request: HttpRequest, error: AwsError, request_id: str) -> HttpResponse:

@@ -11,17 +11,19 @@ import heapq
 import logging
 import os
 import resource
+import shutil
 import socket
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 from headrace.aws.answer_parts import file_parts, iterator_parts
 from headrace.aws.body_room import NoRoom
 from headrace.aws.bounds import Bounds
+from headrace.aws.connection import Connection, Refuse
 from headrace.aws.exchange import Exchange
 from headrace.aws.http import DROPPED, FileSlice, HttpRequest, HttpResponse
 from headrace.aws.http1 import Http1Connection
@@ -32,44 +34,29 @@ from headrace.aws.waiting import call_when_done, when_done
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[HttpRequest], HttpResponse | Future[HttpResponse]]
-# Takes a request's method, its path with a question mark and its query, and its headers (as `HttpRequest.headers`).
-Refuse = Callable[[str, str, Mapping[str, str]], HttpResponse | None]
+Answer = HttpResponse | Future[HttpResponse]
+Handler = Callable[[HttpRequest], Answer]
 
 READ_WHOLE_BELOW_BYTES = 1024 * 1024
 LOOK_EVERY_S = 1.0
 COMPLAIN_EVERY_S = 30.0
 
 
-class Connection(Protocol):
-    """A connection as the server sees it. All on the event loop's thread."""
+def bind(host: str, port: int) -> socket.socket:
+    """Return a listening socket that nobody accepts from yet; port 0 takes a free one. Raises OSError.
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is being asked or answered, so that it may be closed to make room."""
-        ...
-
-    @property
-    def idle_since_s(self) -> float:
-        """When something last happened, by the server's `now_s`."""
-        ...
-
-    @property
-    def unsent_bytes(self) -> int:
-        """The bytes of answers that the client has not taken."""
-        ...
-
-    def look(self, now_s: float) -> None:
-        """Close, or answer, what has been waited for too long."""
-        ...
-
-    def close(self) -> None:
-        """Close, after what was written is sent."""
-        ...
-
-    def abort(self) -> None:
-        """Close at once."""
-        ...
+    It listens already, so that what a restarted mapping's function asks of the cloud waits and is not refused.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+        bound.listen(1024)
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 class Server:
@@ -78,10 +65,12 @@ class Server:
     `refuse` is asked on the event loop's thread once a request's headers are in, so it must not block. What it
     returns is the answer (its body bytes, nothing to wait for), and the request's body is not read; None lets the
     request go on. `service_of` names the service that a request is for, by which threads are shared out.
+    `at_once` does for a request that came whole what `refuse`, `is_inline` and `handle` do: it refuses it, or answers
+    it if it never blocks, or returns None. It never raises.
 
     Attributes:
         now_s: time as connections count it, in seconds, one at a time. It stands still while the process does, or
-            whoever sent something meanwhile would be cut off for having been silent.
+            a client that sent something meanwhile would be cut off for having been silent.
     """
 
     def __init__(
@@ -92,6 +81,7 @@ class Server:
         temp_dir: Path,
         refuse: Refuse | None = None,
         service_of: Callable[[HttpRequest], str] | None = None,
+        at_once: Callable[[HttpRequest], Answer | None] | None = None,
         bounds: Bounds | None = None,
     ) -> None:
         self.bounds = bounds or Bounds()
@@ -100,6 +90,7 @@ class Server:
         self._is_inline = is_inline
         self.refuse = refuse
         self._service_of = service_of
+        self.at_once = at_once or self._refuse_or_answer
         self.bodies = Bodies(temp_dir, self.bounds)
         self._pool = FairPool(
             self.bounds.threads,
@@ -123,6 +114,8 @@ class Server:
 
     async def start(self, bound: socket.socket) -> None:
         """Listen on a bound socket, which is the server's from then on."""
+        # What is there are bodies that were arriving when an earlier process was killed.
+        shutil.rmtree(self.bodies.temp_dir, ignore_errors=True)
         self.bodies.temp_dir.mkdir(parents=True, exist_ok=True)
         # Shard logs and functions need files too.
         most_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -224,6 +217,10 @@ class Server:
             log.exception("whether to refuse %s %s could not be told", method, path)
             return internal_failure()
 
+    def _refuse_or_answer(self, request: HttpRequest) -> Answer | None:
+        refusal = self.refusal(request.method, request.path, request.query, request.headers)
+        return refusal or self.answer_inline(request)
+
     async def answer(self, exchange: Exchange, owner: object) -> HttpResponse:
         """Run the handler where it may run, unless its answer is under way, and wait for it. Never raises.
 
@@ -318,7 +315,7 @@ class Server:
             self._loop.call_soon_threadsafe(self._go_on)
 
     def _go_on(self) -> None:
-        # First: whoever is done from here on tells again.
+        # First: an answer that is done from here on schedules the next round.
         self._told = False
         while self._done:
             self._done.popleft()()

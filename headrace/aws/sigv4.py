@@ -64,7 +64,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A signature that was computed, and from what: S3 shows both to whoever signed otherwise."""
+    """A signature that was computed, and the text it was computed from: S3's error shows both."""
 
     signature: str
     canonical_request: bytes

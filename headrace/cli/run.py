@@ -253,7 +253,8 @@ def _serve(config: Config, asked: StopAsked, told: Access | None) -> None:
     """Run a cloud until it is told to stop; with `told`, say how it is to be used."""
     _allow_many_files()
     from headrace.aws.access_keys import KeysRefused
-    from headrace.cloud import Cloud, DataDirInUse, bind, server_for
+    from headrace.aws.server import bind
+    from headrace.cloud import Cloud, DataDirInUse, server_for
     from headrace.store.data_dir import DataDirUnusable, explained
     from headrace.store.memory import leave_the_program_alone
 

@@ -51,7 +51,7 @@ def time_of(time_ms: int | None) -> Html:
 
 
 def duration_of(from_ms: int | None, to_ms: int | None) -> Html:
-    """Return how long something took, for people; empty when it has not begun."""
+    """Return how long something took, as text for people; empty when it has not begun."""
     if from_ms is None or to_ms is None:
         return Html()
     seconds = max(0, to_ms - from_ms) / 1000

@@ -29,6 +29,7 @@ from headrace.aws.body_bounds import check_body
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.moto_imports import IMPORTING, load_moto
+from headrace.aws.service import Profile
 from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
@@ -52,6 +53,7 @@ from headrace.fallback.moto_requests import (
 )
 from headrace.fallback.outbox import OUTBOX, OutboxWorker
 from headrace.fallback.post import post
+from headrace.fallback.profiles import PROFILES
 from headrace.fallback.queue_peek import queue_is_empty
 from headrace.fallback.refusals import error_response, refusal
 from headrace.fallback.services import mend_all
@@ -136,6 +138,23 @@ class MotoServices:
                 raise
             self._failure = ""
 
+    def warm_up_in_background(
+        self, then: Callable[[], None] | None, *, is_stopping: Callable[[], bool]
+    ) -> None:
+        """Warm up on a thread of its own, and call `then` there; a failure is logged, unless the cloud is stopping."""
+
+        def run() -> None:
+            try:
+                self.warm_up()
+                if then is not None:
+                    then()
+            except Exception:
+                # The files of a cloud that stops meanwhile are closed.
+                if not is_stopping():
+                    log.exception("moto did not start")
+
+        threading.Thread(target=run, name="moto", daemon=True).start()
+
     def _load(self) -> None:
         guard_patterns()
         load_moto()
@@ -180,6 +199,11 @@ class MotoServices:
         )
 
     # --- requests -----------------------------------------------------------------------------
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """See `headrace.aws.gateway.Fallback.profiles`."""
+        return PROFILES
 
     def handle(self, request: HttpRequest, service: str) -> HttpResponse:
         """See `headrace.aws.gateway.Fallback.handle`; never raises."""

@@ -7,11 +7,11 @@ import logging
 import pytest
 
 from headrace.aws.cors import restraints
+from headrace.aws.documents import is_admin
 from headrace.aws.front_door import FrontDoor
 from headrace.aws.hosts import Hosts
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.origins import AllowedOrigins
-from headrace.aws.pages import is_admin
 from tests.security.conftest import FRIEND, Door, body_of, header, text
 
 EVIL = {"origin": "http://evil.example", "sec-fetch-site": "cross-site"}

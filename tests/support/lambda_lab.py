@@ -17,6 +17,7 @@ from botocore.config import Config as BotocoreConfig
 from headrace.aws.errors import unknown_operation
 from headrace.aws.gateway import Gateway
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
+from headrace.aws.service import Profile
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
@@ -155,6 +156,8 @@ class Metrics:
 
 class NoFallback:
     """A fallback that has no services."""
+
+    profiles: Mapping[str, Profile] = {}
 
     def handle(self, request: HttpRequest, service: str) -> HttpResponse:
         raise unknown_operation(request.path, service)

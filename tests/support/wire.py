@@ -8,9 +8,10 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from headrace.aws.bounds import Bounds
+from headrace.aws.connection import Refuse
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.http1 import Http1Connection
-from headrace.aws.server import Refuse, Server
+from headrace.aws.server import Server
 
 Handler = Callable[[HttpRequest], HttpResponse | Future[HttpResponse]]
 HIGH_WATER_BYTES = 64 * 1024

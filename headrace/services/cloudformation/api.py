@@ -15,7 +15,9 @@ from headrace.services.cloudformation.custom_responses import Responses
 from headrace.services.cloudformation.deploy import Operations
 from headrace.services.cloudformation.errors import translate
 from headrace.services.cloudformation.exports import Exports
+from headrace.services.cloudformation.fidelity import FIDELITY
 from headrace.services.cloudformation.ports import Ports
+from headrace.services.cloudformation.profile import PROFILE
 from headrace.services.cloudformation.scope import Lookups
 from headrace.services.cloudformation.store import Stacks
 from headrace.store.database import Database
@@ -54,4 +56,12 @@ def build_cloudformation(
 
 def cloudformation_api(cfn: CloudFormation) -> ServiceApi:
     """Return the service for the gateway."""
-    return ServiceApi(name="cloudformation", backend=cfn, actions=ACTIONS, translate=translate)
+    return ServiceApi(
+        name="cloudformation",
+        backend=cfn,
+        actions=ACTIONS,
+        translate=translate,
+        profile=PROFILE,
+        fidelity=FIDELITY,
+        fidelity_rows=cfn.fidelity,
+    )

@@ -16,7 +16,9 @@ from headrace.services.emr.announcements import Announcer
 from headrace.services.emr.app_uis import AppUis
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import translate
+from headrace.services.emr.fidelity import FIDELITY
 from headrace.services.emr.ports import Ports
+from headrace.services.emr.profile import PROFILE
 from headrace.services.emr.store import Store
 from headrace.spark_submit.commands import JobContext
 from headrace.store.database import Database
@@ -56,4 +58,11 @@ def build_emr(
 
 def emr_api(emr: Emr) -> ServiceApi:
     """Return the service for the gateway."""
-    return ServiceApi(name="emr", backend=emr, actions=ACTIONS, translate=translate)
+    return ServiceApi(
+        name="emr",
+        backend=emr,
+        actions=ACTIONS,
+        translate=translate,
+        profile=PROFILE,
+        fidelity=FIDELITY,
+    )

@@ -11,7 +11,7 @@ import msgspec
 from headrace.services.emr.state import Cluster, Step, StepState
 from headrace.services.emr.steps.yarn import application_of
 from headrace.services.emr.store import Store
-from headrace.spark_submit.job_pages import HISTORY_PATH, STATUS_PATH, history_path
+from headrace.spark_submit.page_paths import HISTORY_PATH, STATUS_PATH, history_path
 from headrace.spark_submit.ui import event_logs, live_url
 from headrace.store.database import Database
 

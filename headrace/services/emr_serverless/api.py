@@ -14,6 +14,7 @@ from headrace.core.workers import Supervisor
 from headrace.services.emr_serverless.actions import ACTIONS
 from headrace.services.emr_serverless.backend import EmrServerless
 from headrace.services.emr_serverless.errors import translate
+from headrace.services.emr_serverless.fidelity import FIDELITY
 from headrace.services.emr_serverless.idle import IdleWatch
 from headrace.services.emr_serverless.runner import Ports
 from headrace.services.emr_serverless.store import Store
@@ -57,5 +58,9 @@ def build_emr_serverless(
 def emr_serverless_api(emr_serverless: EmrServerless) -> ServiceApi:
     """Return the service for the gateway."""
     return ServiceApi(
-        name="emr-serverless", backend=emr_serverless, actions=ACTIONS, translate=translate
+        name="emr-serverless",
+        backend=emr_serverless,
+        actions=ACTIONS,
+        translate=translate,
+        fidelity=FIDELITY,
     )

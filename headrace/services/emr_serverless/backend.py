@@ -13,9 +13,7 @@ from headrace.services.emr_serverless.runner import JobRunner, Ports
 from headrace.services.emr_serverless.state import Application, JobRun
 from headrace.services.emr_serverless.store import Store
 from headrace.spark_submit.job_workers import JobWorkers
-
-# Below it: `<application>/<job run>[/<log>]`.
-PAGES_PATH = "/_headrace/emr-serverless"
+from headrace.spark_submit.page_paths import SERVERLESS_PATH
 
 
 class EmrServerless:
@@ -91,4 +89,4 @@ class EmrServerless:
 
     def dashboard_url(self, run: JobRun) -> str:
         """Return the URL of a job run's page."""
-        return f"{self._endpoint_url()}{PAGES_PATH}/{run.application_id}/{run.id}"
+        return f"{self._endpoint_url()}{SERVERLESS_PATH}/{run.application_id}/{run.id}"

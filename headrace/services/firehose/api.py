@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.aws.service import ServiceApi
+from headrace.aws.service import DataPage, ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.config import Durability
 from headrace.core.ids import Ids
@@ -20,7 +20,9 @@ from headrace.core.workers import Supervisor
 from headrace.services.firehose.actions import ACTIONS
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.errors import translate
+from headrace.services.firehose.fidelity import FIDELITY
 from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.profile import PROFILE
 from headrace.services.firehose.store import DeliveryStreams
 from headrace.store.check import JOURNALS_FOLDER
 from headrace.store.database import Database
@@ -57,4 +59,18 @@ def build_firehose(
 
 def firehose_api(firehose: Firehose) -> ServiceApi:
     """Return the service for the gateway."""
-    return ServiceApi(name="firehose", backend=firehose, actions=ACTIONS, translate=translate)
+    return ServiceApi(
+        name="firehose",
+        backend=firehose,
+        actions=ACTIONS,
+        translate=translate,
+        profile=PROFILE,
+        fidelity=FIDELITY,
+        pages=[
+            DataPage(
+                "firehose",
+                "Firehose: each delivery stream's buffers and deliveries (JSON)",
+                lambda _: firehose.statuses(),
+            )
+        ],
+    )

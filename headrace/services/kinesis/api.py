@@ -23,7 +23,9 @@ from headrace.services.kinesis.data_path.get import Iterators
 from headrace.services.kinesis.data_path.reader import KinesisReader
 from headrace.services.kinesis.errors import translate
 from headrace.services.kinesis.fault_targets import fault_target
+from headrace.services.kinesis.fidelity import FIDELITY
 from headrace.services.kinesis.metrics import MinuteMetrics, observe_event
+from headrace.services.kinesis.profile import PROFILE
 from headrace.services.kinesis.raw import RawRequests
 from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.shards.growth import Growth
@@ -92,6 +94,8 @@ def kinesis_api(kinesis: Kinesis) -> ServiceApi:
         backend=kinesis,
         actions=actions,
         translate=translate,
+        profile=PROFILE,
+        fidelity=FIDELITY,
         raw=RawRequests(kinesis).answer_raw,
         # A write to the page cache; with fsync the answer waits for the disk, not the thread.
         inline=frozenset({"GetRecords", "PutRecord", "PutRecords"}),

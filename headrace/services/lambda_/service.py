@@ -37,13 +37,16 @@ from headrace.services.lambda_.event_source.mapping import MappingStore
 from headrace.services.lambda_.event_source.mappings import Mappings
 from headrace.services.lambda_.event_source.needs import PollerPorts
 from headrace.services.lambda_.event_source.trace import Trace
+from headrace.services.lambda_.fidelity import FIDELITY
 from headrace.services.lambda_.functions import FunctionStore
 from headrace.services.lambda_.invocation import answer_raw
 from headrace.services.lambda_.layers import LayerStore
 from headrace.services.lambda_.names import parse_function
 from headrace.services.lambda_.policy import INVOKE, Caller, allows
 from headrace.services.lambda_.pools import Pools
+from headrace.services.lambda_.profile import PROFILE
 from headrace.services.lambda_.runtime.walls import NO_WALLS
+from headrace.services.lambda_.trace_page import trace_page
 from headrace.services.lambda_.url import answer_url, cors_of, has_own_host, is_function_url
 from headrace.services.lambda_.url_cors import FunctionUrlRules
 from headrace.store.database import Database
@@ -303,5 +306,9 @@ def lambda_api(lambda_: Lambda) -> ServiceApi:
         backend=lambda_,
         actions=ACTIONS,
         translate=translate,
+        profile=PROFILE,
+        fidelity=FIDELITY,
+        fidelity_rows=lambda _: lambda_.fidelity_remarks(),
+        pages=[trace_page(lambda_.mappings)],
         raw=functools.partial(answer_raw, lambda_),
     )

@@ -11,8 +11,10 @@ from headrace.core.ids import Ids
 from headrace.services.s3.actions import ACTIONS
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import translate
+from headrace.services.s3.fidelity import FIDELITY
 from headrace.services.s3.files import ObjectFiles
 from headrace.services.s3.notifications import Notifications
+from headrace.services.s3.profile import PROFILE
 from headrace.services.s3.raw import HttpFront
 from headrace.services.s3.store import Buckets, ObjectIndex
 from headrace.services.s3.uploads import Uploads
@@ -45,5 +47,7 @@ def s3_api(s3: S3) -> ServiceApi:
         backend=s3,
         actions=ACTIONS,
         translate=translate,
+        profile=PROFILE,
+        fidelity=FIDELITY,
         raw=HttpFront(s3, ACTIONS).answer_raw,
     )

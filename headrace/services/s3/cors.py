@@ -7,15 +7,14 @@ tests/aws/services/s3/test_s3_cors.py, recorded between July 2023 and July 2025 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from headrace.aws.documents import is_admin
 from headrace.aws.errors import AwsError
-from headrace.aws.gateway import scope_of, service_of_head
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.pages import is_admin
 from headrace.services.s3 import limits
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_request, malformed_xml
@@ -37,12 +36,13 @@ class _Match:
 class BucketRules:
     """Whether buckets' CORS rules let a browser's request in: implements `headrace.aws.front_door.OwnRules`."""
 
-    def __init__(self, s3: S3) -> None:
+    def __init__(self, s3: S3, service_of_head: Callable[[HttpRequest], str | None]) -> None:
         self._s3 = s3
+        self._service_of_head = service_of_head
 
     def covers(self, request: HttpRequest) -> bool:
         """See `OwnRules.covers`: it looks at the head of the request only, as the gateway does."""
-        if is_admin(request.path) or service_of_head(request, scope_of(request)) != "s3":
+        if is_admin(request.path) or self._service_of_head(request) != "s3":
             return False
         try:
             bucket = target_of(request).bucket

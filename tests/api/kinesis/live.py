@@ -10,7 +10,8 @@ from typing import Any, Self
 import boto3
 from botocore.config import Config as BotocoreConfig
 
-from headrace.cloud import Cloud, bind, server_for
+from headrace.aws.server import bind
+from headrace.cloud import Cloud, server_for
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from tests.support.cloud import ACCOUNT, REGION

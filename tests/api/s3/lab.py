@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 
 from headrace.aws.gateway import Gateway
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
+from headrace.aws.service import Profile
 from headrace.core.ids import Ids
 from headrace.fallback.moto_services import aws_response, http_request_of
 from headrace.services.s3.api import build_s3, s3_api
@@ -26,6 +27,8 @@ REGION = "us-east-1"
 
 class NoFallback:
     """No service but S3."""
+
+    profiles: Mapping[str, Profile] = {}
 
     def handle(self, request: HttpRequest, service: str) -> HttpResponse:
         raise LookupError(service)

@@ -12,8 +12,8 @@ from headrace.core.clock import Clock
 from headrace.services.emr.state import Cluster, Step, StepState
 from headrace.services.emr.steps.yarn import Application, Report
 from headrace.spark_submit.commands import JobContext
-from headrace.spark_submit.job_pages import STATUS_PATH
 from headrace.spark_submit.logs import LOGS, JobLogs, LogPlace, log_location
+from headrace.spark_submit.page_paths import STATUS_PATH
 
 _PRINTED = ("stdout", "stderr")
 _NOTES = ("controller", "syslog")

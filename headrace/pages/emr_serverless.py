@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from headrace.aws.documents import json_response, page
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.pages import json_response, page, refusal, state, text_response, wants_json
 from headrace.core.clock import Clock
 from headrace.core.html import (
     Html,
@@ -22,13 +22,8 @@ from headrace.core.html import (
     table,
     time_of,
 )
-from headrace.services.emr_serverless.backend import PAGES_PATH
-from headrace.services.emr_serverless.runner import LOGS, attempt_folder
-from headrace.services.emr_serverless.state import Application, Attempt, JobRun
-from headrace.services.emr_serverless.store import Store
-from headrace.spark_submit.job_pages import (
+from headrace.pages.jobs import (
     REFRESH_S,
-    STATUS_PATH,
     TRAIL,
     SparkLinks,
     facts_table,
@@ -37,6 +32,11 @@ from headrace.spark_submit.job_pages import (
     log_text,
     spark_links,
 )
+from headrace.pages.parts import refusal, state, text_response, wants_json
+from headrace.services.emr_serverless.runner import LOGS, attempt_folder
+from headrace.services.emr_serverless.state import Application, Attempt, JobRun
+from headrace.services.emr_serverless.store import Store
+from headrace.spark_submit.page_paths import SERVERLESS_PATH, STATUS_PATH
 
 # How many job runs of an application the status page shows.
 RUNS_SHOWN = 10
@@ -267,5 +267,5 @@ def _name(application: Application) -> str:
 
 def _path(found: Application | JobRun) -> str:
     if isinstance(found, Application):
-        return f"{PAGES_PATH}/{found.id}"
-    return f"{PAGES_PATH}/{found.application_id}/{found.id}"
+        return f"{SERVERLESS_PATH}/{found.id}"
+    return f"{SERVERLESS_PATH}/{found.application_id}/{found.id}"

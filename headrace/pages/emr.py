@@ -6,15 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from headrace.aws.documents import json_response, page
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.pages import (
-    json_response,
-    page,
-    refusal,
-    state,
-    text_response,
-    wants_json,
-)
 from headrace.core.clock import Clock
 from headrace.core.html import (
     Html,
@@ -26,13 +19,9 @@ from headrace.core.html import (
     table,
     time_of,
 )
-from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step, StepState
-from headrace.services.emr.steps.yarn import application_of
-from headrace.services.emr.store import Store
-from headrace.spark_submit.job_pages import (
+from headrace.pages.jobs import (
     IDLE_REFRESH_S,
     REFRESH_S,
-    STATUS_PATH,
     TRAIL,
     facts_table,
     log_excerpts,
@@ -40,7 +29,12 @@ from headrace.spark_submit.job_pages import (
     log_text,
     spark_links,
 )
+from headrace.pages.parts import refusal, state, text_response, wants_json
+from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step, StepState
+from headrace.services.emr.steps.yarn import application_of
+from headrace.services.emr.store import Store
 from headrace.spark_submit.logs import LOGS, log_location
+from headrace.spark_submit.page_paths import STATUS_PATH
 
 _CLIENT_LOGS = ("client/stderr", "client/stdout")
 # On the status page; the cluster's own page shows the rest, up to a bound too.

@@ -1,4 +1,4 @@
-"""Who may see the cloud's own pages with `--auth`: whoever signs the request, or has opened the page with its token.
+"""Who may see the cloud's own pages with `--auth`: programs that sign their requests, people who have the token.
 
 Programs sign for the service `headrace`. People open the address that `headrace up` prints; its token becomes a cookie
 that no script can read and no other site can send, and that is good for looking only. Health is everybody's.
@@ -11,11 +11,11 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode
 
 from headrace.aws.authentication import Authentication
+from headrace.aws.documents import restrained
 from headrace.aws.errors import AwsError
 from headrace.aws.gateway import scope_of
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.pages import restrained
-from headrace.aws.refusals import refused
+from headrace.aws.refusals import refuse_large, refused
 from headrace.aws.sigv4 import is_same
 
 SERVICE = "headrace"
@@ -41,7 +41,7 @@ class PageAccess:
 
     def answer_of(self, request: HttpRequest, now_ms: int) -> HttpResponse | None:
         """Return the refusal of a request, or what makes a token a cookie; None lets it go on."""
-        if is_open(request) or self.knows(request, now_ms):
+        if _is_open(request) or self.knows(request, now_ms):
             return None
         if request.method in _READING and request.query:
             answer = self._take_token(request)
@@ -51,7 +51,9 @@ class PageAccess:
 
     def head_refusal_of(self, request: HttpRequest, now_ms: int) -> HttpResponse | None:
         """Return the refusal of a request of which only the head has come. Never blocks."""
-        if is_open(request) or request.method in _READING:
+        if request.path.startswith(_ANSWERS):
+            return refuse_large(request, MOST_ANSWER_BYTES)
+        if _is_open(request) or request.method in _READING:
             return None
         if scope_of(request).service == SERVICE:
             try:
@@ -72,6 +74,18 @@ class PageAccess:
                 return False
             return True
         return request.method in _READING and is_same(self._cookie, _cookie_of(request))
+
+    @staticmethod
+    def hide_cookie(request: HttpRequest) -> None:
+        """Take the pages' cookie away from a request that a function is going to see."""
+        cookies = request.headers.get("cookie")
+        if cookies is None or COOKIE not in cookies:
+            return
+        kept = [part for part in cookies.split(";") if part.partition("=")[0].strip() != COOKIE]
+        if kept:
+            request.headers["cookie"] = ";".join(kept).strip()
+        else:
+            del request.headers["cookie"]
 
     def _take_token(self, request: HttpRequest) -> HttpResponse | None:
         params = parse_qsl(request.query, keep_blank_values=True)
@@ -95,16 +109,11 @@ def _key_needed(request: HttpRequest) -> HttpResponse:
     )
 
 
-def is_open(request: HttpRequest) -> bool:
+def _is_open(request: HttpRequest) -> bool:
     """Whether anybody may send a request."""
     if request.path in _OPEN:
         return request.method in _READING
     return request.method == "PUT" and request.path.startswith(_ANSWERS)
-
-
-def is_answer(request: HttpRequest) -> bool:
-    """Whether a request is a custom resource's answer."""
-    return request.path.startswith(_ANSWERS)
 
 
 def _cookie_of(request: HttpRequest) -> str:
@@ -113,15 +122,3 @@ def _cookie_of(request: HttpRequest) -> str:
     except CookieError:
         return ""
     return "" if found is None else found.value
-
-
-def without_cookie(request: HttpRequest) -> None:
-    """Take the pages' cookie away from a request that a function is going to see."""
-    cookies = request.headers.get("cookie")
-    if cookies is None or COOKIE not in cookies:
-        return
-    kept = [part for part in cookies.split(";") if part.partition("=")[0].strip() != COOKIE]
-    if kept:
-        request.headers["cookie"] = ";".join(kept).strip()
-    else:
-        del request.headers["cookie"]

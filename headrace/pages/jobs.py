@@ -6,17 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from headrace.core.html import Html, element, join, link, table
+from headrace.pages.parts import HOME
 from headrace.spark_submit.logs import tail
+from headrace.spark_submit.page_paths import STATUS_PATH, history_path
 from headrace.spark_submit.ui import event_logs, live_url
 
-HOME_PATH = "/_headrace/"
-STATUS_PATH = "/_headrace/emr"
-HISTORY_PATH = f"{STATUS_PATH}/history"
 # What stands above the page of a cluster, an application, a step or a job run.
-TRAIL = ((HOME_PATH, "headrace"), (STATUS_PATH, "EMR"))
+TRAIL = (HOME, (STATUS_PATH, "EMR"))
 MOST_LOG_BYTES = 1024 * 1024
 # How much of the end of a log a job's page shows.
 EXCERPT_BYTES = 16 * 1024
@@ -56,11 +54,6 @@ def spark_links(folder: Path, *, running: bool) -> SparkLinks:
     """Return where the Spark UIs of the job in `folder` are."""
     names = [log.application_id for log in event_logs(folder)]
     return SparkLinks(live_url(folder) if running else None, names)
-
-
-def history_path(application_id: str) -> str:
-    """Return the path that leads to an application's history."""
-    return f"{HISTORY_PATH}/{quote(application_id, safe='')}"
 
 
 def facts_table(facts: Iterable[tuple[object, object]]) -> Html:

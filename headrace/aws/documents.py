@@ -1,4 +1,4 @@
-"""The cloud's own pages: HTML with no scripts and nothing fetched from elsewhere, JSON for machines, plain text."""
+"""Documents of the cloud's own: HTML with no scripts and nothing fetched from elsewhere, and JSON for programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.http import HttpResponse
 from headrace.core.html import Html, element, join, link
 
 _STYLE = """
@@ -51,24 +51,11 @@ _RESTRAINTS = (
 )
 ADMIN = "/_headrace"
 _ADMIN_PREFIXES = (f"{ADMIN}/", "/_localstack/")
-_GOOD = frozenset({"COMPLETED", "SUCCESS", "WAITING", "STARTED"})
-_BAD = frozenset({"FAILED", "TERMINATED_WITH_ERRORS", "INTERRUPTED"})
-_BUSY = frozenset(
-    {"STARTING", "BOOTSTRAPPING", "RUNNING", "TERMINATING", "CANCEL_PENDING", "CANCELLING",
-     "SUBMITTED", "SCHEDULED"}
-)  # fmt: skip
 
 
 def is_admin(path: str) -> bool:
     """Whether a path is the cloud's own, not AWS's. Function URLs may have one too: they are asked for first."""
     return path.startswith(_ADMIN_PREFIXES) or path == ADMIN
-
-
-def state(value: str) -> Html:
-    """Return a state, coloured by how good it is."""
-    kinds = ((_GOOD, "good"), (_BAD, "bad"), (_BUSY, "busy"))
-    kind = next((name for states, name in kinds if value in states), "dim")
-    return element("span", value, class_=f"state {kind}")
 
 
 def page(
@@ -108,30 +95,7 @@ def restrained(answer: HttpResponse) -> HttpResponse:
     return answer
 
 
-def wants_json(request: HttpRequest) -> bool:
-    """Whether a request asks for the machine-readable form of a page."""
-    form = request.query_params().get("format")
-    if form is not None:
-        return form == "json"
-    accepted = request.headers.get("accept", "")
-    return "application/json" in accepted and "text/html" not in accepted
-
-
 def json_response(value: Any, status: int = 200) -> HttpResponse:
     """Return a value as JSON."""
     kind = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
     return restrained(HttpResponse(status, kind, msgspec.json.encode(value)))
-
-
-def text_response(text: str) -> HttpResponse:
-    """Return plain text that no browser takes for anything else."""
-    kind = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")]
-    return restrained(HttpResponse(200, kind, text.encode()))
-
-
-def refusal(request: HttpRequest, status: int, title: str, sentence: str) -> HttpResponse:
-    """Return the page, or its machine-readable form, that says why there is nothing else to show."""
-    if wants_json(request):
-        return json_response({"message": sentence}, status)
-    home = [("/_headrace/", "headrace")]
-    return page(title, element("p", sentence), trail=home, status=status)

@@ -1,0 +1,118 @@
+"""What a connection and its server may ask of each other, so that neither imports the other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from concurrent.futures import Future
+from typing import Protocol
+
+from headrace.aws.bounds import Bounds
+from headrace.aws.exchange import Exchange
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.request_body import Bodies
+
+# Takes a request's method, its path with a question mark and its query, and its headers (as `HttpRequest.headers`).
+Refuse = Callable[[str, str, Mapping[str, str]], HttpResponse | None]
+
+
+class Connection(Protocol):
+    """A connection as the server sees it. All on the event loop's thread."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being asked or answered, so that it may be closed to make room."""
+        ...
+
+    @property
+    def idle_since_s(self) -> float:
+        """When something last happened, by the server's `now_s`."""
+        ...
+
+    @property
+    def unsent_bytes(self) -> int:
+        """The bytes of answers that the client has not taken."""
+        ...
+
+    def look(self, now_s: float) -> None:
+        """Close, or answer, what has been waited for too long."""
+        ...
+
+    def close(self) -> None:
+        """Close, after what was written is sent."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once."""
+        ...
+
+
+class Register(Protocol):
+    """The server as it counts connections: all that one needs that only waits for its end."""
+
+    @property
+    def bounds(self) -> Bounds:
+        """How much of everything there may be, and for how long."""
+        ...
+
+    @property
+    def now_s(self) -> float:
+        """See `headrace.aws.server.Server`."""
+        ...
+
+    def opened(self, connection: Connection) -> bool:
+        """Note a connection; False when there are too many, and none of them is idle."""
+        ...
+
+    def closed(self, connection: Connection) -> None:
+        """Forget a connection."""
+        ...
+
+
+class Receiver(Register, Protocol):
+    """The server as far as a request is on its way in."""
+
+    @property
+    def bodies(self) -> Bodies:
+        """Where requests' bodies are kept."""
+        ...
+
+    def refusal(
+        self, method: str, path: str, query: str, headers: Mapping[str, str]
+    ) -> HttpResponse | None:
+        """Return the answer to a request that goes no further than its headers; None when it goes on."""
+        ...
+
+    def complain(self, sentence: str, *arguments: object) -> None:
+        """Warn of what a client does, once in a while."""
+        ...
+
+
+class Answerer(Receiver, Protocol):
+    """The server whole, as a connection sees it that takes requests and writes their answers."""
+
+    @property
+    def at_once(self) -> Callable[[HttpRequest], HttpResponse | Future[HttpResponse] | None]:
+        """Refuses a request that came whole, or answers it if it never blocks; None when it must go to a thread."""
+        ...
+
+    def is_behind(self, connection: Connection, unsent_bytes: int) -> None:
+        """Note how much of its answers a connection's client has not taken."""
+        ...
+
+    def answer_inline(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse] | None:
+        """Answer at once when the request never blocks; None when it must go to a thread."""
+        ...
+
+    async def answer(self, exchange: Exchange, owner: object) -> HttpResponse:
+        """Run the handler where it may run, unless its answer is under way, and wait for it. Never raises."""
+        ...
+
+    def call_when_done(self, answer: HttpResponse, then: Callable[[], None]) -> None:
+        """Call `then` on the event loop once the answer's waits are done."""
+        ...
+
+    def parts(
+        self, exchange: Exchange, owner: object, answer: HttpResponse
+    ) -> AsyncGenerator[bytes, None]:
+        """Return the parts of an answer's body that is not bytes. To be closed by who takes them."""
+        ...

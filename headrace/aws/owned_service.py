@@ -1,0 +1,164 @@
+"""An owned service's requests, the general way: parse, validate, run the operation, serialise."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from botocore.model import OperationNotFoundError
+
+from headrace.aws import codec_json, codec_moto
+from headrace.aws.errors import (
+    AwsError,
+    internal_failure,
+    serialization_error,
+    unknown_operation,
+)
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.model import operation_model, service_model
+from headrace.aws.operation import Action, Call
+from headrace.aws.service import ServiceApi
+from headrace.aws.validate import validate
+
+log = logging.getLogger(__name__)
+
+
+class OwnedService:
+    """An owned service behind the generic path: parse, validate, run, serialise. Thread-safe.
+
+    Attributes:
+        answer_raw: the service's own hook, which sees each request first; None when it has none.
+    """
+
+    def __init__(self, api: ServiceApi) -> None:
+        self.api = api
+        self._actions: dict[str, Action] = api.by_name()
+        self.answer_raw = api.raw
+
+    @functools.cached_property
+    def _protocol(self) -> str:
+        return str(service_model(self.api.name).metadata["protocol"])
+
+    def answer_parsed(self, request: HttpRequest, call: Call) -> HttpResponse:
+        """Answer a request that the service's own hook leaves to us; never raises."""
+        try:
+            if self._protocol == "json":
+                response = self._answer_json(request, call)
+            else:
+                response = self._answer_moto_codec(request, call)
+        except Exception:
+            log.exception("a request to %s failed outside its operation", self.api.name)
+            return self._failure(request, call)
+        if call.waits:
+            self.wait_for(response, request, call)
+        return response
+
+    def wait_for(self, response: HttpResponse, request: HttpRequest, call: Call) -> None:
+        """Let an answer leave when what its call waits for is done, and a failure leave when that fails."""
+
+        def failure() -> HttpResponse:
+            failed = self._failure(request, call)
+            failed.headers.append(("x-amzn-RequestId", call.request_id))
+            return failed
+
+        response.waits, response.failure = call.waits, failure
+
+    def _failure(self, request: HttpRequest, call: Call) -> HttpResponse:
+        """Return the error of a defect of headrace, in the service's own form."""
+        return self._error_answer(internal_failure(), request, call)
+
+    def failed_raw(self, error: Exception, request: HttpRequest, call: Call) -> HttpResponse:
+        """Return the answer for an error that the service's own hook raised."""
+        return self._error_answer(self._aws_error(error, "raw request"), request, call)
+
+    def _error_answer(self, error: AwsError, request: HttpRequest, call: Call) -> HttpResponse:
+        if self._protocol == "json":
+            return self._json_error(error, request)
+        return codec_moto.serialize_error(self.api.name, None, error, call.request_id)
+
+    def run(self, operation: str, params: Mapping[str, Any], call: Call) -> dict[str, Any]:
+        """Validate and run. Raises AwsError only."""
+        action = self._actions.get(operation)
+        if action is None:
+            log.warning("%s:%s is not built", self.api.name, operation)
+            raise unknown_operation(operation, self.api.name)
+        try:
+            if self._protocol != "rest-xml":
+                validate(self.api.name, operation, params, code=self._validation_code)
+            output = action(self.api.backend, call, params)
+        except Exception as error:
+            raise self._aws_error(error, operation) from error
+        return dict(output) if output else {}
+
+    @property
+    def _validation_code(self) -> str:
+        return "ValidationError" if self._protocol == "query" else "ValidationException"
+
+    def _aws_error(self, error: Exception, operation: str) -> AwsError:
+        if isinstance(error, AwsError):
+            return error
+        if isinstance(error, RecursionError):  # a document inside the request, such as a policy
+            return serialization_error("The request is nested too deeply")
+        translated = self.api.translate(error)
+        if translated is not None:
+            return translated
+        log.error("%s:%s failed", self.api.name, operation, exc_info=error)
+        return internal_failure()
+
+    def _answer_json(self, request: HttpRequest, call: Call) -> HttpResponse:
+        content_type = request.headers.get("content-type", codec_json.JSON_1_1)
+        operation = request.headers.get("x-amz-target", "").rpartition(".")[2]
+        try:
+            try:
+                operation_model(self.api.name, operation)
+            except OperationNotFoundError:
+                raise unknown_operation(operation, self.api.name) from None
+            if request.body_file is not None:
+                raise AwsError("RequestEntityTooLargeException", "Request is too large", 413)
+            params = codec_json.decode_input(self.api.name, operation, request.body, content_type)
+            output = self.run(operation, params, call)
+        except AwsError as error:
+            return self._json_error(error, request)
+        body = codec_json.encode_output(self.api.name, operation, output, content_type)
+        return HttpResponse(200, [("Content-Type", _answer_type(content_type))], body)
+
+    def _json_error(self, error: AwsError, request: HttpRequest) -> HttpResponse:
+        content_type = request.headers.get("content-type", codec_json.JSON_1_1)
+        return HttpResponse(
+            error.status,
+            [("Content-Type", _answer_type(content_type)), ("x-amzn-ErrorType", error.code)],
+            codec_json.encode_error(error, content_type),
+        )
+
+    def _answer_moto_codec(self, request: HttpRequest, call: Call) -> HttpResponse:
+        operation: str | None = None
+        try:
+            if request.body_file is not None:
+                raise AwsError("RequestEntityTooLargeException", "Request is too large", 413)
+            operation, params = codec_moto.parse_request(self.api.name, request)
+            output = self.run(operation, params, call)
+            return codec_moto.serialize_output(self.api.name, operation, output, call.request_id)
+        except AwsError as error:
+            return codec_moto.serialize_error(self.api.name, operation, error, call.request_id)
+
+
+def _answer_type(content_type: str) -> str:
+    if codec_json.is_cbor(content_type):
+        return codec_json.CBOR_1_1
+    return (
+        content_type if content_type.startswith("application/x-amz-json") else codec_json.JSON_1_1
+    )
+
+
+def check_api(api: ServiceApi) -> None:
+    """Raise ValueError when a service declares operations that AWS does not have.
+
+    Not at every start: loading six models takes a fifth of a second.
+    """
+    unknown = set(api.by_name()) - set(service_model(api.name).operation_names)
+    if unknown:
+        raise ValueError(f"{api.name} declares operations AWS does not have: {sorted(unknown)}")
+    if not api.inline <= set(api.by_name()):
+        raise ValueError(f"{api.name} answers operations inline that it does not have")

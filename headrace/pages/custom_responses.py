@@ -1,0 +1,20 @@
+"""Where custom resources of CloudFormation send their answers: `PUT /_headrace/cfn-response/<token>`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.pages.routes import Route
+
+PATH = "/_headrace/cfn-response"
+
+
+def routes(receive: Callable[[str, bytes], bool]) -> list[Route]:
+    """Return the route; `receive` takes a token and an answer, and returns whether somebody waits for it."""
+
+    def answer(request: HttpRequest, _: list[str]) -> HttpResponse:
+        token = request.path.removeprefix(f"{PATH}/")
+        return HttpResponse(200 if receive(token, request.body) else 404)
+
+    return [Route(PATH, answer, ("PUT",), below=True)]

@@ -1,0 +1,27 @@
+"""The pages with which services show their own data, as JSON."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from headrace.aws.documents import ADMIN, json_response
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.service import DataPage, NothingToShow
+from headrace.pages.routes import Route
+
+
+def path_of(page: DataPage) -> str:
+    """Return the path that leads to a page."""
+    return f"{ADMIN}/{page.path}"
+
+
+def route_to(page: DataPage) -> Route:
+    """Return the route to a page."""
+    return Route(path_of(page), partial(_answer, page), ("GET",))
+
+
+def _answer(page: DataPage, request: HttpRequest, _: list[str]) -> HttpResponse:
+    try:
+        return json_response(page.data(request.query_params()))
+    except NothingToShow as error:
+        return json_response({"message": str(error)}, 404)

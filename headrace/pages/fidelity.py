@@ -1,0 +1,43 @@
+"""What is accepted and not acted upon: `/_headrace/fidelity`, of one stack with `?stack=<name>`.
+
+A list of rows. Those of stacks name a resource and its property; those of services, which have the empty name for a
+stack, name an operation and its parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from headrace.aws.documents import json_response
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.service import ServiceApi
+from headrace.pages.routes import Route
+
+PATH = "/_headrace/fidelity"
+
+
+def routes(apis: Sequence[ServiceApi]) -> list[Route]:
+    """Return the route to the report on services."""
+    return [Route(PATH, partial(_answer, apis), ("GET",))]
+
+
+def _answer(apis: Sequence[ServiceApi], request: HttpRequest, _: list[str]) -> HttpResponse:
+    stack = request.query_params().get("stack", "")
+    rows = [row for api in apis if api.fidelity_rows for row in api.fidelity_rows(stack)]
+    if not stack:
+        rows += [row for api in apis for row in rows_of(api)]
+    return json_response(rows)
+
+
+def rows_of(api: ServiceApi) -> Iterator[Mapping[str, str]]:
+    """Yield the rows of a service's own table."""
+    for operation, parameters in api.fidelity.items():
+        for name, level in parameters.items():
+            yield {
+                "stack": "",
+                "service": api.name,
+                "operation": operation,
+                "property": name,
+                "level": level,
+            }

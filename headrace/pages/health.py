@@ -1,0 +1,71 @@
+"""Whether the cloud is ready, and what it lost: `/_headrace/health`, and LocalStack's path for the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace import __version__
+from headrace.aws.documents import json_response
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.pages.routes import Route
+
+PATH = "/_headrace/health"
+LOCALSTACK_PATH = "/_localstack/health"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What the pages ask. Thread-safe.
+
+    Attributes:
+        is_started: whether the services run.
+        moto: gives how far the loading of moto's services is, as members of the answer.
+        services: the names of those that headrace owns.
+        losses: gives what was found lost or damaged at the start.
+        endpoint_url: gives the cloud's URL.
+        data_dir: the cloud's; shown to those who may see all.
+        knows: whether a request is of somebody who may see all.
+    """
+
+    is_started: Callable[[], bool]
+    moto: Callable[[], dict[str, Any]]
+    services: Callable[[], Collection[str]]
+    losses: Callable[[], Sequence[Any]]
+    endpoint_url: Callable[[], str]
+    data_dir: Path
+    knows: Callable[[HttpRequest], bool]
+
+    def routes(self) -> list[Route]:
+        """Return the routes to the pages."""
+        return [
+            Route(PATH, self._health, ("GET",)),
+            Route(LOCALSTACK_PATH, self._localstack_health, ("GET",)),
+        ]
+
+    def _health(self, request: HttpRequest, _: list[str]) -> HttpResponse:
+        known = self.knows(request)
+        status, moto = "ok" if self.is_started() else "starting", self.moto()
+        if status == "ok" and moto["moto"] != "ready":
+            # What headrace owns is served; calls of moto's services wait.
+            status = str(moto["moto"])
+        return json_response(
+            {
+                "status": status,
+                "version": __version__,
+                "pid": os.getpid(),
+                **({"data_dir": str(self.data_dir)} if known else {}),
+                "endpoint_url": self.endpoint_url(),
+                "services": sorted(self.services()),
+                **moto,
+                "losses": self.losses(),
+            }
+        )
+
+    def _localstack_health(self, _request: HttpRequest, _rest: list[str]) -> HttpResponse:
+        services = dict.fromkeys(sorted(self.services()), "running")
+        value = {"services": services, "edition": "headrace", "version": __version__}
+        return json_response(value)

@@ -1,0 +1,5 @@
+"""How requests name EMR."""
+
+from headrace.aws.service import Profile
+
+PROFILE = Profile(signing_scopes=("elasticmapreduce",), target_prefix="ElasticMapReduce")

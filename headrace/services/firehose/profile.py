@@ -1,0 +1,15 @@
+"""How requests name Firehose, and what it answers to faults on demand."""
+
+from headrace.aws.fault_errors import FaultErrors
+from headrace.aws.service import Profile
+
+PROFILE = Profile(
+    target_prefix="Firehose_20150804",
+    fault_errors=FaultErrors(
+        throttle=("LimitExceededException", "Rate exceeded.", 400),
+        throttled_actions=dict.fromkeys(
+            ("PutRecord", "PutRecordBatch"), ("ServiceUnavailableException", "Slow down.", 503)
+        ),
+        callers_errors_are_400=True,
+    ),
+)

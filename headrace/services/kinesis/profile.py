@@ -1,0 +1,22 @@
+"""How requests name Kinesis, and what it answers to faults on demand."""
+
+from headrace.aws.fault_errors import FaultErrors
+from headrace.aws.service import Profile
+
+_THROTTLED = (
+    "ProvisionedThroughputExceededException",
+    "Rate exceeded for shard {shard} in stream {stream} under account {account}.",
+    400,
+)
+
+PROFILE = Profile(
+    target_prefix="Kinesis_20131202",
+    exposed_headers="x-amzn-RequestId,x-amzn-ErrorType,x-amz-request-id,x-amz-id-2,x-amzn-ErrorMessage,Date",
+    fault_errors=FaultErrors(
+        throttle=("LimitExceededException", "Rate exceeded.", 400),
+        throttled_actions=dict.fromkeys(
+            ("PutRecord", "PutRecords", "GetRecords", "GetShardIterator"), _THROTTLED
+        ),
+        callers_errors_are_400=True,
+    ),
+)

@@ -1,0 +1,19 @@
+"""How requests name Lambda, and what it answers to faults on demand."""
+
+from headrace.aws.fault_errors import FaultErrors
+from headrace.aws.service import Profile
+
+PROFILE = Profile(
+    paths=("/2015-03-31/", "/2018-10-31/", "/2017-03-31/"),
+    exposed_headers=(
+        "x-amzn-RequestId,x-amzn-ErrorType,x-amzn-ErrorMessage,Date,x-amz-log-result,x-amz-function-error"
+    ),
+    fault_errors=FaultErrors(
+        throttle=("TooManyRequestsException", "Rate Exceeded.", 429),
+        error=(
+            "ServiceException",
+            "An error occurred and the request cannot be processed.",
+            500,
+        ),
+    ),
+)

@@ -1,0 +1,27 @@
+"""The page that says what event source mappings did with a record: `/_headrace/lambda/trace`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.aws.service import DataPage, NothingToShow
+from headrace.services.lambda_.event_source.mappings import Mappings
+
+
+def trace_page(mappings: Mappings) -> DataPage:
+    """Return the page. Its parameters: `mapping`, an id or a function's name, and `sequence`, a record's number."""
+
+    def data(params: Mapping[str, str]) -> dict[str, Any]:
+        name = params.get("mapping", "")
+        reports = mappings.traces(name, params.get("sequence"))
+        if not reports:
+            raise NothingToShow(f"No mapping or mapped function {name}.")
+        return {"mappings": reports}
+
+    return DataPage(
+        "lambda/trace",
+        "Lambda: what a mapping did with a record (JSON)",
+        data,
+        query="?mapping=<id or function>",
+    )
