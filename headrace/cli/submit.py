@@ -1,4 +1,4 @@
-"""`headrace submit`: run a Spark job as a step of EMR, follow what it prints, and end as it ended."""
+"""`headrace submit`: runs a Spark job as a step of EMR, prints its output, and exits as it ended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BUCKET_PREFIX = "headrace-submit"
 _ENDED = {"COMPLETED", "CANCELLED", "FAILED", "INTERRUPTED"}
 _CLUSTER_ENDS = {"TERMINATING", "TERMINATED", "TERMINATED_WITH_ERRORS"}
 _POLL_S = 0.25
-# Java says its version to the cloud before the cloud answers.
+# The cloud asks Java for its version before it answers.
 _LOOK_WITHIN_S = 60.0
 
 
@@ -135,7 +135,7 @@ def _run(
     serverless: bool,
     aws: bool,
 ) -> bool:
-    """Do what is planned, and return whether the job was a success. Nothing is made before all is looked at."""
+    """Run the plan, and return whether the job succeeded. All checks come before anything is made."""
     wait_s = AWS_LOGS_WITHIN_S if aws else 0
     if serverless:
         submit_serverless.check_application(make("emr-serverless"), application_id)
@@ -156,7 +156,7 @@ def _check_spark(endpoint_url: str) -> None:
             page: Any = json.load(answer)
             problem = page["problem"]
     except urllib.error.HTTPError:
-        # An older headrace, or another cloud: the step will tell.
+        # An older headrace, or another cloud: the step itself will show.
         return
     except OSError as error:
         raise fail(f"No cloud answers at {endpoint_url}; start one: headrace up") from error
@@ -315,7 +315,7 @@ def _follow(
     logs.show_new(ended=True)
     if details := status.get("FailureDetails"):
         message = details.get("Message", "")
-        # In cluster mode, this cloud's message ends with the log that tells the cause.
+        # In cluster mode, this cloud's message ends with the log that holds the cause.
         where = "" if "(s3://" in message else f" ({details.get('LogFile', 'no log')})"
         click.echo(f"{step_id} {shown}: {message}{where}", err=True)
     return shown

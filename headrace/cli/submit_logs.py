@@ -1,7 +1,7 @@
-"""What a submitted job prints, read from S3 where its logs go as they grow.
+"""Prints a submitted job's output as it grows, read from its logs in S3.
 
-A step in cluster mode prints into a container of YARN: which one, the report of YARN's client in the step's stderr
-tells, here as on AWS.
+A step in cluster mode prints into a container of YARN; the report of YARN's client in the step's stderr names it, here
+as on AWS.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class DriverLogs:
 
 
 class Logs(Protocol):
-    """What `wait_for` needs of logs."""
+    """The logs that `wait_for` can wait for."""
 
     @property
     def complete(self) -> bool:
@@ -136,7 +136,7 @@ def wait_for(logs: Logs, within_s: float, asked: StopAsked) -> None:
     click.echo(f"waiting for the logs, {within_s:.0f} s at most (Ctrl-C: no more)", err=True)
     clock = SystemClock()
     stop, deadline_s = threading.Event(), clock.monotonic_s() + within_s
-    asked.tell(stop.set)
+    asked.call_when_asked(stop.set)
     while not logs.complete and clock.monotonic_s() < deadline_s and not clock.wait(stop, _POLL_S):
         logs.show_new()
 

@@ -1,4 +1,4 @@
-"""`headrace submit --serverless`: the job as a job run of an EMR Serverless application."""
+"""`headrace submit --serverless`: runs the job as a job run of an EMR Serverless application."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Background work: a worker does one unit at a time; the supervisor lends it a thread for as long as that takes.
+"""Runs background workers on a few shared threads: a worker does one unit of work at a time.
 
 Threads and not asyncio because what workers call blocks (files, SQLite, subprocesses, moto). See DECISIONS.md.
 A worker that waits costs no thread: the few threads that there are wait together, and only steps that are under way at
@@ -20,10 +20,10 @@ log = logging.getLogger(__name__)
 # How many steps may be under way at a time. A step may be a function's invocation of fifteen minutes, and AWS lets an
 # account run a thousand of them; the rest is for what else there is to do.
 MOST_THREADS = 1100
-# So many threads wait for work at all times; more of them end when none was needed for a while.
+# This many threads always wait for work; the surplus ends when it was not needed for a while.
 KEPT_THREADS = 8
 _TRIM_EVERY_S = 10.0
-# When the machine refuses another thread.
+# How long to wait after the machine refused another thread.
 _THREAD_RETRY_S = 1.0
 # Workers whose time has come wait so long for a thread to be done with another step before a new one is started: many
 # poll every now and then and are quick. Who was woken does not wait.
@@ -83,7 +83,7 @@ class WorkerHandle(Turn):
         return self._ended.wait(timeout_s)
 
     def note_end(self) -> None:
-        """Let those go on who wait for the end; for the supervisor."""
+        """Wake whoever waits for the end; for the supervisor."""
         self._ended.set()
 
 

@@ -1,4 +1,4 @@
-"""The allocator's habits, where they cost more than the work itself."""
+"""Tunes the C allocator and the garbage collector, where their defaults cost more than the work itself."""
 
 from __future__ import annotations
 

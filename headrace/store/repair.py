@@ -1,4 +1,4 @@
-"""Mend the logs of a data directory, offline: cut damage out, keep its bytes aside, and tell which records are lost.
+"""Repairs the logs of a data directory, offline: cuts damage out, keeps its bytes, and reports the lost records.
 
 Everything unharmed stays readable: what stands behind damage becomes a segment of its own, named by its first record.
 Each step is safe to be killed in and to be done again: bytes are in the quarantine folder before they leave a segment,
@@ -32,7 +32,7 @@ _NO_BASE = SequenceBase(0, 0)
 def repair_logs(
     data_dir: Path, database: Database, known: dict[str, Known], bases: dict[Path, SequenceBase]
 ) -> Iterator[str]:
-    """Mend every log, yielding a sentence for each thing done and each loss. Nobody else may use the directory.
+    """Repair every log, yielding a sentence for each thing done and each loss. Nobody else may use the directory.
 
     Args:
         data_dir: where they are.
@@ -154,7 +154,7 @@ def _accept_losses(
     known: Known,
     bases: dict[Path, SequenceBase],
 ) -> Iterator[str]:
-    """Tell which records are lost, then let readers pass over them."""
+    """Report which records are lost, then let readers pass over them."""
     log = ShardLog(folder, bases.get(folder, _NO_BASE), identity, known=known)
     try:
         losses = [loss for loss in log.losses if not loss.accepted]

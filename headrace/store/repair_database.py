@@ -1,8 +1,8 @@
-"""Mend a damaged state database, offline, as far as SQLite can read it.
+"""Repairs a damaged state database, offline, as far as SQLite can read it.
 
 Every row that can still be read goes into a new file, which takes the old one's place by a rename; the old one is
-kept in the quarantine folder. What cannot be mended: a file whose first page is unreadable (SQLite knows nothing of it
-then), rows on the damaged pages themselves, and commits in a damaged write-ahead log, which SQLite passes over without
+kept in the quarantine folder. What cannot be repaired: a file whose first page is unreadable (SQLite then knows nothing
+of it), rows on the damaged pages themselves, and commits in a damaged write-ahead log, which SQLite passes over without
 a word. SQLite keeps no checksums: a flipped bit within a value is found only where it makes the value no JSON.
 """
 
@@ -37,12 +37,12 @@ def damage_of(path: Path) -> str:
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
             connection.text_factory = _text
             rows = connection.execute("PRAGMA integrity_check(3)").fetchall()
-            told = "; ".join(" ".join(str(row[0]).split()) for row in rows)
-            if told == "ok":
-                told = "; ".join(f"{key} in {table} is no JSON" for table, key in _bad(connection))
+            found = "; ".join(" ".join(str(row[0]).split()) for row in rows)
+            if found == "ok":
+                found = "; ".join(f"{key} in {table} is no JSON" for table, key in _bad(connection))
     except sqlite3.DatabaseError as error:
         return str(error)
-    return told
+    return found
 
 
 def _bad(connection: sqlite3.Connection) -> Iterator[tuple[str, str]]:
@@ -75,7 +75,7 @@ def finish(path: Path) -> bool:
 
 
 def repair_database(path: Path) -> Iterator[str]:
-    """Mend the database, yielding a sentence for each thing done and lost. Raises Hopeless, OSError."""
+    """Repair the database, yielding a sentence for each thing done and lost. Raises Hopeless, OSError."""
     aside = _keep(path)
     yield f"{path}: kept as it was in {aside}"
     salvage = path.with_name(f"{path.name}{_SALVAGE_SUFFIX}")

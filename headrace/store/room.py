@@ -1,4 +1,4 @@
-"""How much room is left on the disk, and the room that is kept for what gives some back.
+"""Measures the free space on the disk, and reserves some for changes that free space.
 
 Deleting writes too: SQLite notes each change in its log before anything is freed. So SQLite's log is allocated ahead,
 where nobody else can take it, and a reserve file gives a cloud that starts on a full disk enough to start.
