@@ -33,7 +33,7 @@ class Putter:
     Attributes:
         acknowledged: how many records the stream has taken.
         shards: how many of them each shard has.
-        unknown: how many were on their way when the connection broke, or the service did: it may have them or not.
+        unknown: how many were on their way when the connection or the service failed: it may have them or not.
     """
 
     def __init__(self, kinesis: Any, stream: str, *, clock: Clock | None = None) -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-import time
 import urllib.error
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ import click
 from headrace.cli import submit_serverless
 from headrace.cli.interrupts import INTERRUPTED, StopAsked, leave
 from headrace.cli.options import client, endpoint_option, explain, fail
-from headrace.cli.submit_logs import AWS_LOGS_WITHIN_S, DriverLogs, wait_for
+from headrace.cli.submit_logs import AWS_LOGS_WITHIN_S, DriverLogs, follow
 from headrace.cli.submit_plan import Plan, make_plan, upload_commands
 from headrace.client.http import ask
 
@@ -26,7 +25,6 @@ CLUSTER_NAME = "headrace-submit"
 _BUCKET_PREFIX = "headrace-submit"
 _ENDED = {"COMPLETED", "CANCELLED", "FAILED", "INTERRUPTED"}
 _CLUSTER_ENDS = {"TERMINATING", "TERMINATED", "TERMINATED_WITH_ERRORS"}
-_POLL_S = 0.25
 # The cloud asks Java for its version before it answers.
 _LOOK_WITHIN_S = 60.0
 
@@ -293,26 +291,23 @@ def _add_step(emr: Any, cluster_id: str, name: str, args: Sequence[str]) -> str:
 def _follow(
     emr: Any, s3: Any, cluster_id: str, step_id: str, wait_s: float, asked: StopAsked
 ) -> str:
-    """Print the step's states and its logs as they come; return the last state. Cancel it when `asked`.
+    """Follow the step to its end, and return its last state; see `follow`."""
+    status: dict[str, Any] = {}
 
-    Logs that are not there when the step has ended are waited for, `wait_s` at most.
-    """
-    logs = _logs(emr, s3, cluster_id, step_id)
-    shown, cancelled = "", False
-    while True:
-        if asked and not cancelled:
-            cancelled = True
-            emr.cancel_steps(ClusterId=cluster_id, StepIds=[step_id])
-        status = emr.describe_step(ClusterId=cluster_id, StepId=step_id)["Step"]["Status"]
-        if status["State"] != shown:
-            shown = status["State"]
-            click.echo(f"{step_id} {shown}", err=True)
-        if shown in _ENDED:
-            break
-        logs.show_new()
-        time.sleep(_POLL_S)
-    wait_for(logs, wait_s, asked)
-    logs.show_new(ended=True)
+    def state() -> str:
+        step = emr.describe_step(ClusterId=cluster_id, StepId=step_id)["Step"]
+        status.update(step["Status"])
+        return str(status["State"])
+
+    shown = follow(
+        step_id,
+        state,
+        lambda: emr.cancel_steps(ClusterId=cluster_id, StepIds=[step_id]),
+        _logs(emr, s3, cluster_id, step_id),
+        ended=_ENDED,
+        wait_s=wait_s,
+        asked=asked,
+    )
     if details := status.get("FailureDetails"):
         message = details.get("Message", "")
         # In cluster mode, this cloud's message ends with the log that holds the cause.

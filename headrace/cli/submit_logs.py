@@ -10,6 +10,8 @@ import gzip
 import re
 import sys
 import threading
+import time
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 import click
@@ -20,6 +22,8 @@ from headrace.core.clock import SystemClock
 # EMR on EC2 puts logs into S3 every five minutes.
 AWS_LOGS_WITHIN_S = 360.0
 _POLL_S = 5.0
+# How often a running job is looked at.
+_LOOK_S = 0.25
 _SUBMITTED = re.compile(rb"Submitted application (application_\d+_\d+)")
 # The first container of the first attempt is the driver's; YARN may put its epoch before the ids.
 _DRIVER = re.compile(r"/container_(?:e\d+_)?\d+_\d+_01_000001/")
@@ -127,6 +131,37 @@ class Logs(Protocol):
     def show_new(self, *, ended: bool = False) -> None:
         """Print what has come since."""
         ...
+
+
+def follow(
+    job: str,
+    state: Callable[[], str],
+    cancel: Callable[[], object],
+    logs: Logs,
+    *,
+    ended: Collection[str],
+    wait_s: float,
+    asked: StopAsked,
+) -> str:
+    """Print a job's states and its logs as they come; return the last state. Cancel it, once, when `asked`.
+
+    Logs that are not there when the job has ended are waited for, `wait_s` at most.
+    """
+    shown, cancelled = "", False
+    while True:
+        if asked and not cancelled:
+            cancelled = True
+            cancel()
+        if (now := state()) != shown:
+            shown = now
+            click.echo(f"{job} {shown}", err=True)
+        if shown in ended:
+            break
+        logs.show_new()
+        time.sleep(_LOOK_S)
+    wait_for(logs, wait_s, asked)
+    logs.show_new(ended=True)
+    return shown
 
 
 def wait_for(logs: Logs, within_s: float, asked: StopAsked) -> None:

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 FIRST_BACKOFF_S = 0.1
 LONGEST_BACKOFF_S = 30.0
-# Times that no longer hold are left in the heap until there are so many more of them than of those that do.
+# How many outdated times the heap may hold beyond the valid ones before it is swept.
 _STALE_AT_MOST = 64
 
 
@@ -157,7 +157,7 @@ class Schedule(Generic[T]):
         self._ready.append(turn)
 
     def _leave_heap(self, turn: T) -> None:
-        """Make a waiting worker's time hold no longer; the heap is swept when most of it is such."""
+        """Make a waiting worker's time invalid; the heap is swept when most of it is invalid."""
         if turn.stage is not Stage.WAITING or turn.due_s == math.inf:
             return
         turn.due_s = math.inf

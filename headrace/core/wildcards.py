@@ -140,7 +140,7 @@ class _Machine:
     start: int
     stars: int  # positions at which a star comes next
     literals: dict[int, int]  # byte: positions at which it comes next
-    letters: tuple[int, ...]  # the bytes that tell, and one that stands for all others
+    letters: tuple[int, ...]  # the bytes that the patterns name, and one for all others
 
     @staticmethod
     def of(wildcards: Iterable[Wildcard]) -> _Machine:

@@ -25,8 +25,8 @@ KEPT_THREADS = 8
 _TRIM_EVERY_S = 10.0
 # How long to wait after the machine refused another thread.
 _THREAD_RETRY_S = 1.0
-# Workers whose time has come wait so long for a thread to be done with another step before a new one is started: many
-# poll every now and then and are quick. Who was woken does not wait.
+# How long a due worker waits for a busy thread before a new one is started: many workers poll now and then and are
+# quick. A worker that was woken does not wait.
 _PATIENCE_S = 0.002
 
 
@@ -182,7 +182,7 @@ class Supervisor:
     # --- under the lock -----------------------------------------------------------------------
 
     def _hand_out(self, most: int = MOST_THREADS) -> None:
-        """Give those that are ready to threads that wait."""
+        """Give ready workers to waiting threads."""
         for _ in range(min(most, len(self._parked))):
             handle = self._schedule.next()
             if handle is None:
@@ -191,7 +191,7 @@ class Supervisor:
             self._least_parked = min(self._least_parked, len(self._parked))
 
     def _call_keeper(self) -> None:
-        """Have threads started at once for those that are ready and found none."""
+        """Have threads started at once for ready workers that found none."""
         if self._schedule.ready_s < math.inf and self._threads < self._most_threads:
             self._keeper_call.set()
 
@@ -265,7 +265,7 @@ class Supervisor:
     # --- the thread that watches the time -----------------------------------------------------
 
     def _keep(self) -> None:
-        """Make workers ready when their time comes, start threads that are missing, end those too many."""
+        """Make workers ready when their time comes, start missing threads, end surplus ones."""
         reached_s = -math.inf
         while True:
             with self._lock:
@@ -306,7 +306,7 @@ class Supervisor:
         return None, patient_s
 
     def _start_thread(self, handle: WorkerHandle, now_s: float) -> None:
-        """Run a worker on a new thread; without one it waits for those that there are."""
+        """Run a worker on a new thread; without one it waits for a thread that exists."""
         with self._lock:
             self._threads += 1
         try:

@@ -15,6 +15,7 @@ from pathlib import Path
 from headrace.store import frame
 from headrace.store.check import identity_of_folder, log_folders
 from headrace.store.database import Database
+from headrace.store.fsync import sync_path
 from headrace.store.inspect import Inspected, Run, inspect
 from headrace.store.losses import NOTHING_KNOWN, Known
 from headrace.store.marks import accept
@@ -93,7 +94,7 @@ def _mend_segment(data_dir: Path, found: Inspected, identity: bytes) -> Iterator
         if found.runs[0].first_index != found.first_index:
             found.path.unlink()
     found.path.with_suffix(INDEX_SUFFIX).unlink(missing_ok=True)
-    _sync(found.path.parent)
+    sync_path(found.path.parent)
 
 
 def _keep(data_dir: Path, path: Path, offset: int, end_offset: int) -> Path:
@@ -107,7 +108,7 @@ def _keep(data_dir: Path, path: Path, offset: int, end_offset: int) -> Path:
             sink.write(source.read(end_offset - offset))
             _settle(sink.fileno())
         partial.replace(aside)
-        _sync(aside.parent)
+        sync_path(aside.parent)
     return aside
 
 
@@ -119,7 +120,7 @@ def _keep_whole(data_dir: Path, path: Path) -> Path:
         aside = aside.with_name(f"{path.name}.{number}")
         number += 1
     path.rename(aside)
-    _sync(aside.parent)
+    sync_path(aside.parent)
     return aside
 
 
@@ -167,11 +168,3 @@ def _accept_losses(
 
 def _settle(descriptor: int) -> None:
     os.fsync(descriptor)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

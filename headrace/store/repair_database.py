@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.store.data_dir import REPAIRED_SUFFIX
+from headrace.store.fsync import sync_path
 from headrace.store.repair import QUARANTINE_FOLDER
 
 _SALVAGE_SUFFIX = ".salvage"
@@ -70,7 +70,7 @@ def finish(path: Path) -> bool:
     for side in _SIDE_FILES:
         path.with_name(f"{path.name}{side}").unlink(missing_ok=True)
     repaired.replace(path)
-    _sync(path.parent)
+    sync_path(path.parent)
     return True
 
 
@@ -94,9 +94,9 @@ def repair_database(path: Path) -> Iterator[str]:
         finish(path)
         raise
     shutil.copymode(path, new)
-    _sync(new)
+    sync_path(new)
     new.replace(path.with_name(f"{path.name}{REPAIRED_SUFFIX}"))
-    _sync(path.parent)
+    sync_path(path.parent)
     finish(path)
 
 
@@ -112,7 +112,7 @@ def _keep(path: Path) -> Path:
         source = Path(f"{path}{side}")
         if source.exists():
             shutil.copy2(source, partial / source.name)
-            _sync(partial / source.name)
+            sync_path(partial / source.name)
     partial.rename(aside)
     return aside
 
@@ -231,11 +231,3 @@ def _text(value: bytes) -> str | bytes:
         return value.decode()
     except UnicodeDecodeError:
         return value
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

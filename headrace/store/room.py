@@ -34,7 +34,7 @@ def free_bytes(folder: Path) -> int:
     """Return how much this process may still write to the file system of `folder`."""
     status = os.statvfs(folder)
     if not status.f_blocks:
-        return _PLENTY_BYTES  # some network and user-space file systems do not tell
+        return _PLENTY_BYTES  # some network and user-space file systems do not say
     blocks = status.f_bfree if os.geteuid() == 0 else status.f_bavail
     return blocks * status.f_frsize
 

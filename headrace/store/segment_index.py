@@ -136,7 +136,7 @@ class SparseIndex:
 
 
 def boot_id() -> bytes:
-    """Return 16 bytes that change whenever the system starts; zeros where it does not tell (not Linux)."""
+    """Return 16 bytes that change whenever the system starts; zeros where it does not say (not Linux)."""
     try:
         text = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return bytes.fromhex(text.replace("-", ""))

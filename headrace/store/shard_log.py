@@ -17,6 +17,7 @@ from pathlib import Path
 
 from headrace.store import frame
 from headrace.store.frame import CorruptFrame
+from headrace.store.fsync import sync_path
 from headrace.store.losses import (
     NOTHING_KNOWN,
     UNCERTAIN,
@@ -276,7 +277,7 @@ class ShardLog:
             if sealed or not self._folder_synced:
                 # The files' names last only when their folders do.
                 for folder in (self.folder, *self.folder.parents[:2]):
-                    _sync_folder(folder)
+                    sync_path(folder)
                 self._folder_synced = True
             if self.synced_index is not None:
                 self.synced_index = end_index
@@ -456,11 +457,3 @@ class ShardLog:
 
 def _first_index(segment: Segment) -> int:
     return segment.first_index
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -190,7 +190,7 @@ class KeptState:
         """
         services, rows = TOUCHED.take(with_services=with_services)
         services |= {each.service for each in rows if not self._is_live(each)}
-        # Of a service that is journalled everything is, or its rows would tell of requests that are run again.
+        # A journalled service is journalled whole: stored rows would hold requests that are run again.
         services |= {each.service for each in rows} & self._journalled
         if not services and not rows:
             return
@@ -213,7 +213,7 @@ class KeptState:
     def _take_back(self, services: set[str], rows: RowsTouched, *, is_journalled: bool) -> None:
         """Set what was touched back to the state in the database."""
         self.times_taken_back += 1
-        # Of a service that is journalled the database has what to do, not what is there.
+        # Of a journalled service the database has requests, not state.
         self.must_load_again = True
         if is_journalled:
             return
