@@ -1,1 +1,1 @@
-"""The CDK app: what `cdk deploy` sends to AWS, or to the local cloud."""
+"""The CDK app of the reference pipeline, which deploys to AWS and to the local cloud alike."""

@@ -1,4 +1,6 @@
-"""Picks the stacks. `cd cdk && npx cdk synth`, or `npm --prefix cdk run cdk -- synth` from the repository's root.
+"""The entry point of the CDK app, which adds the four stacks.
+
+Run it with `cd cdk && npx cdk synth`, or with `npm --prefix cdk run cdk -- synth` from the repository's root.
 
 Context (`-c name=value`): `emr_subnet_id`, the subnet of the Spark cluster; without it EMR takes the default VPC;
 `aggregate=true` and `redrive=true`, the processing stack's options; `spark_steps`, jobs of `spark_jobs/` that run as

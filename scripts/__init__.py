@@ -1,1 +1,1 @@
-"""The commands of CONTRIBUTING, and the tools behind them."""
+"""The commands that CONTRIBUTING.md lists, and the tools behind them."""

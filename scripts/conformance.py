@@ -1,4 +1,4 @@
-"""Write docs/conformance/kinesis.md: every action's parameters and errors, what tests show of them, and the sources.
+"""Writes docs/conformance/kinesis.md: every action's parameters and errors, the tests that show them, and the sources.
 
 `python -m scripts.conformance` runs the API tests with `scripts.conformance_seen` and writes what they showed. With
 --check nothing is run: it exits 1 when the table lacks something of botocore's model or names a test that is gone.
@@ -182,8 +182,8 @@ def _error(operation: OperationModel, code: str, found: dict[str, Any]) -> list[
     if known is None:
         return [f"| {code} | {source} | | none |"]
     sentences = [_cell(sentence) for sentence in list(known["sentences"])[:3]]
-    told = "<br>".join(f"{text} *{_source_of(text)}*" for text in sentences)
-    return [f"| {code} | {source} | {told} | {_tests(known['tests'])} |"]
+    words = "<br>".join(f"{text} *{_source_of(text)}*" for text in sentences)
+    return [f"| {code} | {source} | {words} | {_tests(known['tests'])} |"]
 
 
 def _source_of(sentence: str) -> str:
@@ -215,7 +215,7 @@ def stale(text: str) -> list[str]:
             wrong.append(f"{operation.name} is missing")
             continue
         if ("Not built" in section) == (operation.name in built()):
-            wrong.append(f"{operation.name}: whether it is built is told wrongly")
+            wrong.append(f"{operation.name}: the page is wrong about whether it is built")
         if operation.name not in built():
             continue
         names = [*(f"`{path}`" for path in members(operation.input_shape))]

@@ -1,4 +1,4 @@
-"""A pytest plugin that notes which requests tests send to a service, and how they are answered.
+"""A pytest plugin that records which requests tests send to a service, and how they are answered.
 
 `pytest -p scripts.conformance_seen --conformance Kinesis_20131202=FILE`: see `scripts.conformance`.
 """
@@ -106,7 +106,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Look over the shoulder of every in-process cloud."""
+    """Record the requests of every in-process cloud."""
     given = config.getoption("--conformance")
     if not given:
         return

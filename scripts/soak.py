@@ -1,4 +1,4 @@
-"""Mixed load on a real cloud for some time, and whether its memory still rises after the first sixth of it.
+"""Puts mixed load on a real cloud for some time, and judges whether its memory still rises after the warm-up.
 
 Whether it rises is judged by the slope of the samples' line (Theil and Sen's: the median of the slopes between all
 pairs of samples) with its 95 % interval (Kendall's variance): memory rises when even the interval's lower end is more

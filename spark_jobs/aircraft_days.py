@@ -1,4 +1,4 @@
-"""What an aircraft did in a row: session windows per tail number; see `spark_jobs/common.py`.
+"""What an aircraft did in a row: session windows per tail number; see `spark_jobs/common/`.
 
 A session is flights of one tail number with at most eight hours from one to the next; it ends eight hours after its
 last. Under `--output`: `sessions/batch=N/`, the sessions that micro-batch N closed, each once and for good: tailnum,
@@ -16,7 +16,7 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import common, outputs
+from spark_jobs.common import events, options, outputs, queries
 
 GAP = "8 hours"
 RESULTS = outputs.Results("aircraft_days", "sessions/", ("tailnum", "session_start"), "tailnum")
@@ -24,7 +24,7 @@ RESULTS = outputs.Results("aircraft_days", "sessions/", ("tailnum", "session_sta
 
 def transform(records: DataFrame, watermark: str) -> DataFrame:
     """Return the sessions of `records`. Flights that were cancelled, or of no known tail number, belong to none."""
-    flights = common.on_time_once(common.flights(records), watermark)
+    flights = events.on_time_once(events.flights(records), watermark)
     return (
         flights.where("NOT cancelled AND tailnum IS NOT NULL")
         .groupBy(F.session_window("event_time", GAP).alias("session"), "tailnum")
@@ -46,24 +46,21 @@ def transform(records: DataFrame, watermark: str) -> DataFrame:
 def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
     """Run the query until the input is drained, and return what happened, in flights."""
     rows, write = transform(records, arguments.watermark), outputs.sink(arguments, RESULTS)
-    said = common.run_query(spark, rows, RESULTS.job, "append", arguments, write)
-    return said | common.quarantine(spark, records, arguments)
+    counts = queries.run_query(spark, rows, RESULTS.job, "append", arguments, write)
+    return counts | queries.quarantine(spark, records, arguments)
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse the step's arguments."""
-    return common.parse(
-        common.parser("aircraft_days", "What each aircraft did in a row."), argv, to_stream=True
+    return options.parse(
+        options.parser("aircraft_days", "What each aircraft did in a row."), argv, to_stream=True
     )
 
 
 def main(argv: list[str]) -> int:
     """Run the job; see the module."""
     arguments = parse_arguments(argv)
-    return common.run_job(
-        "aircraft_days",
-        lambda spark: run(spark, common.source(spark, arguments, arguments.stream), arguments),
-    )
+    return queries.run_stream_job("aircraft_days", run, arguments)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Under `--output`:
 
-- `deltas/batch=N/`: what micro-batch N says of each airport. Writing replaces the folder: done again, it is the same.
+- `deltas/batch=N/`: what micro-batch N adds to each airport. Writing replaces the folder: a repetition changes nothing.
 - `base/upto=N/`: the table as of micro-batch N, whole: what compaction made of the base before and the deltas since.
 
 The table is the newest whole base (one with `_SUCCESS`) and the deltas after it: `table()`. Every `--compact-every`
@@ -11,7 +11,7 @@ half way leaves the old base and its deltas, or the new one and some that it alr
 their number: no delta is counted twice, none is lost. A micro-batch that a base already holds is not written again.
 
 Columns: origin; departures, cancellations (so far); event_id, event_time, dest, dep_delay: of the latest flight by
-event time. See `spark_jobs/common.py`.
+event time. See `spark_jobs/common/`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import common
+from spark_jobs.common import events, options, queries
 
 LATEST = ("event_time", "event_id", "dest", "dep_delay")
 BOARD_SCHEMA = (
@@ -33,7 +33,7 @@ BOARD_SCHEMA = (
 
 
 def transform(flights: DataFrame) -> DataFrame:
-    """Return what `flights` (common.flights' columns) say of each airport: the table's columns."""
+    """Return what `flights` (events.flights' columns) add to each airport, with the table's columns."""
     cancelled = F.col("cancelled").cast("long")
     return combined(
         flights.select(
@@ -81,7 +81,7 @@ class Board:
         return combined(self._spark.read.schema(BOARD_SCHEMA).parquet(*paths))
 
     def upsert(self, board: DataFrame, batch_id: int) -> None:
-        """Take in what micro-batch `batch_id` says; twice is as good as once."""
+        """Add the rows of micro-batch `batch_id`; a repetition changes nothing."""
         if batch_id > self.base():
             path = f"{self._folder}deltas/batch={batch_id}/"
             board.coalesce(1).write.mode("overwrite").parquet(path)
@@ -142,16 +142,16 @@ def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) 
         if (batch_id + 1) % arguments.compact_every == 0:
             board.compact(batch_id)
 
-    flights = common.on_time_once(common.flights(records), arguments.watermark)
-    said = common.run_query(spark, flights, "airport_board", "append", arguments, upsert)
-    return said | common.quarantine(spark, records, arguments)
+    flights = events.on_time_once(events.flights(records), arguments.watermark)
+    counts = queries.run_query(spark, flights, "airport_board", "append", arguments, upsert)
+    return counts | queries.quarantine(spark, records, arguments)
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse the step's arguments."""
-    parser = common.parser("airport_board", "The latest state of every airport.")
+    parser = options.parser("airport_board", "The latest state of every airport.")
     parser.add_argument("--compact-every", type=int, default=10, help="micro-batches")
-    arguments = common.parse(parser, argv)
+    arguments = options.parse(parser, argv)
     if arguments.compact_every < 1:
         parser.error("--compact-every is at least 1")
     return arguments
@@ -160,10 +160,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
 def main(argv: list[str]) -> int:
     """Run the job; see the module."""
     arguments = parse_arguments(argv)
-    return common.run_job(
-        "airport_board",
-        lambda spark: run(spark, common.source(spark, arguments, arguments.stream), arguments),
-    )
+    return queries.run_stream_job("airport_board", run, arguments)
 
 
 if __name__ == "__main__":

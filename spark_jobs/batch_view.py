@@ -1,4 +1,4 @@
-"""The batch layer: the view of all flights in an archive before a cut, made whole; see `spark_jobs/views.py`.
+"""The batch layer: the view of all flights in an archive before a cut, made whole; see `spark_jobs/common/views.py`.
 
     spark-submit --py-files s3://.../spark_jobs.zip s3://.../batch_view.py --archive s3://bucket/flights/ \
         --before 2013-02-01T00:00:00Z --output s3://bucket/views/batch/
@@ -14,12 +14,12 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import common, views
+from spark_jobs.common import events, queries, views
 
 
 def transform(records: DataFrame, cut: str) -> DataFrame:
     """Return the view of the flights in `records` (rows with `data`) before `cut`, each counted once."""
-    flights = common.flights(records).dropDuplicates(["event_id"])
+    flights = events.flights(records).dropDuplicates(["event_id"])
     return views.view(flights.where(views.before(cut)))
 
 
@@ -47,7 +47,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
 def main(argv: list[str]) -> int:
     """Run the job; see the module."""
     arguments = parse_arguments(argv)
-    return common.run_job("batch_view", lambda spark: run(spark, arguments))
+    return queries.run_job("batch_view", lambda spark: run(spark, arguments))
 
 
 if __name__ == "__main__":

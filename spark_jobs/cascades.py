@@ -1,4 +1,4 @@
-"""Three late departures in a row of one aircraft: complex events with transformWithState; see `spark_jobs/common.py`.
+"""Three late departures in a row of one aircraft: complex events with transformWithState; see `spark_jobs/common/`.
 
 Flights come late and out of order, so each is held in the aircraft's state until the watermark has passed its time
 (by an event-time timer), and only then, in the order of time, counts. A flight that departs 15 minutes late
@@ -21,7 +21,7 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from spark_jobs import common, outputs
+from spark_jobs.common import events, options, outputs, queries
 
 LATE_MINUTES = 15
 IN_A_ROW = 3
@@ -123,7 +123,7 @@ def _frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
 
 def transform(records: DataFrame, watermark: str) -> DataFrame:
     """Return the cascades in the stream `records`. Flights cancelled, or of no known tail number, are none."""
-    flights = common.on_time_once(common.flights(records), watermark)
+    flights = events.on_time_once(events.flights(records), watermark)
     return (
         flights.where("NOT cancelled AND tailnum IS NOT NULL AND dep_delay IS NOT NULL")
         .selectExpr(
@@ -146,26 +146,23 @@ def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) 
     spark.conf.set(provider, ROCKSDB)
     try:
         rows, write = transform(records, arguments.watermark), outputs.sink(arguments, RESULTS)
-        said = common.run_query(spark, rows, RESULTS.job, "append", arguments, write)
+        counts = queries.run_query(spark, rows, RESULTS.job, "append", arguments, write)
     finally:
         spark.conf.set(provider, str(before))
-    return said | common.quarantine(spark, records, arguments)
+    return counts | queries.quarantine(spark, records, arguments)
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse the step's arguments."""
-    return common.parse(
-        common.parser("cascades", "Late departures in a row."), argv, to_stream=True
+    return options.parse(
+        options.parser("cascades", "Late departures in a row."), argv, to_stream=True
     )
 
 
 def main(argv: list[str]) -> int:
     """Run the job; see the module."""
     arguments = parse_arguments(argv)
-    return common.run_job(
-        "cascades",
-        lambda spark: run(spark, common.source(spark, arguments, arguments.stream), arguments),
-    )
+    return queries.run_stream_job("cascades", run, arguments)
 
 
 if __name__ == "__main__":

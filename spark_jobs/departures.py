@@ -1,4 +1,4 @@
-"""Departures an hour by airport: reads enriched flights from Kinesis until drained; see `spark_jobs/common.py`.
+"""Departures an hour by airport: reads enriched flights from Kinesis until drained; see `spark_jobs/common/`.
 
     spark-submit --conf spark.sql.shuffle.partitions=2 --py-files s3://.../spark_jobs.zip s3://.../departures.py
         --stream flights-enriched --region us-east-1
@@ -24,7 +24,7 @@ in one shard than in the other. So a run takes all that is there as one micro-ba
 waits for Kinesis's allowance of 2 MiB a second and shard. The watermark, two days by default, is for what comes as it
 happens; with a small `--max-records-per-shard` or with the connector of EMR give one as wide as the history
 (`--watermark "400 days"`): it costs the state of as many windows and event ids. The job prints how many flights it
-dropped; nothing is dropped unsaid.
+dropped; the job never drops one silently.
 
 The output belongs to its checkpoint: to begin anew, delete both, or name others.
 
@@ -39,7 +39,7 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import common, outputs
+from spark_jobs.common import batches, events, options, outputs, queries
 
 WINDOW = "1 hour"
 SCHEMA = "event_id STRING, event_time TIMESTAMP, origin STRING, dep_delay INT, cancelled BOOLEAN"
@@ -58,9 +58,9 @@ def transform(records: DataFrame, watermark: str) -> DataFrame:
     """
     departed = ~F.col("cancelled")
     delay = F.when(departed, F.col("dep_delay"))
-    flights = common.events(records, SCHEMA, REQUIRED, common.OBSERVATION)
+    flights = events.readable_events(records, SCHEMA, REQUIRED, events.OBSERVATION)
     return (
-        common.on_time_once(flights, watermark)
+        events.on_time_once(flights, watermark)
         .groupBy(F.window("event_time", WINDOW).alias("window"), "origin")
         .agg(
             F.count_if(departed).alias("departures"),
@@ -79,31 +79,28 @@ def transform(records: DataFrame, watermark: str) -> DataFrame:
 def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
     """Run the query until the input is drained, publish, and return what happened, in flights."""
     rows, write = transform(records, arguments.watermark), outputs.sink(arguments, RESULTS)
-    said = common.run_query(spark, rows, RESULTS.job, "update", arguments, write)
+    counts = queries.run_query(spark, rows, RESULTS.job, "update", arguments, write)
     if outputs.stream_of(arguments.output) is None:
         publish(spark, arguments.output)
-    return said | common.quarantine(spark, records, arguments, SCHEMA, REQUIRED)
+    return counts | queries.quarantine(spark, records, arguments, SCHEMA, REQUIRED)
 
 
 def publish(spark: SparkSession, output: str) -> None:
     """Make `windows/` from `updates/`; there is nothing to make before the first flight was read."""
-    common.publish(spark, f"{output}{RESULTS.folder}", f"{output}windows/", KEY)
+    batches.publish(spark, f"{output}{RESULTS.folder}", f"{output}windows/", KEY)
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse the step's arguments."""
-    return common.parse(
-        common.parser("departures", "Departures an hour by airport."), argv, to_stream=True
+    return options.parse(
+        options.parser("departures", "Departures an hour by airport."), argv, to_stream=True
     )
 
 
 def main(argv: list[str]) -> int:
     """Run the job; see the module."""
     arguments = parse_arguments(argv)
-    return common.run_job(
-        "departures",
-        lambda spark: run(spark, common.source(spark, arguments, arguments.stream), arguments),
-    )
+    return queries.run_stream_job("departures", run, arguments)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ somebody else replaces or adds to. It is read anew for each micro-batch, so a fl
 stands when its micro-batch runs; a flight of an unknown aircraft has nulls. Under `--output`: `flights/batch=N/`.
 
 A micro-batch that is done again after a crash replaces what it wrote, and may see a newer register: the
-flights are written exactly once, their aircraft are those of the last attempt. See `spark_jobs/common.py`.
+flights are written exactly once, their aircraft are those of the last attempt. See `spark_jobs/common/`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import common, outputs
+from spark_jobs.common import events, options, outputs, queries
 
 PLANES_SCHEMA = "tailnum STRING, year INT, manufacturer STRING, model STRING, seats INT"
 RESULTS = outputs.Results("fleet_enrich", "flights/", ("event_id",), "origin")
 
 
 def transform(flights: DataFrame, planes: DataFrame) -> DataFrame:
-    """Return `flights` (common.flights' columns) with plane_year, plane_manufacturer, plane_model and plane_seats.
+    """Return `flights` (events.flights' columns) with plane_year, plane_manufacturer, plane_model and plane_seats.
 
     Of an aircraft that the register holds several times, one row is taken: the newest, then the greatest by its values.
     """
@@ -46,25 +46,22 @@ def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) 
     def enrich(flights: DataFrame, batch_id: int) -> None:
         write(transform(flights, register(spark, arguments.planes)), batch_id)
 
-    flights = common.on_time_once(common.flights(records), arguments.watermark)
-    said = common.run_query(spark, flights, RESULTS.job, "append", arguments, enrich)
-    return said | common.quarantine(spark, records, arguments)
+    flights = events.on_time_once(events.flights(records), arguments.watermark)
+    counts = queries.run_query(spark, flights, RESULTS.job, "append", arguments, enrich)
+    return counts | queries.quarantine(spark, records, arguments)
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse the step's arguments."""
-    parser = common.parser("fleet_enrich", "Flights with what is known of their aircraft.")
+    parser = options.parser("fleet_enrich", "Flights with what is known of their aircraft.")
     parser.add_argument("--planes", required=True, help="s3:// URI of the register, Parquet")
-    return common.parse(parser, argv, to_stream=True)
+    return options.parse(parser, argv, to_stream=True)
 
 
 def main(argv: list[str]) -> int:
     """Run the job; see the module."""
     arguments = parse_arguments(argv)
-    return common.run_job(
-        "fleet_enrich",
-        lambda spark: run(spark, common.source(spark, arguments, arguments.stream), arguments),
-    )
+    return queries.run_stream_job("fleet_enrich", run, arguments)
 
 
 if __name__ == "__main__":

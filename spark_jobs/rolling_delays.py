@@ -1,4 +1,4 @@
-"""Delays by airport over the last hour, anew every quarter: hopping windows; see `spark_jobs/common.py`.
+"""Delays by airport over the last hour, anew every quarter: hopping windows; see `spark_jobs/common/`.
 
 Under `--output`: `updates/batch=N/`, the windows that micro-batch N changed, and `windows/`, every window as it stands,
 made at the end of the run: window_start, window_end, origin, departures, delayed (15 minutes or more),
@@ -13,7 +13,7 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import common, outputs
+from spark_jobs.common import batches, events, options, outputs, queries
 
 WINDOW, SLIDE = "1 hour", "15 minutes"
 DELAYED_MINUTES = 15
@@ -23,7 +23,7 @@ RESULTS = outputs.Results("rolling_delays", "updates/", KEY, "origin", corrects=
 
 def transform(records: DataFrame, watermark: str) -> DataFrame:
     """Return the hopping windows of `records`; one counts in the four that hold its time. No cancelled one does."""
-    flights = common.on_time_once(common.flights(records), watermark)
+    flights = events.on_time_once(events.flights(records), watermark)
     return (
         flights.where("NOT cancelled AND dep_delay IS NOT NULL")
         .groupBy(F.window("event_time", WINDOW, SLIDE).alias("window"), "origin")
@@ -44,29 +44,26 @@ def transform(records: DataFrame, watermark: str) -> DataFrame:
 def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
     """Run the query until the input is drained, publish, and return what happened, in flights."""
     rows, write = transform(records, arguments.watermark), outputs.sink(arguments, RESULTS)
-    said = common.run_query(spark, rows, RESULTS.job, "update", arguments, write)
+    counts = queries.run_query(spark, rows, RESULTS.job, "update", arguments, write)
     if outputs.stream_of(arguments.output) is None:
         updates, windows = (
             f"{arguments.output}{folder}" for folder in (RESULTS.folder, "windows/")
         )
-        common.publish(spark, updates, windows, KEY)
-    return said | common.quarantine(spark, records, arguments)
+        batches.publish(spark, updates, windows, KEY)
+    return counts | queries.quarantine(spark, records, arguments)
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse the step's arguments."""
-    return common.parse(
-        common.parser("rolling_delays", "Delays by airport, rolling."), argv, to_stream=True
+    return options.parse(
+        options.parser("rolling_delays", "Delays by airport, rolling."), argv, to_stream=True
     )
 
 
 def main(argv: list[str]) -> int:
     """Run the job; see the module."""
     arguments = parse_arguments(argv)
-    return common.run_job(
-        "rolling_delays",
-        lambda spark: run(spark, common.source(spark, arguments, arguments.stream), arguments),
-    )
+    return queries.run_stream_job("rolling_delays", run, arguments)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The serving layer: the batch and the speed view, added; see `spark_jobs/views.py`.
+"""The serving layer: the batch and the speed view, added; see `spark_jobs/common/views.py`.
 
     spark-submit --py-files s3://.../spark_jobs.zip s3://.../serve.py --batch s3://bucket/views/batch/
         --speed s3://bucket/views/speed/ --output s3://bucket/views/served/
@@ -13,7 +13,8 @@ import sys
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs import common, speed_view, views
+from spark_jobs import speed_view
+from spark_jobs.common import queries, views
 
 
 def transform(batch: DataFrame, speed: DataFrame) -> DataFrame:
@@ -41,7 +42,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
 def main(argv: list[str]) -> int:
     """Run the job; see the module."""
     arguments = parse_arguments(argv)
-    return common.run_job("serve", lambda spark: run(spark, arguments))
+    return queries.run_job("serve", lambda spark: run(spark, arguments))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A stream's numbers in little room, each within the error that theory allows; see `spark_jobs/common.py`.
+"""Estimates over a stream in little memory, each within the error that theory allows; see `spark_jobs/common/`.
 
 Each micro-batch N leaves, under `--output`, sketches of its flights, which add up to those of all:
 
@@ -21,7 +21,7 @@ import sys
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import common, heavy
+from spark_jobs.common import batches, events, heavy, options, queries
 
 HLL_BITS = 12
 ROWS, WIDTH = heavy.DEPTH, heavy.WIDTH
@@ -114,26 +114,25 @@ def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) 
     def sketch(flights: DataFrame, batch_id: int) -> None:
         flights.persist()
         for name, make in SKETCHES.items():
-            common.batches_into(f"{arguments.output}{name}/")(make(flights), batch_id)
+            batches.into(f"{arguments.output}{name}/")(make(flights), batch_id)
         flights.unpersist()
 
-    flights = common.on_time_once(common.flights(records), arguments.watermark)
-    said = common.run_query(spark, flights, "sketches", "append", arguments, sketch)
-    return said | common.quarantine(spark, records, arguments)
+    flights = events.on_time_once(events.flights(records), arguments.watermark)
+    counted = queries.run_query(spark, flights, "sketches", "append", arguments, sketch)
+    return counted | queries.quarantine(spark, records, arguments)
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse the step's arguments."""
-    return common.parse(common.parser("sketches", "A stream's numbers in little room."), argv)
+    return options.parse(
+        options.parser("sketches", "Estimates over a stream in little memory."), argv
+    )
 
 
 def main(argv: list[str]) -> int:
     """Run the job; see the module."""
     arguments = parse_arguments(argv)
-    return common.run_job(
-        "sketches",
-        lambda spark: run(spark, common.source(spark, arguments, arguments.stream), arguments),
-    )
+    return queries.run_stream_job("sketches", run, arguments)
 
 
 if __name__ == "__main__":

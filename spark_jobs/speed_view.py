@@ -1,8 +1,8 @@
-"""The speed layer: the view of the flights from a cut on, kept by a stream; see `spark_jobs/views.py`.
+"""The speed layer: the view of the flights from a cut on, kept by a stream; see `spark_jobs/common/views.py`.
 
 Under `--output`: `deltas/batch=N/`, what micro-batch N adds; the view is their sum, `read_view()`. With `--since` left
-out all flights count, which is the whole of a Kappa architecture: `replay.py`. See `spark_jobs/common.py` for what
-comes too late; the cut does not make a flight late.
+out all flights count, which is the whole of a Kappa architecture: `replay.py`. See `common/events.py` for which
+flights come too late; the cut does not make a flight late.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import sys
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs import common, views
+from spark_jobs.common import batches, events, options, queries, views
 
 
 def transform(records: DataFrame, since: str | None, watermark: str) -> DataFrame:
     """Return the flights of `records` that the view counts: on time, once, from `since` on."""
-    flights = common.on_time_once(common.flights(records), watermark)
+    flights = events.on_time_once(events.flights(records), watermark)
     return flights if since is None else flights.where(~views.before(since))
 
 
 def read_view(spark: SparkSession, folder: str) -> DataFrame:
     """Return the view under `folder`, the speed layer's output; empty before its first micro-batch."""
-    deltas = common.read_batches(spark, f"{folder}deltas/")
+    deltas = batches.read(spark, f"{folder}deltas/")
     return spark.createDataFrame([], views.VIEW_SCHEMA) if deltas is None else views.added(deltas)
 
 
 def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
     """Run the query until the input is drained, and return what happened, in flights."""
-    write = common.batches_into(f"{arguments.output}deltas/")
-    said = common.run_query(
+    write = batches.into(f"{arguments.output}deltas/")
+    counts = queries.run_query(
         spark,
         transform(records, arguments.since, arguments.watermark),
         "speed_view",
@@ -38,23 +38,20 @@ def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) 
         arguments,
         lambda flights, batch_id: write(views.view(flights), batch_id),
     )
-    return said | common.quarantine(spark, records, arguments)
+    return counts | queries.quarantine(spark, records, arguments)
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse the step's arguments."""
-    parser = common.parser("speed_view", "The speed layer's view.")
+    parser = options.parser("speed_view", "The speed layer's view.")
     parser.add_argument("--since", help="the cut, an ISO time; by default all flights count")
-    return common.parse(parser, argv)
+    return options.parse(parser, argv)
 
 
 def main(argv: list[str]) -> int:
     """Run the job; see the module."""
     arguments = parse_arguments(argv)
-    return common.run_job(
-        "speed_view",
-        lambda spark: run(spark, common.source(spark, arguments, arguments.stream), arguments),
-    )
+    return queries.run_stream_job("speed_view", run, arguments)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Each departure with the weather of its hour: two streams joined; see `spark_jobs/common.py`.
+"""Each departure with the weather of its hour: two streams joined; see `spark_jobs/common/`.
 
 A flight is joined with its airport's report of at most an hour before its time. Under `--output`: `batch=N/`
 in `joined/`, each flight once: event_id, event_time, origin, dep_delay, weather_time, temp, wind_speed, precip,
@@ -6,8 +6,8 @@ visib. A flight that has a report is written with the micro-batch that has both;
 when the watermark has passed it, so that none can come any more. The watermark is the lesser of the two streams'.
 
 A report is `{"event_id", "event_time", "origin", "temp", "wind_speed", "precip", "visib"}`, in the stream
-`--weather-stream`: hourly, with the time at which its hour begins; a value that was not measured is null. What is no
-flight is quarantined in `flights/`, what is no report in `weather/`.
+`--weather-stream`: hourly, with the time at which its hour begins; a value that was not measured is null. Records
+that are no flights are quarantined in `flights/`, those that are no reports in `weather/`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import common, outputs
+from spark_jobs.common import events, kinesis, options, outputs, queries
 
 WEATHER_SCHEMA = (
     "event_id STRING, event_time TIMESTAMP, origin STRING, temp DOUBLE, wind_speed DOUBLE, "
@@ -37,9 +37,9 @@ JOINED = (
 
 def transform(flights: DataFrame, weather: DataFrame, watermark: str) -> DataFrame:
     """Return the flights of the Kinesis rows `flights`, each with its report of the rows `weather`, or with nulls."""
-    left = common.on_time_once(common.flights(flights), watermark)
-    reports = common.events(weather, WEATHER_SCHEMA, WEATHER_REQUIRED, WEATHER_OBSERVATION)
-    right = common.on_time_once(reports, watermark).withColumnRenamed("event_time", "weather_time")
+    left = events.on_time_once(events.flights(flights), watermark)
+    reports = events.readable_events(weather, WEATHER_SCHEMA, WEATHER_REQUIRED, WEATHER_OBSERVATION)
+    right = events.on_time_once(reports, watermark).withColumnRenamed("event_time", "weather_time")
     # A report on the hour is for that hour, any other for parts of two.
     since, until = (
         f"floor((unix_micros(weather_time) + {n}) / {HOUR_US})" for n in (0, HOUR_US - 1)
@@ -59,39 +59,39 @@ def run(
     spark: SparkSession, flights: DataFrame, weather: DataFrame, arguments: argparse.Namespace
 ) -> dict[str, int]:
     """Run the query until both inputs are drained, and return what happened, in flights and reports."""
-    said = common.run_query(
+    counts = queries.run_query(
         spark,
         transform(flights, weather, arguments.watermark),
         RESULTS.job,
         "append",
         arguments,
         outputs.sink(arguments, RESULTS),
-        (common.OBSERVATION, WEATHER_OBSERVATION),
+        (events.OBSERVATION, WEATHER_OBSERVATION),
     )
     schema, required = WEATHER_SCHEMA, WEATHER_REQUIRED
     return (
-        said
-        | common.quarantine(spark, flights, arguments, part="flights")
-        | common.quarantine(spark, weather, arguments, schema, required, part="weather")
+        counts
+        | queries.quarantine(spark, flights, arguments, part="flights")
+        | queries.quarantine(spark, weather, arguments, schema, required, part="weather")
     )
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse the step's arguments."""
-    parser = common.parser("weather_delays", "Each departure with the weather of its hour.")
+    parser = options.parser("weather_delays", "Each departure with the weather of its hour.")
     parser.add_argument("--weather-stream", required=True)
-    return common.parse(parser, argv, to_stream=True)
+    return options.parse(parser, argv, to_stream=True)
 
 
 def main(argv: list[str]) -> int:
     """Run the job; see the module."""
     arguments = parse_arguments(argv)
-    return common.run_job(
+    return queries.run_job(
         "weather_delays",
         lambda spark: run(
             spark,
-            common.source(spark, arguments, arguments.stream),
-            common.source(spark, arguments, arguments.weather_stream),
+            kinesis.source(spark, arguments, arguments.stream),
+            kinesis.source(spark, arguments, arguments.weather_stream),
             arguments,
         ),
     )

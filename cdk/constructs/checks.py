@@ -1,4 +1,4 @@
-"""The checks that several constructs make of their arguments."""
+"""Checks of arguments that several constructs share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A delivery as data: what `firehose/<delivery>/delivery.json` may say, checked."""
+"""Reads and checks `firehose/<delivery>/delivery.json`, the settings of one delivery."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ FORMATS = "org.apache.hadoop.hive.ql.io.parquet"
 
 
 class ParquetDelivery(Construct):
-    """What `config` says, from `source` into `bucket`; a record that is no row goes to the error prefix.
+    """The delivery of `config`, from `source` into `bucket`; a record that is not a row goes to the error prefix.
 
     Attributes:
         delivery: the delivery stream.
@@ -62,7 +62,7 @@ class ParquetDelivery(Construct):
         self.table.add_resource_dependency(self.database)
         role, policy = self._role()
         self.delivery = self._delivery(role)
-        # Firehose looks whether it may read the table and the stream when it is created.
+        # Firehose checks at its creation whether it may read the table and the stream.
         self.delivery.node.add_dependency(policy, self.table)
 
     def _table(self) -> glue.CfnTable:

@@ -26,7 +26,7 @@ MAX_WORKERS = 50
 class SparkCluster(Construct):
     """A primary node and `workers` core nodes with Spark; stays up when it has no step, until destroyed.
 
-    Logs go to `logs/` in `bucket`. The nodes' role holds those logs, and work in the `prefixes` of `bucket`;
+    Logs go to `logs/` in `bucket`. The nodes' role may write those logs and work in the `prefixes` of `bucket`;
     grant the rest. On AWS give `subnet_id` of a subnet tagged `for-use-with-amazon-emr-managed-policies=true`,
     as EMR's managed policy demands; without it EMR takes the default VPC.
 

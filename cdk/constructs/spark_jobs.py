@@ -1,4 +1,4 @@
-"""The jobs' files as assets: each script, and all of them as the package that `--py-files` takes."""
+"""Uploads the Spark jobs: each job's script, and all of `spark_jobs/` as the package that `--py-files` takes."""
 
 # jsii names the parameters of its interfaces unlike those of its classes, so that no class fits its interface.
 # pyright: reportArgumentType=false
@@ -30,14 +30,14 @@ READS_STREAM = (
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a job's step needs to be told.
+    """Which options a job's step gets.
 
     Attributes:
-        needs: options that whoever names the job must give.
-        folders: options with a folder of the bucket, by the folder's name; of a job that reads no stream.
+        required: the options that the user must give when naming the job.
+        folders: the folder of the bucket that each option names; only for a job that reads no stream.
     """
 
-    needs: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
     folders: dict[str, str] | None = None
 
 
@@ -45,14 +45,14 @@ JOBS = {
     "departures": Job(),
     "rolling_delays": Job(),
     "aircraft_days": Job(),
-    "weather_delays": Job(needs=("--weather-stream",)),
-    "fleet_enrich": Job(needs=("--planes",)),
+    "weather_delays": Job(required=("--weather-stream",)),
+    "fleet_enrich": Job(required=("--planes",)),
     "airport_board": Job(),
     "cascades": Job(),
     "sketches": Job(),
     "speed_view": Job(),
     "replay": Job(),
-    "batch_view": Job(needs=("--archive", "--before"), folders={"--output": "batch_view"}),
+    "batch_view": Job(required=("--archive", "--before"), folders={"--output": "batch_view"}),
     "serve": Job(
         folders={"--batch": "batch_view", "--speed": "speed_view", "--output": "serve"},
     ),
@@ -61,7 +61,7 @@ JOBS = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A job by name, and the options that it is given beside those that every step has."""
+    """A job by name, and its own options beside those that every step has."""
 
     name: str
     options: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class Step:
 def parse_steps(text: str) -> list[Step]:
     """Return the steps of `name --option value, name, ...`, as a shell would cut them.
 
-    Raises ValueError, with one sentence, for a job that is none, one named twice, or one without what it needs.
+    Raises ValueError, with one sentence, for an unknown job, one named twice, or one without its required options.
     """
     steps: list[Step] = []
     for part in text.split(","):
@@ -91,7 +91,7 @@ def parse_steps(text: str) -> list[Step]:
             raise ValueError(f"A step by context is one of {', '.join(JOBS)}, not {step.name!r}.")
         if step.name in (other.name for other in steps):
             raise ValueError(f"The step {step.name!r} is named twice.")
-        for needed in JOBS[step.name].needs:
+        for needed in JOBS[step.name].required:
             if step.option(needed) is None:
                 raise ValueError(f"The step {step.name!r} needs {needed}.")
         steps.append(step)
@@ -134,7 +134,7 @@ class SparkJobs(Construct):
         self.py_files = f"{self.package.s3_object_url},{self.source.s3_object_url}"
 
     def script(self, name: str) -> assets.Asset:
-        """Return the asset of a job's script. Raises ValueError for a job that is none."""
+        """Return the asset of a job's script. Raises ValueError for an unknown job."""
         if name not in self._scripts:
             path = self._folder / f"{name}.py"
             if not path.is_file():
@@ -208,10 +208,9 @@ def _stream_arn(name: str) -> str:
 def _zipped(folder: Path, outdir: Path) -> Path:
     path = outdir / "spark_jobs.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for source in sorted(folder.glob("*.py")):
-            archive.writestr(
-                zipfile.ZipInfo(f"{folder.name}/{source.name}", LONG_AGO), source.read_bytes()
-            )
+        for source in sorted(folder.rglob("*.py")):
+            name = source.relative_to(folder.parent).as_posix()
+            archive.writestr(zipfile.ZipInfo(name, LONG_AGO), source.read_bytes())
     return path
 
 

@@ -1,4 +1,4 @@
-"""A private bucket that goes with its stack."""
+"""A private bucket that is deleted with its stack."""
 
 from __future__ import annotations
 

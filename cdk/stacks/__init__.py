@@ -1,1 +1,1 @@
-"""One stack a stage of the pipeline."""
+"""The stacks: one for each stage of the pipeline."""

@@ -23,7 +23,7 @@ CHECKPOINT_PREFIX = "checkpoints/departures/"
 
 
 class AnalyticsStack(Stack):
-    """Where the jobs of `spark_jobs/` run, as steps: `departures.py`, and on deployment those of `steps`.
+    """The cluster on which the jobs of `spark_jobs/` run as steps: `departures.py`, and at deployment those of `steps`.
 
     Outputs: ClusterId, JobUri, ResultsUri, CheckpointUri, ResultsBucketName, ResultsPrefix.
     """

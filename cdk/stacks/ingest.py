@@ -1,4 +1,4 @@
-"""The streams: `flights`, what happened, and `flights-enriched`, what we know of it."""
+"""The two streams: `flights`, the events as they come, and `flights-enriched`, what `enrich` makes of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions on the flights: enriching them, and by choice counting them and bringing failed ones back."""
+"""The Lambda functions on the flights: `enrich`, and on demand `aggregate` and `redrive`."""
 
 # jsii names the parameters of its interfaces unlike those of its classes, so that no class fits its interface.
 # pyright: reportArgumentType=false

@@ -1,1 +1,1 @@
-"""The `headrace` command."""
+"""The `headrace` command: a file for each subcommand, and what they share."""

@@ -18,16 +18,16 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _listed(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> Any:
-    """Take several in one: an environment variable has but one value."""
+    """Split values at commas and blanks: an environment variable has only one."""
     return tuple(part for value in values for part in value.replace(",", " ").split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What the options say.
+    """The values of these options.
 
     Attributes:
-        insecure: listening beyond this machine without keys is meant.
+        insecure: the user wants to listen beyond this machine without keys.
     """
 
     host: str
@@ -38,7 +38,7 @@ class Access:
     insecure: bool = False
 
     def check(self) -> None:
-        """Refuse what no cloud can be started with, in one sentence. Raises ClickException."""
+        """Refuse, in one sentence, options that no cloud may be started with. Raises ClickException."""
         try:
             Hosts(self.allow_hosts)
             AllowedOrigins(self.allow_origins)
@@ -60,17 +60,19 @@ class Access:
             raise fail(f"Cannot listen on {self.host}: {error.strerror}.") from error
 
     def warnings(self) -> list[str]:
-        """Return what is to be said at the start about whom the options let in."""
-        said: list[str] = []
+        """Return warnings, for the start, about whom the options let in."""
+        lines: list[str] = []
         if self._is_open():
-            said.append(
+            lines.append(
                 f"Everybody who reaches {self.host} can use this cloud, and run code as you."
             )
         if "*" in self.allow_origins:
-            said.append("Every web page that you look at can use this cloud, and run code as you.")
+            lines.append("Every web page that you look at can use this cloud, and run code as you.")
         if self.auth_keys is not None and self.auth_keys.stat().st_mode & 0o077:
-            said.append(f"Others can read the keys in {self.auth_keys}: chmod 600 {self.auth_keys}")
-        return said
+            lines.append(
+                f"Others can read the keys in {self.auth_keys}: chmod 600 {self.auth_keys}"
+            )
+        return lines
 
 
 def how_to_use(data_dir: Path, endpoint_url: str, access: Access) -> list[str]:

@@ -1,4 +1,4 @@
-"""`headrace check`: verify a data directory, offline, and mend it with `--repair`."""
+"""`headrace check`: verifies a data directory, offline, and repairs it with `--repair`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 from headrace.cli.options import data_dir_option, fail, usable
 from headrace.core.clock import SystemClock
 
-_TELL_EVERY_S = 2.0
+_REPORT_EVERY_S = 2.0
 _MIB = 1024 * 1024
 
 
@@ -77,14 +77,14 @@ def _problems(data_dir: Path, *, objects: bool) -> Iterator[str]:
     from headrace.store.check import check as check_logs
     from headrace.store.repair_database import damage_of
 
-    database, is_told = data_dir / STATE_FILE, False
+    database, is_reported = data_dir / STATE_FILE, False
     for problem in check_logs(data_dir):
-        is_told |= problem.path == database
+        is_reported |= problem.path == database
         if problem.is_harmless:
             click.echo(f"{problem}: a write that did not finish; the next start cuts it off")
         else:
             yield str(problem)
-    if is_told or not database.exists():
+    if is_reported or not database.exists():
         return
     damage = damage_of(database)
     if damage:
@@ -99,14 +99,14 @@ def _damaged_objects(data_dir: Path, database: Path) -> Iterator[str]:
     from headrace.services.s3.verify import verify_objects
 
     clock, counts, read_bytes = SystemClock(), Counter[str](), 0
-    told_s = clock.monotonic_s()
+    reported_s = clock.monotonic_s()
     for one in verify_objects(data_dir, database):
         counts[one.verdict] += 1
         read_bytes += one.size_bytes
         if one.verdict == "damaged":
             yield f"{one.path}: {one.name} is not what its ETag says; put it again"
-        if clock.monotonic_s() - told_s >= _TELL_EVERY_S:
-            told_s = clock.monotonic_s()
+        if clock.monotonic_s() - reported_s >= _REPORT_EVERY_S:
+            reported_s = clock.monotonic_s()
             click.echo(f"{counts.total():,} objects, {read_bytes // _MIB:,} MiB", file=sys.stderr)
     changed = counts["changed"] + counts["gone"]
     if changed:

@@ -1,4 +1,4 @@
-"""Hold functions' and layers' code against its hash, offline, and unpack anew what no longer is what it was."""
+"""Compares functions' and layers' code with its hash, offline, and unpacks damaged code anew."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NEW_SUFFIX = ".repairing"
 
 @dataclass(frozen=True, slots=True)
 class BadCode:
-    """A deployment package that is not what was uploaded.
+    """A deployment package that differs from what was uploaded.
 
     Attributes:
         digest: the SHA-256 of its zip, which is its name.

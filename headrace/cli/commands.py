@@ -1,4 +1,4 @@
-"""Every command of `headrace`. One clear sentence and a non-zero exit on bad input, on Ctrl-C and on a closed pipe."""
+"""Puts the subcommands of `headrace` together; every error ends in one sentence and a non-zero exit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HELP_WANTED: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 class _Commands(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments; what is wrong with them is said in one sentence."""
+        """Read the arguments; an error in them is one sentence."""
         try:
             return super().parse_args(ctx, args)
         except _HELP_WANTED:
@@ -48,21 +48,21 @@ class _Commands(click.Group):
             silence_output()
             ctx.exit(BROKEN_PIPE)
         except OSError as error:
-            # On a full disk maybe, where Python's own last try to write would end in a traceback.
+            # Perhaps on a full disk, where Python's own last write would end in a traceback.
             silence_output()
             raise fail(sentence(error)) from error
 
 
 class _Misused(click.ClickException):
-    """What was typed makes no sense; in one sentence, where click shows the usage too."""
+    """A usage error in one sentence, where click would show the usage too."""
 
     exit_code = click.UsageError.exit_code
 
 
 def _misused(error: click.UsageError) -> _Misused:
     command = error.ctx.command_path if error.ctx is not None else "headrace"
-    said = " ".join(error.format_message().split()).removesuffix(".")
-    return _Misused(f"{said}; see: {command} --help")
+    message = " ".join(error.format_message().split()).removesuffix(".")
+    return _Misused(f"{message}; see: {command} --help")
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,4 +1,4 @@
-"""`headrace faults`: make the running cloud throttle, fail, wait or hang up."""
+"""`headrace faults`: makes the running cloud throttle, fail, wait or hang up."""
 
 # pyright: reportMissingTypeStubs=false
 

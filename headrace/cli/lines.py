@@ -1,4 +1,4 @@
-"""The lines of a stream of bytes as they come, for a command that must not wait for the end of its input."""
+"""Yields the lines of a byte stream as they come, for a command that must not wait for the end of its input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PIECE_BYTES = 1 << 16
 
 
 class LineTooLong(ValueError):
-    """A line is longer than anything that it could be meant for; the text is one sentence."""
+    """A line is longer than any record may be; the text is one sentence."""
 
 
 def lines_as_they_come(source: BinaryIO, longest_bytes: int) -> Iterator[bytes | None]:
@@ -49,7 +49,7 @@ def _pieces(source: BinaryIO) -> Iterator[bytes | None]:
     try:
         descriptor = source.fileno()
     except OSError:
-        # No file of the system's, in a test maybe: all of it is there.
+        # Not a file of the system, as in a test: all of it is there.
         yield source.read()
         return
     while True:

@@ -1,4 +1,4 @@
-"""The `headrace` command's front door: Ctrl-C ends it quietly from here on, while everything else is still imported."""
+"""The entry point of `headrace`: from here on Ctrl-C ends it quietly, even while everything else is still imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how configuration is put together: defaults < HEADRACE_* < flags."""
+"""Options that several commands share, and how they are combined: defaults < HEADRACE_* < flags."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -23,7 +23,7 @@ def data_dir_option(function: _F) -> _F:
     """Add --data-dir."""
     return click.option(
         "--data-dir",
-        # What is there is looked at by `usable`, which says what is wrong in one sentence.
+        # `usable` checks what is there and says in one sentence what is wrong.
         type=click.Path(readable=False, path_type=Path),
         default=Path(".headrace"),
         envvar="HEADRACE_DATA_DIR",
@@ -114,7 +114,7 @@ def fail(message: str) -> click.ClickException:
 
 
 def usable(data_dir: Path) -> None:
-    """End the command with one sentence when something else than a readable directory is there."""
+    """End the command with one sentence unless the path is free or a readable directory."""
     from headrace.store.data_dir import DataDirUnusable, check_is_directory
 
     try:
@@ -125,8 +125,8 @@ def usable(data_dir: Path) -> None:
 
 def sentence(error: OSError) -> str:
     """Return what an OSError says: the file if there is one, and the system's words, without its number."""
-    said = error.strerror or str(error) or type(error).__name__
-    return f"{error.filename}: {said}." if error.filename else f"{said}."
+    words = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename}: {words}." if error.filename else f"{words}."
 
 
 def explain(error: Exception) -> click.ClickException:
@@ -135,7 +135,7 @@ def explain(error: Exception) -> click.ClickException:
 
 
 def words_of(error: Exception) -> str:
-    """Return what an error says, on one line: AWS's code and sentence, or whose absence it is."""
+    """Return what an error says, on one line: AWS's code and sentence, or the error's own words."""
     from botocore.exceptions import ClientError, EndpointConnectionError
 
     if isinstance(error, ClientError):

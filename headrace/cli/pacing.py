@@ -1,4 +1,4 @@
-"""When a replayed event is due: pure arithmetic, no clock."""
+"""Computes when a replayed event is due: pure arithmetic, no clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 
 
 def parse_speed(text: str) -> float | None:
-    """Return how many seconds of event time pass in one; None is as fast as it goes.
+    """Return how many seconds of event time pass in one; None: as fast as possible.
 
     `max`, `1x`, `3600x`. Raises ValueError with one sentence.
     """

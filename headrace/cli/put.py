@@ -1,4 +1,4 @@
-"""`headrace put`: records into a stream, here or on AWS (`--aws`)."""
+"""`headrace put`: puts records into a stream, here or on AWS (`--aws`)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def put(
     if data is None:
         check_stream(kinesis, stream)
     putter = Putter(kinesis, stream)
-    # As it was typed, whatever the locale takes it for.
+    # The bytes as typed, whatever the locale.
     records = _records([os.fsencode(data)] if data is not None else _lines(), key)
     try:
         _put_all(putter, batches(records))
@@ -41,22 +41,22 @@ def put(
         _say_interrupted(putter)
         click.get_current_context().exit(INTERRUPTED)
     except (PutFailed, LineTooLong) as error:
-        raise fail(f"{error}; {putter.told()}.") from error
+        raise fail(f"{error}; {putter.summary()}.") from error
     except OSError as error:
-        said = sentence(error).removesuffix(".")
-        raise fail(f"standard input cannot be read: {said}; {putter.told()}.") from error
-    click.echo(putter.told())
+        reason = sentence(error).removesuffix(".")
+        raise fail(f"standard input cannot be read: {reason}; {putter.summary()}.") from error
+    click.echo(putter.summary())
 
 
 def _put_all(putter: Putter, groups: Iterator[list[dict[str, Any]]]) -> None:
-    """Put batch after batch. Ctrl-C lets the one that is on its way be answered, so that its records are counted."""
+    """Put batch after batch. After Ctrl-C the request under way is still answered, so that its records are counted."""
 
     def leave() -> None:
         _say_interrupted(putter)
         os._exit(INTERRUPTED)
 
     with StopAsked(signal.SIGINT, again=leave) as asked:
-        asked.tell(putter.stop)
+        asked.call_when_asked(putter.stop)
         while not asked:
             with asked.raising():
                 batch = next(groups, None)
@@ -71,7 +71,7 @@ def _put_all(putter: Putter, groups: Iterator[list[dict[str, Any]]]) -> None:
 
 
 def _say_interrupted(putter: Putter) -> None:
-    click.echo(f"interrupted: {putter.told()}", err=True)
+    click.echo(f"interrupted: {putter.summary()}", err=True)
 
 
 def _lines() -> Iterator[bytes | None]:

@@ -1,4 +1,4 @@
-"""Puts records into a stream in AWS's batches, and knows at any moment how many of them were acknowledged."""
+"""Puts records into a stream in batches within AWS's limits, and counts those that were acknowledged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Putter:
     Attributes:
         acknowledged: how many records the stream has taken.
         shards: how many of them each shard has.
-        unknown: how many were on their way when the connection broke, or the service did: it may have them or not.
+        unknown: how many were on their way when the connection or the service failed: it may have them or not.
     """
 
     def __init__(self, kinesis: Any, stream: str, *, clock: Clock | None = None) -> None:
@@ -54,16 +54,16 @@ class Putter:
         """Have `put` refuse what comes from now on, and try nothing again."""
         self._stopped.set()
 
-    def told(self, *, by_shard: bool = False) -> str:
-        """Return in words what has been put so far."""
+    def summary(self, *, by_shard: bool = False) -> str:
+        """Return a sentence about what has been put so far."""
         count = self.acknowledged
-        said = f"{count} record{'s' if count != 1 else ''} put into {self.stream}"
+        text = f"{count} record{'s' if count != 1 else ''} put into {self.stream}"
         if by_shard and self.shards:
             spread = ", ".join(f"{shard}: {n}" for shard, n in sorted(self.shards.items()))
-            said += f" ({spread})"
+            text += f" ({spread})"
         if self.unknown:
-            said += f"; of {self.unknown} more, which were on their way, some may be there too"
-        return said
+            text += f"; of {self.unknown} more, which were on their way, some may be there too"
+        return text
 
     def put(self, batch: list[dict[str, Any]]) -> int:
         """Put a batch of one request, trying again what was throttled; return how many records it had.

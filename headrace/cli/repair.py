@@ -1,4 +1,4 @@
-"""What `headrace check --repair` does, in order: the state database, then the logs, then functions' code."""
+"""The steps of `headrace check --repair`: repairs the state database, then the logs, then functions' code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.store.sequence import SequenceBase
 
 
 def repair_all(data_dir: Path) -> Iterator[str]:
-    """Mend what can be, yielding a sentence for each thing done. The caller holds the directory's lock.
+    """Repair what can be repaired, yielding a sentence for each thing done. The caller holds the directory's lock.
 
     Killed anywhere, it can be done again. Raises OSError, sqlite3.Error, NewerFormat.
     """

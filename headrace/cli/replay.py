@@ -1,4 +1,4 @@
-"""`headrace replay`: put recorded events into a stream at the pace of their event time."""
+"""`headrace replay`: puts recorded events into a stream at the pace of their event time."""
 
 from __future__ import annotations
 
@@ -98,11 +98,11 @@ def replay(
                 on_put=lambda count: progress.advance(task, count),
             )
     except KeyboardInterrupt:
-        click.echo(f"interrupted: {putter.told(by_shard=True)}", err=True)
+        click.echo(f"interrupted: {putter.summary(by_shard=True)}", err=True)
         click.get_current_context().exit(INTERRUPTED)
     except PutFailed as error:
-        raise fail(f"{error}; {putter.told(by_shard=True)}.") from error
-    click.echo(putter.told(by_shard=True))
+        raise fail(f"{error}; {putter.summary(by_shard=True)}.") from error
+    click.echo(putter.summary(by_shard=True))
 
 
 def _events(source: str, month: int | None) -> list[dict[str, Any]]:
@@ -138,7 +138,7 @@ def _event(line: bytes, where: str) -> dict[str, Any]:
 
 
 def _check_fields(events: list[dict[str, Any]], source: str, fields: list[str]) -> None:
-    """Look at every event before the first is put: what a stream has been given cannot be taken back."""
+    """Check every event before putting the first: a stream does not give records back."""
     key, *times = fields
     for number, event in enumerate(events, 1):
         where = f"{source}, line {number},"

@@ -1,4 +1,4 @@
-"""`headrace up`, `down` and `status`."""
+"""`headrace up`, `down` and `status`: start a cloud, stop it, and say what runs."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def up(
         _detach(data_dir, access, ephemeral=ephemeral)
         return
     leave_at_once()
-    # Here, where nothing has been made that Ctrl-C could leave behind; `headrace down` needs none of it.
+    # Imported here, before anything is made that Ctrl-C could leave behind; `headrace down` does without it.
     importlib.import_module("headrace.cloud")
     asked = click.get_current_context().with_resource(StopAsked(*STOP_SIGNALS))
     pass_interrupts_on()
@@ -211,7 +211,7 @@ def up(
     for noisy in ("botocore", "urllib3", "werkzeug", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
-        # Of a cloud in the background, whoever started it says it: keys have no place in a log.
+        # The parent of a cloud in the background prints this itself: keys have no place in a log.
         _serve(config, asked, None if detached else access)
     finally:
         if ephemeral:
@@ -234,7 +234,7 @@ def _ephemeral_folder() -> HeldFolder:
 
 
 def _speak_utf8() -> None:
-    """Start over in UTF-8 where the locale has Python name files otherwise: a key of S3 may be any text."""
+    """Start Python again in UTF-8 mode unless it is in it: file names come from S3 keys, which may be any text."""
     if sys.getfilesystemencoding() != "utf-8":
         command = [sys.executable, "-X", "utf8", "-m", "headrace.cli.main", *sys.argv[1:]]
         os.execv(sys.executable, command)
@@ -243,14 +243,14 @@ def _speak_utf8() -> None:
 def _allow_many_files() -> None:
     """Let the process open as many files as it may: each open shard and each client has one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Where there is no limit in name (macOS), the kernel has one all the same.
+    # Where the limit is infinite in name (macOS), the kernel still has one.
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else hard
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _serve(config: Config, asked: StopAsked, told: Access | None) -> None:
-    """Run a cloud until it is told to stop; with `told`, say how it is to be used."""
+def _serve(config: Config, asked: StopAsked, access: Access | None) -> None:
+    """Run a cloud until a signal stops it; with `access`, print how to use it."""
     _allow_many_files()
     from headrace.aws.access_keys import KeysRefused
     from headrace.aws.server import bind
@@ -276,7 +276,7 @@ def _serve(config: Config, asked: StopAsked, told: Access | None) -> None:
     async def run() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        asked.tell(lambda: loop.call_soon_threadsafe(stop.set))
+        asked.call_when_asked(lambda: loop.call_soon_threadsafe(stop.set))
         server = server_for(cloud)
         with explained(config.data_dir):
             cloud.start(on_warm=leave_the_program_alone)
@@ -287,7 +287,7 @@ def _serve(config: Config, asked: StopAsked, told: Access | None) -> None:
             click.echo(
                 f"headrace is listening on {config.endpoint_url} (data in {config.data_dir}){without}"
             )
-            for line in how_to_use(config.data_dir, config.endpoint_url, told) if told else []:
+            for line in how_to_use(config.data_dir, config.endpoint_url, access) if access else []:
                 click.echo(line)
         await stop.wait()
         # Before the socket closes, or functions that it cuts off would count as failed.
@@ -386,7 +386,7 @@ def _detach(data_dir: Path, access: Access, *, ephemeral: bool) -> None:
             click.echo(
                 f"headrace is listening on {found['endpoint_url']} (pid {found['pid']}){without}"
             )
-            _tell_losses(found)
+            _print_losses(found)
             for line in how_to_use(data_dir, found["endpoint_url"], access):
                 click.echo(line)
             if ephemeral:
@@ -398,7 +398,7 @@ def _detach(data_dir: Path, access: Access, *, ephemeral: bool) -> None:
             _end(child, folder)
             raise fail((lines[-1] if lines else "it ended at once").removeprefix("Error: "))
         if found is not None and found["status"] == "loading":
-            # It is at work, and says so: a large journal of an older headrace takes its time, once.
+            # It is still loading: a large journal of an older headrace takes long, once.
             deadline_s = clock.monotonic_s() + START_WITHIN_S
             if clock.monotonic_s() >= say_at_s:
                 say_at_s += SAY_EVERY_S
@@ -434,14 +434,14 @@ def _one_sentence(data_dir: Path) -> Generator[None]:
         raise fail(str(error)) from error
 
 
-def _tell_losses(page: dict[str, Any]) -> None:
+def _print_losses(page: dict[str, Any]) -> None:
     """Say which records the cloud found missing when it started."""
     for sentence in page.get("losses", ()):
         click.echo(f"Warning: {sentence}; see: headrace check --repair", err=True)
 
 
 def _run_record(data_dir: Path) -> dict[str, Any] | None:
-    """Return what the running cloud says of itself; None when there is nothing of that kind."""
+    """Return the record that the running cloud has written; None when there is none."""
     try:
         record: Any = json.loads((data_dir / RUN_FILE).read_text())
         return {"pid": int(record["pid"]), "endpoint_url": str(record["endpoint_url"])}
@@ -465,7 +465,7 @@ def health(data_dir: Path) -> dict[str, Any] | None:
 
 
 def _moto_in_words(page: dict[str, Any]) -> str:
-    """Return what a health page says of moto's services."""
+    """Return a phrase about the state of moto's services on a health page."""
     if page["moto"] == "loading":
         return f"loading, {_how_far(page)}"
     return ": ".join(filter(None, (page["moto"], page.get("moto_failure"))))
@@ -473,7 +473,7 @@ def _moto_in_words(page: dict[str, Any]) -> str:
 
 def _unheard(data_dir: Path) -> str | None:
     """Say that a cloud has the data directory, though it does not answer; None when none is known to have it."""
-    # Looked up, not tried: who tries a lock has it for a moment, in which a cloud could not start.
+    # Read, not tried: to try a lock is to hold it for a moment, in which a cloud could not start.
     try:
         inode = f":{(data_dir / LOCK_FILE).stat().st_ino} "
         is_held = any(" FLOCK " in line and inode in line for line in _kernel_locks())
@@ -486,7 +486,7 @@ def _unheard(data_dir: Path) -> str | None:
 
 
 def _kernel_locks() -> list[str]:
-    """Return every lock of a file on this machine, where the system tells."""
+    """Return every file lock of this machine, where the system lists them."""
     return Path("/proc/locks").read_text().splitlines()
 
 
@@ -527,7 +527,7 @@ def status(data_dir: Path, *, as_json: bool) -> None:
     if running is None:
         none = f"No headrace runs on {data_dir}; start one: headrace up"
         raise fail(_unheard(data_dir) or none)
-    # A cloud with --auth tells it to those who have a key only.
+    # A cloud with --auth answers this only to those who have a key.
     running.setdefault("data_dir", str(data_dir.absolute()))
     if as_json:
         click.echo(json.dumps(running))
@@ -539,4 +539,4 @@ def status(data_dir: Path, *, as_json: bool) -> None:
     table.add_row("services", ", ".join(running["services"]) + " (others: moto)")
     # As wide as it gets: a path that is broken into lines cannot be copied.
     Console(width=1000, soft_wrap=True).print(table)
-    _tell_losses(running)
+    _print_losses(running)

@@ -1,4 +1,4 @@
-"""`headrace submit`: run a Spark job as a step of EMR, follow what it prints, and end as it ended."""
+"""`headrace submit`: runs a Spark job as a step of EMR, prints its output, and exits as it ended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-import time
 import urllib.error
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ import click
 from headrace.cli import submit_serverless
 from headrace.cli.interrupts import INTERRUPTED, StopAsked, leave
 from headrace.cli.options import client, endpoint_option, explain, fail
-from headrace.cli.submit_logs import AWS_LOGS_WITHIN_S, DriverLogs, wait_for
+from headrace.cli.submit_logs import AWS_LOGS_WITHIN_S, DriverLogs, follow
 from headrace.cli.submit_plan import Plan, make_plan, upload_commands
 from headrace.client.http import ask
 
@@ -26,8 +25,7 @@ CLUSTER_NAME = "headrace-submit"
 _BUCKET_PREFIX = "headrace-submit"
 _ENDED = {"COMPLETED", "CANCELLED", "FAILED", "INTERRUPTED"}
 _CLUSTER_ENDS = {"TERMINATING", "TERMINATED", "TERMINATED_WITH_ERRORS"}
-_POLL_S = 0.25
-# Java says its version to the cloud before the cloud answers.
+# The cloud asks Java for its version before it answers.
 _LOOK_WITHIN_S = 60.0
 
 
@@ -135,7 +133,7 @@ def _run(
     serverless: bool,
     aws: bool,
 ) -> bool:
-    """Do what is planned, and return whether the job was a success. Nothing is made before all is looked at."""
+    """Run the plan, and return whether the job succeeded. All checks come before anything is made."""
     wait_s = AWS_LOGS_WITHIN_S if aws else 0
     if serverless:
         submit_serverless.check_application(make("emr-serverless"), application_id)
@@ -156,7 +154,7 @@ def _check_spark(endpoint_url: str) -> None:
             page: Any = json.load(answer)
             problem = page["problem"]
     except urllib.error.HTTPError:
-        # An older headrace, or another cloud: the step will tell.
+        # An older headrace, or another cloud: the step itself will show.
         return
     except OSError as error:
         raise fail(f"No cloud answers at {endpoint_url}; start one: headrace up") from error
@@ -293,29 +291,26 @@ def _add_step(emr: Any, cluster_id: str, name: str, args: Sequence[str]) -> str:
 def _follow(
     emr: Any, s3: Any, cluster_id: str, step_id: str, wait_s: float, asked: StopAsked
 ) -> str:
-    """Print the step's states and its logs as they come; return the last state. Cancel it when `asked`.
+    """Follow the step to its end, and return its last state; see `follow`."""
+    status: dict[str, Any] = {}
 
-    Logs that are not there when the step has ended are waited for, `wait_s` at most.
-    """
-    logs = _logs(emr, s3, cluster_id, step_id)
-    shown, cancelled = "", False
-    while True:
-        if asked and not cancelled:
-            cancelled = True
-            emr.cancel_steps(ClusterId=cluster_id, StepIds=[step_id])
-        status = emr.describe_step(ClusterId=cluster_id, StepId=step_id)["Step"]["Status"]
-        if status["State"] != shown:
-            shown = status["State"]
-            click.echo(f"{step_id} {shown}", err=True)
-        if shown in _ENDED:
-            break
-        logs.show_new()
-        time.sleep(_POLL_S)
-    wait_for(logs, wait_s, asked)
-    logs.show_new(ended=True)
+    def state() -> str:
+        step = emr.describe_step(ClusterId=cluster_id, StepId=step_id)["Step"]
+        status.update(step["Status"])
+        return str(status["State"])
+
+    shown = follow(
+        step_id,
+        state,
+        lambda: emr.cancel_steps(ClusterId=cluster_id, StepIds=[step_id]),
+        _logs(emr, s3, cluster_id, step_id),
+        ended=_ENDED,
+        wait_s=wait_s,
+        asked=asked,
+    )
     if details := status.get("FailureDetails"):
         message = details.get("Message", "")
-        # In cluster mode, this cloud's message ends with the log that tells the cause.
+        # In cluster mode, this cloud's message ends with the log that holds the cause.
         where = "" if "(s3://" in message else f" ({details.get('LogFile', 'no log')})"
         click.echo(f"{step_id} {shown}: {message}{where}", err=True)
     return shown

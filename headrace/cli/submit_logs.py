@@ -1,7 +1,7 @@
-"""What a submitted job prints, read from S3 where its logs go as they grow.
+"""Prints a submitted job's output as it grows, read from its logs in S3.
 
-A step in cluster mode prints into a container of YARN: which one, the report of YARN's client in the step's stderr
-tells, here as on AWS.
+A step in cluster mode prints into a container of YARN; the report of YARN's client in the step's stderr names it, here
+as on AWS.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import gzip
 import re
 import sys
 import threading
+import time
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 import click
@@ -20,6 +22,8 @@ from headrace.core.clock import SystemClock
 # EMR on EC2 puts logs into S3 every five minutes.
 AWS_LOGS_WITHIN_S = 360.0
 _POLL_S = 5.0
+# How often a running job is looked at.
+_LOOK_S = 0.25
 _SUBMITTED = re.compile(rb"Submitted application (application_\d+_\d+)")
 # The first container of the first attempt is the driver's; YARN may put its epoch before the ids.
 _DRIVER = re.compile(r"/container_(?:e\d+_)?\d+_\d+_01_000001/")
@@ -117,7 +121,7 @@ class DriverLogs:
 
 
 class Logs(Protocol):
-    """What `wait_for` needs of logs."""
+    """The logs that `wait_for` can wait for."""
 
     @property
     def complete(self) -> bool:
@@ -129,6 +133,37 @@ class Logs(Protocol):
         ...
 
 
+def follow(
+    job: str,
+    state: Callable[[], str],
+    cancel: Callable[[], object],
+    logs: Logs,
+    *,
+    ended: Collection[str],
+    wait_s: float,
+    asked: StopAsked,
+) -> str:
+    """Print a job's states and its logs as they come; return the last state. Cancel it, once, when `asked`.
+
+    Logs that are not there when the job has ended are waited for, `wait_s` at most.
+    """
+    shown, cancelled = "", False
+    while True:
+        if asked and not cancelled:
+            cancelled = True
+            cancel()
+        if (now := state()) != shown:
+            shown = now
+            click.echo(f"{job} {shown}", err=True)
+        if shown in ended:
+            break
+        logs.show_new()
+        time.sleep(_LOOK_S)
+    wait_for(logs, wait_s, asked)
+    logs.show_new(ended=True)
+    return shown
+
+
 def wait_for(logs: Logs, within_s: float, asked: StopAsked) -> None:
     """Print what comes until the logs are complete, or the time is over: AWS brings them late. Ctrl-C ends it."""
     if not within_s or logs.complete or asked:
@@ -136,7 +171,7 @@ def wait_for(logs: Logs, within_s: float, asked: StopAsked) -> None:
     click.echo(f"waiting for the logs, {within_s:.0f} s at most (Ctrl-C: no more)", err=True)
     clock = SystemClock()
     stop, deadline_s = threading.Event(), clock.monotonic_s() + within_s
-    asked.tell(stop.set)
+    asked.call_when_asked(stop.set)
     while not logs.complete and clock.monotonic_s() < deadline_s and not clock.wait(stop, _POLL_S):
         logs.show_new()
 

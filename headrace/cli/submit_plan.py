@@ -1,4 +1,4 @@
-"""What `headrace submit` uploads and runs, and the AWS CLI's commands that do the same. Reads files, asks no cloud."""
+"""Plans what `headrace submit` uploads and runs, and writes the AWS CLI's commands for the same. Asks no cloud."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def make_plan(
     bucket: str,
     region: str,
 ) -> Plan:
-    """Return what is to be done with a job. Reads its files."""
+    """Return the plan for a job. Reads its files."""
     uris = {path: _uri(bucket, path) for path in (job, *py_files)}
     beside = [uris[path] for path in py_files]
     return Plan(

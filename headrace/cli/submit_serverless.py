@@ -1,11 +1,10 @@
-"""`headrace submit --serverless`: the job as a job run of an EMR Serverless application."""
+"""`headrace submit --serverless`: runs the job as a job run of an EMR Serverless application."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import shlex
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,13 +12,12 @@ import click
 
 from headrace.cli.interrupts import StopAsked
 from headrace.cli.options import fail
-from headrace.cli.submit_logs import JobLogs, wait_for
+from headrace.cli.submit_logs import JobLogs, follow
 
 APPLICATION_NAME = "headrace-submit"
 RELEASE_LABEL = "emr-7.9.0"
 ROLE_NAME = "headrace-submit"
 _ENDED = {"SUCCESS", "FAILED", "CANCELLED"}
-_POLL_S = 0.25
 
 
 def job_driver(
@@ -136,24 +134,20 @@ def _application(emr: Any) -> str:
 def _follow(
     emr: Any, logs: JobLogs, application_id: str, run_id: str, wait_s: float, asked: StopAsked
 ) -> str:
+    """Follow the job run to its end, and return its last state; see `follow`."""
     where = {"applicationId": application_id, "jobRunId": run_id}
-    shown, cancelled = "", False
-    while True:
-        if asked and not cancelled:
-            cancelled = True
-            # It may have ended meanwhile.
-            with contextlib.suppress(emr.exceptions.ValidationException):
-                emr.cancel_job_run(**where)
-        run = emr.get_job_run(**where)["jobRun"]
-        if run["state"] != shown:
-            shown = str(run["state"])
-            click.echo(f"{run_id} {shown}", err=True)
-        if shown in _ENDED:
-            break
-        logs.show_new()
-        time.sleep(_POLL_S)
-    wait_for(logs, wait_s, asked)
-    logs.show_new(ended=True)
+    run: dict[str, Any] = {}
+
+    def state() -> str:
+        run.update(emr.get_job_run(**where)["jobRun"])
+        return str(run["state"])
+
+    def cancel() -> None:
+        # It may have ended meanwhile.
+        with contextlib.suppress(emr.exceptions.ValidationException):
+            emr.cancel_job_run(**where)
+
+    shown = follow(run_id, state, cancel, logs, ended=_ENDED, wait_s=wait_s, asked=asked)
     if run["stateDetails"]:
         click.echo(f"{run_id} {shown}: {run['stateDetails']}", err=True)
     return shown

@@ -1,4 +1,4 @@
-"""`headrace tail`: the records of a stream as they come, here or on AWS (`--aws`)."""
+"""`headrace tail`: prints the records of a stream as they come, here or on AWS (`--aws`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`headrace trace`: what became of a mapping's batches, or of one record, as a tree."""
+"""`headrace trace`: shows what became of an event-source mapping's batches, or of one record, as a tree."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ def _add(tree: Any, node: dict[str, Any]) -> None:
 
 
 def _few(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the first attempts and the last, so that a story stays on one screen."""
+    """Return the first attempts and the last, so that the tree stays on one screen."""
     return attempts if len(attempts) <= 4 else [*attempts[:2], *attempts[-2:]]
 
 
 def _attempt(attempt: dict[str, Any]) -> str:
     at = datetime.fromtimestamp(attempt["at_ms"] / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
-    said = f": {attempt['detail'][:100]}" if attempt["detail"] else ""
-    return f"{at}  {attempt['duration_ms']} ms  {attempt['outcome']}{said}"
+    detail = f": {attempt['detail'][:100]}" if attempt["detail"] else ""
+    return f"{at}  {attempt['duration_ms']} ms  {attempt['outcome']}{detail}"

@@ -1,1 +1,1 @@
-"""For applications and their tests; knows nothing of how the cloud is made."""
+"""What applications and their tests import of headrace; it imports nothing of the cloud itself."""

@@ -1,4 +1,4 @@
-"""Asks a cloud for its own pages. Standard library only."""
+"""Sends HTTP requests to a cloud's own pages. Standard library only."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _without_proxies = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def is_here(url: str) -> bool:
-    """Whether a URL is of this machine, to which no proxy leads."""
+    """Whether a URL is of this machine, which no proxy is asked for."""
     host = urlsplit(url).hostname or ""
     return host in ("localhost", "::1") or host.endswith(".localhost") or host.startswith("127.")
 
 
 def ask(request: urllib.request.Request | str, timeout_s: float) -> Any:
-    """Send a request and return the answer, a context manager. The machine's proxies are for what is elsewhere.
+    """Send a request and return the answer, a context manager. The machine's proxies serve other machines only.
 
-    Raises OSError, urllib's HTTPError among them, or ValueError for what is no URL.
+    Raises OSError, urllib's HTTPError among them, or ValueError when the text is not a URL.
     """
     url = request if isinstance(request, str) else request.full_url
     try:

@@ -2,7 +2,7 @@
 
 The keys are those of the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN) or, without them,
 those that the cloud keeps in its data directory (HEADRACE_DATA_DIR, or `.headrace`). Without either nothing is signed,
-as is enough for a cloud without `--auth`.
+which a cloud without `--auth` accepts.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def find_keys(
 
 
 def keys_of(data_dir: Path) -> Keys | None:
-    """Return the keys that a cloud keeps in its data directory; None when it keeps none that one may read."""
+    """Return the keys that a cloud keeps in its data directory; None when it keeps none that this process may read."""
     try:
         kept = json.loads((data_dir / _SECRETS_FILE).read_text())
         return Keys(str(kept["access_key_id"]), str(kept["secret_access_key"]))

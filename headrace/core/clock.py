@@ -1,6 +1,6 @@
-"""Time, injected.
+"""The clock that everything takes as a parameter, so that tests can move the time.
 
-Everything that needs the time or waits takes a `Clock`; only this file reads the machine's. Tests hold a
+Whatever reads the time or waits takes a `Clock`; only this file reads the machine's. Tests hold a
 `FakeClock` (tests/support/clock.py) and never sleep to be right.
 """
 

@@ -18,11 +18,11 @@ DEFAULT_LOG_GROUP_MIB = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """What a cloud is started with.
+    """The settings that a cloud is started with.
 
     Attributes:
         data_dir: everything that lasts is under it; nothing is written outside it.
-        host: the address to bind; loopback unless told otherwise.
+        host: the address to bind; loopback by default.
         port: the TCP port; 0 takes a free one.
         region: for requests whose signature names none.
         account_id: the account of every access key that is not itself a 12-digit account.
@@ -37,7 +37,7 @@ class Config:
         log_group_events: events of a CloudWatch log group that are kept in memory; the oldest go.
         log_group_mib: the same in MiB of messages.
         allow_origins: web pages of these origins may use the cloud; `*` is every page.
-        allow_hosts: Host headers that are this cloud's beside the machine's own.
+        allow_hosts: Host headers that this cloud accepts beside the machine's own names.
         auth: verify who signed each request.
         auth_keys: the file that lists the keys, in the form of ~/.aws/credentials; None makes one key.
     """

@@ -1,4 +1,4 @@
-"""HTML as values: text becomes part of a page through `element` and `join`, which escape what is not `Html` already."""
+"""Builds HTML from values: `element` and `join` escape every text that is not `Html` already."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def duration_of(from_ms: int | None, to_ms: int | None) -> Html:
 
 
 def iso_time(time_ms: int | None) -> str | None:
-    """Return a time for machines, in UTC; None for None."""
+    """Return a time in ISO 8601, in UTC; None for None."""
     if time_ms is None:
         return None
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")

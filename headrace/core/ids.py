@@ -1,4 +1,4 @@
-"""Identifiers, from one seedable source, so that a test can have the same ids twice."""
+"""Random identifiers from one source that takes a seed, so that a test can have the same ids twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one way to match a client's pattern: in bounded time, whatever the pattern and the text.
+"""Matches regular expressions that clients send, in bounded time, whatever the pattern and the text.
 
 Java's regular expressions run on RE2, which takes time in proportion to the text. What RE2 cannot express (looking
 around, back references, possessive repeats) runs on the `regex` module under a deadline of CPU time. Both let other
@@ -28,14 +28,14 @@ from headrace.core.java_regex.nodes import MAX_CODE_POINT
 
 # The longest of AWS's own models has 1,400 characters.
 MOST_CHARACTERS = 8192
-# Where a pattern needs backtracking: compiling it is Python's own work, which lets nobody else run.
+# The longest pattern that may need backtracking: while Python compiles it no other thread runs.
 MOST_BACKTRACKING_CHARACTERS = 2048
 # What RE2 may take for one pattern, its automaton included.
 MEMORY_BYTES = 2 << 20
 # A program of n instructions takes n steps a byte at worst: two hundred millions are about half a second.
 MOST_STEPS = 200_000_000
 DEADLINE_S = 0.25
-# What one request may have of all that: the steps of one match, four deadlines, and compilations of under a second.
+# What one request may spend in all: the steps of one match, four deadlines, and under a second of compilation.
 MOST_BACKTRACKING_S = 1.0
 MOST_CHARACTERS_A_REQUEST = 8 * MOST_CHARACTERS
 _ASCII = 0x7F
@@ -46,7 +46,7 @@ class PatternRefused(ValueError):
 
 
 class MatchTooLong(Exception):
-    """Whether the text matches could not be told in time."""
+    """The match did not end in time."""
 
 
 class Pattern(Protocol):
@@ -59,7 +59,7 @@ class Pattern(Protocol):
 
 @dataclass(slots=True)
 class Effort:
-    """What is left for matching clients' patterns in one request. Not thread-safe.
+    """The effort that one request may still spend on matching clients' patterns. Not thread-safe.
 
     One match is bounded; a template with 200 patterns and thousands of items to hold against them is many matches.
     """
@@ -102,7 +102,7 @@ def model_pattern(pattern: str) -> Pattern:
 
 
 def of_node(node: Node, *, characters: int) -> Pattern:
-    """Return a pattern of a client's that another syntax than Java's was read into. Raises PatternRefused."""
+    """Return a pattern that was parsed from another syntax than Java's. Raises PatternRefused."""
     if characters > MOST_CHARACTERS:
         raise PatternRefused(f"The pattern is longer than {MOST_CHARACTERS} characters")
     try:
@@ -133,7 +133,7 @@ def _compiled(pattern: str, bounds: _Bounds) -> Pattern:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One set of characters, some times over: `re` itself is linear."""
+    """A repeated set of characters, for which `re` itself is linear."""
 
     compiled: re.Pattern[str]
 

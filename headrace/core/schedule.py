@@ -1,4 +1,4 @@
-"""Whose turn it is: the workers that are ready, that wait for a time or a wake, that run, and that have ended.
+"""The schedule of background workers: which are ready, which wait for a time or a wake, which run, which have ended.
 
 Pure bookkeeping, so that tests can step it: no thread, no lock, no clock. Not thread-safe; `Supervisor` holds its
 lock around every call. Seconds are those of a monotonic clock.
@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 FIRST_BACKOFF_S = 0.1
 LONGEST_BACKOFF_S = 30.0
-# Times that no longer hold are left in the heap until there are so many more of them than of those that do.
+# How many outdated times the heap may hold beyond the valid ones before it is swept.
 _STALE_AT_MOST = 64
 
 
@@ -38,7 +38,7 @@ class Turn:
         self.is_woken = False
         self.is_stopping = False
         self.due_s = math.inf
-        # Since when it is ready by the course of time; always, when somebody woke it.
+        # When its time came; minus infinity when somebody woke it.
         self.ready_s = -math.inf
         self.backoff_s = FIRST_BACKOFF_S
 
@@ -63,7 +63,7 @@ class Schedule(Generic[T]):
         """Return the first that is ready, running from now on; None when nobody is."""
         while self._ready:
             turn = self._ready.popleft()
-            # Those that were stopped meanwhile have ended.
+            # Those that were stopped meanwhile are over.
             if turn.stage is Stage.READY:
                 turn.stage = Stage.RUNNING
                 # Forgotten before the step, so that a wake that arrives while it runs leads to another.
@@ -104,14 +104,14 @@ class Schedule(Generic[T]):
     def fail(self, turn: T, now_s: float) -> None:
         """Take back a worker whose step has raised: it is tried again later and later.
 
-        It is not to be woken from that: what wakes it would make it fail as well, again and again.
+        A wake does not shorten the wait: whatever woke it would make it fail again and again.
         """
         turn.is_woken = False
         delay_s, turn.backoff_s = turn.backoff_s, min(turn.backoff_s * 2, LONGEST_BACKOFF_S)
         self._put_back(turn, delay_s, now_s)
 
     def end(self, turn: T) -> None:
-        """Let a running worker go, whose step has said that there will never be more."""
+        """Remove a running worker whose step has returned for the last time."""
         turn.stage = Stage.ENDED
 
     def release_due(self, now_s: float) -> None:
@@ -157,7 +157,7 @@ class Schedule(Generic[T]):
         self._ready.append(turn)
 
     def _leave_heap(self, turn: T) -> None:
-        """Make a waiting worker's time hold no longer; the heap is swept when most of it is such."""
+        """Make a waiting worker's time invalid; the heap is swept when most of it is invalid."""
         if turn.stage is not Stage.WAITING or turn.due_s == math.inf:
             return
         turn.due_s = math.inf

@@ -1,4 +1,4 @@
-"""Small tools for members of requests and answers: absent ones, those that are None, times, and pages of lists."""
+"""Small functions for members of requests and answers: absent members, None, times, and lists cut into pages."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-r"""Wildcards: `*` for any run of characters, matched in time proportional to the text. Pure functions.
+r"""Matches wildcards (`*` for any run of characters) in time proportional to the text. Pure functions.
 
-EventBridge's wildcards (`Wildcard`) know `\*` and `\\` for the characters themselves; how many of them a text can
+EventBridge's wildcards (`Wildcard`) have `\*` and `\\` for the characters themselves; how many of them a text can
 hold open at once is what AWS calls a rule's complexity. IAM's, EC2's and SQL's (`glob`) also have a sign for any one
 character.
 """
@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headrace.core import patterns
-from headrace.core.java_regex.nodes import MAX_CODE_POINT, Node, OneOf, Repeat, Row
+from headrace.core.java_regex.nodes import MAX_CODE_POINT, CharacterSet, Concatenation, Node, Repeat
 from headrace.core.patterns import Pattern, PatternRefused
 
 # How many sets of open wildcards are looked at before a pattern counts as too complex.
 _MOST_SETS = 5_000
-_ANY = OneOf(((0, MAX_CODE_POINT),))
+_ANY = CharacterSet(((0, MAX_CODE_POINT),))
 
 
 class BadWildcard(ValueError):
@@ -102,8 +102,8 @@ def _glob(pattern: str, any_run: str, any_one: str, escape: str) -> Pattern | Wi
             row.append(_ANY)
         else:
             literal = next(letters, letter) if escape and letter == escape else letter
-            row.append(OneOf(((ord(literal), ord(literal)),)))
-    return patterns.of_node(Row(tuple(row)), characters=len(pattern))
+            row.append(CharacterSet(((ord(literal), ord(literal)),)))
+    return patterns.of_node(Concatenation(tuple(row)), characters=len(pattern))
 
 
 # --- how complex ------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class _Machine:
     start: int
     stars: int  # positions at which a star comes next
     literals: dict[int, int]  # byte: positions at which it comes next
-    letters: tuple[int, ...]  # the bytes that tell, and one that stands for all others
+    letters: tuple[int, ...]  # the bytes that the patterns name, and one for all others
 
     @staticmethod
     def of(wildcards: Iterable[Wildcard]) -> _Machine:

@@ -1,4 +1,4 @@
-"""Background work: a worker does one unit at a time; the supervisor lends it a thread for as long as that takes.
+"""Runs background workers on a few shared threads: a worker does one unit of work at a time.
 
 Threads and not asyncio because what workers call blocks (files, SQLite, subprocesses, moto). See DECISIONS.md.
 A worker that waits costs no thread: the few threads that there are wait together, and only steps that are under way at
@@ -20,13 +20,13 @@ log = logging.getLogger(__name__)
 # How many steps may be under way at a time. A step may be a function's invocation of fifteen minutes, and AWS lets an
 # account run a thousand of them; the rest is for what else there is to do.
 MOST_THREADS = 1100
-# So many threads wait for work at all times; more of them end when none was needed for a while.
+# This many threads always wait for work; the surplus ends when it was not needed for a while.
 KEPT_THREADS = 8
 _TRIM_EVERY_S = 10.0
-# When the machine refuses another thread.
+# How long to wait after the machine refused another thread.
 _THREAD_RETRY_S = 1.0
-# Workers whose time has come wait so long for a thread to be done with another step before a new one is started: many
-# poll every now and then and are quick. Who was woken does not wait.
+# How long a due worker waits for a busy thread before a new one is started: many workers poll now and then and are
+# quick. A worker that was woken does not wait.
 _PATIENCE_S = 0.002
 
 
@@ -83,7 +83,7 @@ class WorkerHandle(Turn):
         return self._ended.wait(timeout_s)
 
     def note_end(self) -> None:
-        """Let those go on who wait for the end; for the supervisor."""
+        """Wake whoever waits for the end; for the supervisor."""
         self._ended.set()
 
 
@@ -182,7 +182,7 @@ class Supervisor:
     # --- under the lock -----------------------------------------------------------------------
 
     def _hand_out(self, most: int = MOST_THREADS) -> None:
-        """Give those that are ready to threads that wait."""
+        """Give ready workers to waiting threads."""
         for _ in range(min(most, len(self._parked))):
             handle = self._schedule.next()
             if handle is None:
@@ -191,7 +191,7 @@ class Supervisor:
             self._least_parked = min(self._least_parked, len(self._parked))
 
     def _call_keeper(self) -> None:
-        """Have threads started at once for those that are ready and found none."""
+        """Have threads started at once for ready workers that found none."""
         if self._schedule.ready_s < math.inf and self._threads < self._most_threads:
             self._keeper_call.set()
 
@@ -265,7 +265,7 @@ class Supervisor:
     # --- the thread that watches the time -----------------------------------------------------
 
     def _keep(self) -> None:
-        """Make workers ready when their time comes, start threads that are missing, end those too many."""
+        """Make workers ready when their time comes, start missing threads, end surplus ones."""
         reached_s = -math.inf
         while True:
             with self._lock:
@@ -306,7 +306,7 @@ class Supervisor:
         return None, patient_s
 
     def _start_thread(self, handle: WorkerHandle, now_s: float) -> None:
-        """Run a worker on a new thread; without one it waits for those that there are."""
+        """Run a worker on a new thread; without one it waits for a thread that exists."""
         with self._lock:
             self._threads += 1
         try:

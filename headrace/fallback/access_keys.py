@@ -1,4 +1,4 @@
-"""The access keys that IAM and STS have made: users' own, and those of the sessions of assumed roles."""
+"""Looks up access keys that IAM and STS have made: users' keys, and those of sessions of assumed roles."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from headrace.aws.access_keys import AccessKey
 
 
 def find_access_key(key_id: str) -> AccessKey | None:
-    """Return an active key; None when there is none of that id. moto must be loaded.
+    """Return an active key; None when no key has that id. moto must be loaded.
 
-    GetSessionToken and GetFederationToken give everybody the same keys in moto: they are none here.
+    GetSessionToken and GetFederationToken give everybody the same keys in moto: those do not count.
     """
     from moto.iam.models import iam_backends
     from moto.sts.models import sts_backends

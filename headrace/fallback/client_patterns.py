@@ -1,7 +1,7 @@
-"""Where moto reads what clients send without a bound, regular expressions above all: replaced by what has one.
+"""Replaces moto's unbounded handling of client input, above all regular expressions, by bounded code.
 
-moto's modules are imported when they are first needed, so each is changed as it is imported. Which of moto's patterns
-were looked at stands in tests/security/test_patterns.py, which fails when another version of moto makes others.
+moto imports its modules when they are first used, so each is patched as it is imported. tests/security/test_patterns.py
+lists moto's patterns and fails when another version of moto has others.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
@@ -19,21 +19,21 @@ from typing import Any, cast
 
 from headrace.core.patterns import Effort, MatchTooLong, PatternRefused, java_pattern
 from headrace.core.wildcards import glob_matches
-from headrace.fallback.dynamodb_expressions import guard_expressions
+from headrace.fallback.dynamodb_expressions import patch_expressions
 from headrace.fallback.event_patterns import (
-    guard_event_templates,
-    guard_events,
-    guard_filter_policies,
+    patch_event_templates,
+    patch_events,
+    patch_filter_policies,
 )
-from headrace.fallback.query_parameters import guard_query_parser
-from headrace.fallback.ssm_values import guard_parameters
-from headrace.fallback.yaml_documents import guard_api_documents, guard_yaml
+from headrace.fallback.query_parameters import patch_query_parser
+from headrace.fallback.ssm_values import patch_parameters
+from headrace.fallback.yaml_documents import patch_api_documents, patch_yaml
 
 # --- literal prefixes -------------------------------------------------------------------------
 
 
 def _events(models: ModuleType) -> None:
-    guard_events(models)
+    patch_events(models)
     backend: Any = models.EventsBackend
     list_rules: Any = backend.list_rules
 
@@ -58,8 +58,8 @@ def _sqs(models: ModuleType) -> None:
 
 
 def _ssm(models: ModuleType) -> None:
-    guard_parameters(models)
-    guard_yaml(models)
+    patch_parameters(models)
+    patch_yaml(models)
 
 
 # --- wildcards --------------------------------------------------------------------------------
@@ -262,24 +262,24 @@ def _without_patterns(value: Any) -> Any:
 
 # --- changing modules as they are imported ----------------------------------------------------
 
-_GUARDS: dict[str, Callable[[ModuleType], None]] = {
+_PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "moto.apigateway.models": _api_gateway,
-    "moto.apigateway.utils": guard_api_documents,
-    "moto.apigatewayv2.models": guard_yaml,
-    "moto.core.parse": guard_query_parser,
-    "moto.dynamodb.responses": guard_expressions,
+    "moto.apigateway.utils": patch_api_documents,
+    "moto.apigatewayv2.models": patch_yaml,
+    "moto.core.parse": patch_query_parser,
+    "moto.dynamodb.responses": patch_expressions,
     "moto.ec2.models.instances": _ec2_instances,
     "moto.ec2.models.security_groups": _ec2,
     "moto.ecr.models": _ecr,
     "moto.ecs.models": _ecs,
     "moto.events.models": _events,
-    "moto.events.utils": guard_event_templates,
+    "moto.events.utils": patch_event_templates,
     "moto.glue.models": _glue,
     "moto.glue.utils": _glue_expressions,
     "moto.iam.access_control": _iam,
     "moto.iot.models": _iot,
-    "moto.osis.models": guard_yaml,
-    "moto.sns.utils": guard_filter_policies,
+    "moto.osis.models": patch_yaml,
+    "moto.sns.utils": patch_filter_policies,
     "moto.sqs.models": _sqs,
     "moto.ssm.models": _ssm,
     "moto.stepfunctions.parser.asl.utils.json_path": _step_functions,
@@ -289,16 +289,16 @@ _GUARDS: dict[str, Callable[[ModuleType], None]] = {
 class _Loader(importlib.machinery.SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
-        _GUARDS[module.__name__](module)
+        _PATCHES[module.__name__](module)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules that are to be changed; everything else is left to the finders after it."""
+    """Finds the modules to patch; the finders after it take all others."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in _GUARDS:
+        if fullname not in _PATCHES:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.origin is not None:
@@ -307,9 +307,9 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 @functools.cache
-def guard_patterns() -> None:
+def patch_patterns() -> None:
     """Have moto match clients' patterns in bounded time, in this process and from now on."""
     sys.meta_path.insert(0, _Finder())
-    for name, guard in _GUARDS.items():
+    for name, patch in _PATCHES.items():
         if name in sys.modules:
-            guard(sys.modules[name])
+            patch(sys.modules[name])

@@ -1,4 +1,4 @@
-"""The cloud that moto, which is one to a process, works for at present."""
+"""The cloud that moto works for at present: moto is one to a process, clouds may be several."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FunctionTarget(Protocol):
 
 @dataclass(slots=True)
 class Current:
-    """What moto's services reach of the cloud around them.
+    """The parts of the cloud that moto's services reach.
 
     Attributes:
         clock: the cloud's.
@@ -46,7 +46,7 @@ class Current:
             self._listeners.remove(event)
 
     def message_arrived(self) -> None:
-        """Tell those who wait for a message."""
+        """Wake whoever waits for a message."""
         for event in list(self._listeners):
             event.set()
 

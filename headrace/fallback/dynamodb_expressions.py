@@ -1,4 +1,4 @@
-"""How long a DynamoDB expression may be, which moto leaves out: its parser takes the square of the length.
+"""Bounds the length of DynamoDB expressions, which moto does not: its parser takes the square of the length.
 
 Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html (documented: 4 KB); the
 sentence was reported by clients of AWS (https://github.com/pynamodb/PynamoDB/issues/979).
@@ -20,7 +20,7 @@ _ACTIONS = (
 )
 
 
-def guard_expressions(responses: ModuleType) -> None:
+def patch_expressions(responses: ModuleType) -> None:
     """Have `moto.dynamodb.responses` refuse expressions that are longer than AWS takes."""
     handler: Any = responses.DynamoHandler
     for action in _ACTIONS:

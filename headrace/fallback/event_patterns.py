@@ -2,7 +2,7 @@
 
 moto makes a regular expression of a wildcard, which one event can hold up for ever; it walks a message's lists of
 lists again for every member of a filter policy; and it fills an input template round after round, so that a value
-which looks like a placeholder grows without end. What AWS refuses about patterns is refused here with its sentences,
+which looks like a placeholder grows without end. Patterns that AWS refuses are refused here with its sentences,
 recorded in shared conformance data and at
 https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-create-pattern-operators.html (documented).
 """
@@ -25,7 +25,7 @@ MOST_PATTERN_CHARACTERS = 4096
 MOST_NESTED = 100
 # AWS refuses a rule when one text can hold more places of a field's wildcards open (observed by others, assumed exact).
 MOST_OPEN_WILDCARDS = 10
-# Quota: an event's size, and so what a target is told.
+# Quota: an event's size, and so the size of a target's input.
 MOST_INPUT_BYTES = 256 << 10
 TOO_COMPLEX = (
     "Rule is too complex - try using fewer wildcard characters or fewer repeating character sequences after a wildcard"
@@ -34,7 +34,7 @@ TOO_COMPLEX = (
 
 
 class InputTooLarge(ValueError):
-    """What a target would be told is larger than an event may be."""
+    """A target's input is larger than an event may be."""
 
 
 class PatternReason(ValueError):
@@ -44,7 +44,7 @@ class PatternReason(ValueError):
 # --- EventBridge ------------------------------------------------------------------------------
 
 
-def guard_events(models: ModuleType) -> None:
+def patch_events(models: ModuleType) -> None:
     """Replace how `moto.events.models` reads patterns and matches wildcards."""
     refused: Any = models.InvalidEventPatternException
 
@@ -58,7 +58,7 @@ def guard_events(models: ModuleType) -> None:
     models.EventPattern._wildcard_match = staticmethod(_matches_wildcard)  # noqa: SLF001
 
 
-def guard_event_templates(utils: ModuleType) -> None:
+def patch_event_templates(utils: ModuleType) -> None:
     """Replace how `moto.events.utils` fills input templates."""
     from moto.events.exceptions import ValidationException
 
@@ -88,7 +88,7 @@ def guard_event_templates(utils: ModuleType) -> None:
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
-            return text  # a value with quotes in a template's quotes: told as it is
+            return text  # a value with quotes in a template's quotes: kept as it is
 
     parser.parse = staticmethod(parse)
 
@@ -183,8 +183,8 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 # --- SNS --------------------------------------------------------------------------------------
 
 
-def guard_filter_policies(utils: ModuleType) -> None:
-    """Replace how `moto.sns.utils` holds a message's body against a filter policy."""
+def patch_filter_policies(utils: ModuleType) -> None:
+    """Replace how `moto.sns.utils` matches a message's body with a filter policy."""
     matcher: Any = utils.FilterPolicyMatcher
     matches: Any = matcher.matches
 
@@ -205,7 +205,7 @@ def guard_filter_policies(utils: ModuleType) -> None:
 
 
 def _policy_holds(policy: Mapping[str, Any], body: Any, leaf: Any) -> bool:
-    """Whether a body holds a policy: of a list, any of its items; each part is looked at once."""
+    """Whether a body matches a policy (of a list, any of its items); each part is looked at once."""
     nested = {name: value for name, value in policy.items() if isinstance(value, dict)}
     rules = {name: value for name, value in policy.items() if isinstance(value, list)}
     if isinstance(body, list):

@@ -1,7 +1,7 @@
 """The journal of requests that changed a service of moto whose state cannot be stored as it is.
 
-Each such request is written with the seed that its random ids came from, and is run again, in order, when moto is next
-loaded. All services were once kept so; entries of that time name no service. Thread-safe.
+Each such request is stored with the seed of its random ids, and is run again, in order, when moto is next loaded.
+Earlier versions journalled all services; entries of that time name no service. Thread-safe.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Journal:
             [
                 """CREATE TABLE fallback_journal (id INTEGER PRIMARY KEY AUTOINCREMENT,
                    method TEXT, url TEXT, headers TEXT, body BLOB, seed INTEGER)""",
-                # Whose state needs the entry, as `,kms,sts,`; null in entries of the time before snapshots.
+                # The services that the entry belongs to, as `,kms,sts,`; null in entries of the time before snapshots.
                 "ALTER TABLE fallback_journal ADD COLUMN services TEXT",
             ],
         )
 
     def append(self, entry: Entry, services: Iterable[str]) -> None:
-        """Write an entry that the state of `services` needs; it is durable when this returns."""
+        """Write an entry for `services`; it is durable when this returns."""
         self._database.execute(
             "INSERT INTO fallback_journal (method, url, headers, body, seed, services)"
             " VALUES (?, ?, ?, ?, ?, ?)",
@@ -55,7 +55,7 @@ class Journal:
         )
 
     def services(self) -> set[str]:
-        """Return the services whose state needs an entry."""
+        """Return the services that have entries."""
         rows = self._database.query(
             "SELECT DISTINCT services FROM fallback_journal WHERE services IS NOT NULL"
         )
@@ -78,7 +78,7 @@ class Journal:
             self._database.execute("DELETE FROM fallback_journal WHERE services IS NULL")
 
     def drop(self, service: str) -> None:
-        """Forget what only `service` needed: its state is stored whole."""
+        """Remove the entries of `service` alone: its state is stored whole now."""
         self._database.execute(
             "UPDATE fallback_journal SET services = replace(services, ?, ',') WHERE services LIKE ?",
             (f",{service},", f"%,{service},%"),

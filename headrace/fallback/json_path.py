@@ -1,6 +1,6 @@
-"""JSON paths of EventBridge's input transformers, in time proportional to the event. Pure functions.
+"""Evaluates JSON paths of EventBridge's input transformers, in time proportional to the event. Pure functions.
 
-What EventBridge has of JSONPath: dots, names with dashes, indices and wildcards
+The part of JSONPath that EventBridge has: dots, names with dashes, indices and wildcards
 (https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-transform-target-input.html, documented). The library
 that moto uses has filters with regular expressions and recursive descents too, which one event can hold up for ever.
 """
@@ -16,7 +16,7 @@ Step = str | int | None
 
 
 class NoValue(LookupError):
-    """The path leads nowhere, or is none that EventBridge takes."""
+    """The path leads nowhere, or EventBridge does not accept it."""
 
 
 def first_value(path: str, document: Any) -> Any:

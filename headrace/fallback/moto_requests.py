@@ -1,4 +1,4 @@
-"""Requests as moto takes them: which of its functions answers, what is asked for; botocore's requests in process."""
+"""Converts requests for moto and finds the moto function that answers; carries botocore's requests in process."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
 
@@ -16,7 +16,7 @@ from botocore.awsrequest import AWSResponse
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.moto_imports import IMPORTING
 from headrace.fallback.kept.touched import MOTO_LOCK
-from headrace.fallback.services import mend_imported
+from headrace.fallback.services import patch_imported
 
 # Where the host name on AWS is not the signature scope's name.
 SCOPE_TO_HOST = {
@@ -25,7 +25,7 @@ SCOPE_TO_HOST = {
     "stepfunctions": "states",
     "dynamodbstreams": "streams.dynamodb",
 }
-# Where two services share a signature scope: the target tells.
+# Where two services share a signature scope, the target distinguishes them.
 TARGET_TO_SERVICE = {"DynamoDBStreams_20120810": "dynamodbstreams"}
 # Hosts without a region in their name.
 GLOBAL_HOSTS = frozenset({"iam", "route53", "cloudfront", "organizations"})
@@ -39,7 +39,7 @@ def service_of(request: HttpRequest, service: str) -> str:
 
 
 def operation_of(request: HttpRequest) -> str:
-    """Return the operation that a request is for; of a REST protocol, what its method tells."""
+    """Return the operation that a request is for; of a REST protocol, a guess by its method."""
     target = request.headers.get("x-amz-target")
     if target:
         return target.rpartition(".")[2]
@@ -56,7 +56,7 @@ def operation_of(request: HttpRequest) -> str:
 
 
 def host_of(service: str, region: str) -> str:
-    """Return the host of a service on AWS, which moto tells its services by."""
+    """Return the host of a service on AWS, by which moto finds the service."""
     host = SCOPE_TO_HOST.get(service, service)
     if host in GLOBAL_HOSTS:
         return f"{host}.amazonaws.com"
@@ -82,7 +82,7 @@ def _imported_url_table(service: str) -> list[tuple[re.Pattern[str], Any]]:
     from moto.core.models import DEFAULT_ACCOUNT_ID
 
     backends: Any = moto.backends.get_backend(cast("Any", service))
-    mend_imported()
+    patch_imported()
     if isinstance(backends, BackendDict):
         of_account: Any = backends[DEFAULT_ACCOUNT_ID]
         backend = of_account["us-east-1" if "us-east-1" in of_account else "aws"]

@@ -1,4 +1,4 @@
-"""moto behind the gateway: one of moto's two doors.
+"""Serves all of moto's services behind the gateway; with `aws/codec_moto.py` the only importer of moto.
 
 State is moto's, in memory, and what a request changes is in the database before the request is answered. Requests that
 may change state run one at a time; reads run beside them, and wait for what they may have seen to be stored. moto is
@@ -35,7 +35,7 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane
 from headrace.fallback.access_keys import find_access_key
-from headrace.fallback.client_patterns import guard_patterns
+from headrace.fallback.client_patterns import patch_patterns
 from headrace.fallback.current import CURRENT, FunctionTarget
 from headrace.fallback.journal import Entry
 from headrace.fallback.kept.state import KeptState
@@ -56,14 +56,14 @@ from headrace.fallback.post import post
 from headrace.fallback.profiles import PROFILES
 from headrace.fallback.queue_peek import queue_is_empty
 from headrace.fallback.refusals import error_response, refusal
-from headrace.fallback.services import mend_all
+from headrace.fallback.request_kinds import FREES, QUIET, WAITS, changes_rows_only, only_reads
+from headrace.fallback.services import patch_all
 from headrace.fallback.session_identity import answer_of_session
-from headrace.fallback.which import FREES, QUIET, WAITS, changes_rows_only, only_reads
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
 
-# How long a call waits for the state to be loaded, or for another to end, before it is told to come again.
+# How long a call waits for the state to be loaded, or for another to end, before it gets a retryable error.
 LONGEST_WAIT_S = 50.0
 LOOK_AT_LOGS_EVERY_S = 60.0
 
@@ -93,7 +93,7 @@ class MotoServices:
         self._failure = ""
         self._clients: dict[tuple[str, str, str], Any] = {}
         self._client_lock = threading.Lock()
-        # Whose temporary credentials moto does not know; set before the first request.
+        # The role sessions, whose credentials moto does not know; set before the first request.
         self.sessions: RoleSessions | None = None
         # Who invokes functions, and who calls the services that headrace owns, for what moto's services have for
         # targets; set before the first request.
@@ -156,9 +156,9 @@ class MotoServices:
         threading.Thread(target=run, name="moto", daemon=True).start()
 
     def _load(self) -> None:
-        guard_patterns()
+        patch_patterns()
         load_moto()
-        mend_all()
+        patch_all()
         from moto.core.base_backend import BackendDict
         from moto.core.config import default_user_config
 
@@ -213,7 +213,7 @@ class MotoServices:
             self.warm_up()
         except AwsError as error:
             return error_response(service, request, error)
-        except Exception as error:  # noqa: BLE001 - whatever it was, the caller is told in words
+        except Exception as error:  # noqa: BLE001 - whatever it was, the caller gets it in words
             failure = AwsError(
                 "InternalFailure",
                 f"The state of moto's services cannot be loaded: {type(error).__name__}: {error}",
@@ -421,7 +421,7 @@ class MotoServices:
 
 
 class _Retention:
-    """Lets go of log events that are past their group's retention: a `Worker`."""
+    """A `Worker` that drops log events past their group's retention."""
 
     name = "moto-retention"
 

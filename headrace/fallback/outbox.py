@@ -1,4 +1,4 @@
-"""What moto's services have accepted for somebody outside moto: kept until it is delivered, tried again when it fails.
+"""The outbox: deliveries that moto's services owe to others, stored until they succeed or are given up.
 
 A delivery is written in the transaction of the request that made it, so an event that was accepted is delivered after
 kill -9 too; then perhaps twice. Thread-safe: `MOTO_LOCK`.
@@ -40,14 +40,14 @@ class Delivery(msgspec.Struct, omit_defaults=True):
     """One thing to deliver.
 
     Attributes:
-        what: whose it is and where it goes, in words for the log.
+        what: its source and its target, in words for the log.
         service, operation, params: the call of the control plane that delivers it; or
         url, headers: where its `body` is posted.
         account, region: of the call.
         first_ms, attempts: since when, and how often it was tried.
         most_age_s, most_retries: when it is given up.
         dead_letter_arn: the queue for `body` when it is given up; empty for none.
-        attributes: what the message there says.
+        attributes: the attributes of the message there.
     """
 
     what: str

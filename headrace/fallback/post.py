@@ -1,4 +1,4 @@
-"""Posting to an address outside the cloud, within a time."""
+"""Posts to an HTTP address outside the cloud, within a time limit."""
 
 from __future__ import annotations
 

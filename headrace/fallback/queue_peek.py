@@ -1,4 +1,4 @@
-"""A look into a queue of moto's: whether there is a message, without a request.
+"""Looks into one of moto's queues for a message, without a request.
 
 A poller asks two or three times a second for as long as nothing comes. A ReceiveMessage costs half a millisecond of
 parsing and serialising to say so; this costs microseconds.

@@ -1,4 +1,4 @@
-"""Errors of what moto cannot answer, in the form and the words of AWS."""
+"""Turns moto's failures into errors in the form and the words of AWS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_SAID = 1_000
 def refusal(service: str, operation: str, request: HttpRequest, error: Exception) -> AwsError:
     """Return what to answer when moto failed with `error`.
 
-    Mostly the request is one that AWS refuses and moto does not look at; then these are AWS's words for it.
+    Mostly AWS refuses the request and moto has not checked it; then the answer has AWS's words.
     """
     try:
         _check(service, operation, request, error)

@@ -1,4 +1,4 @@
-"""GetCallerIdentity for credentials that moto has not given out: those of functions, which are nowhere kept."""
+"""Answers GetCallerIdentity for role sessions of this cloud, such as functions', which moto does not know."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
 
@@ -12,7 +12,7 @@ from headrace.aws.sessions import RoleSession, RoleSessions, token_of
 
 
 def answer_of_session(sessions: RoleSessions, request: HttpRequest) -> HttpResponse | None:
-    """Return who calls, when it is a session of this cloud's; None for all others. moto must be loaded."""
+    """Return the answer for a session of this cloud; None for all other callers. moto must be loaded."""
     assert request.call is not None
     session = sessions.find(request.call.access_key, token_of(request))
     if session is None:

@@ -1,4 +1,4 @@
-"""SSM parameters: how large a value may be and what its AllowedPattern allows, which moto leaves out.
+"""Checks the size and the AllowedPattern of SSM parameters, which moto does not.
 
 Source: https://docs.aws.amazon.com/systems-manager/latest/userguide/parameter-store-advanced-parameters.html and
 API_PutParameter (documented); the sentences were observed, that of the advanced tier is assumed.
@@ -23,7 +23,7 @@ _UPGRADE = (
 )
 
 
-def guard_parameters(models: ModuleType) -> None:
+def patch_parameters(models: ModuleType) -> None:
     """Have `moto.ssm.models` refuse values that are too large or that the pattern does not allow."""
     from moto.ssm.exceptions import SSMException
 

@@ -1,4 +1,4 @@
-"""YAML that clients send to moto's services, in bounded time and space.
+"""Reads YAML that clients send to moto's services, in bounded time and space.
 
 A few hundred bytes of aliases stand for gigabytes once somebody walks or writes out what they name, and a merge key
 copies them while the text is read. So a document is counted with its aliases written out before anything is made of
@@ -62,7 +62,7 @@ def _check(text: Any) -> None:
 
 
 class _Yaml:
-    """PyYAML as a module of moto's sees it, but for `safe_load`."""
+    """PyYAML for moto's modules, with another `safe_load`."""
 
     safe_load = staticmethod(safe_load)
 
@@ -70,16 +70,16 @@ class _Yaml:
         return getattr(yaml, name)
 
 
-def guard_yaml(module: ModuleType) -> None:
+def patch_yaml(module: ModuleType) -> None:
     """Have a module of moto's read YAML in bounded time and space."""
     vars(module)["yaml"] = _Yaml()
 
 
-def guard_api_documents(utils: ModuleType) -> None:
+def patch_api_documents(utils: ModuleType) -> None:
     """Have `moto.apigateway.utils` do so, and answer what cannot be read with 400 rather than 500."""
     from moto.apigateway.exceptions import BadRequestException
 
-    guard_yaml(utils)
+    patch_yaml(utils)
     deserialize: Any = utils.deserialize_body
 
     @functools.wraps(deserialize)

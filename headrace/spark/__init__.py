@@ -6,11 +6,11 @@ pyarrow and boto3 and nothing else of headrace, so that they run on EMR as one z
 
 - `source`: the data source and its readers, as Spark calls them;
 - `options`: the options, in the spelling of the connector that EMR bundles;
-- `offsets`, `planning`: where a query stands, and what a micro-batch takes: pure functions;
+- `offsets`, `spans`: where a query stands, and what a micro-batch takes: pure functions;
 - `planner`: plans micro-batches in the driver, reading every shard once;
-- `spool`: what the planner has read and Spark has not yet: files;
+- `spool`: files with what the planner has read and Spark has not yet;
 - `reading`: a task's part: from the spool, or again from Kinesis, exactly the same records;
-- `client`, `pages`, `pace`: the calls to Kinesis, GetRecords as Arrow, and how often it may be called;
+- `client`, `get_records`, `pace`: the calls to Kinesis, GetRecords' answers as Arrow, and how often it may be called;
 - `kpl`: user records out of aggregated ones;
 - `sink`, `puts`: the writers, and what a PutRecords request takes;
 - `registering`: makes the format known where Spark has not found it;

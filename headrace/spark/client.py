@@ -1,4 +1,4 @@
-"""The calls to Kinesis: boto3 for the rare ones, GetRecords straight to Arrow.
+"""Calls Kinesis: through boto3 for rare requests, straight to Arrow for GetRecords.
 
 boto3 makes a dict with a parsed datetime of every record; that takes several times as long as all the rest. So
 GetRecords is signed and sent by botocore, and parsed here.
@@ -38,6 +38,7 @@ from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
 from urllib3.exceptions import HTTPError
 
+from headrace.spark.get_records import ExpiredIterator, Page, parse_page
 from headrace.spark.offsets import (
     AtSequenceNumber,
     AtTimestamp,
@@ -48,8 +49,7 @@ from headrace.spark.offsets import (
     position_of,
 )
 from headrace.spark.options import Options, SinkOptions
-from headrace.spark.pages import ExpiredIterator, Page, parse_page
-from headrace.spark.planning import DataLoss, Shard
+from headrace.spark.spans import DataLoss, Shard
 from headrace.spark.untyped import untyped
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ _THROTTLES = frozenset(
         "RequestLimitExceeded",
     }
 )
-# Of credentials that were good: another look may find their successors.
+# These codes mean that the credentials have expired: boto3 may find their successors.
 _OUTDATED = frozenset({"ExpiredTokenException", "ExpiredToken", "UnrecognizedClientException"})
 
 
@@ -131,7 +131,7 @@ class KinesisClient:
     def now_ms(self) -> tuple[int, int]:
         """Return the bounds between which the stream's clock stands, in epoch milliseconds.
 
-        They are apart only when this machine's clock and the service's are: the service tells its own in seconds.
+        The bounds differ only when this machine's clock and the service's do: the service gives its own in seconds.
         """
         answer = self._call("describe_stream_summary", {"StreamName": self._options.stream})
         here_ms = time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""Sends what a query's progress says of its Kinesis sources to CloudWatch.
+"""Sends a query's progress on its Kinesis sources to CloudWatch as metrics.
 
     publish_progress(spark)
 
@@ -47,10 +47,10 @@ class ProgressMetrics(StreamingQueryListener):
         self._namespace = namespace
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing to send."""
+        """Send nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Nothing to send."""
+        """Send nothing."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Send one batch."""

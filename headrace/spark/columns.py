@@ -1,8 +1,8 @@
-"""GetRecords' records as Arrow columns, found by their places in the answer instead of parsed one by one.
+"""Cuts Arrow columns out of a GetRecords answer by the places of its quotes, instead of parsing each record.
 
 Services write the records of an answer one like the other: the same members in the same order, without blanks. The
 quotes of the answer are then a table with a row for each record, and a column of Arrow is cut from it in one go,
-base64 included. What does not look like that is left to the JSON parser: the answer is never another, only sooner.
+base64 included. Any other answer is left to the JSON parser: the result is never different, only sooner.
 Needs numpy; without it all is left to the JSON parser.
 """
 

@@ -1,4 +1,4 @@
-"""Temporary folders that go with the process that made them, however it ends. Standard library only.
+"""Temporary folders that are removed when the process that made them ends, in whatever way. Standard library only.
 
 The process holds a lock on its folder, which the kernel drops at its end. Whoever makes the next folder of that name
 removes those that nobody holds: what a `kill -9` has left stays no longer than until then.

@@ -1,7 +1,7 @@
-"""Takes apart what the Kinesis Producer Library has aggregated: many user records in one Kinesis record.
+"""Takes apart aggregated records of the Kinesis Producer Library: many user records in one Kinesis record.
 
-The form (documented: "KPL Aggregated Record Format"): four bytes of magic, a protobuf message, and its MD5. What only
-looks like it is a record as any other. The user records have their own data and partition key, and the Kinesis
+The form (documented: "KPL Aggregated Record Format"): four bytes of magic, a protobuf message, and its MD5. A record
+that only looks like this is passed on as it is. The user records have their own data and partition key, and the Kinesis
 record's sequence number and arrival. EMR has no protobuf package, so the message is read here.
 """
 

@@ -1,4 +1,4 @@
-"""Where a query stands in a stream: a value that Spark keeps as JSON in the checkpoint.
+"""A query's offset in a stream: a value that Spark keeps as JSON in the checkpoint.
 
     {"v": 1, "stream": "flights", "init": {"type": "TRIM_HORIZON"},
      "shards": {"shardId-000000000000":

@@ -1,4 +1,4 @@
-"""Every option of source and sink, and every one that the `aws-kinesis` connector which EMR bundles has.
+"""A table of every option of the source and the sink, and of every option of EMR's `aws-kinesis` connector.
 
     python -m headrace.spark.option_table docs/spark-kinesis.md
 

@@ -1,4 +1,4 @@
-"""What the text of an option means. Every function raises ValueError with the reason when it means nothing."""
+"""Parses the values of options. Every function raises ValueError with the reason for an invalid text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of source and sink.
+"""Reads the options of the source and the sink.
 
 Names are those of the `aws-kinesis` connector that EMR bundles; letter case is free. `option_table` has them all, with
 their defaults; `docs/spark-kinesis.md` shows it.
@@ -22,7 +22,7 @@ READ_BYTES_PER_S = 2 * 1024 * 1024  # documented: a shard's read capacity
 
 
 class InvalidOption(ValueError):
-    """An option that is unknown, missing, or has a value that means nothing."""
+    """An option that is unknown, missing, or has an invalid value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""How often and how much a shard may be read: Kinesis allows five calls and 2 MiB a second.
+"""Paces the reads of a shard: Kinesis allows five calls and 2 MiB a second.
 
 Documented: a call may give up to 10 MiB at once, and the calls of the next five seconds are then refused. So a call
 waits until what the last ones gave has been paid for.

@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from headrace.spark.get_records import ExpiredIterator, Page
 from headrace.spark.held_folder import HeldFolder
 from headrace.spark.offsets import Init, Offset, has_latest, pinned
 from headrace.spark.options import Options
 from headrace.spark.pace import Pace
-from headrace.spark.pages import ExpiredIterator, Page
-from headrace.spark.planning import (
+from headrace.spark.spans import (
     DataLoss,
     Shard,
     Span,
@@ -45,7 +45,7 @@ def wall_s() -> float:
 
 
 class Reads(Protocol):
-    """What the planner needs of Kinesis; see `KinesisClient`."""
+    """The calls to Kinesis that the planner makes; see `KinesisClient`."""
 
     def shards(self) -> list[Shard]:
         """Return every shard that is listed."""
@@ -178,7 +178,7 @@ class Fetcher:
     def _check_retention(self, resumed_ms: int) -> None:
         """Kinesis does not say that records are gone: it goes on with the oldest that is left.
 
-        Of a shard without records for as long as that, nothing is lost; it cannot be told from one with lost ones.
+        A shard without records for as long as that has lost nothing, but looks like one that has.
         """
         if self._reads.now_ms()[0] - resumed_ms <= self._reads.retention_ms():
             return
@@ -193,7 +193,7 @@ class Fetcher:
     def _up_to_target(self, page: Page, until_ms: int) -> Page:
         if page.last is None or page.last[1] <= until_ms:
             return page
-        # What came after the query began is another run's.
+        # What came after the query began is left to another run.
         self.done = True
         arrivals = page.records.column("approximateArrivalTimestamp").cast(pa.int64()).to_pylist()
         kept = next(index for index, us in enumerate(arrivals) if us > until_ms * 1000)

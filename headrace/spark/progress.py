@@ -1,4 +1,4 @@
-"""What a query's progress says of a stream: lag, rates, and where each shard stands.
+"""Reads a query's progress on a Kinesis stream: lag, rates, and where each shard stands.
 
     for batch in query.recentProgress:
         for stream in of_progress(batch): print(stream.behind_ms, stream.rows_per_s)
@@ -95,10 +95,10 @@ class ProgressLog(StreamingQueryListener):
     """Logs every batch of every Kinesis source, as one line of the logger `headrace.spark.progress`."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing to say."""
+        """Log nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Nothing to say."""
+        """Log nothing."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Log one batch."""

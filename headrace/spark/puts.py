@@ -1,4 +1,4 @@
-"""What one PutRecords request takes of the records that wait: pure, and the loop that sends until none waits."""
+"""Chooses the records of one PutRecords request, and sends requests until no record waits."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Sender:
             return again
         self.written.retried += len(again)
         if len(again) * 2 <= len(request):
-            # One shard is hot, and the others are to have theirs meanwhile.
+            # One shard is hot; the others go on meanwhile.
             self._backoff_s = _FIRST_BACKOFF_S
         self._sleep(self._backoff_s)
         self._backoff_s = min(self._backoff_s * 2, _LONGEST_BACKOFF_S)

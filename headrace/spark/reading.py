@@ -1,4 +1,4 @@
-"""A task's part: the records of one span, as Arrow batches with the source's columns."""
+"""Reads one span of a shard in a task, as Arrow batches with the source's columns."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from headrace.spark.get_records import ExpiredIterator, Page
 from headrace.spark.kpl import expand
 from headrace.spark.offsets import Init
 from headrace.spark.options import Options
 from headrace.spark.pace import Pace
-from headrace.spark.pages import ExpiredIterator, Page
-from headrace.spark.planning import DataLoss, Span
+from headrace.spark.spans import DataLoss, Span
 from headrace.spark.spool import Slice, read_slices
 from headrace.spark.untyped import Records, pa
 

@@ -1,4 +1,4 @@
-"""Makes `format("kinesis")` known to a session where Spark has not found it by itself."""
+"""Registers `format("kinesis")` in a session where Spark has not found it by itself."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def register(spark: Any) -> None:
 
 
 def _knows(spark: Any) -> bool:
-    # Spark has no public question for it, and says a warning when a source is registered twice.
+    # Spark has no public way to ask, and warns when a source is registered twice.
     manager = spark._jsparkSession.sessionState().dataSourceManager()  # noqa: SLF001
     return bool(manager.dataSourceExists(KinesisDataSource.name()))

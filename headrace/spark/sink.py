@@ -1,8 +1,8 @@
-"""The sink: `df.write` and `df.writeStream` to a Kinesis stream, by PutRecords.
+"""The sink: writes `df.write` and `df.writeStream` to a Kinesis stream, by PutRecords.
 
 **At least once.** What a task has put stays, whether or not the task, the batch or the query fails afterwards, and
-Spark does a failed task or batch again: a reader may meet a record twice. Give every event an id, and let what is
-downstream pass over an id it has seen.
+Spark runs a failed task or batch again: a reader may meet a record twice. Give every event an id, and have
+readers pass over an id that they have seen.
 
 Columns: `data` (BINARY or STRING) and `partitionKey` (STRING), and, if wanted, `explicitHashKey` (STRING); the source's
 other columns may stand beside them and are passed over, so that a stream is copied as it is read. Within a partition of
@@ -148,11 +148,11 @@ class KinesisBatchWriter(DataSourceArrowWriter):
         return write(self._options, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Say what was written."""
+        """Log what was written."""
         log.info("Wrote %s to stream %s.", _sum(messages), self._options.stream)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Say what stays although the write failed."""
+        """Log what stays although the write failed."""
         log.warning("A write to stream %s failed; %s stay.", self._options.stream, _sum(messages))
 
 
@@ -167,11 +167,11 @@ class KinesisStreamWriter(DataSourceStreamArrowWriter):
         return write(self._options, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Say what a batch wrote."""
+        """Log what a batch wrote."""
         log.info("Batch %d wrote %s to stream %s.", batchId, _sum(messages), self._options.stream)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Say what stays although the batch failed: doing it again puts it twice."""
+        """Log what stays although the batch failed: running it again puts it twice."""
         log.warning(
             "Batch %d to stream %s failed; %s stay.", batchId, self._options.stream, _sum(messages)
         )

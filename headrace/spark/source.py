@@ -25,10 +25,10 @@ from pyspark.sql.types import StructType
 from headrace.spark.offsets import Init, Latest, Offset, TrimHorizon, has_latest
 from headrace.spark.options import InvalidOption, Options, parse_options, parse_sink_options
 from headrace.spark.planner import Planner, as_offset
-from headrace.spark.planning import Span
 from headrace.spark.progress import BEHIND
 from headrace.spark.reading import COLUMNS, pages, read_span, with_constants
 from headrace.spark.sink import KinesisBatchWriter, KinesisStreamWriter, check_schema
+from headrace.spark.spans import Span
 from headrace.spark.spool import Slice
 from headrace.spark.untyped import Records, pa
 

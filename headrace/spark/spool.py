@@ -1,8 +1,8 @@
-"""What the planner has read of a shard and Spark has not yet: files in a folder of the driver's machine.
+"""The spool: files on the driver's machine with what the planner has read of a shard and Spark has not yet.
 
 A file is a GetRecords answer as it came (`.json`), or Arrow where the planner had to look into it.
 Records are numbered by the shard's count (see `offsets`), so that a batch is a range of numbers. The spool is
-nobody's memory: a task that cannot reach it reads the records again.
+a cache: a task that cannot reach it reads the records again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.spark.pages import Page, parse_records, row_of
+from headrace.spark.get_records import Page, parse_records, row_of
 from headrace.spark.untyped import Records, pa, pc
 
 _AS_IT_CAME = ".json"

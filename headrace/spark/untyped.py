@@ -1,4 +1,4 @@
-"""pyarrow and botocore carry no types of their own: the one place where that is said."""
+"""The one place that imports pyarrow and botocore for the type checker: they have no types of their own."""
 
 from __future__ import annotations
 

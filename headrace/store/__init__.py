@@ -1,1 +1,1 @@
-"""What lasts: the shard log and the state database. Bytes, sequence numbers, milliseconds; no AWS."""
+"""Stores what must last: the shard log and the state database. It knows bytes and times, and no AWS."""

@@ -1,7 +1,7 @@
-"""Verify the logs and the state database of a data directory, offline.
+"""Verifies the logs and the state database of a data directory, offline.
 
 The folder of a shard is `streams/<stream id>/<shard id>/`, that of a Firehose journal `firehose/<id>/`; see
-`headrace.store.shard_log`. What is found can be mended by `headrace.store.repair`.
+`headrace.store.shard_log`. What is found can be repaired by `headrace.store.repair`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ JOURNAL_SHARD = "journal"
 class Problem:
     """One thing that is wrong, where, and from which byte on.
 
-    A harmless one is what a kill leaves, and the next start mends without a loss: a write that did not finish.
+    A harmless one is an unfinished write, which a kill leaves and the next start repairs without a loss.
     """
 
     path: Path
@@ -46,9 +46,9 @@ def check(data_dir: Path) -> Iterator[Problem]:
     """Yield what is wrong with the logs and the database under `data_dir`.
 
     Finds flipped bits, truncated, missing and swapped files, and whole logs that are gone. A torn write at the very end
-    of a log is found too, although opening the log mends it. Of records that were put after the last mark (see
-    `headrace.store.marks`) nobody can tell that they are gone, when the log was cut exactly between two writes. Losses
-    that were accepted are no problem any more.
+    of a log is found too, although opening the log mends it. Records that were put after the last mark (see
+    `headrace.store.marks`) can vanish unnoticed when the log was cut exactly between two writes. Losses that were
+    accepted are not reported again.
     """
     database = data_dir / STATE_FILE
     known: dict[str, Known] = {}
@@ -82,7 +82,7 @@ def identity_of_folder(data_dir: Path, folder: Path) -> bytes:
 
 
 def check_log(folder: Path, identity: bytes, known: Known = NOTHING_KNOWN) -> Iterator[Problem]:
-    """Yield what is wrong with one log, of which so much is known."""
+    """Yield what is wrong with one log; `known` is what the state database knows of it."""
     paths = sorted(folder.glob(f"*{SUFFIX}"))
     if not paths:
         yield Problem(folder, 0, "the log has no segment")
@@ -146,7 +146,7 @@ def _check_order(
 
 
 def _check_index(found: Inspected, identity: bytes, *, is_last: bool) -> Iterator[Problem]:
-    """Hold an index file against its segment."""
+    """Compare an index file with its segment."""
     path = found.path.with_suffix(INDEX_SUFFIX)
     try:
         extent: Extent = SparseIndex().load(path, found.first_index, identity)

@@ -1,4 +1,4 @@
-"""The data directory as a whole: who may use it, and one sentence for each way in which it cannot be used."""
+"""Locks the data directory, and says in one sentence why it cannot be used."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def check_is_directory(data_dir: Path) -> None:
 
 @contextlib.contextmanager
 def explained(data_dir: Path) -> Generator[None]:
-    """Turn what the system and SQLite say about files of the directory into DataDirUnusable."""
+    """Turn errors of the system and of SQLite about the directory's files into DataDirUnusable."""
     try:
         yield
     except (OSError, sqlite3.Error, NewerFormat, json.JSONDecodeError) as error:

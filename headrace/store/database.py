@@ -142,7 +142,7 @@ class Database:
 
 
 def _in_words_of_the_system(error: sqlite3.OperationalError) -> Exception:
-    """Return the OSError that an SQLite error stands for; the error itself when it is none of the system's."""
+    """Return the OSError behind an SQLite error; the error itself when the system is not its cause."""
     # The low byte of an extended code is the plain one.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:

@@ -1,7 +1,7 @@
-"""Removing folders of logs so that a kill half-way is told from a loss of the database.
+"""Removes folders of logs so that a kill half-way cannot be mistaken for a loss of the database.
 
-A folder that nobody knows is either what a kill left of a deletion, or of a creation that was never acknowledged; or
-the database that knew it is gone or was exchanged. Only the first two may be removed.
+A folder that the database does not know has one of three causes: a kill during a deletion, a kill during a creation
+that was never acknowledged, or a database that is gone or was exchanged. Only the first two may be removed.
 """
 
 from __future__ import annotations

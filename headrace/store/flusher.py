@@ -10,15 +10,15 @@ from headrace.store.shard_log import ShardLog
 
 log = logging.getLogger(__name__)
 
-# A round waits so long for those who were in the one before: they have their answers and are likely to be back.
+# How long a round waits for the clients of the one before: they have their answers and are likely to be back.
 GATHER_S = 0.001
 
 
 class Flusher:
     """Syncs logs on one thread; whoever asks while it works is served by the next round. Thread-safe.
 
-    A round that begins with the first who asks serves him alone, and the rest wait for two: so it waits a moment for as
-    many as came to the last one, unless that was one.
+    A round that began at the first request would serve it alone, and the rest would wait for two rounds. So a round
+    waits a moment for as many requests as the last one served, unless that was one.
     """
 
     def __init__(self) -> None:

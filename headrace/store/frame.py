@@ -1,4 +1,4 @@
-"""How a batch of records lies in a segment file: a header with length and checksum, then the records.
+"""The format of a batch of records in a segment file: a header with length and checksum, then the records.
 
 The records are the JSON objects that GetRecords sends, joined by SEPARATOR. The separator's newline never
 occurs inside one (base64 has none, JSON escapes them), so a batch can be cut between records without parsing.
@@ -41,7 +41,7 @@ class CorruptFrame(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FrameHeader:
-    """What a frame says of itself. `data_bytes` counts the records' data and keys, decoded."""
+    """The fields of a frame's header. `data_bytes` counts the records' data and keys, decoded."""
 
     payload_bytes: int
     count: int
@@ -108,7 +108,7 @@ def verify(header: FrameHeader, payload: bytes | memoryview) -> None:
 def find(buffer: bytes, offset: int, least_index: int) -> tuple[int, FrameHeader] | None:
     """Return the first unharmed frame from `offset` on whose records are at or above `least_index`, and where it is.
 
-    This is how reading goes on behind damage. The checksum tells a frame from bytes that only look like one.
+    This is how reading goes on behind damage. The checksum proves a frame; other bytes only look like one.
     """
     view = memoryview(buffer)
     while (offset := buffer.find(_FRAME_MAGIC_BYTES, offset)) >= 0:

@@ -1,4 +1,4 @@
-"""What lies in a segment file, byte for byte: unharmed frames, and damage between them. Reads, never writes."""
+"""Reads a whole segment file and finds the unharmed frames and the damage between them. It never writes."""
 
 from __future__ import annotations
 

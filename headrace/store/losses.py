@@ -1,6 +1,6 @@
-"""Records that a log had and has no more: where, how many, and whether somebody has accepted that they are gone.
+"""Lost records of a log: where they were, how many there were, and whether somebody has accepted the loss.
 
-A reader that comes to a loss is told so (LogDamaged), again and again, until `headrace check --repair` has reported it:
+A reader that comes to a loss gets LogDamaged, again and again, until `headrace check --repair` has reported it:
 from then on it is accepted, and reading goes on behind it.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from headrace.store.segment import Segment
 from headrace.store.sequence import SequenceBase
 
-# Numbers that may have been given since the last mark are not given again: more than a shard takes in a minute.
+# How many numbers to skip, as they may have been given since the last mark: more than a shard takes in a minute.
 UNCERTAIN = 1 << 25
 
 
@@ -74,8 +74,8 @@ class Known:
         start_index: of the oldest record that retention had left; None when that was never noted.
         end_index: one past the newest record, as of some moment up to a minute ago.
         losses: those that were found earlier.
-        is_certain: all of it was sure to stay. What the disk had not been told to keep when the system went down is
-            lost without a fault of anybody; it is told, and readers go on behind it.
+        is_certain: all of it was sure to stay. What was not yet synced when the system went down is lost without
+            anybody's fault; it is reported once, and readers go on behind it.
     """
 
     start_index: int | None = None

@@ -1,7 +1,7 @@
-"""What is known of each log, kept apart from the logs, so that what vanished whole is missed.
+"""Notes in the state database where each log begins and ends, so that a log that vanished whole is missed.
 
 A log cut between two writes, or a folder that is gone, looks sound by itself. How far a log reaches is noted when it is
-closed and now and then, so it may lag behind the log, never run ahead of it; where it begins is noted before retention
+closed and every minute, so it may lag behind the log, never run ahead of it; where it begins is noted before retention
 deletes what came before. Losses are noted when they are met, and when somebody accepts them.
 """
 
@@ -51,7 +51,7 @@ class Marks:
         grown = {
             key: reach
             for key, reach in (
-                # Of what is not on the disk yet, nothing was promised to outlast a power cut.
+                # What is not on the disk yet was never promised to survive a power cut.
                 (self._key(log.folder), (log.first_index, log.readable_index))
                 for log in logs
             )

@@ -1,4 +1,4 @@
-"""The allocator's habits, where they cost more than the work itself."""
+"""Tunes the C allocator and the garbage collector, where their defaults cost more than the work itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KEPT_BYTES = 64 * 1024 * 1024
 
 
 def keep_freed_memory() -> bool:
-    """Let the process keep up to 64 MiB that it has freed; returns whether the C library could be told.
+    """Let the process keep up to 64 MiB that it has freed; returns whether the C library has the setting.
 
     glibc gives large blocks back to the kernel at once, and the next answer of ten mebibytes faults every page
     in again: that halved the rate at which 1 KiB records are drained (measured: 0.8 page faults a record, 2.1 of

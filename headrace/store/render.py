@@ -1,4 +1,4 @@
-"""Records as GetRecords sends them, made once, when they are put."""
+"""Writes records in the JSON that GetRecords sends, once, when they are put."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mend the logs of a data directory, offline: cut damage out, keep its bytes aside, and tell which records are lost.
+"""Repairs the logs of a data directory, offline: cuts damage out, keeps its bytes, and reports the lost records.
 
 Everything unharmed stays readable: what stands behind damage becomes a segment of its own, named by its first record.
 Each step is safe to be killed in and to be done again: bytes are in the quarantine folder before they leave a segment,
@@ -15,6 +15,7 @@ from pathlib import Path
 from headrace.store import frame
 from headrace.store.check import identity_of_folder, log_folders
 from headrace.store.database import Database
+from headrace.store.fsync import sync_path
 from headrace.store.inspect import Inspected, Run, inspect
 from headrace.store.losses import NOTHING_KNOWN, Known
 from headrace.store.marks import accept
@@ -32,7 +33,7 @@ _NO_BASE = SequenceBase(0, 0)
 def repair_logs(
     data_dir: Path, database: Database, known: dict[str, Known], bases: dict[Path, SequenceBase]
 ) -> Iterator[str]:
-    """Mend every log, yielding a sentence for each thing done and each loss. Nobody else may use the directory.
+    """Repair every log, yielding a sentence for each thing done and each loss. Nobody else may use the directory.
 
     Args:
         data_dir: where they are.
@@ -93,7 +94,7 @@ def _mend_segment(data_dir: Path, found: Inspected, identity: bytes) -> Iterator
         if found.runs[0].first_index != found.first_index:
             found.path.unlink()
     found.path.with_suffix(INDEX_SUFFIX).unlink(missing_ok=True)
-    _sync(found.path.parent)
+    sync_path(found.path.parent)
 
 
 def _keep(data_dir: Path, path: Path, offset: int, end_offset: int) -> Path:
@@ -107,7 +108,7 @@ def _keep(data_dir: Path, path: Path, offset: int, end_offset: int) -> Path:
             sink.write(source.read(end_offset - offset))
             _settle(sink.fileno())
         partial.replace(aside)
-        _sync(aside.parent)
+        sync_path(aside.parent)
     return aside
 
 
@@ -119,7 +120,7 @@ def _keep_whole(data_dir: Path, path: Path) -> Path:
         aside = aside.with_name(f"{path.name}.{number}")
         number += 1
     path.rename(aside)
-    _sync(aside.parent)
+    sync_path(aside.parent)
     return aside
 
 
@@ -154,7 +155,7 @@ def _accept_losses(
     known: Known,
     bases: dict[Path, SequenceBase],
 ) -> Iterator[str]:
-    """Tell which records are lost, then let readers pass over them."""
+    """Report which records are lost, then let readers pass over them."""
     log = ShardLog(folder, bases.get(folder, _NO_BASE), identity, known=known)
     try:
         losses = [loss for loss in log.losses if not loss.accepted]
@@ -167,11 +168,3 @@ def _accept_losses(
 
 def _settle(descriptor: int) -> None:
     os.fsync(descriptor)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,8 +1,8 @@
-"""Mend a damaged state database, offline, as far as SQLite can read it.
+"""Repairs a damaged state database, offline, as far as SQLite can read it.
 
 Every row that can still be read goes into a new file, which takes the old one's place by a rename; the old one is
-kept in the quarantine folder. What cannot be mended: a file whose first page is unreadable (SQLite knows nothing of it
-then), rows on the damaged pages themselves, and commits in a damaged write-ahead log, which SQLite passes over without
+kept in the quarantine folder. What cannot be repaired: a file whose first page is unreadable (SQLite then knows nothing
+of it), rows on the damaged pages themselves, and commits in a damaged write-ahead log, which SQLite passes over without
 a word. SQLite keeps no checksums: a flipped bit within a value is found only where it makes the value no JSON.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.store.data_dir import REPAIRED_SUFFIX
+from headrace.store.fsync import sync_path
 from headrace.store.repair import QUARANTINE_FOLDER
 
 _SALVAGE_SUFFIX = ".salvage"
@@ -37,12 +37,12 @@ def damage_of(path: Path) -> str:
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
             connection.text_factory = _text
             rows = connection.execute("PRAGMA integrity_check(3)").fetchall()
-            told = "; ".join(" ".join(str(row[0]).split()) for row in rows)
-            if told == "ok":
-                told = "; ".join(f"{key} in {table} is no JSON" for table, key in _bad(connection))
+            found = "; ".join(" ".join(str(row[0]).split()) for row in rows)
+            if found == "ok":
+                found = "; ".join(f"{key} in {table} is no JSON" for table, key in _bad(connection))
     except sqlite3.DatabaseError as error:
         return str(error)
-    return told
+    return found
 
 
 def _bad(connection: sqlite3.Connection) -> Iterator[tuple[str, str]]:
@@ -70,12 +70,12 @@ def finish(path: Path) -> bool:
     for side in _SIDE_FILES:
         path.with_name(f"{path.name}{side}").unlink(missing_ok=True)
     repaired.replace(path)
-    _sync(path.parent)
+    sync_path(path.parent)
     return True
 
 
 def repair_database(path: Path) -> Iterator[str]:
-    """Mend the database, yielding a sentence for each thing done and lost. Raises Hopeless, OSError."""
+    """Repair the database, yielding a sentence for each thing done and lost. Raises Hopeless, OSError."""
     aside = _keep(path)
     yield f"{path}: kept as it was in {aside}"
     salvage = path.with_name(f"{path.name}{_SALVAGE_SUFFIX}")
@@ -94,9 +94,9 @@ def repair_database(path: Path) -> Iterator[str]:
         finish(path)
         raise
     shutil.copymode(path, new)
-    _sync(new)
+    sync_path(new)
     new.replace(path.with_name(f"{path.name}{REPAIRED_SUFFIX}"))
-    _sync(path.parent)
+    sync_path(path.parent)
     finish(path)
 
 
@@ -112,7 +112,7 @@ def _keep(path: Path) -> Path:
         source = Path(f"{path}{side}")
         if source.exists():
             shutil.copy2(source, partial / source.name)
-            _sync(partial / source.name)
+            sync_path(partial / source.name)
     partial.rename(aside)
     return aside
 
@@ -231,11 +231,3 @@ def _text(value: bytes) -> str | bytes:
         return value.decode()
     except UnicodeDecodeError:
         return value
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,4 +1,4 @@
-"""How much room is left on the disk, and the room that is kept for what gives some back.
+"""Measures the free space on the disk, and reserves some for changes that free space.
 
 Deleting writes too: SQLite notes each change in its log before anything is freed. So SQLite's log is allocated ahead,
 where nobody else can take it, and a reserve file gives a cloud that starts on a full disk enough to start.
@@ -34,7 +34,7 @@ def free_bytes(folder: Path) -> int:
     """Return how much this process may still write to the file system of `folder`."""
     status = os.statvfs(folder)
     if not status.f_blocks:
-        return _PLENTY_BYTES  # some network and user-space file systems do not tell
+        return _PLENTY_BYTES  # some network and user-space file systems do not say
     blocks = status.f_bfree if os.geteuid() == 0 else status.f_bavail
     return blocks * status.f_frsize
 

@@ -138,7 +138,7 @@ class Segment:
         """Open the segment that takes new records; returns it and the bytes of a torn end cut off.
 
         What is cut is kept beside the segment (`.cut`). Damage with unharmed records behind it is no torn end: it
-        stays, and is told in `holes`. Raises CorruptFrame when it is another shard's, its header is damaged, or it
+        stays, and is listed in `holes`. Raises CorruptFrame when it is another shard's, its header is damaged, or it
         is empty although its index file knows of records.
         """
         segment = cls(path, int(path.stem), identity)
@@ -328,7 +328,7 @@ class Segment:
 
     def _try_to_save_index(self, *, sealed: bool) -> None:
         if self.holes:
-            return  # an index would be trusted at the next start, and the damage not be told again
+            return  # an index would be trusted at the next start, and hide the damage
         try:
             self.save_index(sealed=sealed)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The sparse index of a segment: where to begin reading for a record's index or a time, and its file.
+"""The sparse index of a segment, in memory and in a file: where to begin reading for a record's index or a time.
 
 An index file says how far the segment had been written when it was saved, so that opening a log reads on from there.
 It is a cache: one that is missing, damaged, or another segment's is made anew from the segment.
@@ -136,7 +136,7 @@ class SparseIndex:
 
 
 def boot_id() -> bytes:
-    """Return 16 bytes that change whenever the system starts; zeros where it does not tell (not Linux)."""
+    """Return 16 bytes that change whenever the system starts; zeros where it does not say (not Linux)."""
     try:
         text = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return bytes.fromhex(text.replace("-", ""))

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from headrace.store import frame
 from headrace.store.frame import CorruptFrame
+from headrace.store.fsync import sync_path
 from headrace.store.losses import (
     NOTHING_KNOWN,
     UNCERTAIN,
@@ -67,7 +68,7 @@ class Batch:
 
 
 def identity_of(stream_id: str, shard_id: str) -> bytes:
-    """Return the 32 bytes that tell one shard's segments from another's."""
+    """Return the 32 bytes that mark a shard's own segments."""
     return hashlib.sha256(f"{stream_id}/{shard_id}".encode()).digest()
 
 
@@ -94,7 +95,7 @@ class ShardLog:
         known: Known = NOTHING_KNOWN,
         roll_at_bytes: int = ROLL_AT_BYTES,
     ) -> None:
-        """Open the log in `folder`, or make it; what is `known` of it tells what is missing.
+        """Open the log in `folder`, or make it; `known` is what the state database knows of it.
 
         Damage does not keep a log from opening: see `losses`, and `read`. Raises OSError.
         """
@@ -257,7 +258,7 @@ class ShardLog:
 
     def _roll(self, full: Segment) -> Segment:
         following = Segment.create(self.folder, full.end_index, self._identity)
-        # Sealed but perhaps not on the disk: whoever waits for `sync` waits for it too.
+        # Sealed but perhaps not on the disk: `sync` covers it too.
         self._unsynced = [*self._unsynced, full]
         # A new list: readers go over the old one undisturbed.
         self._segments = [*self._segments, following]
@@ -276,7 +277,7 @@ class ShardLog:
             if sealed or not self._folder_synced:
                 # The files' names last only when their folders do.
                 for folder in (self.folder, *self.folder.parents[:2]):
-                    _sync_folder(folder)
+                    sync_path(folder)
                 self._folder_synced = True
             if self.synced_index is not None:
                 self.synced_index = end_index
@@ -303,7 +304,7 @@ class ShardLog:
                     continue
                 if self.closed and not self.folder.exists():
                     return Batch([], 0, 0, index, None)
-                raise self._tell(
+                raise self._log_once(
                     LogDamaged(f"{self.folder}: a segment is gone", index, index + 1)
                 ) from None
 
@@ -344,8 +345,8 @@ class ShardLog:
                         return Batch(payloads, count, data_bytes, index, last_arrival)
         except LogDamaged as error:
             if not count:
-                raise self._tell(error) from None
-            # Whoever goes on from here is told.
+                raise self._log_once(error) from None
+            # Whoever reads on from here gets the error again.
         return Batch(payloads, count, data_bytes, index, last_arrival)
 
     def _pass_gap(self, index: int, following: int) -> int:
@@ -366,8 +367,8 @@ class ShardLog:
         """Say in one sentence which records are missing, and where they were."""
         return describe(loss, self.folder.name, self.base, self._segments)
 
-    def _tell(self, error: LogDamaged) -> LogDamaged:
-        """Log damage that a reader has met, the first time."""
+    def _log_once(self, error: LogDamaged) -> LogDamaged:
+        """Log damage that a reader meets for the first time, and return the error."""
         if error.first_index not in self._told:
             self._told.add(error.first_index)
             log.error("%s; see: headrace check --repair", error)
@@ -456,11 +457,3 @@ class ShardLog:
 
 def _first_index(segment: Segment) -> int:
     return segment.first_index
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

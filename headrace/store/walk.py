@@ -1,4 +1,4 @@
-"""Going over the frames of a segment: each checked before it is given out, damage told or passed over."""
+"""Walks over the frames of a segment: checks each one, and reports damage or passes over it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def frames(
 ) -> Iterator[tuple[FrameHeader, bytes | memoryview]]:
     """Yield (header, payload) of the frames that hold `from_index` and what follows.
 
-    Every payload is held against its checksum: damaged records are never served. Frames before `from_index` are
+    Every payload is compared with its checksum: damaged records are never served. Frames before `from_index` are
     stepped over by what their headers say; when that leads nowhere, or past it, one of them was damaged, and they are
     gone over again, each checked. Damage before `from_index` is passed over, and, when that is None, all damage.
     Raises LogDamaged, SegmentDeleted.

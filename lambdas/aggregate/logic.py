@@ -1,4 +1,4 @@
-"""What counting departures means: pure functions, no AWS.
+"""Counts departures by carrier: pure functions, no AWS.
 
 The state of a window is `{"departures": {carrier: count}, "malformed": count}`: a number a carrier, some hundred
 bytes, far below the megabyte at which Lambda would end a window early.
@@ -14,7 +14,7 @@ from typing import Any
 def carrier_of(data: bytes) -> str | None:
     """Return the carrier of a flight that departed, None of one that was cancelled.
 
-    Raises ValueError when the data is no flight.
+    Raises ValueError when the data is not a flight.
     """
     event = json.loads(data)
     carrier = event.get("carrier") if isinstance(event, dict) else None
@@ -31,7 +31,7 @@ def add(state: dict[str, Any], payloads: Iterable[bytes]) -> dict[str, Any]:
         try:
             carrier = carrier_of(data)
         except (ValueError, RecursionError):
-            # Counted, not failed: `enrich` reports it, and a count needs no second alarm.
+            # Counted, not failed: `enrich` reports it, and one alarm is enough.
             malformed += 1
             continue
         if carrier is not None:
@@ -40,7 +40,7 @@ def add(state: dict[str, Any], payloads: Iterable[bytes]) -> dict[str, Any]:
 
 
 def items(state: dict[str, Any], *, window: dict[str, str], shard_id: str) -> list[dict[str, Any]]:
-    """Return what a window leaves in the table: an item a carrier, in DynamoDB's form.
+    """Return a window's items for the table: one a carrier, in DynamoDB's form.
 
     Keyed by window, carrier and shard, so that a last invocation that is repeated writes the same items again.
     """

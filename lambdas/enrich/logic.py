@@ -1,4 +1,4 @@
-"""What enriching a flight means: pure functions, no AWS.
+"""Enriches a flight event: pure functions, no AWS.
 
 An enriched event is the event with, added: the airline's name, the plane (null when its tail number is not in
 the registry), the minutes gained in the air, and whether the flight was cancelled.

@@ -1,4 +1,4 @@
-"""PutRecords in full: within the API's limits, retrying only what was refused.
+"""Writes records with PutRecords: within the API's limits, retrying only what was refused.
 
 Order: entries go out in the order given, one request at a time, and a request is not sent before the one
 before it is wholly written. Within a request Kinesis refuses entries one by one (PutRecords promises no order),

@@ -3,7 +3,7 @@
 For every message, the range that it names is read again from its shard. Records that can be processed are put into the
 stream once more, behind what came after them: readers take `event_id` as the key, and order by event time. Records
 that cannot are named, one message each, in the queue of REPORT_QUEUE_URL, as is a range that retention has taken. A
-message that cannot be dealt with is left to the queue (`batchItemFailures`).
+message that cannot be handled is left to the queue (`batchItemFailures`).
 """
 
 from __future__ import annotations

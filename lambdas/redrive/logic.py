@@ -1,4 +1,4 @@
-"""What bringing failed records back means: pure functions, no AWS.
+"""Reads failure messages and judges failed records: pure functions, no AWS.
 
 A failure destination names a range of a shard, not its records: they are read again from the stream, which has them
 for as long as its retention says.
@@ -70,7 +70,7 @@ def fault_of(data: bytes) -> str | None:
 
 
 def report_of(failed: FailedRange, sequence_number: str, reason: str) -> str:
-    """Return what is said of a record that stays behind: where it is, never what it holds."""
+    """Return the report on a record that stays behind: where it is, never what it holds."""
     return json.dumps(
         {
             "streamArn": failed.stream_arn,

@@ -32,9 +32,9 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.spark.client import KinesisClient
+from headrace.spark.get_records import parse_page, parse_records
 from headrace.spark.offsets import TrimHorizon
 from headrace.spark.options import Options, SinkOptions
-from headrace.spark.pages import parse_page, parse_records
 from headrace.spark.puts import MOST_RECORDS, Put, Sender
 from headrace.spark.source import KinesisDataSource
 from headrace.spark.spool import ShardSpool

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,16 @@ def test_the_job_is_the_one_in_spark_jobs(assembly: Path) -> None:
     job = Path(__file__).parents[2] / "spark_jobs" / "departures.py"
 
     assert [path.read_text() for path in assembly.glob("asset.*.py")] == [job.read_text()]
+
+
+def test_the_package_of_the_jobs_holds_what_they_share(assembly: Path) -> None:
+    names = [zipfile.ZipFile(path).namelist() for path in assembly.glob("asset.*.zip")]
+    (package,) = (found for found in names if "spark_jobs/departures.py" in found)
+    folder = Path(__file__).parents[2]
+
+    assert package == sorted(
+        path.relative_to(folder).as_posix() for path in (folder / "spark_jobs").rglob("*.py")
+    )
 
 
 @pytest.mark.parametrize(

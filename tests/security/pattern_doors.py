@@ -524,9 +524,9 @@ def ecs_arns(cloud: InProcessCloud) -> Any:
 def step_functions_paths(cloud: InProcessCloud) -> Any:
     import re
 
-    from headrace.fallback.client_patterns import guard_patterns
+    from headrace.fallback.client_patterns import patch_patterns
 
-    guard_patterns()
+    patch_patterns()
     from moto.stepfunctions.parser.asl.utils import json_path
 
     pattern = json_path._PATTERN_SLICE_OR_WILDCARD_ACCESS

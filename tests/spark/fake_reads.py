@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from headrace.spark.get_records import PAGE_SCHEMA, ExpiredIterator, Page
 from headrace.spark.offsets import (
     AtSequenceNumber,
     AtTimestamp,
@@ -12,8 +13,7 @@ from headrace.spark.offsets import (
     TrimHorizon,
     position_of,
 )
-from headrace.spark.pages import PAGE_SCHEMA, ExpiredIterator, Page
-from headrace.spark.planning import Shard
+from headrace.spark.spans import Shard
 
 Record = tuple[str, str, int]  # partition key, sequence number, arrival in ms
 

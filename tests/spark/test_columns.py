@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from headrace.spark import columns as quick
 from headrace.spark.client import KinesisClient
+from headrace.spark.get_records import PAGE_SCHEMA, parse_records
 from headrace.spark.offsets import TrimHorizon
 from headrace.spark.options import Options
-from headrace.spark.pages import PAGE_SCHEMA, parse_records
 from headrace.spark.untyped import untyped
 from tests.spark.conftest import Stream
 from tests.support.server import REGION, ServerProcess

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.spark.get_records import PAGE_SCHEMA
 from headrace.spark.kpl import MAGIC, NotAggregated, deaggregate, expand
-from headrace.spark.pages import PAGE_SCHEMA
 
 
 def varint(value: int) -> bytes:

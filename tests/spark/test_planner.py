@@ -24,7 +24,7 @@ from headrace.spark.offsets import (
 )
 from headrace.spark.options import Options
 from headrace.spark.planner import Planner
-from headrace.spark.planning import DataLoss
+from headrace.spark.spans import DataLoss
 from headrace.spark.spool import read_slices
 from tests.spark.fake_reads import FakeReads
 

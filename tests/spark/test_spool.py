@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.spark.get_records import PAGE_SCHEMA, Page
 from headrace.spark.offsets import AtTimestamp, Init, TrimHorizon
 from headrace.spark.options import parse_options
-from headrace.spark.pages import PAGE_SCHEMA, Page
 from headrace.spark.planner import Planner
-from headrace.spark.planning import DataLoss, Span
 from headrace.spark.reading import pages, read_again, read_span
+from headrace.spark.spans import DataLoss, Span
 from headrace.spark.spool import ShardSpool, read_slices
 from tests.spark.fake_reads import FakeReads
 from tests.spark.test_planner import BEGIN, OPTIONS, planner_of, records

@@ -24,8 +24,8 @@ PUT_AT_ONCE = 500
 def package() -> bytes:
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as archive:
-        for path in sorted(JOBS.glob("*.py")):
-            archive.write(path, f"spark_jobs/{path.name}")
+        for path in sorted(JOBS.rglob("*.py")):
+            archive.write(path, path.relative_to(JOBS.parent))
     return data.getvalue()
 
 

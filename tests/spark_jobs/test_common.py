@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import aircraft_days, airport_board, common, outputs, rolling_delays
+from spark_jobs import aircraft_days, airport_board, rolling_delays
+from spark_jobs.common import events, options, outputs, queries
 from tests.spark_jobs.feed import SCHEMA, Event, Feed, arguments, flights
 
 pytestmark = [
@@ -46,8 +47,8 @@ def test_drifted_events_pass_with_null_or_go_to_quarantine(spark: SparkSession) 
     rows = [(json.dumps(FLIGHT | case[1] | {"event_id": case[0]}).encode(), came) for case in cases]
     records = spark.createDataFrame(rows, "data BINARY, approximateArrivalTimestamp TIMESTAMP")
 
-    passed = {row["event_id"]: row for row in common.flights(records).collect()}
-    refused = common.unreadable(records, common.FLIGHT_SCHEMA, common.FLIGHT_REQUIRED).collect()
+    passed = {row["event_id"]: row for row in events.flights(records).collect()}
+    refused = events.unreadable(records, events.FLIGHT_SCHEMA, events.FLIGHT_REQUIRED).collect()
 
     assert {name: passed[name][field] for name, _, field, _ in PASSES} == {
         name: value for name, _, _, value in PASSES
@@ -63,8 +64,8 @@ def test_a_field_fewer_is_null_or_quarantined(spark: SparkSession) -> None:
     rows = [(json.dumps(event).encode(), "") for event in lacking]
     records = spark.createDataFrame(rows, SCHEMA)
 
-    assert [row["tailnum"] for row in common.flights(records).collect()] == [None]
-    refused = common.unreadable(records, common.FLIGHT_SCHEMA, common.FLIGHT_REQUIRED)
+    assert [row["tailnum"] for row in events.flights(records).collect()] == [None]
+    refused = events.unreadable(records, events.FLIGHT_SCHEMA, events.FLIGHT_REQUIRED)
     assert [row["reason"] for row in refused.collect()] == ["missing: dest"]
 
 
@@ -77,10 +78,10 @@ def test_every_micro_batch_is_counted_however_few_spark_remembers(
     kept = "spark.sql.streaming.numRecentProgressUpdates"
     spark.conf.set(kept, "3")
     argv = arguments(tmp_path, "--quarantine", (tmp_path / "bad").as_uri())
-    rows = common.flights(feed.stream())
+    rows = events.flights(feed.stream())
     try:
-        said = common.run_query(
-            spark, rows, "few", "append", common.parse(common.parser("few", ""), argv), _nowhere
+        said = queries.run_query(
+            spark, rows, "few", "append", options.parse(options.parser("few", ""), argv), _nowhere
         )
     finally:
         spark.conf.unset(kept)

@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.cli.flights import event_frame, iter_events
 from scripts.reference import WINDOW_COLUMNS, differing_windows, hourly_departures
-from spark_jobs import common, departures
+from spark_jobs import departures
+from spark_jobs.common import batches
 
 pytestmark = [
     pytest.mark.spark,
@@ -225,7 +226,7 @@ def test_a_micro_batch_done_again_replaces_what_it_wrote(
     flights: list[bytes],
     expected: Callable[[int], pd.DataFrame],
 ) -> None:
-    write = common.batches_into(f"{source.arguments.output}updates/")
+    write = batches.into(f"{source.arguments.output}updates/")
     half, whole = (
         departures.transform(batch(spark, records), "2 days")
         for records in (flights[:450], flights)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs import heavy, sketches
+from spark_jobs import sketches
+from spark_jobs.common import heavy
 from tests.spark_jobs.feed import Event, Feed, arguments, cut, flights
 
 pytestmark = [

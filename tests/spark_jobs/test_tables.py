@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import airport_board, common, fleet_enrich
+from spark_jobs import airport_board, fleet_enrich
 from spark_jobs.airport_board import Board
+from spark_jobs.common import events
 from tests.spark_jobs.feed import Event, Feed, arguments, cut, flights, late, table
 
 pytestmark = [
@@ -65,7 +66,7 @@ def test_a_register_with_an_aircraft_twice_does_not_double_its_flights(
     rows: list[tuple[Any, ...]] = [(flight["tailnum"], year, "B", "7", 9) for year in (1999, 2005)]
     planes = spark.createDataFrame(rows, fleet_enrich.PLANES_SCHEMA)
 
-    joined = fleet_enrich.transform(common.flights(feed.batch()), planes).collect()
+    joined = fleet_enrich.transform(events.flights(feed.batch()), planes).collect()
 
     assert [row["plane_year"] for row in joined] == [2005]
 
@@ -112,7 +113,7 @@ def test_a_micro_batch_done_again_counts_once_before_and_after_compaction(
     some = flights(40)
     feed = Feed(spark, tmp_path / "input")
     feed.put(some)
-    delta = airport_board.transform(common.flights(feed.batch())).cache()
+    delta = airport_board.transform(events.flights(feed.batch())).cache()
     board = Board(spark, tmp_path.as_uri() + "/board/")
 
     board.upsert(delta, 0)
@@ -131,7 +132,7 @@ def test_a_compaction_that_died_changes_nothing(spark: SparkSession, tmp_path: P
     some = flights(40)
     feed = Feed(spark, tmp_path / "input")
     feed.put(some)
-    delta = airport_board.transform(common.flights(feed.batch()))
+    delta = airport_board.transform(events.flights(feed.batch()))
     folder = tmp_path / "board"
     board = Board(spark, folder.as_uri() + "/")
     board.upsert(delta, 0)

@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from scripts import reference_streams as reference
-from spark_jobs import batch_view, serve, speed_view, views
+from spark_jobs import batch_view, serve, speed_view
+from spark_jobs.common import views
 from tests.spark_jobs.feed import Event, Feed, arguments, cut, flights, late
 
 pytestmark = [

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from scripts import reference_streams as reference
-from spark_jobs import aircraft_days, common, rolling_delays
+from spark_jobs import aircraft_days, rolling_delays
+from spark_jobs.common import events
 from tests.spark_jobs.feed import Feed, arguments, cut, flights, late, table
 
 pytestmark = [
@@ -116,6 +117,6 @@ def test_fields_unknown_and_fields_dispensable_do_not_matter(
     feed = Feed(spark, tmp_path / "input")
     feed.put([flight])
 
-    row = common.flights(feed.batch()).collect()[0]
+    row = events.flights(feed.batch()).collect()[0]
 
     assert (row["origin"], row["tailnum"], row["distance"]) == (flight["origin"], None, None)

@@ -1,4 +1,4 @@
-r"""Java's regular expressions, parsed, and written again for RE2 and for the `regex` module.
+r"""Parses Java's regular expressions and writes them for RE2 and for the `regex` module.
 
 AWS is written in Java: its models' patterns and CloudFormation's AllowedPattern follow java.util.regex. What differs
 from Python's and RE2's syntax is translated here: nested and intersected classes, `\Q..\E`, `\uXXXX` (surrogate
@@ -10,8 +10,8 @@ table in tests/unit/core/test_java_regex.py was observed with Java 17.
 """
 
 from headrace.core.java_regex.nodes import BadPattern, Node, NotLinear
-from headrace.core.java_regex.reading import parse
-from headrace.core.java_regex.writing import as_one_run, for_backtracking, for_re2
+from headrace.core.java_regex.parser import parse
+from headrace.core.java_regex.writer import as_one_run, for_backtracking, for_re2
 
 __all__ = [
     "BadPattern",

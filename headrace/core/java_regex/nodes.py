@@ -1,4 +1,4 @@
-"""What a regular expression is made of, as values."""
+"""The nodes of a parsed regular expression."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Ranges = tuple[Range, ...]
 
 
 class BadPattern(ValueError):
-    """The text is no pattern that Java, or headrace, takes; the message says why."""
+    """The text is not a pattern that Java or headrace accepts; the message says why."""
 
 
 class NotLinear(Exception):
@@ -18,7 +18,7 @@ class NotLinear(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class OneOf:
+class CharacterSet:
     """One character: of these ranges and Unicode properties, or, negated, of none of them."""
 
     ranges: Ranges
@@ -27,16 +27,16 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place between characters: `^`, `$`, `b` or `B`; by line when `lines`."""
+class Anchor:
+    """A position between characters: `^`, `$`, `b` or `B`; by line when `lines`."""
 
     kind: str
     lines: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
-    """What a group matched before, by its number or its name."""
+class BackReference:
+    """The text that a group matched before, by the group's number or name."""
 
     group: str
     any_case: bool = False
@@ -52,7 +52,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Something again and again; `highest` of None is without end, `mode` greedy (empty), `?` or `+`."""
+    """A repeated node; `highest` of None is without end, `mode` greedy (empty), `?` or `+`."""
 
     body: Node
     lowest: int
@@ -61,17 +61,17 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One after the other."""
+class Concatenation:
+    """Nodes that match one after the other."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """One or the other."""
+class Alternation:
+    """Nodes of which one matches."""
 
     options: tuple[Node, ...]
 
 
-Node = OneOf | Place | Again | Group | Repeat | Row | Choice
+Node = CharacterSet | Anchor | BackReference | Group | Repeat | Concatenation | Alternation

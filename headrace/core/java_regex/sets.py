@@ -1,4 +1,4 @@
-"""Sets of characters as ranges of code points, and those that Java has names for. Pure functions."""
+"""Sets of characters as ranges of code points, and the sets that Java names. Pure functions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def in_both(one: Ranges, other: Ranges) -> Ranges:
 
 
 def both_cases(ranges: Sequence[Range]) -> Ranges:
-    """Return the ranges with the other case of every ASCII letter: Java folds no others unless told to."""
+    """Return the ranges with the other case of every ASCII letter: Java folds no others by default."""
     found = list(ranges)
     for low, high in ranges:
         for first, last, shift in ((0x41, 0x5A, 32), (0x61, 0x7A, -32)):

@@ -1,4 +1,4 @@
-"""Dictionaries of moto's models that pile up: kept row by row, a row for each value."""
+"""Stores growing dictionaries of moto's models row by row, a row for each value."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations

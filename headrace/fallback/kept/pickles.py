@@ -1,7 +1,7 @@
-"""A service of moto as bytes and back: pickle, with what must not or cannot go along left out.
+"""Pickles a service of moto and reads it back, without what must not or cannot be pickled.
 
-A backend, wherever it is met, is its name; what is kept row by row is its id; a lock is a new lock. Only classes of
-moto and harmless ones of the standard library are made when bytes are read, whatever the bytes say.
+A backend is pickled as its name, what is stored row by row as its id, a lock as a new lock. Reading makes only classes
+of moto and harmless ones of the standard library, whatever the bytes name.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
@@ -86,10 +86,10 @@ def carries(package: str, carry: Callable[[dict[str, Any], Any], None]) -> None:
     _CARRIERS[package] = carry
 
 
-def after_imports(mend: Callable[[], None]) -> None:
-    """Have `mend` called when a module of moto may have been imported."""
-    if mend not in _AFTER_IMPORTS:
-        _AFTER_IMPORTS.append(mend)
+def after_imports(patch: Callable[[], None]) -> None:
+    """Have `patch` called when a module of moto may have been imported."""
+    if patch not in _AFTER_IMPORTS:
+        _AFTER_IMPORTS.append(patch)
 
 
 def knows_factory(module: str, qualified_name: str, make: Callable[[], Any]) -> None:
@@ -147,8 +147,8 @@ def backend_dict(module: str, qualified_name: str) -> Any:
 
     with IMPORTING:
         found = importlib.import_module(module)
-        for mend in _AFTER_IMPORTS:
-            mend()
+        for patch in _AFTER_IMPORTS:
+            patch()
     for value in vars(found).values():
         if isinstance(value, BackendDict) and value.backend.__qualname__ == qualified_name:
             return value
@@ -223,7 +223,7 @@ def private_key(der: bytes) -> Any:
 
 
 def found(rows: Rows) -> None:
-    """Say that what is being pickled has these rows."""
+    """Note that what is being pickled has these rows."""
     _Pickler.now.rows.append(rows)
 
 

@@ -1,4 +1,4 @@
-"""moto's state in the database: a snapshot of each service, rows for what piles up, a journal for the rest.
+"""Loads and saves moto's state in the database: snapshots of services, rows for what piles up, a journal for the rest.
 
 A request's changes are written in one transaction before it is answered, so the database is as large as what there is,
 not as what happened; and loading is reading, not running requests again. A service that cannot be pickled has its
@@ -78,7 +78,7 @@ NOTHING = _Stored(b"", frozenset())
 
 
 class KeptState:
-    """What is kept of moto in one data directory. Not thread-safe: its callers hold `MOTO_LOCK`."""
+    """The state of moto in one data directory. Not thread-safe: its callers hold `MOTO_LOCK`."""
 
     def __init__(self, database: Database, always: Sequence[Rows] = ()) -> None:
         """Keep the state in `database`; `always` are rows that belong to no service."""
@@ -99,7 +99,7 @@ class KeptState:
     # --- loading ----------------------------------------------------------------------------------
 
     def load(self, repeat: Repeat) -> None:
-        """Make moto, which is empty, what it was; of journalled requests with the help of `repeat`.
+        """Load the stored state into moto, which is empty; `repeat` runs journalled requests.
 
         A service that is not imported is loaded when it is first asked for: importing some takes a second.
         """
@@ -190,7 +190,7 @@ class KeptState:
         """
         services, rows = TOUCHED.take(with_services=with_services)
         services |= {each.service for each in rows if not self._is_live(each)}
-        # Of a service that is journalled everything is, or its rows would tell of requests that are run again.
+        # A journalled service is journalled whole: stored rows would hold requests that are run again.
         services |= {each.service for each in rows} & self._journalled
         if not services and not rows:
             return
@@ -211,9 +211,9 @@ class KeptState:
             raise
 
     def _take_back(self, services: set[str], rows: RowsTouched, *, is_journalled: bool) -> None:
-        """Make what was touched what the database says."""
+        """Set what was touched back to the state in the database."""
         self.times_taken_back += 1
-        # Of a service that is journalled the database has what to do, not what is there.
+        # Of a journalled service the database has requests, not state.
         self.must_load_again = True
         if is_journalled:
             return

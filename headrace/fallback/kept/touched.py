@@ -1,7 +1,7 @@
-"""What the requests of the moment have touched in moto: whole services, and single rows of what piles up.
+"""Notes what the current requests have touched in moto: whole services, and single rows of what piles up.
 
-moto is one to a process, so this is too. Whoever changes moto's state says so here while it holds `MOTO_LOCK`;
-`KeptState.save` takes what was said and writes it in one transaction. A reader beside the lock may add names of
+moto is one to a process, so this is too. Whoever changes moto's state notes it here while it holds `MOTO_LOCK`;
+`KeptState.save` takes the notes and writes the changes in one transaction. A reader beside the lock may add names of
 services that it only looked at: they are compared with what is stored, and nothing is written.
 """
 

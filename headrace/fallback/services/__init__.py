@@ -1,4 +1,4 @@
-"""Where moto's services are not AWS's, or not made to run for long: methods of theirs that are replaced, once."""
+"""Patches moto's services where they differ from AWS or were not made to run for long."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import functools
 import importlib
 import sys
 
-# Modules of moto that take long to import and are not always wanted, and who mends them then.
+# Modules of moto that take long to import and are not always used, and the module here that patches each.
 _LATER = {"moto.glue.models": "glue"}
 
 
 @functools.cache
-def mend_all() -> None:
-    """Replace what is to be replaced. Imports most of the services; the caller holds `IMPORTING`."""
+def patch_all() -> None:
+    """Apply every patch. Imports most of the services; the caller holds `IMPORTING`."""
     from headrace.fallback.kept import pickles
     from headrace.fallback.services import (
         cloudwatch,
@@ -30,12 +30,12 @@ def mend_all() -> None:
     for service in (
         core, iam, dynamodb, dynamodb_streams, sqs, sns, events, logs, cloudwatch, ssm,
     ):  # fmt: skip
-        service.mend()
-    pickles.after_imports(mend_imported)
+        service.patch()
+    pickles.after_imports(patch_imported)
 
 
-def mend_imported() -> None:
-    """Replace what is to be replaced in modules that have been imported since; quick when there is nothing."""
+def patch_imported() -> None:
+    """Patch modules that were imported since; quick when there are none."""
     for module, name in _LATER.items():
         if module in sys.modules:
-            importlib.import_module(f"headrace.fallback.services.{name}").mend()
+            importlib.import_module(f"headrace.fallback.services.{name}").patch()

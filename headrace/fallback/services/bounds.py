@@ -1,4 +1,4 @@
-"""How much of what moto's services only hold in memory is kept."""
+"""Bounds on what moto's services hold in memory only."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from typing import Any
 from headrace.fallback.current import CURRENT
 from headrace.fallback.kept import pickles
 
-# A value waits so long for others of its minute; then they are one point.
+# How long a value waits for others of its minute; then they are one point.
 RAW_MS = 3 * 60 * 1000
 # The bounds are headrace's, of an account in a region.
 MOST_RAW = 20_000
@@ -31,7 +31,7 @@ PERIODS: tuple[tuple[int, int], ...] = ((60, 15 * DAY_S), (300, 63 * DAY_S), (36
 
 
 @functools.cache
-def mend() -> None:
+def patch() -> None:
     """Replace moto's methods, once."""
     from moto.cloudwatch.models import CloudWatchBackend
 

@@ -1,4 +1,4 @@
-"""What all of moto's services share: no list of every object ever made, and notes of what a request looks at."""
+"""Patches moto's core: no list of every object ever made, and notes of what a request touches."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
@@ -14,7 +14,7 @@ from headrace.fallback.kept.touched import TOUCHED
 
 
 @functools.cache
-def mend() -> None:
+def patch() -> None:
     """Replace moto's methods, once."""
     import moto.core.responses
     from moto.core.base_backend import AccountSpecificBackend

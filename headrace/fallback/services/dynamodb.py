@@ -27,7 +27,7 @@ MOST_ITEM_BYTES = 400 * 1024
 
 
 @functools.cache
-def mend() -> None:
+def patch() -> None:
     """Replace moto's methods, once."""
     import moto.dynamodb.models as models
     import moto.dynamodb.models.table as tables
@@ -246,7 +246,7 @@ def _key_of(table: Any, attributes: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _whole_key(_: Any, table: Any, keys: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the key that a request names. Raises AWS's ValidationException when it is none of the table's."""
+    """Return the key that a request names. Raises AWS's ValidationException when it does not fit the table."""
     from moto.dynamodb.exceptions import ProvidedKeyDoesNotExist
 
     if any(name not in keys for name in table.table_key_attrs):
@@ -440,7 +440,7 @@ class _Copies:
 
     @staticmethod
     def deepcopy(value: Any) -> Any:
-        """Return a copy, of a table the table."""
+        """Return a copy; of a table, the table itself."""
         from moto.dynamodb.models.table import Table
 
         return value if isinstance(value, Table) else copy.deepcopy(value)

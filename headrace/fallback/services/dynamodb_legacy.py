@@ -1,8 +1,8 @@
 """DynamoDB's legacy members, which Java's Kinesis client library still sends: `Expected` and `AttributeUpdates`.
 
 moto ignores `ConditionalOperator`, the value beside `Exists`, and all of `Expected` in DeleteItem, and stores what a
-legacy update puts as another type. What holds here: documented (LegacyConditionalParameters in the developer guide);
-the sentences of errors are those that dynalite's tests saw of AWS.
+legacy update puts as another type. Source: documented (LegacyConditionalParameters in the developer guide);
+the sentences of errors are those that dynalite's tests observed.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
@@ -24,7 +24,7 @@ _SETS = frozenset({"SS", "NS", "BS"})
 
 
 def check_expected(body: Mapping[str, Any]) -> None:
-    """Raise AWS's ValidationException when a request's legacy conditions are none."""
+    """Raise AWS's ValidationException when a request's legacy conditions are invalid."""
     expected = body.get("Expected")
     operator = body.get("ConditionalOperator")
     modern = [name for name in ("UpdateExpression", "ConditionExpression") if body.get(name)]
@@ -191,7 +191,7 @@ _COMPARISONS: Mapping[str, Callable[[Any, list[Any]], bool]] = {
 
 
 def check_updates(updates: Mapping[str, Any]) -> None:
-    """Raise AWS's ValidationException when legacy updates are none."""
+    """Raise AWS's ValidationException when legacy updates are invalid."""
     for update in updates.values():
         action, value = update.get("Action") or "PUT", update.get("Value")
         if value is None:

@@ -1,4 +1,4 @@
-"""DynamoDB streams: records kept row by row for a day, and iterators that say where they are by themselves.
+"""DynamoDB streams: records stored row by row for a day, and iterators that hold their own position.
 
 moto keeps every record and every iterator for ever, and forgets iterators with the process.
 """
@@ -31,7 +31,7 @@ TRIMMED = -1
 
 
 @functools.cache
-def mend() -> None:
+def patch() -> None:
     """Replace moto's methods, once."""
     from moto.dynamodb.models.table import StreamShard
     from moto.dynamodbstreams.models import DynamoDBStreamsBackend
@@ -145,7 +145,7 @@ def _with_rows(init: Any) -> Any:
 
 
 def _add(shard: Any, old: Any, new: Any) -> None:
-    """Record a change; one that changes nothing is none (documented)."""
+    """Record a change; a write that changes nothing gives no record (documented)."""
     from moto.dynamodb.models.table import StreamRecord
 
     specification = shard.table.stream_specification
@@ -182,10 +182,10 @@ def _error(code: str, message: str) -> Exception:
 def _describe_stream(backend: Any, arn: str) -> dict[str, Any]:
     shard = _shard(backend, arn)
     table, is_on = shard.table, shard.table.stream_specification.get("StreamEnabled")
-    told = shard.to_json()
+    shown = shard.to_json()
     if not is_on:
         ending = shard.starting_sequence_number + max(shard.kept.next - 1, 0)
-        told["SequenceNumberRange"]["EndingSequenceNumber"] = str(ending)
+        shown["SequenceNumberRange"]["EndingSequenceNumber"] = str(ending)
     return {
         "StreamArn": arn,
         "StreamLabel": table.latest_stream_label,
@@ -194,7 +194,7 @@ def _describe_stream(backend: Any, arn: str) -> dict[str, Any]:
         "CreationRequestDateTime": shard.created_on,
         "TableName": table.name,
         "KeySchema": table.schema,
-        "Shards": [told],
+        "Shards": [shown],
     }
 
 
@@ -222,7 +222,7 @@ def _get_shard_iterator(
 
 
 class _Iterator:
-    """What moto's response asks of an iterator."""
+    """An iterator, with the members that moto's response reads."""
 
     def __init__(self, stream_arn: str, start: int) -> None:
         place = msgspec.msgpack.encode([start, CURRENT.clock.now_ms()])

@@ -1,4 +1,4 @@
-"""EventBridge: a rule's targets are reached wherever they are, and one that is not never fails who put the event.
+"""EventBridge: delivers events to a rule's targets wherever they are; a failing target never fails PutEvents.
 
 moto's queues, topics, log groups, buses and archives are served at once; functions, streams and delivery streams are
 headrace's, and are served from the outbox or Lambda's own queue. Nothing is delivered while state is loaded.
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 # Events of an archive that are kept, whatever its retention.
 MOST_ARCHIVED = 100_000
-# Buses that have each other for targets: AWS forbids it, and here it ends.
+# How often an event goes from bus to bus: AWS forbids such circles, and here they end.
 MOST_HOPS = 5
 
 
@@ -51,7 +51,7 @@ class TargetFailed(Exception):
 
 
 @functools.cache
-def mend() -> None:
+def patch() -> None:
     """Replace moto's methods, once."""
     import moto.events.models as models
     from moto.events.models import Archive, Rule
@@ -65,8 +65,8 @@ def mend() -> None:
     pickles.reduces(Archive, _reduce_archive)
 
 
-class _Said:
-    """What has been logged: once for a target and a reason."""
+class _Memory:
+    """What deliveries remember: failures that are logged (once for a target and a reason), and nested buses."""
 
     targets: ClassVar[set[tuple[str, str, str]]] = set()
     hops = 0
@@ -93,9 +93,9 @@ def _send_to_targets(rule: Any, original_event: Any, transform_input: bool = Tru
 
 
 def _say(rule_arn: str, target_arn: str, reason: str) -> None:
-    said = (rule_arn, target_arn, reason)
-    if said not in _Said.targets and len(_Said.targets) < 10_000:
-        _Said.targets.add(said)
+    failure = (rule_arn, target_arn, reason)
+    if failure not in _Memory.targets and len(_Memory.targets) < 10_000:
+        _Memory.targets.add(failure)
         log.warning("%s does not deliver to %s: %s", rule_arn, target_arn or "any target", reason)
 
 
@@ -242,12 +242,12 @@ def _to_log_group(rule: Any, target: Mapping[str, Any], parts: list[str], event:
 def _to_bus(_: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
     import moto.events.models
 
-    if _Said.hops >= MOST_HOPS:
+    if _Memory.hops >= MOST_HOPS:
         raise TargetFailed(
             "INVALID_TARGET", f"the event has gone from bus to bus {MOST_HOPS} times"
         )
     backends: Any = moto.events.models.events_backends
-    _Said.hops += 1
+    _Memory.hops += 1
     try:
         backends[parts[4]][parts[3]].put_events(
             [
@@ -261,7 +261,7 @@ def _to_bus(_: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> 
             ]
         )
     finally:
-        _Said.hops -= 1
+        _Memory.hops -= 1
 
 
 _SENDERS: Mapping[str, Callable[[Any, Mapping[str, Any], list[str], Any], None]] = {
@@ -275,11 +275,11 @@ _SENDERS: Mapping[str, Callable[[Any, Mapping[str, Any], list[str], Any], None]]
 }
 
 
-# --- what a target is told --------------------------------------------------------------------------
+# --- a target's input --------------------------------------------------------------------------
 
 
 def input_of(target: Mapping[str, Any], event: Mapping[str, Any]) -> bytes:
-    """Return what a target asked to be told of an event: a constant, a part, a template, or all of it."""
+    """Return a target's input for an event: a constant, a part, a filled template, or all of it."""
     from moto.events.utils import EventTemplateParser
 
     whole: Any = _whole(event)
@@ -347,7 +347,7 @@ class _Archived(Rows):
     def __len__(self) -> int:
         return len(self.events)
 
-    # Rows are told apart by what they are, not by how many events there are.
+    # Two archives are equal only if they are the same object, whatever their events.
     def __bool__(self) -> bool:
         return True
 

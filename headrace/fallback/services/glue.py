@@ -17,7 +17,7 @@ class PartitionRows(DictRows):
 
 
 @functools.cache
-def mend() -> None:
+def patch() -> None:
     """Replace moto's methods, once."""
     from moto.glue.models import FakeTable
 

@@ -1,4 +1,4 @@
-"""CloudWatch Logs: groups within their retention and a bound, and subscriptions that reach what headrace owns.
+"""CloudWatch Logs: keeps groups within retention and a bound, and delivers to headrace's own services.
 
 Events are in memory only. moto keeps all of them, of every group, for ever.
 """
@@ -35,7 +35,7 @@ MOST_QUERIES = 100
 
 
 @functools.cache
-def mend() -> None:
+def patch() -> None:
     """Replace moto's methods, once."""
     import moto.logs.models as models
 
@@ -299,7 +299,7 @@ def _send_to_subscriber(
 
     group = stream.log_group
     wanted = EventMessageFilter(group.subscription_filters[filter_name].filter_pattern)
-    told = {
+    payload = {
         "messageType": "DATA_MESSAGE",
         "owner": stream.account_id,
         "logGroup": group.name,
@@ -311,9 +311,9 @@ def _send_to_subscriber(
             if wanted.matches(event["message"])
         ],
     }
-    if not told["logEvents"] or CURRENT.control is None:
+    if not payload["logEvents"] or CURRENT.control is None:
         return
-    packed = gzip.compress(json.dumps(told).encode(), 1, mtime=0)
+    packed = gzip.compress(json.dumps(payload).encode(), 1, mtime=0)
     parts = destination_arn.split(":", 5)
     name = parts[5].partition("/")[2]
     if service == "lambda" and CURRENT.functions is not None:

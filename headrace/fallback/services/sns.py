@@ -1,4 +1,4 @@
-"""SNS: a subscriber that cannot be reached fails nobody, and nothing of a message stays when it is sent.
+"""SNS: a subscriber that cannot be reached fails no publisher, and no message stays in memory after it is sent.
 
 moto keeps every message, makes a certificate for each, a private key for each subscription, and posts to HTTP
 subscribers inside the publisher's request, without a time limit.
@@ -27,11 +27,11 @@ MOST_CERTIFICATES = 10
 # Documented for HTTP endpoints of customers: 50 tries over about an hour.
 HTTP_RETRIES = 50
 HTTP_AGE_S = 3600
-MOST_SAID = 10_000
+MOST_LOGGED = 10_000
 
 
 @functools.cache
-def mend() -> None:
+def patch() -> None:
     """Replace moto's methods, once."""
     from moto.sns.models import PlatformEndpoint, SNSBackend, Subscription, Topic
 
@@ -75,7 +75,7 @@ def _with_nothing(init: Any, *names: str) -> Any:
 # --- delivery ---------------------------------------------------------------------------------------
 
 
-class _Said:
+class _Logged:
     """What has been logged: once for a subscription and a reason."""
 
     subscriptions: ClassVar[set[tuple[str, str]]] = set()
@@ -100,10 +100,10 @@ def _publisher(publish: Any) -> Any:
 def _undeliverable(subscription: Any, message: str, message_id: str, error: Exception) -> None:
     reason = str(getattr(error, "message", "") or error or type(error).__name__)
     arn, queue = subscription.arn, _dead_letter_arn(subscription)
-    told = json.dumps(subscription.get_post_data(message, message_id, None))
-    is_kept = bool(queue) and to_queue(queue, told, {})
-    if (arn, reason) not in _Said.subscriptions and len(_Said.subscriptions) < MOST_SAID:
-        _Said.subscriptions.add((arn, reason))
+    notification = json.dumps(subscription.get_post_data(message, message_id, None))
+    is_kept = bool(queue) and to_queue(queue, notification, {})
+    if (arn, reason) not in _Logged.subscriptions and len(_Logged.subscriptions) < MOST_LOGGED:
+        _Logged.subscriptions.add((arn, reason))
         fate = f"goes to {queue}" if is_kept else "is lost"
         log.warning("what %s sends to %s %s: %s", arn, subscription.endpoint, fate, reason)
 
@@ -144,12 +144,12 @@ def _to_address(
     wanted = _wanted(subscription, message, message_attributes, message_structure)
     if wanted is None or CURRENT.control is None:
         return
-    told = subscription.get_post_data(wanted, message_id, subject, message_attributes)
+    notification = subscription.get_post_data(wanted, message_id, subject, message_attributes)
     is_raw = str(subscription.attributes.get("RawMessageDelivery", "")).lower() == "true"
     OUTBOX.add(
         Delivery(
             what=f"A message of {subscription.topic.arn} for {subscription.endpoint}",
-            body=wanted.encode() if is_raw else json.dumps(told).encode(),
+            body=wanted.encode() if is_raw else json.dumps(notification).encode(),
             url=subscription.endpoint,
             headers={
                 "Content-Type": "text/plain; charset=UTF-8",
@@ -179,7 +179,7 @@ def _to_function(
     wanted = _wanted(subscription, message, message_attributes, message_structure)
     if wanted is None or CURRENT.functions is None:
         return
-    told = {
+    notification = {
         "Type": "Notification",
         "MessageId": message_id,
         "TopicArn": subscription.topic.arn,
@@ -199,7 +199,7 @@ def _to_function(
         "EventSource": "aws:sns",
         "EventVersion": "1.0",
         "EventSubscriptionArn": subscription.arn,
-        "Sns": told,
+        "Sns": notification,
     }
     CURRENT.functions(
         subscription.endpoint,
@@ -230,7 +230,7 @@ def _post_data(
 
     topic = subscription.topic
     region = topic.sns_backend.region_name
-    told: dict[str, Any] = {
+    notification: dict[str, Any] = {
         "Type": "Notification",
         "MessageId": message_id,
         "TopicArn": topic.arn,
@@ -238,23 +238,23 @@ def _post_data(
         "Timestamp": _now(),
     }
     if subject:
-        told["Subject"] = subject
+        notification["Subject"] = subject
     signed = "".join(
-        f"{name}\n{told[name]}\n"
+        f"{name}\n{notification[name]}\n"
         for name in ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
-        if name in told
+        if name in notification
     )
     key, certificate = _signing_key(region)
     signature = key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
-    told["SignatureVersion"] = "2"
-    told["Signature"] = base64.b64encode(signature).decode()
-    told["SigningCertURL"] = f"https://sns.{region}.amazonaws.com/{certificate}"
-    told["UnsubscribeURL"] = (
+    notification["SignatureVersion"] = "2"
+    notification["Signature"] = base64.b64encode(signature).decode()
+    notification["SigningCertURL"] = f"https://sns.{region}.amazonaws.com/{certificate}"
+    notification["UnsubscribeURL"] = (
         f"https://sns.{region}.amazonaws.com/?Action=Unsubscribe&SubscriptionArn={subscription.arn}"
     )
     if message_attributes:
-        told["MessageAttributes"] = message_attributes
-    return told
+        notification["MessageAttributes"] = message_attributes
+    return notification
 
 
 _KEYS: dict[int, tuple[Any, str]] = {}

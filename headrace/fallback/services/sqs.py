@@ -1,4 +1,4 @@
-"""SQS: queues whose messages are found at once, kept as rows, and timed by the cloud's clock.
+"""SQS: finds messages at once, stores them as rows, and times them by the cloud's clock.
 
 moto goes through a queue's whole list for every request, keeps what was deleted, and sleeps through long polls. Its
 methods that touch messages are replaced; attributes, permissions and tags stay moto's.
@@ -21,7 +21,7 @@ LONGEST_VISIBILITY_S = 43_200
 
 
 class Asked(threading.local):
-    """What the last ReceiveMessage of this thread asked for and got, for who waits in moto's place.
+    """What the last ReceiveMessage of this thread asked for and got, for the long poll.
 
     Attributes:
         wait_s: how long it may wait for a message.
@@ -38,7 +38,7 @@ ASKED = Asked()
 
 
 @functools.cache
-def mend() -> None:
+def patch() -> None:
     """Replace moto's methods, once."""
     import moto.sqs.models as models
     from moto.sqs.models import Message, Queue, SQSBackend
@@ -188,4 +188,4 @@ def _purged(purge: Any) -> Any:
     return purge_too
 
 
-__all__ = ["ASKED", "mend"]
+__all__ = ["ASKED", "patch"]

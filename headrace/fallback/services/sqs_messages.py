@@ -1,4 +1,4 @@
-"""The messages of a queue, in place of moto's list, which every request went through from one end to the other.
+"""The messages of a queue, in place of moto's list, which every request had to search from end to end.
 
 A message is found by its number, counted by its state, and kept as a row. Times are milliseconds of the cloud's clock.
 Not thread-safe: `MOTO_LOCK`.
@@ -218,7 +218,7 @@ class Messages(Rows):
         heapq.heappush(self._ready, number)
 
     def _gone(self, message: Any, state: State | None) -> None:
-        """Take note that a message was removed, from `state`."""
+        """Note that a message in `state` was removed."""
 
     # --- receipt handles ----------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ def _import_without_ec2() -> None:
 
 
 @functools.cache
-def mend() -> None:
+def patch() -> None:
     """Replace moto's methods, once. The caller holds `IMPORTING`."""
     _import_without_ec2()
     from moto.ssm.models import ParameterDict, SimpleSystemManagerBackend

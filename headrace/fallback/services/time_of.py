@@ -1,4 +1,4 @@
-"""The cloud's clock in place of the machine's, in modules of moto whose times are compared with the cloud's."""
+"""Puts the cloud's clock in place of the machine's in modules of moto whose times are compared with the cloud's."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def test_a_repair_of_the_database_that_was_killed_is_finished(tmp_path: Path):
 
 
 def test_a_long_check_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("headrace.cli.check._TELL_EVERY_S", 0.0)
+    monkeypatch.setattr("headrace.cli.check._REPORT_EVERY_S", 0.0)
     with InProcessCloud(tmp_path) as cloud:
         s3 = cloud.client("s3")
         s3.create_bucket(Bucket="bucket")

@@ -192,12 +192,12 @@ def test_a_signal_is_noted_once_and_what_came_before_is_restored() -> None:
     told: list[str] = []
     before = signal.getsignal(signal.SIGUSR1)
     with StopAsked(signal.SIGUSR1, again=lambda: told.append("again")) as asked:
-        asked.tell(lambda: told.append("asked"))
+        asked.call_when_asked(lambda: told.append("asked"))
         assert not asked
         signal.raise_signal(signal.SIGUSR1)
         wait_until(lambda: told == ["asked"])
         signal.raise_signal(signal.SIGUSR1)
-        asked.tell(lambda: told.append("late"))
+        asked.call_when_asked(lambda: told.append("late"))
     assert told == ["asked", "again", "late"]
     assert asked.exit_code == 128 + signal.SIGUSR1
     assert signal.getsignal(signal.SIGUSR1) is before
@@ -206,7 +206,7 @@ def test_a_signal_is_noted_once_and_what_came_before_is_restored() -> None:
 def test_a_signal_may_come_while_the_lock_is_held_that_telling_needs() -> None:
     stop = threading.Event()
     with StopAsked(signal.SIGUSR1) as asked:
-        asked.tell(stop.set)
+        asked.call_when_asked(stop.set)
         with stop._cond:
             signal.raise_signal(signal.SIGUSR1)
             assert asked

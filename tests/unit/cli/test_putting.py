@@ -60,7 +60,7 @@ def test_what_was_throttled_is_tried_again_and_counted_once() -> None:
     assert putter.put(records(b"a", b"b", b"c")) == 3
     assert kinesis.requests == [[b"a", b"b", b"c"], [b"b", b"c"]]
     assert (putter.acknowledged, putter.unknown) == (3, 0)
-    assert putter.told(by_shard=True) == "3 records put into s (shardId-000000000000: 3)"
+    assert putter.summary(by_shard=True) == "3 records put into s (shardId-000000000000: 3)"
 
 
 def test_a_record_that_is_refused_to_the_end_is_named_by_its_number() -> None:
@@ -73,7 +73,7 @@ def test_a_record_that_is_refused_to_the_end_is_named_by_its_number() -> None:
         "ProvisionedThroughputExceededException: Rate exceeded"
     )
     assert len(kinesis.requests) == 1 + MOST_TRIES
-    assert putter.told() == "3 records put into s"
+    assert putter.summary() == "3 records put into s"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_refused_request_names_its_records_and_awss_code(
     with pytest.raises(PutFailed) as caught:
         putter.put(records(*[b"x"] * batch))
     assert str(caught.value) == f"{said}: SomeException: {message.removesuffix('.')}"
-    assert putter.told() == "1 record put into s"
+    assert putter.summary() == "1 record put into s"
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_what_the_stream_may_have_is_not_counted_and_not_denied(
     with pytest.raises(PutFailed):
         putter.put(records(b"a", b"b"))
     more = "; of 2 more, which were on their way, some may be there too" if unknown else ""
-    assert putter.told() == f"1 record put into s{more}"
+    assert putter.summary() == f"1 record put into s{more}"
 
 
 def test_after_a_failure_nothing_more_is_put() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.fallback.query_parameters import guard_query_parser
+from headrace.fallback.query_parameters import patch_query_parser
 
 
 class Parser:
@@ -18,7 +18,7 @@ class Parser:
 
 @pytest.fixture
 def parser() -> Any:
-    guard_query_parser(SimpleNamespace(QueryParser=Parser))  # type: ignore[arg-type]
+    patch_query_parser(SimpleNamespace(QueryParser=Parser))  # type: ignore[arg-type]
     return Parser()
 
 

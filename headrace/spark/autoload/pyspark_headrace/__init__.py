@@ -1,4 +1,4 @@
-"""Makes `format("kinesis")` known to Spark without a word in the job.
+"""Registers `format("kinesis")` with Spark, so that a job need not.
 
 Spark looks on the PYTHONPATH that spark-submit was started with for modules whose names begin with `pyspark_` and
 registers their `DefaultSource`. The zip of `headrace.spark.package` has this at its root, and may be on that path;

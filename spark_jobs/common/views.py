@@ -1,4 +1,4 @@
-"""What the batch, the speed and the serving layer share: departures by day and airport, as numbers that can be added.
+"""The views of the batch, the speed and the serving layer: departures by day and airport, as numbers that add up.
 
 A view has one row a key: day (a date, of UTC), origin; flights, cancellations, departures, delay_minutes. Each of the
 numbers is a sum, so views of disjoint flights add up to the view of all of them: that is what makes
@@ -20,7 +20,7 @@ VIEW_SCHEMA = (
 
 
 def view(flights: DataFrame) -> DataFrame:
-    """Return the view of `flights` (common.flights' columns, each flight once)."""
+    """Return the view of `flights` (events.flights' columns, each flight once)."""
     departed = ~F.col("cancelled")
     # From whole days since the epoch: the same whatever the session's time zone.
     day = F.date_from_unix_date(F.floor(F.unix_seconds("event_time") / 86_400).cast("int"))

@@ -1,4 +1,4 @@
-"""Who is frequent, in bounded room: a count-min table and a heap of candidates, both of which merge.
+"""Finds the most frequent names in bounded memory: a count-min table and a heap of candidates, both of which merge.
 
 A count-min table of DEPTH rows and WIDTH cells never counts too low, and of n items counts one too high by more than
 e n / WIDTH with a probability of at most exp(-DEPTH). The heap holds the CANDIDATES names of the highest estimates.
@@ -31,7 +31,7 @@ def cells(name: str) -> list[int]:
 
 
 class HeavyHitters:
-    """Counts names one by one. Room: DEPTH x WIDTH numbers and CANDIDATES names, whatever comes. One thread."""
+    """Counts names one by one, in the memory of DEPTH x WIDTH numbers and CANDIDATES names. For one thread."""
 
     def __init__(self) -> None:
         self.total = 0

@@ -1,4 +1,4 @@
-"""Where a job's rows go: `--output s3://...`, folders of Parquet, or `--output kinesis://STREAM`, events.
+"""Writes a job's rows where `--output` says: folders of Parquet (`s3://...`) or events in a stream (`kinesis://STREAM`).
 
 **Events.** Each row is one record, of JSON: `{"event_id", "job", "batch", "row": {...}}`, times in UTC with their zone,
 nulls written out; the partition key is one of the row's columns, so that an airport's or an aircraft's rows stay in
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs import common
+from spark_jobs.common import batches
 
 STREAM = "kinesis://"
 _TIMES = {
@@ -30,11 +30,11 @@ _TIMES = {
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What a job gives.
+    """How a job's rows are named and ordered.
 
     Attributes:
         job: its name.
-        folder: where its rows lie under a folder given as output.
+        folder: where its rows lie under the output folder.
         key: the columns that name a row.
         partition_key: the column whose rows keep their order in a stream; never null.
         corrects: whether a row takes the place of an earlier micro-batch's row of the same key.
@@ -52,11 +52,11 @@ def stream_of(output: str) -> str | None:
     return output.removeprefix(STREAM).rstrip("/") if output.startswith(STREAM) else None
 
 
-def sink(arguments: argparse.Namespace, results: Results) -> common.Sink:
+def sink(arguments: argparse.Namespace, results: Results) -> batches.Sink:
     """Return the sink that `--output` asks for."""
     stream = stream_of(arguments.output)
     if stream is None:
-        return common.batches_into(f"{arguments.output}{results.folder}")
+        return batches.into(f"{arguments.output}{results.folder}")
     options = {"kinesis.streamName": stream, "kinesis.region": arguments.region}
     if arguments.endpoint_url:
         options["kinesis.endpointUrl"] = arguments.endpoint_url

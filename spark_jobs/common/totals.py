@@ -1,4 +1,4 @@
-"""What all micro-batches of a query add up to: Spark itself keeps the last hundred only."""
+"""Adds up what all micro-batches of a query counted: Spark itself keeps the last hundred only."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class Totals(StreamingQueryListener):
         """A trigger without input counts for nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Let those go on who wait: Spark tells of the end last."""
+        """Wake whoever waits: Spark reports the end last."""
         with self._changed:
             self._ended.add(str(event.runId))
             self._changed.notify_all()
 
     def wait(self, run: str, within_s: float = WAIT_S) -> None:
-        """Wait until all of `run` is counted. Raises TimeoutError, and no count is given rather than a wrong one."""
+        """Wait until all of `run` is counted. Raises TimeoutError: better no count than a wrong one."""
         with self._changed:
             if not self._changed.wait_for(lambda: run in self._ended, within_s):
                 raise TimeoutError(f"Spark did not report a query's end within {within_s:g} s.")
@@ -67,7 +67,7 @@ class Totals(StreamingQueryListener):
         return self._batches[run]
 
     def of(self, run: str, observation: str, what: str) -> int:
-        """Return the sum of a number of an observation of `run`; 0 for one that was not made."""
+        """Return the sum of a number of an observation of `run`; 0 when the query did not make it."""
         return self._observed[run, observation, what]
 
     def late(self, run: str) -> int:

@@ -13,7 +13,7 @@ from headrace.store.database import Database
 from headrace.store.discard import clear, discard
 from headrace.store.marks import Marks
 from headrace.store.shard_log import ShardLog
-from tests.store.logs import open_log, put, segments
+from tests.unit.store.logs import open_log, put, segments
 
 
 @pytest.fixture

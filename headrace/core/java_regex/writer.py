@@ -1,4 +1,4 @@
-"""Writing a parsed pattern for Python's `re`, for RE2 and for the `regex` module."""
+"""Writes a parsed pattern for Python's `re`, for RE2 and for the `regex` module."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 
 from headrace.core.java_regex.nodes import (
     MAX_CODE_POINT,
-    Again,
+    Alternation,
+    Anchor,
+    BackReference,
     BadPattern,
-    Choice,
+    CharacterSet,
+    Concatenation,
     Group,
     Node,
     NotLinear,
-    OneOf,
-    Place,
     Repeat,
-    Row,
 )
 
 # RE2 takes no higher count; a higher one is written as several in a row.
@@ -30,15 +30,15 @@ def as_one_run(node: Node) -> str | None:
 
     Such a pattern has one way to match, so every engine is linear, and `re` is the quickest by far.
     """
-    parts = node.parts if isinstance(node, Row) else (node,)
-    inner = [part for part in parts if not (isinstance(part, Place) and part.kind in "^$")]
+    parts = node.parts if isinstance(node, Concatenation) else (node,)
+    inner = [part for part in parts if not (isinstance(part, Anchor) and part.kind in "^$")]
     if len(inner) != 1 or len(parts) - len(inner) > 2:
         return None
     if len(parts) > 1 and not _is_framed(parts, inner[0]):
         return None
     run = inner[0]
     body = run.body if isinstance(run, Repeat) else run
-    if not isinstance(body, OneOf) or body.properties:
+    if not isinstance(body, CharacterSet) or body.properties:
         return None
     if not isinstance(run, Repeat):
         return _one(body, _python_point)
@@ -49,8 +49,8 @@ def _is_framed(parts: Sequence[Node], inner: Node) -> bool:
     """Whether places stand only where they hold anyhow: `^` before and `$` after what is whole."""
     at = parts.index(inner)
     before, after = parts[:at], parts[at + 1 :]
-    return all(isinstance(p, Place) and p.kind == "^" for p in before) and all(
-        isinstance(p, Place) and p.kind == "$" for p in after
+    return all(isinstance(p, Anchor) and p.kind == "^" for p in before) and all(
+        isinstance(p, Anchor) and p.kind == "$" for p in after
     )
 
 
@@ -72,9 +72,9 @@ def for_backtracking(node: Node) -> str:
 def _unrolled(node: Node) -> int:
     """Return how many characters a pattern asks for once its counts are written out."""
     match node:
-        case Row(parts):
+        case Concatenation(parts):
             return sum(map(_unrolled, parts))
-        case Choice(options):
+        case Alternation(options):
             return sum(map(_unrolled, options))
         case Group(_, body):
             return 1 + _unrolled(body)
@@ -96,13 +96,13 @@ class _Re2:
 
     def write(self, node: Node) -> str:
         match node:
-            case OneOf():
+            case CharacterSet():
                 return _one(self.clipped(node), lambda point: f"\\x{{{point:X}}}")
-            case Place(kind, lines):
+            case Anchor(kind, lines):
                 return _place(kind, lines=lines, end="\\z")
-            case Row(parts):
+            case Concatenation(parts):
                 return _bounded("".join(map(self.write, parts)))
-            case Choice(options):
+            case Alternation(options):
                 return _bounded("(?:" + "|".join(map(self.write, options)) + ")")
             case Group(opening, body):
                 if opening in ("(?=", "(?!", "(?<=", "(?<!", "(?>"):
@@ -112,10 +112,10 @@ class _Re2:
                 if mode == "+":
                     raise NotLinear
                 return _re2_repeat(f"(?:{self.write(body)})", lowest, highest)
-            case Again():
+            case BackReference():
                 raise NotLinear
 
-    def clipped(self, node: OneOf) -> OneOf:
+    def clipped(self, node: CharacterSet) -> CharacterSet:
         top = self.highest_point
         ranges = tuple((low, min(high, top)) for low, high in node.ranges if low <= top)
         return replace(node, ranges=ranges)
@@ -149,19 +149,19 @@ def _re2_repeat(body: str, lowest: int, highest: int | None) -> str:
 
 def _backtracking(node: Node) -> str:
     match node:
-        case OneOf():
+        case CharacterSet():
             return _one(node, _python_point)
-        case Place(kind, lines):
+        case Anchor(kind, lines):
             return _place(kind, lines=lines, end="\\Z")
-        case Row(parts):
+        case Concatenation(parts):
             return "".join(map(_backtracking, parts))
-        case Choice(options):
+        case Alternation(options):
             return "(?:" + "|".join(map(_backtracking, options)) + ")"
         case Group(opening, body):
             return f"{opening}{_backtracking(body)})"
         case Repeat(body, lowest, highest, mode):
             return f"(?:{_backtracking(body)}){_count(lowest, highest)}{mode}"
-        case Again(group, any_case):
+        case BackReference(group, any_case):
             back = f"\\g<{group}>" if group.isdigit() else f"(?P={group})"
             return f"(?i:{back})" if any_case else f"(?:{back})"
 
@@ -172,7 +172,7 @@ def _count(lowest: int, highest: int | None) -> str:
     return f"{{{lowest},{'' if highest is None else highest}}}"
 
 
-def _one(node: OneOf, point: Callable[[int], str]) -> str:
+def _one(node: CharacterSet, point: Callable[[int], str]) -> str:
     members = "".join(
         point(low) if low == high else f"{point(low)}-{point(high)}" for low, high in node.ranges
     )

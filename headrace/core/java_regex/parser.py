@@ -1,4 +1,4 @@
-"""Reading Java's regular expressions."""
+"""Parses Java's regular expressions into nodes."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 from headrace.core.java_regex.nodes import (
     MAX_CODE_POINT,
-    Again,
+    Alternation,
+    Anchor,
+    BackReference,
     BadPattern,
-    Choice,
+    CharacterSet,
+    Concatenation,
     Group,
     Node,
-    OneOf,
-    Place,
     Range,
     Ranges,
     Repeat,
-    Row,
 )
 from headrace.core.java_regex.sets import (
     CATEGORIES,
@@ -88,13 +88,13 @@ class _Reader:
         options = [self.row(depth)]
         while self.taken("|"):
             options.append(self.row(depth))
-        return options[0] if len(options) == 1 else Choice(tuple(options))
+        return options[0] if len(options) == 1 else Alternation(tuple(options))
 
     def row(self, depth: int) -> Node:
         parts: list[Node] = []
         while self.more() and not self.more("|") and not self.more(")"):
             parts += self.piece(depth)
-        return parts[0] if len(parts) == 1 else Row(tuple(parts))
+        return parts[0] if len(parts) == 1 else Concatenation(tuple(parts))
 
     def piece(self, depth: int) -> list[Node]:
         if self.flags.comments:
@@ -116,8 +116,8 @@ class _Reader:
         found, self.at = self.text[self.at :], len(self.text)
         return found
 
-    def one(self, ranges: Ranges) -> OneOf:
-        return OneOf(self.cased(ranges))
+    def one(self, ranges: Ranges) -> CharacterSet:
+        return CharacterSet(self.cased(ranges))
 
     def cased(self, ranges: Sequence[Range]) -> Ranges:
         return both_cases(ranges) if self.flags.any_case else merged(ranges)
@@ -130,9 +130,11 @@ class _Reader:
             case "[":
                 return self.bracketed(depth)
             case ".":
-                return OneOf(((0, MAX_CODE_POINT),) if self.flags.dot_all else all_but(LINE_ENDS))
+                return CharacterSet(
+                    ((0, MAX_CODE_POINT),) if self.flags.dot_all else all_but(LINE_ENDS)
+                )
             case "^" | "$":
-                return Place(letter, self.flags.lines)
+                return Anchor(letter, self.flags.lines)
             case "\\":
                 return self.escaped()
             case "*" | "+" | "?":
@@ -224,28 +226,28 @@ class _Reader:
         letter = self.take()
         match letter:
             case "b" | "B":
-                return Place(letter)
+                return Anchor(letter)
             case "A" | "G":
-                return Place("^")
+                return Anchor("^")
             case "z" | "Z":
-                return Place("$")
+                return Anchor("$")
             case "E":
                 return None
             case "R":
                 ends = self.one(merged([*LINE_ENDS, (0x0B, 0x0C)]))
-                crlf = Row((self.one(points("\r")), self.one(points("\n"))))
-                return Group("(?:", Choice((crlf, ends)))
+                crlf = Concatenation((self.one(points("\r")), self.one(points("\n"))))
+                return Group("(?:", Alternation((crlf, ends)))
             case "k":
                 if not self.taken("<"):
                     raise self.fail("\\k is not followed by '<'")
-                return Again(self.name(), self.flags.any_case)
+                return BackReference(self.name(), self.flags.any_case)
             case _ if letter in "123456789":
-                return Again(letter, self.flags.any_case)
+                return BackReference(letter, self.flags.any_case)
             case _:
                 self.at -= 1
                 ranges, prop = self.escape_in_set()
                 if prop:
-                    return OneOf((), (prop,))
+                    return CharacterSet((), (prop,))
                 return self.one(ranges)
 
     def escape_in_set(self) -> tuple[Ranges, str]:
@@ -326,9 +328,9 @@ class _Reader:
 
     # --- sets
 
-    def bracketed(self, depth: int) -> OneOf:
+    def bracketed(self, depth: int) -> CharacterSet:
         ranges, properties, negated = self.set_of(depth)
-        return OneOf(ranges, properties, negated)
+        return CharacterSet(ranges, properties, negated)
 
     def set_of(self, depth: int) -> tuple[Ranges, tuple[str, ...], bool]:
         """Read the rest of `[...]`: ranges, properties, and whether it is all but those."""
@@ -402,7 +404,7 @@ def _is_count(text: str) -> bool:
 
 
 def parse(pattern: str) -> Node:
-    """Return what a Java pattern says. Raises BadPattern."""
+    """Return the node of a Java pattern. Raises BadPattern."""
     reader = _Reader(pattern)
     node = reader.choice(0)
     if reader.more():

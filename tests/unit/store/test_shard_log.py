@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from headrace.store.flusher import Flusher
 from headrace.store.losses import LogDamaged
 from headrace.store.shard_log import LogClosed, LogFull, ShardLog
-from tests.store import logs
-from tests.store.logs import NOW_MS, open_log, put, records, segments, texts
+from tests.unit.store import logs
+from tests.unit.store.logs import NOW_MS, open_log, put, records, segments, texts
 
 
 def test_records_come_back_in_order_with_their_numbers_times_and_keys(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Which requests only read, and which change nothing but what is kept row by row."""
+"""Classifies requests to moto: those that only read, and those that change only what is stored row by row."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.spark.offsets import Offset, ShardOffset, TrimHorizon
-from headrace.spark.planning import (
+from headrace.spark.spans import (
     DataLoss,
     Shard,
     Span,

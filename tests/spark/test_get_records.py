@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.spark.pages import last_of, parse_page, parse_records
+from headrace.spark.get_records import last_of, parse_page, parse_records
 
 NASTY = st.sampled_from(
     ["SequenceNumber", '"SequenceNumber":"7"', '"NextShardIterator":null', '","Data":"', "é\\"]

@@ -1,4 +1,4 @@
-"""What a micro-batch takes: pure functions of the shards, the offsets, and what has been fetched.
+"""Decides which records of each shard a micro-batch takes: pure functions of shards, offsets and what was fetched.
 
 The rule that keeps a key's records in order across a reshard: a shard is read only when its parents were drained in an
 *earlier* batch, or gave this batch no record. Within a batch shards are read side by side.

@@ -1,7 +1,7 @@
-"""GetRecords' answers as Arrow. Apart from the client, which brings boto3: tasks rarely need that.
+"""Turns GetRecords' answers into Arrow. Apart from the client, which imports boto3: tasks rarely call Kinesis.
 
-To parse an answer takes several times as long as to fetch it, and Python does one at a time in a process. The planner,
-which reads every shard, needs little of an answer: how many records, the last one, and how to go on. It finds these in
+Parsing an answer takes several times as long as fetching it, and Python parses one at a time in a process. The planner,
+which reads every shard, takes little of an answer: how many records, the last one, and how to go on. It finds these in
 the bytes, and leaves the rest to the tasks.
 """
 

@@ -15,7 +15,7 @@ from headrace.store import segment
 from headrace.store.check import Problem, check_log
 from headrace.store.losses import LogDamaged
 from headrace.store.shard_log import identity_of
-from tests.store.logs import STREAM_ID, open_log, put, segments, texts
+from tests.unit.store.logs import STREAM_ID, open_log, put, segments, texts
 
 BATCHES = st.lists(st.lists(st.text(max_size=30), min_size=1, max_size=5), min_size=1, max_size=12)
 
@@ -59,7 +59,7 @@ def test_a_cut_loses_only_the_batches_that_it_cut(
     folder = tmp_path_factory.mktemp("log")
     roll_at_bytes = data.draw(st.sampled_from([300, 1 << 30]))
     tail, ends = _fill(folder, batches, roll_at_bytes)
-    # Its index would know better: see tests/store/test_losses.py.
+    # Its index would know better: see tests/unit/store/test_losses.py.
     tail.with_suffix(".index").unlink()
     cut_at = data.draw(st.integers(0, tail.stat().st_size))
     with tail.open("r+b") as file:

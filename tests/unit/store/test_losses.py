@@ -16,7 +16,8 @@ from headrace.store.losses import UNCERTAIN, Known, LogDamaged
 from headrace.store.marks import Marks, read_known
 from headrace.store.repair import QUARANTINE_FOLDER, repair_logs
 from headrace.store.shard_log import ShardLog, identity_of
-from tests.store.logs import (
+from tests.support.killed import run_killed
+from tests.unit.store.logs import (
     BASE,
     NOW_MS,
     SHARD_ID,
@@ -27,7 +28,6 @@ from tests.store.logs import (
     segments,
     texts,
 )
-from tests.support.killed import run_killed
 
 FOLDER = Path("streams", STREAM_ID, SHARD_ID)
 

@@ -1,0 +1,15 @@
+"""Puts a file or a folder on the disk, whatever the kernel still holds of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def sync_path(path: Path) -> None:
+    """Sync a file's content, or a folder's list of names. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,116 @@
+"""Reads events from a stream's records: which records are events, which are unreadable, and which come late or twice.
+
+**Input.** A record's `data` is a JSON object. A record that is no JSON object, lacks a required field, or has a value
+of another type is *unreadable*: the job counts it and, with `--quarantine`, a query of its own writes it there with the
+reason. When the producers' schema drifts, the change is:
+
+- passed over: a field that no job knows;
+- null: a field that is missing, and that the job can do without;
+- as its text (`7` is `"7"`): a number, a truth value or an object where a text was;
+- quarantined as `missing: carrier`: an event without a field that the job requires, or with null there;
+- quarantined as `a value of another type`: an event with a text or a fraction where a whole number was, a number that
+  does not fit, a text for a truth value, no time for a time; even where null would do: wrong is worse than none;
+- quarantined as `a time ahead of its record's`: an event of more than a day after its record came to the stream, such
+  as one in milliseconds where seconds are expected: the watermark would follow it, and drop all others.
+
+**Lateness.** Every streaming job first drops what comes too late and what comes twice, by one rule: an event is dropped
+if its time is not after the watermark that the micro-batch *before* began with; that is the greatest event time of the
+micro-batches before that one, less `--watermark` (of two streams: the lesser of theirs). The job prints how many. A
+run takes what is there as one micro-batch, up to `--max-records-per-shard`, and inside it nothing is late; cut into
+smaller ones, shards drain at their own pace: give a watermark as wide as the history then.
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+FLIGHT_SCHEMA = (
+    "event_id STRING, event_time TIMESTAMP, carrier STRING, flight INT, tailnum STRING, "
+    "origin STRING, dest STRING, dep_delay INT, arr_delay INT, distance INT, cancelled BOOLEAN"
+)
+FLIGHT_REQUIRED = ("event_id", "event_time", "carrier", "origin", "dest", "cancelled")
+OBSERVATION = "events"
+# Where from_json leaves the text of a record that is not as the schema says, and null for one that is.
+_MALFORMED = "_malformed"
+# Whether an event's time lies ahead of the time at which its record came to the stream; false where that is not known.
+_AHEAD = "_ahead"
+ARRIVAL = "approximateArrivalTimestamp"
+MOST_AHEAD = "INTERVAL 1 DAY"
+
+
+def parsed(records: DataFrame, schema: str) -> DataFrame:
+    """Return `records` with the columns of `schema` (one is event_time) read from `data`, `_malformed` and `_ahead`."""
+    event = F.from_json(
+        F.col("data").cast("string"),
+        f"{schema}, {_MALFORMED} STRING",
+        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _MALFORMED},
+    )
+    rows = records.select("*", event.alias("event")).select(*records.columns, "event.*")
+    ahead = F.lit(False)
+    if ARRIVAL in records.columns:
+        ahead = F.coalesce(F.col("event_time") > F.col(ARRIVAL) + F.expr(MOST_AHEAD), ahead)
+    return rows.withColumn(_AHEAD, ahead)
+
+
+def readable(required: tuple[str, ...]) -> Column:
+    """Return whether a parsed row is an event: JSON, of the schema's types, with the `required` fields, of its time."""
+    present = [F.col(name).isNotNull() for name in required]
+    return reduce(operator.and_, present) & F.col(_MALFORMED).isNull() & ~F.col(_AHEAD)
+
+
+def flights(records: DataFrame) -> DataFrame:
+    """Return the flights in `records`, with FLIGHT_SCHEMA's columns; see `readable_events`."""
+    return readable_events(records, FLIGHT_SCHEMA, FLIGHT_REQUIRED, OBSERVATION)
+
+
+def readable_events(
+    records: DataFrame, schema: str, required: tuple[str, ...], observation: str
+) -> DataFrame:
+    """Return the readable events in `records`; `observation` counts rows as `read` and the others as `unreadable`."""
+    rows = parsed(records, schema)
+    return (
+        rows.observe(
+            observation,
+            F.count(F.lit(1)).alias("read"),
+            F.count_if(~readable(required)).alias("unreadable"),
+        )
+        .where(readable(required))
+        .drop(*records.columns, _MALFORMED, _AHEAD)
+    )
+
+
+def unreadable(records: DataFrame, schema: str, required: tuple[str, ...]) -> DataFrame:
+    """Return the unreadable records: `reason`, and the source's columns with `data` untouched."""
+    missing = F.array_compact(
+        F.array(*(F.when(F.col(name).isNull(), F.lit(name)) for name in required))
+    )
+    text = F.col("data").cast("string")
+    # from_json takes an empty text for no record at all: neither an object nor malformed.
+    nothing = F.col("data").isNull() | (F.trim(text) == "")
+    is_object = F.is_valid_utf8(F.col("data")) & F.startswith(F.ltrim(text), F.lit("{"))
+    json = F.try_parse_json(text).isNotNull() & is_object
+    reason = (
+        F.when(nothing, F.lit("empty"))
+        .when(~json, F.lit("no JSON object"))
+        .when(F.col(_MALFORMED).isNotNull(), F.lit("a value of another type"))
+        .when(F.col(_AHEAD), F.lit("a time ahead of its record's"))
+        .otherwise(F.concat(F.lit("missing: "), F.concat_ws(", ", missing)))
+    )
+    return (
+        parsed(records, schema)
+        .where(~readable(required))
+        .select(reason.alias("reason"), *records.columns)
+    )
+
+
+def on_time_once(
+    rows: DataFrame, watermark: str, key: tuple[str, ...] = ("event_id",)
+) -> DataFrame:
+    """Return `rows` without late rows (by `watermark`) and repetitions; outside a stream none is late."""
+    if rows.isStreaming:
+        return rows.withWatermark("event_time", watermark).dropDuplicatesWithinWatermark(list(key))
+    return rows.dropDuplicates(list(key))

@@ -1,0 +1,36 @@
+"""The command-line options that every job on a stream takes."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def parser(name: str, description: str) -> argparse.ArgumentParser:
+    """Return a parser of the arguments that every job takes."""
+    result = argparse.ArgumentParser(prog=f"{name}.py", description=description)
+    result.add_argument("--stream", required=True)
+    result.add_argument("--region", required=True)
+    result.add_argument("--output", required=True, help="s3:// URI of the results; see the job")
+    result.add_argument("--checkpoint", required=True, help="s3:// URI of the query's progress")
+    result.add_argument("--quarantine", help="s3:// URI for unreadable records")
+    result.add_argument("--endpoint-url", help="of Kinesis; by default AWS's, or the environment's")
+    result.add_argument("--source-format", choices=["kinesis", "aws-kinesis"], default="kinesis")
+    result.add_argument("--watermark", default="2 days", help="how late an event may come")
+    result.add_argument("--max-records-per-shard", type=int, default=10_000_000)
+    return result
+
+
+def parse(
+    the_parser: argparse.ArgumentParser, argv: list[str], *, to_stream: bool = False
+) -> argparse.Namespace:
+    """Parse a step's arguments; a folder gets its trailing slash. With `to_stream` the output may be a stream."""
+    arguments = the_parser.parse_args(argv)
+    for name in ("output", "checkpoint", "quarantine"):
+        folder = getattr(arguments, name)
+        if folder is not None:
+            setattr(arguments, name, folder.rstrip("/") + "/")
+    if arguments.output.startswith("kinesis:") and not to_stream:
+        the_parser.error("the job's output is a table, which needs a folder, not kinesis://")
+    if arguments.output in ("kinesis://", "kinesis:/"):
+        the_parser.error("--output kinesis:// lacks the stream's name")
+    return arguments

@@ -1,0 +1,113 @@
+"""Runs a job's streaming query until its input is drained, and counts what happened; runs a whole job."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_jobs.common import batches, events, kinesis
+from spark_jobs.common.totals import LATE, Totals
+
+StreamJob = Callable[[SparkSession, DataFrame, argparse.Namespace], dict[str, int]]
+
+
+def start(
+    spark: SparkSession, rows: DataFrame, name: str, mode: str, checkpoint: str, sink: batches.Sink
+) -> StreamingQuery:
+    """Start a query that ends when its input is drained."""
+    # Spark would add a micro-batch without input, only to move state on: the next run does that as well.
+    spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", value=False)
+    return (
+        rows.writeStream.queryName(name)
+        .outputMode(mode)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .foreachBatch(sink)
+        .start()
+    )
+
+
+def drain(
+    spark: SparkSession, rows: DataFrame, name: str, mode: str, checkpoint: str, sink: batches.Sink
+) -> tuple[Totals, str]:
+    """Run a query until its input is drained; return what all its micro-batches counted, and its run's id."""
+    totals = Totals()
+    spark.streams.addListener(totals)
+    try:
+        query = start(spark, rows, name, mode, checkpoint, sink)
+        query.awaitTermination()
+        totals.wait(str(query.runId))
+    finally:
+        spark.streams.removeListener(totals)
+    return totals, str(query.runId)
+
+
+def run_query(
+    spark: SparkSession,
+    rows: DataFrame,
+    name: str,
+    mode: str,
+    arguments: argparse.Namespace,
+    sink: batches.Sink,
+    observations: tuple[str, ...] = (events.OBSERVATION,),
+) -> dict[str, int]:
+    """Run a job's query until its input is drained, and return what its micro-batches add up to, in events."""
+    totals, run = drain(spark, rows, name, mode, arguments.checkpoint, sink)
+    read, unreadable = (
+        sum(totals.of(run, observation, what) for observation in observations)
+        for what in ("read", "unreadable")
+    )
+    return {"read": read, "unreadable": unreadable, LATE: totals.late(run)}
+
+
+def quarantine(
+    spark: SparkSession,
+    records: DataFrame,
+    arguments: argparse.Namespace,
+    schema: str = events.FLIGHT_SCHEMA,
+    required: tuple[str, ...] = events.FLIGHT_REQUIRED,
+    part: str = "",
+) -> dict[str, int]:
+    """Write the unreadable records under `--quarantine`, and return how many this run; {} without that option.
+
+    A job of several streams gives each a `part` of the folder, such as `weather`.
+    """
+    if arguments.quarantine is None:
+        return {}
+    rows = events.unreadable(records, schema, required).observe(
+        "quarantine", F.count(F.lit(1)).alias("rows")
+    )
+    folder = f"{part}/" if part else ""
+    totals, run = drain(
+        spark,
+        rows,
+        "quarantine",
+        "append",
+        f"{arguments.checkpoint}quarantine/{folder}",
+        batches.into(f"{arguments.quarantine}{folder}"),
+    )
+    return {f"quarantined {part}".rstrip(): totals.of(run, "quarantine", "rows")}
+
+
+def run_job(name: str, job: Callable[[SparkSession], dict[str, int]]) -> int:
+    """Run `job` in a session of its own, print what it counted, and return the exit status."""
+    spark = SparkSession.builder.appName(name).getOrCreate()
+    try:
+        result = job(spark)
+    finally:
+        spark.stop()
+    sys.stdout.write(", ".join(f"{what}: {count}" for what, count in result.items()) + "\n")
+    return 0
+
+
+def run_stream_job(name: str, job: StreamJob, arguments: argparse.Namespace) -> int:
+    """Run `job` on the records of `arguments.stream`; see `run_job`."""
+    return run_job(
+        name,
+        lambda spark: job(spark, kinesis.source(spark, arguments, arguments.stream), arguments),
+    )
