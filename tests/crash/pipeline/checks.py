@@ -294,7 +294,10 @@ def _check_copies(
         ended_well = ledger.outcomes.get(request) == "ok"
         same_cloud = ledger.begun_in.get(request) == ledger.begun_in.get(next_request)
         if ended_well and same_cloud and request in ledger.begun_in:
-            raise Broken(f"{place} went through {request} and again through {next_request}")
+            cloud = ledger.begun_in[request]
+            raise Broken(
+                f"{place} went through {request} and again through {next_request}, both of cloud {cloud}"
+            )
 
 
 def check_objects(second: list[Stored], lines: DeliveredLines, counts: Counts) -> None:

@@ -33,7 +33,7 @@ def handler(event, context):
     if done:
         _forward(done, context.aws_request_id)
         _note_tracked(done)
-    _tell(req=context.aws_request_id, outcome=how)
+    _tell(req=context.aws_request_id, cloud=_CLOUD, outcome=how)
     if how == "raise":
         raise RuntimeError("the function fails after it has written everything")
     failed = [] if how == "ok" else [{"itemIdentifier": records[stop]["seq"]}]
@@ -95,7 +95,7 @@ def _forward(records, request_id):
             if "ErrorCode" not in result
         ]
         if put:
-            _tell(req=request_id, put=put)
+            _tell(req=request_id, cloud=_CLOUD, put=put)
         left = [r for r, result in zip(left, results, strict=True) if "ErrorCode" in result]
         if left:
             if time.monotonic() > deadline:
@@ -135,7 +135,11 @@ def _call(operation, body, deadline):
 
 
 def _tell(**what):
-    """Write a line into the test's ledger, and wait until it is there."""
+    """Write a line into the test's ledger, and return what it answers once the line is there."""
     _ledger.write(json.dumps(what) + "\n")
     _ledger.flush()
-    _ledger.readline()
+    return _ledger.readline()
+
+
+# Of the cloud that has started this process: whatever it says later may come when that cloud is dead already.
+_CLOUD = int(_tell(begins=os.getpid()))

@@ -29,7 +29,7 @@ class Ledger:
         copies: what was acknowledged by the second stream, by id.
         forwarded: shards and sequence numbers of the first stream that were.
         outcomes: how each invocation that came to its end answered: ok, partial or raise.
-        begun_in: during which incarnation of the cloud an invocation first wrote.
+        begun_in: the incarnation of the cloud whose process of the function had the invocation.
     """
 
     def __init__(self, incarnation: Callable[[], int]) -> None:
@@ -46,8 +46,7 @@ class Ledger:
             def handle(self) -> None:
                 try:
                     for line in self.rfile:
-                        ledger.take(json.loads(line))
-                        self.wfile.write(b"\n")
+                        self.wfile.write(b"%d\n" % ledger.take(json.loads(line)))
                 except (ConnectionError, ValueError):
                     return  # the function was killed while it spoke
 
@@ -59,10 +58,12 @@ class Ledger:
         self.port = int(self._server.server_address[1])
         threading.Thread(target=self._server.serve_forever, name="ledger", daemon=True).start()
 
-    def take(self, line: dict[str, Any]) -> None:
-        """Note what an invocation says."""
+    def take(self, line: dict[str, Any]) -> int:
+        """Note what an invocation says; return the incarnation of the cloud that runs now."""
         with self._lock:
-            self.begun_in.setdefault(line["req"], self._incarnation())
+            if "req" not in line:
+                return self._incarnation()
+            self.begun_in.setdefault(line["req"], int(line["cloud"]))
             for copy_id, shard, number, to_shard, to_number in line.get("put", ()):
                 made_from = (shard, int(number))
                 self.copies[copy_id] = Copy(copy_id, made_from, (to_shard, int(to_number)))
@@ -71,6 +72,7 @@ class Ledger:
                     self.count += 1
             if "outcome" in line:
                 self.outcomes[line["req"]] = line["outcome"]
+            return self._incarnation()
 
     def close(self) -> None:
         """Stop serving."""
