@@ -49,7 +49,7 @@ from headrace.services.emr_serverless.service import EmrServerless, emr_serverle
 from headrace.services.firehose.service import Firehose, firehose_api
 from headrace.services.kinesis.service import Kinesis, kinesis_api
 from headrace.services.kinesis.subjects import shards_by_stream
-from headrace.services.lambda_.service import Lambda, lambda_api
+from headrace.services.lambda_.api import build_lambda, lambda_api
 from headrace.services.s3.service import S3, s3_api
 from headrace.spark_submit.event_bounds import EventLogBounds
 from headrace.spark_submit.history import HistoryOnDemand
@@ -173,7 +173,7 @@ class Cloud:
             **shared,
         )
         self.gateway.faults.shards_by_stream = partial(shards_by_stream, self.kinesis)
-        self.lambda_ = Lambda(
+        self.lambda_ = build_lambda(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
             config=config,

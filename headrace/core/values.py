@@ -1,9 +1,13 @@
-"""Reading loosely typed values: members of requests and templates that may be absent."""
+"""Small tools for members of requests and answers: absent ones, those that are None, times, and pages of lists."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import base64
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar, cast
+
+_T = TypeVar("_T")
 
 
 def listed(mapping: Mapping[str, Any], name: str) -> list[Any]:
@@ -14,3 +18,57 @@ def listed(mapping: Mapping[str, Any], name: str) -> list[Any]:
 def mapped(mapping: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the mapping under `name`, empty when there is none."""
     return dict(mapping.get(name) or {})
+
+
+def section(mapping: Mapping[str, Any], *path: str) -> dict[str, Any]:
+    """Return the mapping at `path`, itself and no copy; empty when it or what holds it is missing."""
+    found: Any = mapping
+    for name in path:
+        found = found.get(name) or {}
+    return cast("dict[str, Any]", found)
+
+
+def present(members: Mapping[str, Any]) -> Any:
+    """Return a dict of the members that are not None: an answer's shape, whose optional members may be absent."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def moment(time_ms: int) -> datetime:
+    """Return epoch milliseconds as an aware datetime, which is what AWS's shapes hold."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC)
+
+
+class BadMarker(ValueError):
+    """A marker that `page_of` has not made."""
+
+
+def page_of(
+    items: Iterable[_T], marker: str | None, most: int | None
+) -> tuple[list[_T], str | None]:
+    """Return one page of `items`, and the marker of the next page or None.
+
+    Args:
+        items: all of them, in an order that does not change from page to page.
+        marker: what an earlier call returned; None for the first page.
+        most: how many items a page has at most; None for all.
+
+    Raises:
+        BadMarker: the marker is not one of ours.
+    """
+    found = list(items)
+    start = 0 if marker is None else _offset(marker)
+    if most is None or start + most >= len(found):
+        return found[start:], None
+    end = start + most
+    return found[start:end], base64.b64encode(str(end).encode()).decode()
+
+
+def _offset(marker: str) -> int:
+    try:
+        digits = base64.b64decode(marker, validate=True)
+    except ValueError:
+        raise BadMarker(marker) from None
+    # Not int() alone, which also takes a sign, blanks and underscores.
+    if not digits.isdigit():
+        raise BadMarker(marker)
+    return int(digits)

@@ -16,7 +16,6 @@ STILL_CIRCULAR = (
     "headrace.services.emr_serverless",
     "headrace.services.firehose",
     "headrace.services.kinesis",
-    "headrace.services.lambda_",
     "headrace.services.s3",
     "scripts.benchmarks",
 )

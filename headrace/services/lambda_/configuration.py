@@ -8,22 +8,22 @@ from typing import Any
 
 import msgspec
 
-from headrace.services.lambda_.code import Package
+from headrace.core.values import section
 from headrace.services.lambda_.errors import access_denied, invalid_parameter, validation
-from headrace.services.lambda_.functions import Version
-from headrace.services.lambda_.layers import LayerStore
 from headrace.services.lambda_.limits import (
     ENVIRONMENT_BYTES,
     LAYERS_PER_FUNCTION,
     TIMEOUT_SECONDS,
 )
-from headrace.services.lambda_.members import section
 from headrace.services.lambda_.names import LATEST, FunctionRef, lambda_time
+from headrace.services.lambda_.packages.code import Package
+from headrace.services.lambda_.packages.layers import LayerStore
 from headrace.services.lambda_.runtime.environment import (
     RESERVED_VARIABLES,
     check_runtime,
     runtime_remark,
 )
+from headrace.services.lambda_.state import Version
 
 log = logging.getLogger(__name__)
 

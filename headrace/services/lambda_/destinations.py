@@ -38,7 +38,6 @@ class Destinations:
         topics: SNS.
         buses: EventBridge.
         objects: S3.
-        invoke: queues an invocation of a function by ARN and returns its request id.
     """
 
     def __init__(
@@ -48,13 +47,13 @@ class Destinations:
         *,
         buses: EventBusSender | None = None,
         objects: ObjectStore | None = None,
-        invoke: Callable[[str, bytes], str] | None = None,
     ) -> None:
         self._queues = queues
         self._topics = topics
         self._buses = buses
         self._objects = objects
-        self._invoke = invoke
+        # Queues an invocation of a function by ARN and returns its request id; the queue needs destinations itself.
+        self.invoke: Callable[[str, bytes], str] | None = None
 
     def send(self, arn: str, document: str, *, object_key: str = "") -> str:
         """Send a document; return its message id. Raises LookupError when there is no such place."""
@@ -71,8 +70,8 @@ class Destinations:
             return self._queues.send(arn, delivery.document, *attributes)
         if service == "sns":
             return self._topics.publish(arn, delivery.document, *attributes)
-        if service == "lambda" and self._invoke is not None:
-            return self._invoke(arn, delivery.document.encode())
+        if service == "lambda" and self.invoke is not None:
+            return self.invoke(arn, delivery.document.encode())
         if service == "events" and self._buses is not None and delivery.event is not None:
             return self._buses.put(arn, delivery.event)
         if service == "s3" and self._objects is not None and delivery.object_key:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from headrace.core.wildcards import glob_matches
-from headrace.services.lambda_.functions import Function
+from headrace.services.lambda_.state import Function
 
 INVOKE = "lambda:InvokeFunction"
 INVOKE_URL = "lambda:InvokeFunctionUrl"

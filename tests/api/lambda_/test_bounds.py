@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from headrace.core.ports import InvokeResult
-from headrace.services.lambda_ import answer_stream
-from headrace.services.lambda_.answer_stream import AnswerStream, Part, ReaderGone
+from headrace.services.lambda_.invocations import answer_stream
+from headrace.services.lambda_.invocations.answer_stream import AnswerStream, Part, ReaderGone
 from headrace.services.lambda_.limits import ASYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.names import FunctionRef
 from tests.support.lambda_lab import LambdaLab, zipped

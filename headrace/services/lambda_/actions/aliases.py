@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
+from headrace.core.values import section
 from headrace.services.lambda_.actions.common import page, reference, unqualified
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import (
     conflict,
     invalid_parameter,
     not_found,
     precondition_failed,
 )
-from headrace.services.lambda_.functions import Alias, Function
-from headrace.services.lambda_.members import section
 from headrace.services.lambda_.names import LATEST
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
+from headrace.services.lambda_.state import Alias, Function
 
 
 def _output(function: Function, alias: Alias) -> dict[str, Any]:

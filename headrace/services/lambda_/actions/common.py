@@ -10,8 +10,8 @@ from typing import Any
 
 from headrace.aws.operation import Call
 from headrace.services.lambda_.errors import invalid_parameter, precondition_failed
-from headrace.services.lambda_.functions import Function, Version
 from headrace.services.lambda_.names import LATEST, FunctionRef, parse_function
+from headrace.services.lambda_.state import Function, Version
 
 _MOST_A_PAGE = 50
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.services.lambda_.actions.common import reference, unqualified
-from headrace.services.lambda_.concurrency import unreserved
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import invalid_parameter
+from headrace.services.lambda_.invocations.concurrency import unreserved
 from headrace.services.lambda_.limits import UNRESERVED_CONCURRENCY_LEFT
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
 
 
 @operation("PutFunctionConcurrency")

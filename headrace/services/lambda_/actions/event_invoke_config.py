@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
+from headrace.core.values import section
 from headrace.services.lambda_.actions.common import page, reference
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.destinations import EVERYWHERE, check_destination
 from headrace.services.lambda_.errors import invalid_parameter, not_found
-from headrace.services.lambda_.functions import Function
-from headrace.services.lambda_.members import section
 from headrace.services.lambda_.names import LATEST, FunctionRef
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
+from headrace.services.lambda_.state import Function
 
 _MEMBERS = ("MaximumRetryAttempts", "MaximumEventAgeInSeconds", "DestinationConfig")
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.core.ports import StreamNotFound
 from headrace.services.lambda_.actions.common import page, reference
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, invalid_parameter, validation
-from headrace.services.lambda_.event_source.mapping import Mapping
-from headrace.services.lambda_.event_source.settings import (
+from headrace.services.lambda_.mappings.mapping import Mapping
+from headrace.services.lambda_.mappings.settings import (
     check_settings,
     check_source,
     settable,
 )
 from headrace.services.lambda_.names import FunctionRef, parse_function
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
 
 
 def _function_arn(lambda_: Lambda, ref: FunctionRef) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.services.lambda_ import configuration
@@ -12,13 +12,11 @@ from headrace.services.lambda_.actions.common import (
     reference,
     unqualified,
 )
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, invalid_parameter
-from headrace.services.lambda_.functions import Function
 from headrace.services.lambda_.limits import UNZIPPED_BYTES
 from headrace.services.lambda_.names import LATEST
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
+from headrace.services.lambda_.state import Function
 
 
 def _check_size(lambda_: Lambda, digest: str, layers: list[str]) -> None:

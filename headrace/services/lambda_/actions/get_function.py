@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.services.lambda_.actions.common import (
@@ -11,17 +11,15 @@ from headrace.services.lambda_.actions.common import (
     reference,
     unqualified,
 )
-from headrace.services.lambda_.concurrency import unreserved
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import invalid_parameter
+from headrace.services.lambda_.invocations.concurrency import unreserved
 from headrace.services.lambda_.limits import (
     ACCOUNT_CONCURRENCY,
     DIRECT_ZIP_BYTES,
     UNZIPPED_BYTES,
 )
 from headrace.services.lambda_.names import LATEST
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
 
 
 @operation("GetFunction")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.services.lambda_.actions.layers import version_arn
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, not_found, precondition_failed
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
 
 
 def _statement(arn: str, request: dict[str, Any]) -> dict[str, Any]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.core.arn import Arn, InvalidArn
 from headrace.services.lambda_.actions.common import page
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import invalid_parameter, not_found
 from headrace.services.lambda_.names import layer_arn
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
 
 _PRIVATE = ("digest", "size_bytes", "policy", "policy_revision")
 _LISTED = (

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.services.lambda_.actions.common import reference
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, not_found, precondition_failed
 from headrace.services.lambda_.limits import POLICY_BYTES
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
 
 NO_POLICY = "The resource you requested does not exist."
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.services.lambda_.actions.common import page, reference, unqualified
-from headrace.services.lambda_.concurrency import unreserved
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import invalid_parameter, not_found
-from headrace.services.lambda_.functions import Function
+from headrace.services.lambda_.invocations.concurrency import unreserved
 from headrace.services.lambda_.limits import UNRESERVED_CONCURRENCY_LEFT
 from headrace.services.lambda_.names import LATEST, FunctionRef, lambda_time
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
+from headrace.services.lambda_.state import Function
 
 
 def _find(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.core.arn import Arn, InvalidArn
 from headrace.services.lambda_.actions.common import unqualified
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import invalid_parameter
 from headrace.services.lambda_.names import parse_function
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.services.lambda_.service import Lambda
 
 _MAPPING = "event-source-mapping:"
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.services.lambda_.actions.common import page, reference, unqualified
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, invalid_parameter, not_found
-from headrace.services.lambda_.functions import Function
 from headrace.services.lambda_.names import LATEST, FunctionRef, lambda_time
-from headrace.services.lambda_.url import URL_PATH
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
+from headrace.services.lambda_.state import Function
+from headrace.services.lambda_.urls.front import URL_PATH
 
 _MISSING = "The resource you requested does not exist."
 

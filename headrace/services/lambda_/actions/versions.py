@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.services.lambda_.actions.common import (
@@ -12,10 +12,8 @@ from headrace.services.lambda_.actions.common import (
     reference,
     unqualified,
 )
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import invalid_parameter
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
 
 
 @operation("PublishVersion")

@@ -1,0 +1,120 @@
+"""How far a mapping has got in one shard, over all of its lanes, and what of it is kept.
+
+The checkpoint is the oldest record that is not finished with, so nothing is ever skipped. Lanes run ahead of
+it; how far each got is kept beside it, so that a restart does not repeat what they have done.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from typing import Protocol
+
+from headrace.core.ports import AfterSequence, AtSequence, StreamRecord, TrimHorizon
+from headrace.services.lambda_.mappings.mapping import Marks, Pinned
+from headrace.services.lambda_.mappings.store import MappingStore
+from headrace.services.lambda_.mappings.window import Window
+
+
+def lane_of(partition_key: str, lanes: int) -> int:
+    """Return the lane of a partition key, always the same for the same number of lanes."""
+    return zlib.crc32(partition_key.encode()) % lanes if lanes > 1 else 0
+
+
+class LaneState(Protocol):
+    """What progress wants to know of a lane."""
+
+    done: str
+    window: Window | None
+
+    def oldest_pending(self) -> str | None:
+        """Return the sequence number of the first record that the lane still holds."""
+        ...
+
+
+class Progress:
+    """The checkpoint of one shard. `lock` guards it and the lanes' queues."""
+
+    def __init__(self, store: MappingStore, uuid: str, shard_id: str) -> None:
+        self.lock = threading.RLock()
+        self._store = store
+        self._uuid = uuid
+        self._shard_id = shard_id
+        kept = store.load_checkpoint(uuid, shard_id)
+        self.read_position: Pinned | None = kept.position
+        self.window = kept.window
+        self._marks = list(kept.marks)
+        self._lanes: list[LaneState] = []
+        self._last_read: AfterSequence | None = None
+        self._saved: Pinned | None = kept.position
+
+    def use(self, lanes: list[LaneState]) -> None:
+        """Follow these lanes from now on. Those that were there before must be empty."""
+        with self.lock:
+            self._marks.extend(self._current_marks())
+            for lane, state in enumerate(lanes):
+                state.done = self._mark(len(lanes), lane)
+            lanes[0].window, self.window = self.window, None
+            self._lanes = lanes
+
+    def _mark(self, lanes: int, lane: int) -> str:
+        marks = [m.done.get(lane, "") for m in self._marks if m.lanes == lanes]
+        return max(marks, key=_order, default="")
+
+    def is_done(self, record: StreamRecord) -> bool:
+        """Whether a lane finished with a record before the checkpoint got there."""
+        number = int(record.sequence_number)
+        return any(
+            number <= _order(one.done.get(lane_of(record.partition_key, one.lanes), ""))
+            for one in self._marks
+        )
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether `is_done` may say yes."""
+        return bool(self._marks)
+
+    def read(self, records: list[StreamRecord], position: Pinned | None) -> None:
+        """Note what was read; the records that matter are in the lanes already."""
+        self.read_position = position
+        if records:
+            self._last_read = AfterSequence(records[-1].sequence_number)
+
+    def _oldest(self) -> str | None:
+        pending = [p for p in (lane.oldest_pending() for lane in self._lanes) if p is not None]
+        return min(pending, key=int, default=None)
+
+    def _current_marks(self) -> list[Marks]:
+        done = {lane: state.done for lane, state in enumerate(self._lanes) if state.done}
+        return [Marks(len(self._lanes), done)] if done and len(self._lanes) > 1 else []
+
+    def save(self, *, force: bool = True) -> None:
+        """Keep the checkpoint; without `force`, only when nothing is pending and it has moved."""
+        with self.lock:
+            oldest = self._oldest()
+            position = AtSequence(oldest) if oldest else self._last_read or self.read_position
+            if position is None or (not force and (oldest is not None or position == self._saved)):
+                return
+            limit = -1 if isinstance(position, TrimHorizon) else int(position.sequence_number)
+            self._marks = [m for m in self._marks if _is_ahead(m, limit)]
+            ahead = [m for m in self._current_marks() if _is_ahead(m, limit)]
+            self._store.checkpoint(
+                self._uuid,
+                self._shard_id,
+                position,
+                marks=(*(m for m in self._marks if m.lanes != len(self._lanes)), *ahead),
+                window=self._lanes[0].window if self._lanes else self.window,
+            )
+            self._saved = position
+
+    def finish(self) -> None:
+        """Keep that the shard is read to its end."""
+        self._store.checkpoint(self._uuid, self._shard_id, None)
+
+
+def _order(number: str) -> int:
+    return int(number) if number else -1
+
+
+def _is_ahead(marks: Marks, limit: int) -> bool:
+    return any(_order(number) > limit for number in marks.done.values())
