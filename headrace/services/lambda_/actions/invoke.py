@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -16,6 +15,10 @@ from headrace.aws import event_stream
 from headrace.aws.errors import AwsError
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.lambda_ import (
+    InvokeInput,
+    InvokeOutput,
+)
 from headrace.core.ports import InvokeResult
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import (
@@ -207,7 +210,7 @@ _RAW_POSTS = (
 
 
 @operation("Invoke")
-def invoke(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def invoke(lambda_: Lambda, call: Call, request: InvokeInput) -> InvokeOutput:
     """Invoke a function in process, through the control plane."""
     ref = parse_function(
         request["FunctionName"],
@@ -226,7 +229,7 @@ def invoke(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, An
     )
     if result is None:
         return {"StatusCode": 202 if invocation_type == "Event" else 204}
-    answer: dict[str, Any] = {
+    answer: InvokeOutput = {
         "StatusCode": 200,
         "ExecutedVersion": result.executed_version,
         "Payload": result.payload,

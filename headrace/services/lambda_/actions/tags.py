@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.lambda_ import (
+    ListTagsInput,
+    ListTagsOutput,
+    TagResourceInput,
+    UntagResourceInput,
+)
 from headrace.core.arn import Arn, InvalidArn
 from headrace.services.lambda_.actions.common import unqualified
 from headrace.services.lambda_.backend import Lambda
@@ -34,13 +39,13 @@ def _change(
 
 
 @operation("TagResource")
-def tag_resource(lambda_: Lambda, call: Call, request: dict[str, Any]) -> None:
+def tag_resource(lambda_: Lambda, call: Call, request: TagResourceInput) -> None:
     """Add tags, replacing those of the same key."""
     _change(lambda_, call, request["Resource"], lambda tags: tags.update(request["Tags"]))
 
 
 @operation("UntagResource")
-def untag_resource(lambda_: Lambda, call: Call, request: dict[str, Any]) -> None:
+def untag_resource(lambda_: Lambda, call: Call, request: UntagResourceInput) -> None:
     """Remove tags by key; a missing one is no error."""
 
     def remove(tags: dict[str, str]) -> None:
@@ -51,6 +56,6 @@ def untag_resource(lambda_: Lambda, call: Call, request: dict[str, Any]) -> None
 
 
 @operation("ListTags")
-def list_tags(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_tags(lambda_: Lambda, call: Call, request: ListTagsInput) -> ListTagsOutput:
     """Return the tags."""
     return {"Tags": _change(lambda_, call, request["Resource"], lambda _: None)}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
+from headrace.aws.shapes.lambda_ import EventSourceMappingConfiguration
 from headrace.core.arn import make_arn
 from headrace.core.ports import (
     AfterSequence,
@@ -15,7 +15,7 @@ from headrace.core.ports import (
     Position,
     TrimHorizon,
 )
-from headrace.core.values import section
+from headrace.core.values import moment, section
 from headrace.services.lambda_.limits import KINESIS_BATCH_SIZE
 from headrace.services.lambda_.mappings.batch import FOREVER, FailureRules
 from headrace.services.lambda_.mappings.filters import Filter
@@ -127,14 +127,14 @@ class Mapping:
             return AtTimestamp(self.starting_timestamp_ms)
         return TrimHorizon()
 
-    def output(self, state: str | None = None) -> dict[str, Any]:
+    def output(self, state: str | None = None) -> EventSourceMappingConfiguration:
         """Return AWS's EventSourceMappingConfiguration; `state` overrides the lasting one."""
         output: dict[str, Any] = {
             "UUID": self.uuid,
             "EventSourceMappingArn": self.arn,
             "EventSourceArn": self.stream_arn,
             "FunctionArn": self.function_arn,
-            "LastModified": datetime.fromtimestamp(self.last_modified_ms / 1000, UTC),
+            "LastModified": moment(self.last_modified_ms),
             "State": state or ("Enabled" if self.enabled else "Disabled"),
             "BatchSize": self.batch_size,
             "MaximumBatchingWindowInSeconds": 0,
@@ -156,10 +156,8 @@ class Mapping:
             output["StateTransitionReason"] = "USER_INITIATED"
         output |= self.members
         if self.starting_timestamp_ms is not None:
-            output["StartingPositionTimestamp"] = datetime.fromtimestamp(
-                self.starting_timestamp_ms / 1000, UTC
-            )
-        return output
+            output["StartingPositionTimestamp"] = moment(self.starting_timestamp_ms)
+        return cast("EventSourceMappingConfiguration", output)
 
 
 @dataclass(frozen=True, slots=True)

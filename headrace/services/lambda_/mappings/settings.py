@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from headrace.core.arn import Arn, InvalidArn
@@ -46,7 +47,7 @@ _CONCURRENCY = (2, 1000)
 _STREAM_DESTINATIONS = ("sqs", "sns", "s3")
 
 
-def settable(request: dict[str, Any]) -> dict[str, Any]:
+def settable(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of a request that a mapping keeps."""
     names = (*_SHARED, *_STREAM_ONLY, *_QUEUE_ONLY)
     return {name: request[name] for name in names if name in request}
@@ -70,7 +71,7 @@ def check_source(arn_text: str | None) -> Arn:
     return arn
 
 
-def check_settings(source: Arn, members: dict[str, Any], request: dict[str, Any]) -> None:
+def check_settings(source: Arn, members: Mapping[str, Any], request: Mapping[str, Any]) -> None:
     """Refuse settings that AWS refuses for such a source. Raises AwsError.
 
     Args:
@@ -89,7 +90,7 @@ def check_settings(source: Arn, members: dict[str, Any], request: dict[str, Any]
         _check_stream(members)
 
 
-def _check_stream(members: dict[str, Any]) -> None:
+def _check_stream(members: Mapping[str, Any]) -> None:
     age_s = members.get("MaximumRecordAgeInSeconds", -1)
     if -1 < age_s < _SHORTEST_RECORD_AGE_S:
         raise invalid_parameter(
@@ -103,7 +104,7 @@ def _check_stream(members: dict[str, Any]) -> None:
         raise invalid_parameter("OnSuccess destinations are not supported for event sources.")
 
 
-def _check_queue(source: Arn, members: dict[str, Any]) -> None:
+def _check_queue(source: Arn, members: Mapping[str, Any]) -> None:
     size = members.get("BatchSize", _UNBATCHED)
     window_s = members.get("MaximumBatchingWindowInSeconds", 0)
     if source.resource.endswith(".fifo"):
@@ -128,7 +129,7 @@ def _check_queue(source: Arn, members: dict[str, Any]) -> None:
         )
 
 
-def _check_filters(members: dict[str, Any]) -> None:
+def _check_filters(members: Mapping[str, Any]) -> None:
     filters: list[dict[str, str]] = section(members, "FilterCriteria").get("Filters") or []
     if len(filters) > _FILTERS:
         raise invalid_parameter(
