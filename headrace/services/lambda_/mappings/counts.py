@@ -30,8 +30,8 @@ class Counts:
         self._clock = clock
 
     def count(self, name: str, events: int) -> None:
-        """Count events, when the mapping has event counts on."""
-        if events and self._mapping.counts_events:
+        """Count events of a mapping that has event counts on."""
+        if events:
             dimension = ("EventSourceMappingUUID", self._mapping.uuid)
             self._put(Metric(NAMESPACE, name, float(events), "Count", (dimension,), self._now()))
 

@@ -52,10 +52,12 @@ class Disposal:
         destination = mapping.failure_destination
         sent = self._send(destination, batch, condition, events, result) if destination else None
         if sent is None:
-            self._counts.count(counts.DROPPED, len(batch.records))
+            if mapping.settings.counts_events:
+                self._counts.count(counts.DROPPED, len(batch.records))
             ports.trace.write(self._place, story, batch, trace.DROPPED, condition)
             return
-        self._counts.count(counts.DELIVERED, len(batch.records))
+        if mapping.settings.counts_events:
+            self._counts.count(counts.DELIVERED, len(batch.records))
         ports.trace.write(
             self._place, story, batch, trace.SENT, f"{condition}; {destination}; {sent}"
         )

@@ -40,7 +40,7 @@ from headrace.services.lambda_.mappings.batch import (
 from headrace.services.lambda_.mappings.counts import Counts
 from headrace.services.lambda_.mappings.disposal import Disposal
 from headrace.services.lambda_.mappings.event import EventWriter
-from headrace.services.lambda_.mappings.mapping import Mapping
+from headrace.services.lambda_.mappings.mapping import Mapping, Settings
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.progress import Progress
 from headrace.services.lambda_.mappings.trace import Place
@@ -74,6 +74,7 @@ class Lane:
         self._ports = ports
         self._progress = progress
         self._on_room = on_room
+        self._settings = mapping.settings
         self._counts = Counts(mapping, ports.metrics, ports.clock)
         self._events, self._events_role = self._writer(ports.role_of(mapping.function_arn))
         self._disposal = Disposal(mapping, place, ports, self._counts)
@@ -83,10 +84,10 @@ class Lane:
             region=mapping.region,
             role_arn=self._events_role,
         )
-        self._buffer: deque[StreamRecord] = deque()
+        self.buffer: deque[StreamRecord] = deque()
         self._buffer_since_s = 0.0
         self.buffered_bytes = 0
-        self._batches: deque[Batch] = deque()
+        self.batches: deque[Batch] = deque()
         self._ended = False
         self._not_before_s = 0.0
         self._troubles = 0
@@ -107,9 +108,9 @@ class Lane:
 
     def add(self, records: list[StreamRecord]) -> None:
         """Take records that were read, in order."""
-        if records and not self._buffer:
+        if records and not self.buffer:
             self._buffer_since_s = self._ports.clock.monotonic_s()
-        self._buffer.extend(records)
+        self.buffer.extend(records)
         self.buffered_bytes += sum(event_bytes(r, self.overhead_bytes) for r in records)
 
     def end(self) -> None:
@@ -117,25 +118,9 @@ class Lane:
         self._ended = True
 
     @property
-    def buffered(self) -> int:
-        """How many records wait to be cut into batches."""
-        return len(self._buffer)
-
-    @property
     def is_empty(self) -> bool:
         """Whether nothing is left to do, no window to close either once the shard has ended."""
-        return not self._buffer and not self._batches and not (self._ended and self.window)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether there is a batch to invoke the function with."""
-        return bool(self._batches)
-
-    def oldest_pending(self) -> str | None:
-        """See `LaneState.oldest_pending`."""
-        if self._batches:
-            return self._batches[0].records[0].sequence_number
-        return self._buffer[0].sequence_number if self._buffer else None
+        return not self.buffer and not self.batches and not (self._ended and self.window)
 
     def stop(self) -> None:
         """Begin nothing more; a failure from now on is not the function's."""
@@ -144,14 +129,19 @@ class Lane:
     # --- working ------------------------------------------------------------------------------
 
     def step(self) -> float:
-        """Invoke once, or cut a batch; see `Worker.step`."""
+        """See `Worker.step`."""
+        return self.work(self._mapping.settings)
+
+    def work(self, settings: Settings) -> float:
+        """Invoke once, or cut a batch, as the mapping's settings say now; return as `Worker.step` does."""
         if self._stopped:
             raise WorkerDone
+        self._settings = settings
         wait_s = self._not_before_s - self._ports.clock.monotonic_s()
-        if wait_s > 0 and (self._batches or self._window_is_over()):
+        if wait_s > 0 and (self.batches or self._window_is_over()):
             return wait_s
-        if self._batches:
-            return self._process(self._batches[0])
+        if self.batches:
+            return self._process(self.batches[0])
         return self.cut()
 
     def cut(self) -> float:
@@ -163,29 +153,29 @@ class Lane:
         return self._close_window(final)
 
     def _cut_batch(self) -> float:
-        if not self._buffer:
+        if not self.buffer:
             return self._until_window_end_s()
-        mapping, clock = self._mapping, self._ports.clock
+        settings, clock = self._settings, self._ports.clock
         most = self._window_records()
         full = (
-            len(self._buffer) >= mapping.batch_size
+            len(self.buffer) >= settings.batch_size
             or self.buffered_bytes >= SYNC_PAYLOAD_BYTES
-            or most < len(self._buffer)
+            or most < len(self.buffer)
             or self._ended
             or self._until_window_end_s() == 0
         )
         waited_s = clock.monotonic_s() - self._buffer_since_s
-        if not full and waited_s < mapping.window_s:
-            return min(mapping.window_s - waited_s, self._until_window_end_s())
-        count = self._batch_length(min(most, mapping.batch_size))
-        if count == len(self._buffer):
-            records = tuple(self._buffer)
-            self._buffer.clear()
+        if not full and waited_s < settings.window_s:
+            return min(settings.window_s - waited_s, self._until_window_end_s())
+        count = self._batch_length(min(most, settings.batch_size))
+        if count == len(self.buffer):
+            records = tuple(self.buffer)
+            self.buffer.clear()
             self.buffered_bytes = 0
         else:
-            records = tuple(self._buffer.popleft() for _ in range(count))
+            records = tuple(self.buffer.popleft() for _ in range(count))
             self.buffered_bytes -= sum(event_bytes(r, self.overhead_bytes) for r in records)
-        self._batches.append(Batch(records))
+        self.batches.append(Batch(records))
         self._buffer_since_s = clock.monotonic_s()
         return 0.0
 
@@ -194,14 +184,14 @@ class Lane:
         if self.buffered_bytes < SYNC_PAYLOAD_BYTES // 2:
             return most
         return fitting(
-            [self._buffer[n] for n in range(most)],
+            [self.buffer[n] for n in range(most)],
             most_records=most,
             most_bytes=SYNC_PAYLOAD_BYTES,
             overhead_bytes=self.overhead_bytes,
         )
 
     def _process(self, batch: Batch) -> float:
-        rules, now_ms = self._mapping.rules, self._ports.clock.now_ms()
+        rules, now_ms = self._settings.rules, self._ports.clock.now_ms()
         expired, alive = split_expired(batch, now_ms=now_ms, rules=rules)
         if expired is not None:
             story = batch.story or self._ports.trace.begin()
@@ -211,7 +201,7 @@ class Lane:
             self._replace(() if alive is None else (alive,), expired.records[-1])
             return 0.0
         story = batch.story or self._ports.trace.begin()
-        batch = self._batches[0] = replace(batch, story=story)
+        batch = self.batches[0] = replace(batch, story=story)
         result = self._invoke(batch.records, final=False, story=story)
         if result is None:
             return self._back_off(batch)
@@ -225,7 +215,7 @@ class Lane:
             result.payload,
             function_error=result.function_error,
             batch=batch,
-            rules=self._mapping.rules,
+            rules=self._settings.rules,
         )
         if self.window is None or result.function_error is not None:
             return answer, self.window
@@ -240,13 +230,14 @@ class Lane:
         succeeded = isinstance(answer, Succeeded)
         self._mapping.last_result = "OK" if succeeded else "PROBLEM: Function call failed"
         note_failure(story, answer, result.payload, result.function_error)
-        verdict = judge(batch, answer, self._mapping.rules)
+        verdict = judge(batch, answer, self._settings.rules)
         self.window = window
         if succeeded:
             self._ports.trace.write(self._place, story, batch, trace.SUCCESS)
             self._replace((), batch.records[-1])
             return 0.0
-        self._counts.count(counts.FAILED_INVOKE, len(batch.records) - done_count(answer))
+        if self._settings.counts_events:
+            self._counts.count(counts.FAILED_INVOKE, len(batch.records) - done_count(answer))
         if verdict.discarded is not None:
             given_up = self._parts(batch, Verdict(rest=(verdict.discarded,)))[0]
             # Should the destination fail, this batch alone is tried again, not what is done.
@@ -287,7 +278,8 @@ class Lane:
         event = self._event(records, final=final)
         if records:
             self._counts.iterator_age(records[-1].approximate_arrival_ms)
-            self._counts.count(counts.INVOKED, len(records))
+            if self._settings.counts_events:
+                self._counts.count(counts.INVOKED, len(records))
         began_ms = ports.clock.now_ms()
         try:
             result = ports.invoker.invoke(mapping.function_arn, event)
@@ -305,7 +297,7 @@ class Lane:
         return result
 
     def _event(self, records: tuple[StreamRecord, ...], *, final: bool) -> bytes:
-        length_s = self._mapping.tumbling_s
+        length_s = self._settings.tumbling_s
         if self.window is None and length_s and records:
             self.window = Window.of(records[0].approximate_arrival_ms, length_s)
         window = self.window
@@ -331,8 +323,8 @@ class Lane:
     def _replace(self, batches: tuple[Batch, ...], done: StreamRecord | None) -> None:
         """Put what is left of the first batch in its place, and move the checkpoint."""
         with self._progress.lock:
-            self._batches.popleft()
-            self._batches.extendleft(reversed(batches))
+            self.batches.popleft()
+            self.batches.extendleft(reversed(batches))
             if done is not None:
                 self.done = done.sequence_number
                 self._progress.save()
@@ -343,29 +335,29 @@ class Lane:
 
     def _window_records(self) -> int:
         """Return how many of the gathered records are in the window of the first."""
-        length_s = self._mapping.tumbling_s
+        length_s = self._settings.tumbling_s
         if not length_s:
-            return len(self._buffer)
-        window = self.window or Window.of(self._buffer[0].approximate_arrival_ms, length_s)
-        for count, record in enumerate(self._buffer):
+            return len(self.buffer)
+        window = self.window or Window.of(self.buffer[0].approximate_arrival_ms, length_s)
+        for count, record in enumerate(self.buffer):
             if not window.holds(record.approximate_arrival_ms):
                 return count
-        return len(self._buffer)
+        return len(self.buffer)
 
     def _window_is_over(self) -> bool:
         window = self.window
-        if window is None or self._batches:
+        if window is None or self.batches:
             return False
-        if window.early or window.end_ms - window.start_ms != self._mapping.tumbling_s * 1000:
+        if window.early or window.end_ms - window.start_ms != self._settings.tumbling_s * 1000:
             return True
-        if self._buffer:
-            return not window.holds(self._buffer[0].approximate_arrival_ms)
+        if self.buffer:
+            return not window.holds(self.buffer[0].approximate_arrival_ms)
         return self._ended or window.is_over(self._ports.clock.now_ms())
 
     def _until_window_end_s(self) -> float:
-        window, length_s = self.window, self._mapping.tumbling_s
-        if window is None and length_s and self._buffer:
-            window = Window.of(self._buffer[0].approximate_arrival_ms, length_s)
+        window, length_s = self.window, self._settings.tumbling_s
+        if window is None and length_s and self.buffer:
+            window = Window.of(self.buffer[0].approximate_arrival_ms, length_s)
         return math.inf if window is None else window.wait_ms(self._ports.clock.now_ms()) / 1000
 
     def _close_window(self, window: Window) -> float:
@@ -378,7 +370,7 @@ class Lane:
         if self._stopped and not succeeded:
             raise WorkerDone
         empty = Batch((), story=story)
-        rules = self._mapping.rules
+        rules = self._settings.rules
         self._mapping.last_result = "OK" if succeeded else "PROBLEM: Function call failed"
         if not succeeded:
             note_failure(story, FailedFrom(0), result.payload, result.function_error)

@@ -27,6 +27,30 @@ SQS_BATCH_SIZE = 10
 Pinned = AtSequence | AfterSequence | TrimHorizon
 
 
+# Not frozen, which would double the price of making one in each step; nobody changes it.
+@dataclass(slots=True, kw_only=True)
+class Settings:
+    """What a mapping's members say to its pollers.
+
+    Attributes:
+        read_arn: the stream that is read, or the queue.
+        batch_size: the most records in an invocation.
+        window_s: how long to gather records before an invocation with fewer.
+        lanes: how many batches of a shard may be in flight; a tumbling window's state belongs to one.
+        tumbling_s: the length of its tumbling windows, 0 without them.
+        counts_events: whether CloudWatch gets the mapping's event counts.
+        rules: how failures are treated.
+    """
+
+    read_arn: str
+    batch_size: int
+    window_s: float
+    lanes: int
+    tumbling_s: int
+    counts_events: bool
+    rules: FailureRules
+
+
 @dataclass(slots=True)
 class Mapping:
     """A mapping between a stream and a function.
@@ -72,41 +96,25 @@ class Mapping:
         return "/consumer/" in self.stream_arn
 
     @property
-    def batch_size(self) -> int:
-        """The most records in an invocation."""
-        default = KINESIS_BATCH_SIZE if self.service == "kinesis" else SQS_BATCH_SIZE
-        return int(self.members.get("BatchSize", default))
-
-    @property
-    def lanes(self) -> int:
-        """How many batches of a shard may be in flight; a tumbling window's state belongs to one."""
-        return 1 if self.tumbling_s else int(self.members.get("ParallelizationFactor", 1))
-
-    @property
-    def tumbling_s(self) -> int:
-        """The length of its tumbling windows, 0 without them."""
-        return int(self.members.get("TumblingWindowInSeconds", 0))
-
-    @property
-    def counts_events(self) -> bool:
-        """Whether it tells CloudWatch of every event."""
-        return "EventCount" in (section(self.members, "MetricsConfig").get("Metrics") or ())
-
-    @property
-    def window_s(self) -> float:
-        """How long to gather records before an invocation with fewer."""
-        return float(self.members.get("MaximumBatchingWindowInSeconds", 0))
-
-    @property
-    def rules(self) -> FailureRules:
-        """How failures are treated."""
+    def settings(self) -> Settings:
+        """What its members say now; a poller looks once in each step."""
         members = self.members
-        return FailureRules(
-            maximum_retries=members.get("MaximumRetryAttempts", FOREVER),
-            maximum_age_s=members.get("MaximumRecordAgeInSeconds", FOREVER),
-            bisect=members.get("BisectBatchOnFunctionError", False),
-            report_item_failures="ReportBatchItemFailures"
-            in members.get("FunctionResponseTypes", ()),
+        default = KINESIS_BATCH_SIZE if self.service == "kinesis" else SQS_BATCH_SIZE
+        tumbling_s = int(members.get("TumblingWindowInSeconds", 0))
+        return Settings(
+            read_arn=self.read_arn,
+            batch_size=int(members.get("BatchSize", default)),
+            window_s=float(members.get("MaximumBatchingWindowInSeconds", 0)),
+            lanes=1 if tumbling_s else int(members.get("ParallelizationFactor", 1)),
+            tumbling_s=tumbling_s,
+            counts_events="EventCount" in (section(members, "MetricsConfig").get("Metrics") or ()),
+            rules=FailureRules(
+                maximum_retries=members.get("MaximumRetryAttempts", FOREVER),
+                maximum_age_s=members.get("MaximumRecordAgeInSeconds", FOREVER),
+                bisect=members.get("BisectBatchOnFunctionError", False),
+                report_item_failures="ReportBatchItemFailures"
+                in members.get("FunctionResponseTypes", ()),
+            ),
         )
 
     def filters(self) -> tuple[Filter, ...]:
@@ -136,7 +144,7 @@ class Mapping:
             "FunctionArn": self.function_arn,
             "LastModified": moment(self.last_modified_ms),
             "State": state or ("Enabled" if self.enabled else "Disabled"),
-            "BatchSize": self.batch_size,
+            "BatchSize": self.settings.batch_size,
             "MaximumBatchingWindowInSeconds": 0,
             "FunctionResponseTypes": [],
         }

@@ -14,7 +14,7 @@ from headrace.services.lambda_.mappings import counts
 from headrace.services.lambda_.mappings.counts import Counts
 from headrace.services.lambda_.mappings.filters import Filter, passes
 from headrace.services.lambda_.mappings.lane import Lane
-from headrace.services.lambda_.mappings.mapping import Mapping
+from headrace.services.lambda_.mappings.mapping import Mapping, Settings
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.progress import Progress, lane_of
 from headrace.services.lambda_.mappings.trace import Place
@@ -56,7 +56,7 @@ class ShardPoller:
         self._parsed_filters: tuple[Filter, ...] = ()
         self._stopped = False
         self._later_s = math.inf
-        self._use_lanes(mapping.lanes)
+        self._use_lanes(mapping.settings.lanes)
 
     def stop(self) -> None:
         """Begin nothing more; a failure from now on is not the function's."""
@@ -75,16 +75,17 @@ class ShardPoller:
         """Read, and with one lane invoke once; see `Worker.step`."""
         if self._stopped:
             raise WorkerDone
-        may_read = self._follow_factor()
+        settings = self._mapping.settings
+        may_read = len(self._lanes) == settings.lanes or self._change_lanes(settings.lanes)
         if len(self._lanes) == 1:
             lane = self._lanes[0]
-            if lane.is_busy:
-                return lane.step()
-            more = may_read and self._gather()
-            wait_s = lane.step()
+            if lane.batches:
+                return lane.work(settings)
+            more = may_read and self._gather(settings)
+            wait_s = lane.work(settings)
             self._rest()
             return 0.0 if more else min(wait_s, self._later_s)
-        more = may_read and self._gather()
+        more = may_read and self._gather(settings)
         for handle in self._handles:
             handle.wake()
         self._rest()
@@ -111,39 +112,37 @@ class ShardPoller:
         self._progress.use(list(self._lanes))
         self._handles = [self._spawn(lane) for lane in self._lanes] if count > 1 else []
 
-    def _follow_factor(self) -> bool:
-        """Return whether records may be read: not while the lanes drain for another number of them."""
-        if self._mapping.lanes == len(self._lanes):
-            return True
+    def _change_lanes(self, count: int) -> bool:
+        """Use another number of lanes once all are empty; return whether they were, so that records may be read."""
         with self._progress.lock:
             if not all(lane.is_empty for lane in self._lanes):
                 return False
             if len(self._lanes) == 1:
                 self._progress.window = self._lanes[0].window
-            self._use_lanes(self._mapping.lanes)
+            self._use_lanes(count)
         return True
 
     # --- reading ------------------------------------------------------------------------------
 
-    def _room(self) -> int:
+    def _room(self, batch_size: int) -> int:
         """Return how many records to read: as many as one batch for every lane."""
         with self._progress.lock:
             if sum(lane.buffered_bytes for lane in self._lanes) >= SYNC_PAYLOAD_BYTES * len(
                 self._lanes
             ):
                 return 0
-            wanted = self._mapping.batch_size * len(self._lanes)
-            return wanted - sum(lane.buffered for lane in self._lanes)
+            wanted = batch_size * len(self._lanes)
+            return wanted - sum(len(lane.buffer) for lane in self._lanes)
 
-    def _gather(self) -> bool:
+    def _gather(self, settings: Settings) -> bool:
         """Read once; return whether there may be more to read now."""
         self._later_s = math.inf
-        position, room = self._progress.read_position, self._room()
+        position, room = self._progress.read_position, self._room(settings.batch_size)
         if position is None or room <= 0:
             return False
         try:
             result = self._ports.streams.read(
-                self._mapping.read_arn,
+                settings.read_arn,
                 self._shard_id,
                 position,
                 max_records=room,
@@ -160,22 +159,22 @@ class ShardPoller:
             # Retention has taken the shard and all that was left to read in it.
             result = ReadResult([], None, 0)
         with self._progress.lock:
-            self._share_out(self._wanted(result.records))
+            self._share_out(self._wanted(result.records, counts_events=settings.counts_events))
             self._progress.read(result.records, result.next_position)
             if result.next_position is None:
                 for lane in self._lanes:
                     lane.end()
         return len(result.records) == room
 
-    def _wanted(self, records: list[StreamRecord]) -> list[StreamRecord]:
+    def _wanted(self, records: list[StreamRecord], *, counts_events: bool) -> list[StreamRecord]:
         """Leave out what the filters do not let through, and what was done before a restart."""
-        self._counts.count(counts.POLLED, len(records))
-        filters = self._filters()
+        filters, read = self._filters(), len(records)
         if filters:
-            passed = [record for record in records if passes(record, filters)]
-            self._counts.count(counts.FILTERED_OUT, len(records) - len(passed))
-            records = passed
-        if self._progress.has_marks:
+            records = [record for record in records if passes(record, filters)]
+        if counts_events:
+            self._counts.count(counts.POLLED, read)
+            self._counts.count(counts.FILTERED_OUT, read - len(records))
+        if self._progress.marks:
             records = [record for record in records if not self._progress.is_done(record)]
         return records
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import threading
 import zlib
+from collections import deque
 from typing import Protocol
 
 from headrace.core.ports import AfterSequence, AtSequence, StreamRecord, TrimHorizon
+from headrace.services.lambda_.mappings.batch import Batch
 from headrace.services.lambda_.mappings.mapping import Marks, Pinned
 from headrace.services.lambda_.mappings.store import MappingStore
 from headrace.services.lambda_.mappings.window import Window
@@ -22,18 +24,29 @@ def lane_of(partition_key: str, lanes: int) -> int:
 
 
 class LaneState(Protocol):
-    """What progress wants to know of a lane."""
+    """A lane, as far as its progress goes.
+
+    Attributes:
+        done: the sequence number of the last record that the lane has finished with; empty for none.
+        window: its open tumbling window.
+        batches: those that are cut and not finished with, in order.
+        buffer: records that are read and not yet in a batch, in order.
+    """
 
     done: str
     window: Window | None
-
-    def oldest_pending(self) -> str | None:
-        """Return the sequence number of the first record that the lane still holds."""
-        ...
+    batches: deque[Batch]
+    buffer: deque[StreamRecord]
 
 
 class Progress:
-    """The checkpoint of one shard. `lock` guards it and the lanes' queues."""
+    """The checkpoint of one shard. `lock` guards it and the lanes' queues.
+
+    Attributes:
+        read_position: where the shard is read from next; None at its end.
+        window: the open tumbling window until a lane has it.
+        marks: how far lanes got before, as long as that is beyond the checkpoint.
+    """
 
     def __init__(self, store: MappingStore, uuid: str, shard_id: str) -> None:
         self.lock = threading.RLock()
@@ -43,7 +56,7 @@ class Progress:
         kept = store.load_checkpoint(uuid, shard_id)
         self.read_position: Pinned | None = kept.position
         self.window = kept.window
-        self._marks = list(kept.marks)
+        self.marks = list(kept.marks)
         self._lanes: list[LaneState] = []
         self._last_read: AfterSequence | None = None
         self._saved: Pinned | None = kept.position
@@ -51,14 +64,14 @@ class Progress:
     def use(self, lanes: list[LaneState]) -> None:
         """Follow these lanes from now on. Those that were there before must be empty."""
         with self.lock:
-            self._marks.extend(self._current_marks())
+            self.marks.extend(self._current_marks())
             for lane, state in enumerate(lanes):
                 state.done = self._mark(len(lanes), lane)
             lanes[0].window, self.window = self.window, None
             self._lanes = lanes
 
     def _mark(self, lanes: int, lane: int) -> str:
-        marks = [m.done.get(lane, "") for m in self._marks if m.lanes == lanes]
+        marks = [m.done.get(lane, "") for m in self.marks if m.lanes == lanes]
         return max(marks, key=_order, default="")
 
     def is_done(self, record: StreamRecord) -> bool:
@@ -66,13 +79,8 @@ class Progress:
         number = int(record.sequence_number)
         return any(
             number <= _order(one.done.get(lane_of(record.partition_key, one.lanes), ""))
-            for one in self._marks
+            for one in self.marks
         )
-
-    @property
-    def has_marks(self) -> bool:
-        """Whether `is_done` may say yes."""
-        return bool(self._marks)
 
     def read(self, records: list[StreamRecord], position: Pinned | None) -> None:
         """Note what was read; the records that matter are in the lanes already."""
@@ -81,7 +89,12 @@ class Progress:
             self._last_read = AfterSequence(records[-1].sequence_number)
 
     def _oldest(self) -> str | None:
-        pending = [p for p in (lane.oldest_pending() for lane in self._lanes) if p is not None]
+        """Return the sequence number of the first record that some lane still holds."""
+        pending = [
+            (lane.batches[0].records if lane.batches else lane.buffer)[0].sequence_number
+            for lane in self._lanes
+            if lane.batches or lane.buffer
+        ]
         return min(pending, key=int, default=None)
 
     def _current_marks(self) -> list[Marks]:
@@ -96,13 +109,13 @@ class Progress:
             if position is None or (not force and (oldest is not None or position == self._saved)):
                 return
             limit = -1 if isinstance(position, TrimHorizon) else int(position.sequence_number)
-            self._marks = [m for m in self._marks if _is_ahead(m, limit)]
+            self.marks = [m for m in self.marks if _is_ahead(m, limit)]
             ahead = [m for m in self._current_marks() if _is_ahead(m, limit)]
             self._store.checkpoint(
                 self._uuid,
                 self._shard_id,
                 position,
-                marks=(*(m for m in self._marks if m.lanes != len(self._lanes)), *ahead),
+                marks=(*(m for m in self.marks if m.lanes != len(self._lanes)), *ahead),
                 window=self._lanes[0].window if self._lanes else self.window,
             )
             self._saved = position

@@ -81,6 +81,7 @@ class QueuePoller:
     def __init__(self, mapping: Mapping, number: int, ports: Ports, watch: Watch) -> None:
         self.wake: Callable[[], None] = _do_nothing
         self._watch = watch
+        self._settings = mapping.settings
         self.name = f"lambda-mapping-{mapping.uuid[:8]}-{number}"
         self._mapping = mapping
         self._ports = ports
@@ -104,7 +105,8 @@ class QueuePoller:
             self._watch.hand_on(self)
             raise WorkerDone
         mapping = self._mapping
-        room = mapping.batch_size - len(self._gathered)
+        settings = self._settings = mapping.settings
+        room = settings.batch_size - len(self._gathered)
         found: list[QueueMessage] = []
         try:
             if not self._queues.is_empty(mapping.stream_arn):
@@ -120,11 +122,11 @@ class QueuePoller:
         self._watch.hand_on(self)
         waited_s = self._ports.clock.monotonic_s() - self._since_s
         full = (
-            len(self._gathered) >= mapping.batch_size or self._gathered_bytes >= SYNC_PAYLOAD_BYTES
+            len(self._gathered) >= settings.batch_size or self._gathered_bytes >= SYNC_PAYLOAD_BYTES
         )
         # Without a window, what one call received is the batch.
-        if not full and waited_s < mapping.window_s:
-            return 0.0 if found else min(_FIRST_IDLE_S, mapping.window_s - waited_s)
+        if not full and waited_s < settings.window_s:
+            return 0.0 if found else min(_FIRST_IDLE_S, settings.window_s - waited_s)
         batch, self._gathered = self._cut()
         self._gathered_bytes = sum(map(_size_bytes, self._gathered))
         return self._invoke(batch)
@@ -139,12 +141,12 @@ class QueuePoller:
 
     def _take(self, found: list[QueueMessage]) -> None:
         """Gather the messages that the filters let through, and delete the others."""
-        self._counts.count(counts.POLLED, len(found))
+        self._count(counts.POLLED, len(found))
         filters = self._mapping.filters()
         if filters:
             wanted = [m for m in found if any(f.matches_message(_shown(m)) for f in filters)]
             unwanted = [m for m in found if m not in wanted]
-            self._counts.count(counts.FILTERED_OUT, len(unwanted))
+            self._count(counts.FILTERED_OUT, len(unwanted))
             self._delete(unwanted)
             found = wanted
         if found and not self._gathered:
@@ -164,12 +166,12 @@ class QueuePoller:
         if messages:
             handles = [message.receipt_handle for message in messages]
             self._queues.delete(self._mapping.stream_arn, handles)
-            self._counts.count(counts.DELETED, len(messages))
+            self._count(counts.DELETED, len(messages))
 
     def _invoke(self, batch: list[QueueMessage]) -> float:
         mapping, ports = self._mapping, self._ports
         event = {"Records": [self._record(message) for message in batch]}
-        self._counts.count(counts.INVOKED, len(batch))
+        self._count(counts.INVOKED, len(batch))
         try:
             result = ports.invoker.invoke(mapping.function_arn, msgspec.json.encode(event))
         except (FunctionThrottled, FunctionNotFound) as error:
@@ -180,15 +182,17 @@ class QueuePoller:
             self._throttles += 1
             return retry_delay_s(self._throttles)
         self._throttles = 0
-        failed = _failed(result.payload, result.function_error, batch, self._reports)
+        failed = _failed(
+            result.payload, result.function_error, batch, self._settings.rules.report_item_failures
+        )
         mapping.last_result = "OK" if not failed else "PROBLEM: Function call failed"
-        self._counts.count(counts.FAILED_INVOKE, len(failed))
+        self._count(counts.FAILED_INVOKE, len(failed))
         self._delete([message for message in batch if message.message_id not in failed])
         return 0.0
 
-    @property
-    def _reports(self) -> bool:
-        return self._mapping.rules.report_item_failures
+    def _count(self, name: str, events: int) -> None:
+        if self._settings.counts_events:
+            self._counts.count(name, events)
 
     def _record(self, message: QueueMessage) -> dict[str, Any]:
         return {
