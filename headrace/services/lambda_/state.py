@@ -58,6 +58,7 @@ class Function:
         provisioned_ms: when it was last set, by the same, in milliseconds since 1970.
         urls: function URL configurations by qualifier (empty: the function itself).
         settings: RecursiveLoop and what PutRuntimeManagementConfig was told, for them to be shown.
+        key: the function's in the state database.
     """
 
     account: str
@@ -75,6 +76,10 @@ class Function:
     provisioned_ms: dict[str, int] = field(default_factory=dict[str, int])
     urls: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    key: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.key = self.ref.key
 
     @property
     def ref(self) -> FunctionRef:
@@ -144,4 +149,6 @@ class Function:
 
     def to_json(self) -> dict[str, Any]:
         """Return the function as JSON values."""
-        return asdict(self)
+        value = asdict(self)
+        del value["key"]
+        return value

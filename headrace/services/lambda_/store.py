@@ -67,7 +67,7 @@ class FunctionStore:
     def add(self, function: Function) -> bool:
         """Store a new function; return False, and change nothing, when its name is taken."""
         with self._lock:
-            key = function.ref.key
+            key = function.key
             if key in self._functions:
                 return False
             self._documents.put(key, function.to_json())

@@ -158,9 +158,8 @@ def _invoke_streaming(lambda_: Lambda, request: HttpRequest, name: str) -> HttpR
     asked = _asked(lambda_, request, name, operation_name="InvokeWithResponseStream")
     if asked.invocation_type not in ("RequestResponse", "DryRun"):
         raise _bad_type(asked.invocation_type, "[RequestResponse, DryRun]")
-    payload, context = _check(
-        lambda_, asked.ref, request.body, asked.invocation_type, asked.client_context
-    )
+    lambda_.functions.get(asked.ref).resolve(asked.ref.qualifier)
+    payload, context = _check(request.body, asked.invocation_type, asked.client_context)
     if asked.invocation_type == "DryRun":
         return HttpResponse(204)
     stream = AnswerStream(
@@ -257,14 +256,15 @@ def run(
     """
     if invocation_type not in _TYPES:
         raise _bad_type(invocation_type, "[Event, RequestResponse, DryRun]")
-    payload, context = _check(lambda_, ref, payload, invocation_type, client_context)
+    target = lambda_.dispatcher.find(ref)
+    payload, context = _check(payload, invocation_type, client_context)
     if invocation_type == "DryRun":
         return None
     if invocation_type == "Event":
         lambda_.events.add(ref, payload, client_context=context, request_id=request_id)
         return None
     return lambda_.dispatcher.invoke(
-        ref, payload, client_context=context, request_id=request_id, trace_id=trace_id
+        target, payload, client_context=context, request_id=request_id, trace_id=trace_id
     )
 
 
@@ -275,14 +275,8 @@ def _bad_type(invocation_type: str, known: str) -> AwsError:
     )
 
 
-def _check(
-    lambda_: Lambda, ref: FunctionRef, payload: bytes, invocation_type: str, client_context: str
-) -> tuple[bytes, str]:
-    """Return the event and the client context in the Runtime API's form.
-
-    Raises AwsError and FunctionNotFound.
-    """
-    lambda_.functions.get(ref).resolve(ref.qualifier)
+def _check(payload: bytes, invocation_type: str, client_context: str) -> tuple[bytes, str]:
+    """Return the event and the client context in the Runtime API's form. Raises AwsError."""
     if len(payload) > _limit(invocation_type):
         raise too_large(len(payload), _limit(invocation_type), invocation_type)
     payload = payload or b"{}"

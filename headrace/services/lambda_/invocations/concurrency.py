@@ -50,7 +50,7 @@ class Concurrency:
     @contextmanager
     def hold(self, function: Function, qualifier: str | None, version: Version) -> Generator[Slot]:
         """Hold one of the function's concurrent invocations. Raises Throttled."""
-        key, account = function.ref.key, (function.account, function.region)
+        key, account = function.key, (function.account, function.region)
         # What was taken is what is given back, whatever has been configured meanwhile.
         name = _provisioned_name(function, qualifier, version)
         reserved = function.reserved_concurrency

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.core.clock import Clock
@@ -15,6 +16,22 @@ from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.sandbox import AnswerSink, Outcome
 from headrace.services.lambda_.state import Function, Version
 from headrace.services.lambda_.store import FunctionStore
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What an invocation runs: a function, and the version of it that `qualifier` means.
+
+    Attributes:
+        arn: as the function was asked for, with the qualifier if any.
+        number: the version's.
+    """
+
+    function: Function
+    version: Version
+    qualifier: str | None
+    arn: str
+    number: str
 
 
 class Dispatcher:
@@ -38,9 +55,17 @@ class Dispatcher:
         self._metrics = metrics
         self.concurrency = Concurrency(functions)
 
+    def find(self, ref: FunctionRef) -> Target:
+        """Return what an invocation of `ref` runs; an alias's version by chance. Raises FunctionNotFound."""
+        function = self._functions.get(ref)
+        draw = self._ids.random() if function.aliases else 1
+        version = function.resolve(ref.qualifier, draw=draw)
+        number = version.number
+        return Target(function, version, ref.qualifier, ref.qualified_arn, number)
+
     def invoke(
         self,
-        ref: FunctionRef,
+        ref: FunctionRef | Target,
         payload: bytes,
         *,
         client_context: str = "",
@@ -52,41 +77,34 @@ class Dispatcher:
         """Run a function and wait for its answer.
 
         Args:
-            ref: the function, with a version or alias if any.
+            ref: the function, with a version or alias if any, or what `find` has returned for it.
             payload: the event, JSON.
             client_context: JSON on one line.
             request_id: a new one when empty.
             trace_id: the caller's X-Ray header.
-            on_start: told the version's number once nothing but the function itself can fail.
+            on_start: gets the version's number once nothing but the function itself can fail.
             sink: takes a streamed answer part by part.
 
         Raises FunctionNotFound, FunctionThrottled.
         """
-        function = self._functions.get(ref)
-        version = function.resolve(
-            ref.qualifier, draw=self._ids.random() if function.aliases else 1
-        )
+        target = ref if isinstance(ref, Target) else self.find(ref)
+        function, version = target.function, target.version
         request_id = request_id or self._ids.uuid()
-
-        def make(deadline_ms: int) -> Invocation:
-            trace = trace_id or self._trace(version)
-            return Invocation(
-                request_id, ref.qualified_arn, deadline_ms, payload, trace, client_context
-            )
-
+        trace = trace_id or self._trace(version)
+        invocation = Invocation(request_id, target.arn, payload, trace, client_context)
         try:
-            with self.concurrency.hold(function, ref.qualifier, version) as slot:
+            with self.concurrency.hold(function, target.qualifier, version) as slot:
                 if on_start is not None:
-                    on_start(version.number)
-                outcome = self._run(function, version, make, request_id, sink)
+                    on_start(target.number)
+                outcome = self._run(function, version, invocation, sink)
         except FunctionThrottled:
-            self._count(function, version, ref.qualifier, {"Throttles": 1.0})
+            self._count(function, target.qualifier, {"Throttles": 1.0})
             raise
-        self._count(function, version, ref.qualifier, _measures(outcome, slot))
+        self._count(function, target.qualifier, _measures(outcome, slot))
         return InvokeResult(
             payload=outcome.payload,
             function_error=outcome.function_error,
-            executed_version=version.number,
+            executed_version=target.number,
             request_id=request_id,
             log_tail=outcome.tail,
         )
@@ -101,14 +119,13 @@ class Dispatcher:
         self,
         function: Function,
         version: Version,
-        make: Callable[[int], Invocation],
-        request_id: str,
+        invocation: Invocation,
         sink: AnswerSink | None,
     ) -> Outcome:
         pool = self._pools.pool(function, version)
         sandbox = pool.acquire()
         try:
-            outcome = sandbox.invoke(make, request_id, sink)
+            outcome = sandbox.invoke(invocation, sink)
         finally:
             pool.release(sandbox)
         self._logs.put(
@@ -123,7 +140,6 @@ class Dispatcher:
     def _count(
         self,
         function: Function,
-        version: Version,
         qualifier: str | None,
         values: dict[str, float],
     ) -> None:
@@ -147,7 +163,7 @@ class Dispatcher:
         """Send a function's metrics by name."""
         function = self._functions.find(ref)
         if function is not None:
-            self._count(function, function.latest, None, values)
+            self._count(function, None, values)
 
 
 class Invoker:

@@ -88,14 +88,14 @@ class Pools:
 
         Raises Throttled while stopping.
         """
-        key = (function.ref.key, version.number)
+        key, most = (function.key, version.number), function.most_processes
         made_from = (
             str(version.config["RevisionId"]),
             self._code.fingerprint(version.digest, *version.layers),
         )
         entry = self._entries.get(key)
         if entry is not None and entry.made_from == made_from:
-            entry.pool.most = function.most_processes
+            entry.pool.most = most
             return entry.pool
         with self._lock:
             if self._stopped:
@@ -110,9 +110,7 @@ class Pools:
                 made = self._maker(spec)
                 opt = [] if spec.opt_dir is None else [spec.opt_dir]
                 folders = frozenset({spec.code_dir, *spec.layer_dirs, *opt})
-                pool = SandboxPool(
-                    made, most=function.most_processes, clock=self._clock, folders=folders
-                )
+                pool = SandboxPool(made, most=most, clock=self._clock, folders=folders)
                 entry = _Entry(made_from, pool)
                 self._entries[key] = entry
             return entry.pool
@@ -198,7 +196,7 @@ class Pools:
     def provisioned(self, function: Function, qualifier: str) -> Provisioned:
         """Return how far a version's or alias's provisioned concurrency has come."""
         wanted = function.provisioned[qualifier]
-        found = self._provisioned.get((function.ref.key, qualifier))
+        found = self._provisioned.get((function.key, qualifier))
         if found is None or (found.count != wanted and found.status != "FAILED"):
             return Provisioned(0, "IN_PROGRESS")
         return found
@@ -209,7 +207,7 @@ class Pools:
 
     def _provision(self, function: Function) -> set[tuple[str, str]]:
         """Start what is missing of a function's; return the pools' keys that have provisioned processes."""
-        key = function.ref.key
+        key = function.key
         kept: set[tuple[str, str]] = set()
         for version, qualifiers in _by_version(function):
             kept.add((key, version.number))

@@ -79,11 +79,10 @@ Message = NextAsked | Answered | Streamed | Failed | Exited
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One invocation as the Runtime API hands it over. `deadline_ms` is a wall time."""
+    """One invocation as the Runtime API hands it over."""
 
     request_id: str
     function_arn: str
-    deadline_ms: int
     payload: bytes
     trace_id: str
     client_context: str = ""
@@ -100,6 +99,8 @@ class RuntimeChannel:
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._connections: set[_Connection] = set()
         self._waiting: _Connection | None = None
+        # Whether the process is known to wait for an invocation.
+        self.ready = False
         self._messages: list[Message] = []
         self._output: int | None = None
         self._end_signal: int | None = None
@@ -108,11 +109,6 @@ class RuntimeChannel:
     def address(self) -> str:
         """The value of AWS_LAMBDA_RUNTIME_API."""
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
-
-    @property
-    def ready(self) -> bool:
-        """Whether the process is known to wait for an invocation."""
-        return self._waiting is not None
 
     def attach(self, *, output: int, end_signal: int | None) -> None:
         """Read a process's output from the descriptor `output`, which is closed here, and watch for its end.
@@ -143,14 +139,17 @@ class RuntimeChannel:
         messages, self._messages = self._messages, []
         return messages
 
-    def send(self, invocation: Invocation) -> bool:
-        """Hand an invocation to the process, which must be waiting; False when it is gone."""
-        connection, self._waiting = self._waiting, None
+    def send(self, invocation: Invocation, deadline_ms: int) -> bool:
+        """Hand an invocation to the process, which must be waiting; False when it is gone.
+
+        `deadline_ms` is the wall time at which it must have ended.
+        """
+        connection, self._waiting, self.ready = self._waiting, None, False
         assert connection is not None
         headers = [
             "Content-Type: application/json",
             f"Lambda-Runtime-Aws-Request-Id: {invocation.request_id}",
-            f"Lambda-Runtime-Deadline-Ms: {invocation.deadline_ms}",
+            f"Lambda-Runtime-Deadline-Ms: {deadline_ms}",
             f"Lambda-Runtime-Invoked-Function-Arn: {invocation.function_arn}",
             f"Lambda-Runtime-Trace-Id: {invocation.trace_id}",
         ]
@@ -198,7 +197,7 @@ class RuntimeChannel:
     def _drop(self, connection: _Connection) -> None:
         self._connections.discard(connection)
         if self._waiting is connection:
-            self._waiting = None
+            self._waiting, self.ready = None, False
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(connection.socket)
         connection.socket.close()
@@ -219,7 +218,7 @@ class RuntimeChannel:
         parts = route.split("/")
         match (request.method, parts):
             case ("GET", ["invocation", "next"]):
-                self._waiting = connection
+                self._waiting, self.ready = connection, True
                 self._messages.append(NextAsked())
                 return
             case ("POST", ["invocation", request_id, "response"]) if request.error_type:

@@ -34,10 +34,11 @@ class OutputLog:
             self._add(self._partial[:LOG_EVENT_BYTES])
             self._partial = self._partial[LOG_EVENT_BYTES:]
 
-    def platform(self, line: str) -> None:
-        """Add a line of Lambda's own, such as START; it is kept however much the function has written."""
+    def platform(self, *lines: str) -> None:
+        """Add lines of Lambda's own, such as START; they are kept however much the function has written."""
         self.flush()
-        self._keep(line.encode())
+        for line in lines:
+            self._keep(line.encode())
 
     def flush(self) -> None:
         """End a line that the process left open."""

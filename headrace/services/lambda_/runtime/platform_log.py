@@ -108,12 +108,12 @@ class PlatformLog:
         init = "" if usage.init_ms is None else f"Init Duration: {usage.init_ms:.2f} ms\t"
         status = "" if broken is None else f"Status: {broken.status}\t"
         kind = f"Error Type: {broken.error_type}\t" if broken and broken.error_type else ""
-        self._output.platform(f"END RequestId: {request_id}")
         self._output.platform(
+            f"END RequestId: {request_id}",
             f"REPORT RequestId: {request_id}\tDuration: {usage.duration_ms:.2f} ms\t"
             f"Billed Duration: {math.ceil(usage.duration_ms)} ms\t"
             f"Memory Size: {self._spec.memory_mib} MB\t"
-            f"Max Memory Used: {self._used_mib(usage)} MB\t{init}{status}{kind}"
+            f"Max Memory Used: {self._used_mib(usage)} MB\t{init}{status}{kind}",
         )
 
     def _json_report(self, request_id: str, usage: Usage, broken: Broken | None) -> None:

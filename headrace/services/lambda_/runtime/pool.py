@@ -68,10 +68,11 @@ class SandboxPool:
                 self._changed.wait(left_s)
 
     def release(self, sandbox: Sandbox) -> None:
-        """Take a sandbox back; it is kept when it is usable and the pool is not draining."""
+        """Take a sandbox back; it is kept when it was not killed and the pool is not draining."""
         with self._changed:
             self._lent.discard(sandbox)
-            keep = sandbox.usable and not self._draining
+            # A process that has died unasked is noticed before it is lent again.
+            keep = not (sandbox.is_killed or self._draining)
             if keep:
                 self._idle.append(sandbox)
             self._changed.notify()
