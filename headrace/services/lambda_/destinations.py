@@ -1,4 +1,4 @@
-"""Where failed batches and asynchronous events go, by ARN: queues, topics, functions, event buses, buckets."""
+"""Sends the records of failed batches and asynchronous events to queues, topics, functions, event buses, buckets."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _STREAM_FAILURES = ("sqs", "sns")
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A document, and what some destinations want beside it.
+    """A document, and what some kinds of destinations take with it.
 
     Attributes:
         document: JSON.
         object_key: its key in a bucket.
-        event: what an event bus is told of it; `detail` is the document.
+        event: the document as an event bus takes it, in `detail`.
         attributes: message attributes for a queue or a topic.
     """
 

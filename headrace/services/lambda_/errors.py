@@ -1,4 +1,4 @@
-"""Lambda's errors in AWS's words, and the one place where domain errors become them."""
+"""Lambda's errors in AWS's words; `translate` turns the errors of headrace's own parts into them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def precondition_failed() -> AwsError:
 
 
 def access_denied(account: str, action: str, arn: str) -> AwsError:
-    """A caller of another account, whom no resource policy lets in."""
+    """A caller of another account, whom no resource policy allows the action."""
     return _user_error(
         "AccessDeniedException",
         f"User: arn:aws:iam::{account}:root is not authorized to perform: {action} on resource: {arn} "

@@ -20,7 +20,7 @@ _REFERENCE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class FunctionRef:
-    """A function in an account and region, and the version or alias that was asked for, if any.
+    """A function in an account and region, and the version or alias that the caller named, if any.
 
     `key` is the function's in the state database.
     """

@@ -47,7 +47,7 @@ class Alias:
 
 @dataclass(slots=True)
 class Function:
-    """A function and everything that belongs to it.
+    """A function with its versions, aliases, policies and settings.
 
     Attributes:
         versions: by number, `$LATEST` among them.
@@ -57,7 +57,7 @@ class Function:
         provisioned: provisioned concurrency by version number or alias.
         provisioned_ms: when it was last set, by the same, in milliseconds since 1970.
         urls: function URL configurations by qualifier (empty: the function itself).
-        settings: RecursiveLoop and what PutRuntimeManagementConfig was told, for them to be shown.
+        settings: RecursiveLoop and the request of PutRuntimeManagementConfig, which are shown and change nothing.
         key: the function's in the state database.
     """
 
@@ -128,7 +128,7 @@ class Function:
         return version
 
     def forget(self, qualifier: str) -> None:
-        """Drop what hangs on a version or alias that is being deleted."""
+        """Drop the settings of a version or alias that is deleted."""
         for kept in (
             self.policies,
             self.policy_revisions,

@@ -1,4 +1,4 @@
-"""All functions, in memory and in the state database."""
+"""Keeps all functions, in memory and in the state database."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class FunctionStore:
     def changing(self, ref: FunctionRef) -> Generator[Function]:
         """Give the function to change alone; it is durable when the block ends.
 
-        Raises FunctionNotFound. A block that raises must not have changed anything; what cannot be stored is as it was.
+        Raises FunctionNotFound. A block that raises must not have changed anything. When storing fails, the change is
+        undone.
         """
         with self._lock:
             function = self.get(ref)

@@ -241,4 +241,4 @@ def test_a_reader_that_stalls_is_told_that_the_end_is_missing(
         list(stream.items())
     # What came before the end was cut off was passed on, and nothing more was kept.
     assert answering.sent == 50
-    assert stream._said.qsize() <= 1
+    assert stream._results.qsize() <= 1

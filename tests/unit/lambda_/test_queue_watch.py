@@ -9,7 +9,7 @@ import pytest
 
 from headrace.core.ports import InvokeResult, QueueMessage
 from headrace.services.lambda_.mappings.mapping import Mapping
-from headrace.services.lambda_.mappings.queue import QueuePoller, Watch
+from headrace.services.lambda_.mappings.sqs import QueuePoller, Watch
 from tests.support.clock import FakeClock
 
 QUEUE = "arn:aws:sqs:us-east-1:000000000000:work"

@@ -1,4 +1,4 @@
-"""The tables of event-source mappings do not grow for ever."""
+"""The tables of event source mappings do not grow for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lambda's operations, one listed by one."""
+"""Lambda's operations."""
 
 from __future__ import annotations
 

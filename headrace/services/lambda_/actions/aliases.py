@@ -106,7 +106,7 @@ def update_alias(lambda_: Lambda, call: Call, request: UpdateAliasInput) -> Alia
         alias.version = version
         alias.description = request.get("Description", alias.description)
         alias.revision_id = lambda_.ids.uuid()
-        lambda_.pools.reconsider(ref, alias.name)
+        lambda_.pools.forget_provisioned(ref, alias.name)
         output = _output(function, alias)
     lambda_.wake_pools()
     return output

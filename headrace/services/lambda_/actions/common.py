@@ -96,7 +96,7 @@ def configuration_of(version: Version) -> FunctionConfiguration:
 
 
 def qualified_config(function: Function, ref: FunctionRef) -> FunctionConfiguration:
-    """Return the configuration that `ref` means, with the ARN it was asked by."""
+    """Return the configuration of the version that `ref` means, with the ARN of `ref`."""
     config = configuration_of(function.resolve(ref.qualifier))
     if ref.qualifier is not None:
         config["FunctionArn"] = ref.qualified_arn

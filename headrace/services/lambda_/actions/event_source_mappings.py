@@ -16,12 +16,12 @@ from headrace.core.ports import StreamNotFound
 from headrace.services.lambda_.actions.common import page, reference
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, invalid_parameter, validation
-from headrace.services.lambda_.mappings.mapping import Mapping
-from headrace.services.lambda_.mappings.settings import (
+from headrace.services.lambda_.mappings.checks import (
     check_settings,
     check_source,
     settable,
 )
+from headrace.services.lambda_.mappings.mapping import Mapping
 from headrace.services.lambda_.names import FunctionRef, parse_function
 
 
@@ -31,7 +31,7 @@ def _function_arn(lambda_: Lambda, ref: FunctionRef) -> str:
 
 
 def _starting_timestamp_ms(request: CreateEventSourceMappingInput) -> int | None:
-    """Check where a stream is to be read from. Raises AwsError."""
+    """Return the time of StartingPosition AT_TIMESTAMP, else None. Raises AwsError."""
     start = request.get("StartingPosition")
     if start is None:
         raise validation(
@@ -163,7 +163,7 @@ def delete_event_source_mapping(
 def list_event_source_mappings(
     lambda_: Lambda, call: Call, request: ListEventSourceMappingsInput
 ) -> ListEventSourceMappingsOutput:
-    """Return mappings, of one function or one stream if asked."""
+    """Return the mappings: all, or those of a function or an event source."""
     found = lambda_.mappings.all(call.account, call.region)
     source_arn = request.get("EventSourceArn")
     if source_arn:

@@ -132,7 +132,7 @@ def get_function_recursion_config(
 def put_function_recursion_config(
     lambda_: Lambda, call: Call, request: PutFunctionRecursionConfigInput
 ) -> PutFunctionRecursionConfigOutput:
-    """Store what is to become of loops."""
+    """Store how loops are to end; this cloud does not detect them."""
     with lambda_.functions.changing(unqualified(reference(call, request))) as function:
         function.settings["RecursiveLoop"] = request["RecursiveLoop"]
     return {"RecursiveLoop": request["RecursiveLoop"]}
@@ -155,7 +155,7 @@ def get_runtime_management_config(
 def put_runtime_management_config(
     lambda_: Lambda, call: Call, request: PutRuntimeManagementConfigInput
 ) -> PutRuntimeManagementConfigOutput:
-    """Store when the runtime is to be updated; this cloud has one of each."""
+    """Store when the runtime is to be updated; this cloud has one version of each."""
     ref = reference(call, request)
     kept: dict[str, Any] = {"UpdateRuntimeOn": request["UpdateRuntimeOn"]}
     if "RuntimeVersionArn" in request:

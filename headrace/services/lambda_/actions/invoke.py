@@ -1,4 +1,4 @@
-"""Invoke: over the wire, where the body is the payload, and in process."""
+"""Invoke, InvokeAsync and InvokeWithResponseStream, whose HTTP bodies are payloads, and downloads of packages."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def answer_raw(lambda_: Lambda, request: HttpRequest) -> HttpResponse | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What the headers and the query of an invocation say."""
+class _InvokeRequest:
+    """An invocation as its path, headers and query describe it."""
 
     ref: FunctionRef
     invocation_type: str
@@ -73,14 +73,14 @@ class _Asked:
     wants_log: bool
 
 
-def _asked(
+def _parse(
     lambda_: Lambda,
     request: HttpRequest,
     name: str,
     *,
     operation_name: str,
     invocation_type: str = "",
-) -> _Asked:
+) -> _InvokeRequest:
     """Read an invocation's request. Raises AwsError."""
     call, headers = request.call, request.headers
     assert call is not None
@@ -97,7 +97,7 @@ def _asked(
             f"Value '{log_type}' at 'logType' failed to satisfy constraint: Member must satisfy enum "
             "value set: [None, Tail]"
         )
-    return _Asked(
+    return _InvokeRequest(
         ref,
         kind,
         call.request_id,
@@ -108,7 +108,7 @@ def _asked(
 
 
 def _check_caller(lambda_: Lambda, ref: FunctionRef, account: str) -> None:
-    """Refuse another account that no resource policy lets in. Raises AwsError."""
+    """Refuse a caller of another account whom no resource policy allows it. Raises AwsError."""
     function = lambda_.functions.find(ref)
     caller = Caller(account=account)
     if function is None or not allows(function, ref.qualifier, INVOKE, caller):
@@ -116,7 +116,7 @@ def _check_caller(lambda_: Lambda, ref: FunctionRef, account: str) -> None:
 
 
 def _invoke(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
-    asked = _asked(lambda_, request, name, operation_name="Invoke")
+    asked = _parse(lambda_, request, name, operation_name="Invoke")
     result = run(
         lambda_,
         asked.ref,
@@ -141,7 +141,7 @@ def _invoke(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
 
 def _invoke_async(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
     """InvokeAsync, which AWS has deprecated: an Event invocation in another form."""
-    asked = _asked(lambda_, request, name, operation_name="InvokeAsync", invocation_type="Event")
+    asked = _parse(lambda_, request, name, operation_name="InvokeAsync", invocation_type="Event")
     run(
         lambda_,
         asked.ref,
@@ -155,7 +155,7 @@ def _invoke_async(lambda_: Lambda, request: HttpRequest, name: str) -> HttpRespo
 
 
 def _invoke_streaming(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
-    asked = _asked(lambda_, request, name, operation_name="InvokeWithResponseStream")
+    asked = _parse(lambda_, request, name, operation_name="InvokeWithResponseStream")
     if asked.invocation_type not in ("RequestResponse", "DryRun"):
         raise _bad_type(asked.invocation_type, "[RequestResponse, DryRun]")
     lambda_.functions.get(asked.ref).resolve(asked.ref.qualifier)

@@ -1,4 +1,4 @@
-"""AddPermission, RemovePermission, GetPolicy: who but the function's own account may use it."""
+"""AddPermission, RemovePermission, GetPolicy: who may use a function besides its own account."""
 
 from __future__ import annotations
 

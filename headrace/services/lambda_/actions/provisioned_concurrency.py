@@ -53,7 +53,7 @@ def _output(
 
 
 def _check(lambda_: Lambda, function: Function, qualifier: str, wanted: int) -> None:
-    """Refuse what the concurrency that is left does not allow. Raises AwsError."""
+    """Refuse more concurrency than is left. Raises AwsError."""
     alias = function.aliases.get(qualifier)
     if alias is not None and alias.version in function.provisioned:
         raise invalid_parameter(
@@ -92,7 +92,7 @@ def put_provisioned_concurrency_config(
         _check(lambda_, function, qualifier, wanted)
         function.provisioned[qualifier] = wanted
         function.provisioned_ms[qualifier] = call.now_ms
-        lambda_.pools.reconsider(ref, qualifier)
+        lambda_.pools.forget_provisioned(ref, qualifier)
         answer = _output(lambda_, function, qualifier)
     lambda_.wake_pools()
     return answer
@@ -129,7 +129,7 @@ def delete_provisioned_concurrency_config(
         removed = function.provisioned.pop(qualifier, None)
         function.provisioned_ms.pop(qualifier, None)
         version = function.resolve(qualifier)
-        lambda_.pools.reconsider(ref, qualifier)
+        lambda_.pools.forget_provisioned(ref, qualifier)
     if removed is not None:
         lambda_.pools.drain(ref.bare, version.number)
         lambda_.wake_pools()

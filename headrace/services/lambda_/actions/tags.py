@@ -1,4 +1,4 @@
-"""TagResource, UntagResource, ListTags: of functions and of event-source mappings."""
+"""TagResource, UntagResource, ListTags: of functions and of event source mappings."""
 
 from __future__ import annotations
 

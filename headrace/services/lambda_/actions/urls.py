@@ -1,4 +1,4 @@
-"""Create-, Update-, Get-, Delete- and ListFunctionUrlConfig(s)."""
+"""Create-, Update-, Get-, Delete- and ListFunctionUrlConfig(s): functions' own addresses."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def get_function_url_config(
 def delete_function_url_config(
     lambda_: Lambda, call: Call, request: DeleteFunctionUrlConfigInput
 ) -> None:
-    """Take the address away; it is never given again."""
+    """Remove the address; no function gets it again."""
     ref = reference(call, request)
     with lambda_.functions.changing(ref.bare) as function:
         alias = _alias(function, ref)

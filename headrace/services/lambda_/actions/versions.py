@@ -1,4 +1,4 @@
-"""PublishVersion and ListVersionsByFunction."""
+"""PublishVersion, ListVersionsByFunction: numbered copies of a function that never change."""
 
 from __future__ import annotations
 

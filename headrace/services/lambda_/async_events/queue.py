@@ -1,4 +1,4 @@
-"""Asynchronous invocations: queued in the state database, run on threads, retried, given up.
+"""The queue of asynchronous invocations: kept in the state database, run on threads, tried again, given up.
 
 An event is durable before its invocation is answered with 202, and is forgotten when the function has
 succeeded or the last retry has failed; a restart goes on with what is left (at least once, as on AWS).
@@ -64,7 +64,7 @@ class AsyncQueue:
         self._dispatcher = dispatcher
         self._destinations = destinations
         self._lock = threading.Lock()
-        # Of what waits only ids are in memory, with the function's key: payloads may be a megabyte each.
+        # Only the ids of waiting events are in memory, with their functions' keys: a payload may be a megabyte.
         self._due: list[tuple[int, str, str]] = []
         self._running: Counter[str] = Counter()
         self._behind: dict[str, deque[str]] = {}
@@ -73,7 +73,7 @@ class AsyncQueue:
         self._stopping = False
 
     def start(self, supervisor: Supervisor) -> None:
-        """Take up what a former run left, and start the worker."""
+        """Queue the events that a former run left, and start the worker."""
         now_ms = self._clock.now_ms()
         for request_id, *where in self._database.query(
             "SELECT key, json_extract(value, '$.account'), json_extract(value, '$.region'),"
@@ -129,7 +129,7 @@ class AsyncQueue:
                 if wait_ms > 0:
                     return wait_ms / 1000
                 _, request_id, key = heapq.heappop(self._due)
-                # More would only wait for processes, on threads that other functions need.
+                # More would wait for processes, and hold threads that other functions need.
                 if self._running[key] >= self._at_a_time(key):
                     self._behind.setdefault(key, deque()).append(request_id)
                     continue
@@ -157,7 +157,7 @@ class AsyncQueue:
                     self._behind.pop(key, None)
                     self._running[key] -= 1
                     if not self._running[key]:
-                        # Functions come and go.
+                        # No count is kept for functions that may have been deleted.
                         del self._running[key]
                     return
                 request_id = behind.popleft()
@@ -223,7 +223,7 @@ class AsyncQueue:
         return function.event_invoke.get(event.qualifier or LATEST, {})
 
     def _finish(self, event: AsyncEvent, condition: str, result: InvokeResult | None) -> None:
-        """Tell the destinations, if there are any, and forget the event."""
+        """Send the event's record to its destination, if there is one, and forget the event."""
         succeeded = condition == "Success"
         side = "OnSuccess" if succeeded else "OnFailure"
         destination = section(self._config(event), "DestinationConfig", side).get("Destination")
@@ -242,7 +242,7 @@ class AsyncQueue:
         self._documents.delete(event.request_id)
 
     def _dead_letters(self, event: AsyncEvent) -> str | None:
-        """Return the dead-letter queue or topic of the version that was meant."""
+        """Return the ARN of the dead-letter queue or topic of the event's version, if any."""
         try:
             version = self._functions.get(event.ref).resolve(event.qualifier)
         except FunctionNotFound:

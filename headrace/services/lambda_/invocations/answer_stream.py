@@ -1,4 +1,4 @@
-"""An invocation whose answer is passed on while the function is still making it."""
+"""An invocation whose caller reads the answer while the function still makes it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from headrace.core.ports import InvokeResult
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher
 from headrace.services.lambda_.names import FunctionRef
 
-# So much of an answer waits for its reader; then the function does. A reader that takes nothing for so long is gone.
+# When so much of an answer waits for its reader, the function waits; a reader that takes nothing for so long is gone.
 MOST_WAITING_BYTES = 4 * 1024 * 1024
 STALLED_S = 30.0
 
 
 class ReaderGone(Exception):
-    """Nobody has read an answer for too long: its end is missing."""
+    """The caller has read nothing for too long: the end of the answer is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,9 @@ class AnswerStream:
         self._client_context = client_context
         self._request_id = request_id
         self._trace_id = trace_id
-        self._said: queue.SimpleQueue[str | Part | InvokeResult | Exception] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[str | Part | InvokeResult | Exception] = (
+            queue.SimpleQueue()
+        )
         self._streamed = False
         self._room = threading.Condition()
         self._waiting_bytes = 0
@@ -62,11 +64,11 @@ class AnswerStream:
         Raises FunctionNotFound, FunctionThrottled.
         """
         threading.Thread(target=self._run, name="lambda-stream", daemon=True).start()
-        said = self._said.get()
-        if isinstance(said, Exception):
-            raise said
-        assert isinstance(said, str)
-        return said
+        result = self._results.get()
+        if isinstance(result, Exception):
+            raise result
+        assert isinstance(result, str)
+        return result
 
     def items(self) -> Generator[Part | InvokeResult]:
         """Yield the answer's parts as they come, and then the result. Raises ReaderGone.
@@ -80,19 +82,19 @@ class AnswerStream:
 
     def _items(self) -> Generator[Part | InvokeResult]:
         while True:
-            said = self._said.get()
-            if isinstance(said, Exception):
-                raise said
-            if isinstance(said, InvokeResult):
-                if said.function_error is None and not self._streamed:
-                    yield Part("", said.payload)
-                yield said
+            result = self._results.get()
+            if isinstance(result, Exception):
+                raise result
+            if isinstance(result, InvokeResult):
+                if result.function_error is None and not self._streamed:
+                    yield Part("", result.payload)
+                yield result
                 return
-            assert isinstance(said, Part)
+            assert isinstance(result, Part)
             with self._room:
-                self._waiting_bytes -= len(said.data)
+                self._waiting_bytes -= len(result.data)
                 self._room.notify()
-            yield said
+            yield result
 
     def _run(self) -> None:
         try:
@@ -102,16 +104,16 @@ class AnswerStream:
                 client_context=self._client_context,
                 request_id=self._request_id,
                 trace_id=self._trace_id,
-                on_start=self._said.put,
+                on_start=self._results.put,
                 sink=self._take,
             )
         except Exception as error:  # noqa: BLE001 - raised on the thread that reads
-            self._said.put(error)
+            self._results.put(error)
         else:
-            self._said.put(result)
+            self._results.put(result)
 
     def _take(self, content_type: str, data: bytes) -> None:
-        """Pass a part on, when there is room for it; drop it when nobody reads."""
+        """Queue a part for the reader, when there is room for it; drop it when nobody reads."""
         self._streamed = True
         with self._room:
             there_is_room = self._room.wait_for(
@@ -121,10 +123,10 @@ class AnswerStream:
                 return
             self._waiting_bytes += len(data)
         if there_is_room:
-            self._said.put(Part(content_type, data))
+            self._results.put(Part(content_type, data))
         else:
             self._abandon()
-            self._said.put(ReaderGone())
+            self._results.put(ReaderGone())
 
     def _abandon(self) -> None:
         with self._room:

@@ -51,7 +51,7 @@ class Concurrency:
     def hold(self, function: Function, qualifier: str | None, version: Version) -> Generator[Slot]:
         """Hold one of the function's concurrent invocations. Raises Throttled."""
         key, account = function.key, (function.account, function.region)
-        # What was taken is what is given back, whatever has been configured meanwhile.
+        # The same counts go down at the end, whatever has been configured meanwhile.
         name = _provisioned_name(function, qualifier, version)
         reserved = function.reserved_concurrency
         with self._lock:
@@ -81,11 +81,11 @@ class Concurrency:
     def _give_back(counts: Counter[Any], key: Any) -> None:
         counts[key] -= 1
         if not counts[key]:
-            # Functions come and go.
+            # No count is kept for functions that may have been deleted.
             del counts[key]
 
     def _pool(self, account: tuple[str, str]) -> int:
-        # So much is always left unreserved: functions need not be counted below it.
+        # AWS always leaves so much unreserved: below it the functions need not be added up.
         least = min(self._account_limit, UNRESERVED_CONCURRENCY_LEFT)
         if self._unreserved[account] < least:
             return least
@@ -102,7 +102,7 @@ def unreserved(functions: list[Function], account_limit: int = ACCOUNT_CONCURREN
 
 
 def _provisioned_name(function: Function, qualifier: str | None, version: Version) -> str | None:
-    """Return the qualifier whose provisioned concurrency serves an invocation, if any."""
+    """Return the version or alias whose provisioned concurrency serves an invocation, None when there is none."""
     if not function.provisioned:
         return None
     return next((n for n in (qualifier, version.number) if n in function.provisioned), None)

@@ -1,4 +1,4 @@
-"""The warm processes of all functions: which pool serves a version, made from what, kept for how long."""
+"""The warm processes of all functions: a pool for each version, provisioned concurrency, and when processes end."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from headrace.services.lambda_.names import FunctionRef
 from headrace.services.lambda_.packages.bytecode import Bytecode
 from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.runtime.environment import SandboxSpec
-from headrace.services.lambda_.runtime.guard import Guard
 from headrace.services.lambda_.runtime.pool import SandboxPool
 from headrace.services.lambda_.runtime.process import NotStarted
+from headrace.services.lambda_.runtime.reaper_client import ReaperClient
 from headrace.services.lambda_.runtime.sandbox import Sandbox
 from headrace.services.lambda_.runtime.walls import Walls
 from headrace.services.lambda_.state import Function, Version
@@ -34,7 +34,7 @@ INIT_FAILED = "FUNCTION_ERROR_INIT_FAILURE"
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A pool and what it was made from: when that changes, the pool is drained."""
+    """A pool, and the revision and fingerprint of the code that it was made from: a change of these drains the pool."""
 
     made_from: tuple[str, str]
     pool: SandboxPool
@@ -73,12 +73,12 @@ class Pools:
         self._functions = functions
         self._code = code
         self._endpoint_url = endpoint_url
-        self._guard = Guard()
+        self._reaper = ReaperClient()
         self._walls = Walls(data_dir, folders)
         self.bytecode = Bytecode()
         self._lock = threading.Lock()
         self._entries: dict[tuple[str, str], _Entry] = {}
-        # Drained, and perhaps with processes that are still busy.
+        # Drained pools, whose processes may still be busy.
         self._retired: list[SandboxPool] = []
         self._provisioned: dict[tuple[str, str], Provisioned] = {}
         self._stopped = False
@@ -116,7 +116,7 @@ class Pools:
             return entry.pool
 
     def _compile(self, spec: SandboxSpec, fingerprint: str) -> None:
-        """Have the function's Python code compiled, where its own processes cannot keep what they compile."""
+        """Have the function's Python code compiled, where its own processes may not write the bytecode."""
         if spec.runtime.startswith("python") and not self._walls.are_missing:
             folders = [spec.code_dir, *([] if spec.opt_dir is None else [spec.opt_dir])]
             self.bytecode.want(folders, fingerprint)
@@ -128,7 +128,7 @@ class Pools:
                 root=self._root,
                 clock=self._clock,
                 ids=self._ids,
-                guard=self._guard,
+                reaper=self._reaper,
                 walls=self._walls,
                 credentials=self._credentials(spec),
             )
@@ -136,7 +136,7 @@ class Pools:
         return make
 
     def _credentials(self, spec: SandboxSpec) -> Credentials:
-        """Return what a process signs with: its role, in a session that bears the function's name."""
+        """Return the credentials that a process signs with: its role's, in a session with the function's name."""
         expires_ms = self._clock.now_ms() + CREDENTIALS_SECONDS * 1000
         session = RoleSession(spec.account, role_name(spec.role), spec.name, expires_ms)
         return self._sessions.issue(session)
@@ -163,7 +163,7 @@ class Pools:
             role=str(config.get("Role", "")),
             application_log_level=str(logging_config.get("ApplicationLogLevel", "INFO")),
             system_log_level=str(logging_config.get("SystemLogLevel", "INFO")),
-            opt_dir=self._code.laid_over(version.layers),
+            opt_dir=self._code.merged(version.layers),
             storage_mib=int(config["EphemeralStorage"]["Size"]),
         )
 
@@ -201,12 +201,12 @@ class Pools:
             return Provisioned(0, "IN_PROGRESS")
         return found
 
-    def reconsider(self, ref: FunctionRef, qualifier: str) -> None:
+    def forget_provisioned(self, ref: FunctionRef, qualifier: str) -> None:
         """Forget how far a provisioned concurrency has come: it has been changed or removed."""
         self._provisioned.pop((ref.key, qualifier), None)
 
     def _provision(self, function: Function) -> set[tuple[str, str]]:
-        """Start what is missing of a function's; return the pools' keys that have provisioned processes."""
+        """Start a function's missing provisioned processes; return the keys of the pools that have some."""
         key = function.key
         kept: set[tuple[str, str]] = set()
         for version, qualifiers in _by_version(function):
@@ -236,7 +236,7 @@ class Pools:
     def step(self) -> float:
         """Start what is provisioned, and close processes that have been idle for long."""
         if not self._stopped and (self._functions.any() or not self._walls.are_known):
-            # Before the first invocation needs them; and it is said at once when there are none.
+            # Before the first invocation needs walls; where there are none, headrace logs it at once.
             with contextlib.suppress(NotStarted):
                 self._walls.view()
         kept: set[tuple[str, str]] = set()
@@ -258,7 +258,7 @@ class Pools:
             entries, self._entries = list(self._entries.values()), {}
         for entry in entries:
             entry.pool.kill()
-        self._guard.close()
+        self._reaper.close()
         self._walls.close()
         self.bytecode.stop()
 

@@ -1,4 +1,4 @@
-"""What becomes of a batch: the rules for success, retries, bisecting, ageing and disposal. No I/O.
+"""The rules for a batch of a stream's records: success, retries, bisecting, expiry, giving up. No I/O.
 
 Rules: https://docs.aws.amazon.com/lambda/latest/dg/kinesis-on-failure-destination.html and
 .../services-kinesis-batchfailurereporting.html (documented). Two points that they leave open, as assumed here:
@@ -18,11 +18,11 @@ from headrace.core.ports import StreamRecord
 
 FOREVER = -1
 
-# Of a function's answer, in the batch tree.
+# How much of a function's answer the batch tree keeps.
 _DETAIL_CHARACTERS = 300
 _FIRST_RETRY_S = 0.1
 _LONGEST_RETRY_S = 60.0
-# Of the envelope, and of what a record's own numbers may add to the sample that `overhead_bytes` measures.
+# The event's envelope, and a record with numbers as long as they may be, which `overhead_bytes` measures.
 _ENVELOPE_BYTES = 64
 _SAMPLE = StreamRecord("0" * 128, "", b"", 1_700_000_000_123)
 
@@ -42,7 +42,7 @@ class FailureRules:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One invocation of a batch, for the batch tree; `outcome` is one word, `detail` what the function said."""
+    """One invocation of a batch, for the batch tree; `outcome` is a few words, `detail` the function's answer."""
 
     at_ms: int
     duration_ms: int
@@ -52,11 +52,11 @@ class Attempt:
 
 
 @dataclass(slots=True)
-class Story:
+class History:
     """A node of the batch tree: where a batch came from, and its invocations so far.
 
     Attributes:
-        part: what of its parent it is; empty for a batch that was cut from the shard.
+        part: which part of its parent it is; empty for a batch that was cut from the shard.
     """
 
     number: int
@@ -72,13 +72,13 @@ class Batch:
     Attributes:
         retries: how many retries its records have used up.
         attempts: how many invocations it has had.
-        story: its place in the batch tree, once it has one.
+        history: its node of the batch tree, once it has one.
     """
 
     records: tuple[StreamRecord, ...]
     retries: int = 0
     attempts: int = 0
-    story: Story | None = field(default=None, compare=False)
+    history: History | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +129,9 @@ def judge(batch: Batch, answer: Answer, rules: FailureRules) -> Verdict:
         return Verdict(done=done, rest=rest)
     if rules.maximum_retries != FOREVER and batch.retries >= rules.maximum_retries:
         return Verdict(
-            done=done, discarded=Batch(records[index:], batch.retries, attempts, batch.story)
+            done=done, discarded=Batch(records[index:], batch.retries, attempts, batch.history)
         )
-    again = Batch(records[index:], batch.retries + 1, attempts, batch.story)
+    again = Batch(records[index:], batch.retries + 1, attempts, batch.history)
     return Verdict(done=done, rest=(again,), delay_s=retry_delay_s(batch.retries))
 
 
@@ -151,9 +151,9 @@ def split_expired(
     while cut < len(batch.records) and batch.records[cut].approximate_arrival_ms < oldest_ms:
         cut += 1
     expired = (
-        Batch(batch.records[:cut], batch.retries, batch.attempts, batch.story) if cut else None
+        Batch(batch.records[:cut], batch.retries, batch.attempts, batch.history) if cut else None
     )
-    alive = Batch(batch.records[cut:], batch.retries, batch.attempts, batch.story)
+    alive = Batch(batch.records[cut:], batch.retries, batch.attempts, batch.history)
     return expired, alive if alive.records else None
 
 
@@ -183,7 +183,7 @@ def fitting(
 def read_answer(
     payload: bytes, *, function_error: str | None, batch: Batch, rules: FailureRules
 ) -> Answer:
-    """Return what a function said about a batch.
+    """Return what a function's answer means for a batch.
 
     An empty or null answer, and an empty or null list, are success. An identifier that the batch does not
     have, and an answer of another shape, fail the whole batch.
@@ -232,13 +232,15 @@ def done_count(answer: Answer) -> int:
     return answer.index if isinstance(answer, FailedFrom) else 0
 
 
-def note_failure(story: Story, answer: Answer, payload: bytes, function_error: str | None) -> None:
-    """Say in the last attempt how a function failed, if it did."""
+def note_failure(
+    history: History, answer: Answer, payload: bytes, function_error: str | None
+) -> None:
+    """Note in the last attempt how a function failed, if it did."""
     if isinstance(answer, Succeeded):
         return
     failed_from = f"failed from record {answer.index + 1}"
-    story.attempts[-1] = replace(
-        story.attempts[-1],
+    history.attempts[-1] = replace(
+        history.attempts[-1],
         outcome=failed_from if function_error is None else "function error",
         detail=payload.decode("utf-8", "replace")[:_DETAIL_CHARACTERS],
     )

@@ -1,4 +1,4 @@
-"""What a mapping tells CloudWatch: IteratorAge of its function, and its own event counts where asked for.
+"""A mapping's metrics for CloudWatch: its function's IteratorAge, and its own event counts where they are on.
 
 Source: https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html#event-source-mapping-metrics
 (documented). Events are counted, not batches, and only with MetricsConfig's EventCount.
@@ -36,7 +36,7 @@ class Counts:
             self._put(Metric(NAMESPACE, name, float(events), "Count", (dimension,), self._now()))
 
     def iterator_age(self, arrival_ms: int) -> None:
-        """Say how old the newest record of a batch is as the function receives it."""
+        """Send how old the newest record of a batch is as the function receives it."""
         age_ms = float(max(0, self._now() - arrival_ms))
         dimension = ("FunctionName", self._mapping.function_arn.split(":")[6])
         self._put(

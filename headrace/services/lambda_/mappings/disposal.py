@@ -1,4 +1,4 @@
-"""The end of a batch that is given up: its document goes to the failure destination.
+"""Gives up batches: a batch's document goes to the failure destination, and the batch tree notes its end.
 
 Source: https://docs.aws.amazon.com/lambda/latest/dg/kinesis-on-failure-destination.html (documented).
 """
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Disposal:
-    """Gives up the batches of one lane. For one thread."""
+    """Gives up batches of one lane. For one thread."""
 
     def __init__(self, mapping: Mapping, place: Place, ports: Ports, counts_: Counts) -> None:
         self._mapping = mapping
@@ -48,18 +48,18 @@ class Disposal:
             self._place.shard_id,
             condition,
         )
-        story = batch.story or ports.trace.begin()
+        history = batch.history or ports.trace.begin()
         destination = mapping.failure_destination
         sent = self._send(destination, batch, condition, events, result) if destination else None
         if sent is None:
             if mapping.settings.counts_events:
                 self._counts.count(counts.DROPPED, len(batch.records))
-            ports.trace.write(self._place, story, batch, trace.DROPPED, condition)
+            ports.trace.write(self._place, history, batch, trace.DROPPED, condition)
             return
         if mapping.settings.counts_events:
             self._counts.count(counts.DELIVERED, len(batch.records))
         ports.trace.write(
-            self._place, story, batch, trace.SENT, f"{condition}; {destination}; {sent}"
+            self._place, history, batch, trace.SENT, f"{condition}; {destination}; {sent}"
         )
 
     def _send(

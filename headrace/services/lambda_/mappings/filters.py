@@ -25,7 +25,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-# Deeper patterns than anybody writes; matching and checking call themselves once a level.
+# Deeper than patterns in use; matching and checking recurse once for each level.
 MOST_NESTED = 100
 # As EventBridge has it, whose patterns these are: places of wildcards that one text can hold open.
 MOST_OPEN_WILDCARDS = 10
@@ -56,7 +56,7 @@ class Filter:
         return Filter(checked)
 
     def matches(self, record: StreamRecord) -> bool:
-        """Whether the function is to see a record."""
+        """Whether a record passes the filter."""
         metadata = {
             "kinesisSchemaVersion": "1.0",
             "partitionKey": record.partition_key,
@@ -66,7 +66,7 @@ class Filter:
         return _matches_event(self.pattern, metadata, "data", record.data)
 
     def matches_message(self, message: dict[str, Any]) -> bool:
-        """Whether the function is to see a message of a queue; `message` is as its event has it."""
+        """Whether a message of a queue passes the filter; `message` has the form that it has in the event."""
         return _matches_event(self.pattern, message, "body", message["body"].encode())
 
 
@@ -76,7 +76,7 @@ def passes(record: StreamRecord, filters: Sequence[Filter]) -> bool:
 
 
 def _object(value: Any) -> dict[str, Any]:
-    """Return an object as it is, and no members for anything else."""
+    """Return an object as it is, an empty one for anything else."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
@@ -91,7 +91,7 @@ def _several(value: Any) -> list[Any]:
 def _matches_event(
     pattern: dict[str, Any], metadata: dict[str, Any], payload: str, data: bytes
 ) -> bool:
-    """Match what is said of an event, and its payload, the member named `payload`."""
+    """Match an event's metadata, and its payload, which the pattern has under the name `payload`."""
     for name, wanted in pattern.items():
         if name == payload:
             matched = _matches_payload(wanted, data)
@@ -105,7 +105,7 @@ def _matches_event(
 
 
 def _matches_payload(wanted: Any, data: bytes) -> bool:
-    """Match text with text and JSON with JSON, as AWS does; what is neither alike is dropped."""
+    """Match text with text and JSON with JSON, as AWS does; a record of the other kind does not match."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -227,7 +227,7 @@ def _check_matcher(matcher: Any) -> None:
 
 
 def _check_wildcards(matchers: list[Any]) -> None:
-    """Refuse patterns of one member that are no wildcards, or together too complex."""
+    """Refuse a member's wildcard patterns that are malformed, or together too complex."""
     texts = [text for matcher in matchers for text in _wildcards_of(matcher)]
     try:
         wildcards = [parse_wildcard(text) for text in texts]

@@ -24,7 +24,7 @@ from headrace.services.lambda_.mappings.batch import (
     Attempt,
     Batch,
     FailedFrom,
-    Story,
+    History,
     Succeeded,
     Verdict,
     done_count,
@@ -52,10 +52,12 @@ log = logging.getLogger(__name__)
 class Lane:
     """The records of some partition keys of a shard, one batch in flight. A worker, or stepped by the poller.
 
-    `buffered_bytes` is about how many bytes of events its waiting records make.
-
-    A batch leaves the lane once the function has succeeded or it was disposed of; only then may the checkpoint
+    A batch leaves the lane once the function has succeeded with it or it was given up; only then may the checkpoint
     pass it. Attempts are counted in memory: a restart begins them anew.
+
+    Attributes:
+        batches, buffer, done, window: see `LaneState`.
+        buffered_bytes: about how many bytes of events the records in the buffer make.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class Lane:
         )
         return writer, role
 
-    # --- what the poller does; under the progress's lock ----------------------------------------
+    # --- called by the poller, under the progress's lock ----------------------------------------
 
     def add(self, records: list[StreamRecord]) -> None:
         """Take records that were read, in order."""
@@ -114,16 +116,16 @@ class Lane:
         self.buffered_bytes += sum(event_bytes(r, self.overhead_bytes) for r in records)
 
     def end(self) -> None:
-        """Say that no more records will come."""
+        """Note that no more records will come."""
         self._ended = True
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left to do, no window to close either once the shard has ended."""
+        """Whether nothing is left to do: no records, no batches, and at the shard's end no open window."""
         return not self.buffer and not self.batches and not (self._ended and self.window)
 
     def stop(self) -> None:
-        """Begin nothing more; a failure from now on is not the function's."""
+        """Begin nothing more; failures from now on are treated as caused by the stop."""
         self._stopped = True
 
     # --- working ------------------------------------------------------------------------------
@@ -145,7 +147,7 @@ class Lane:
         return self.cut()
 
     def cut(self) -> float:
-        """Make a batch of what is gathered when it is time, else return how long to wait for that."""
+        """Make a batch of the buffer's records, or close the window, when it is time; return how long to wait."""
         with self._progress.lock:
             final = self.window if self._window_is_over() else None
             if final is None:
@@ -194,15 +196,15 @@ class Lane:
         rules, now_ms = self._settings.rules, self._ports.clock.now_ms()
         expired, alive = split_expired(batch, now_ms=now_ms, rules=rules)
         if expired is not None:
-            story = batch.story or self._ports.trace.begin()
-            if alive is not None and story.attempts:
-                story = self._ports.trace.begin(story, "expired part")
-            self._disposal.give_up(replace(expired, story=story), AGE_EXCEEDED, self._events)
+            history = batch.history or self._ports.trace.begin()
+            if alive is not None and history.attempts:
+                history = self._ports.trace.begin(history, "expired part")
+            self._disposal.give_up(replace(expired, history=history), AGE_EXCEEDED, self._events)
             self._replace(() if alive is None else (alive,), expired.records[-1])
             return 0.0
-        story = batch.story or self._ports.trace.begin()
-        batch = self.batches[0] = replace(batch, story=story)
-        result = self._invoke(batch.records, final=False, story=story)
+        history = batch.history or self._ports.trace.begin()
+        batch = self.batches[0] = replace(batch, history=history)
+        result = self._invoke(batch.records, final=False, history=history)
         if result is None:
             return self._back_off(batch)
         answer, window = self._answer(result, batch)
@@ -224,16 +226,16 @@ class Lane:
     def _follow(
         self, batch: Batch, answer: Answer, window: Window | None, result: InvokeResult
     ) -> float:
-        """Do what a function's answer to a batch asks for."""
-        story = batch.story
-        assert story is not None
+        """Do what follows from a function's answer to a batch; return how long to wait then."""
+        history = batch.history
+        assert history is not None
         succeeded = isinstance(answer, Succeeded)
         self._mapping.last_result = "OK" if succeeded else "PROBLEM: Function call failed"
-        note_failure(story, answer, result.payload, result.function_error)
+        note_failure(history, answer, result.payload, result.function_error)
         verdict = judge(batch, answer, self._settings.rules)
         self.window = window
         if succeeded:
-            self._ports.trace.write(self._place, story, batch, trace.SUCCESS)
+            self._ports.trace.write(self._place, history, batch, trace.SUCCESS)
             self._replace((), batch.records[-1])
             return 0.0
         if self._settings.counts_events:
@@ -250,25 +252,25 @@ class Lane:
         return verdict.delay_s
 
     def _parts(self, batch: Batch, verdict: Verdict) -> tuple[Batch, ...]:
-        """Give the batches that a failed one leaves their places in the tree."""
-        story, write = batch.story, self._ports.trace.write
-        assert story is not None
+        """Return the batches that a failed one leaves, each with its node of the batch tree."""
+        history, write = batch.history, self._ports.trace.write
+        assert history is not None
         rest = verdict.rest
         if len(rest) == 1 and rest[0].records == batch.records:
-            write(self._place, story, batch, trace.OPEN)
-            return (replace(rest[0], story=story),)
+            write(self._place, history, batch, trace.OPEN)
+            return (replace(rest[0], history=history),)
         if len(rest) == 1:
-            write(self._place, story, batch, trace.PARTLY)
-            return (replace(rest[0], story=self._ports.trace.begin(story, "rest")),)
-        write(self._place, story, batch, trace.BISECTED)
+            write(self._place, history, batch, trace.PARTLY)
+            return (replace(rest[0], history=self._ports.trace.begin(history, "rest")),)
+        write(self._place, history, batch, trace.BISECTED)
         names = ("first half", "second half")
         return tuple(
-            replace(part, story=self._ports.trace.begin(story, name))
+            replace(part, history=self._ports.trace.begin(history, name))
             for part, name in zip(rest, names, strict=True)
         )
 
     def _invoke(
-        self, records: tuple[StreamRecord, ...], *, final: bool, story: Story
+        self, records: tuple[StreamRecord, ...], *, final: bool, history: History
     ) -> InvokeResult | None:
         """Invoke the function; None, and an attempt noted, when it is throttled or missing."""
         mapping, ports = self._mapping, self._ports
@@ -285,15 +287,15 @@ class Lane:
             result = ports.invoker.invoke(mapping.function_arn, event)
         except FunctionThrottled:
             mapping.last_result = "PROBLEM: Function call throttled"
-            story.attempts.append(Attempt(began_ms, 0, "throttled"))
+            history.attempts.append(Attempt(began_ms, 0, "throttled"))
             return None
         except FunctionNotFound:
             mapping.last_result = "PROBLEM: Function not found"
-            story.attempts.append(Attempt(began_ms, 0, "no function"))
+            history.attempts.append(Attempt(began_ms, 0, "no function"))
             return None
         self._troubles = 0
         duration_ms = ports.clock.now_ms() - began_ms
-        story.attempts.append(Attempt(began_ms, duration_ms, "success", result.request_id))
+        history.attempts.append(Attempt(began_ms, duration_ms, "success", result.request_id))
         return result
 
     def _event(self, records: tuple[StreamRecord, ...], *, final: bool) -> bytes:
@@ -313,8 +315,8 @@ class Lane:
         )
 
     def _back_off(self, batch: Batch | None) -> float:
-        if batch is not None and batch.story is not None:
-            self._ports.trace.write(self._place, batch.story, batch, trace.OPEN)
+        if batch is not None and batch.history is not None:
+            self._ports.trace.write(self._place, batch.history, batch, trace.OPEN)
         self._troubles += 1
         delay_s = retry_delay_s(self._troubles)
         self._not_before_s = self._ports.clock.monotonic_s() + delay_s
@@ -362,27 +364,27 @@ class Lane:
 
     def _close_window(self, window: Window) -> float:
         """Invoke the function for the last time in a window, with no records."""
-        story = self._ports.trace.begin(None, f"end of window {window.start}")
-        result = self._invoke((), final=True, story=story)
+        history = self._ports.trace.begin(None, f"end of window {window.start}")
+        result = self._invoke((), final=True, history=history)
         if result is None:
             return self._back_off(None)
         succeeded = result.function_error is None and read_state(result.payload) is not None
         if self._stopped and not succeeded:
             raise WorkerDone
-        empty = Batch((), story=story)
+        empty = Batch((), history=history)
         rules = self._settings.rules
         self._mapping.last_result = "OK" if succeeded else "PROBLEM: Function call failed"
         if not succeeded:
-            note_failure(story, FailedFrom(0), result.payload, result.function_error)
+            note_failure(history, FailedFrom(0), result.payload, result.function_error)
             if rules.maximum_retries < 0 or self._final_retries < rules.maximum_retries:
                 self._final_retries += 1
                 self._troubles = self._final_retries
-                self._ports.trace.write(self._place, story, empty, trace.OPEN)
+                self._ports.trace.write(self._place, history, empty, trace.OPEN)
                 return self._back_off(None)
             log.warning("mapping %s drops the window of %s", self._mapping.uuid, window.start)
         self._final_retries = 0
         disposal = trace.SUCCESS if succeeded else trace.DROPPED
-        self._ports.trace.write(self._place, story, empty, disposal)
+        self._ports.trace.write(self._place, history, empty, disposal)
         with self._progress.lock:
             self.window = None
             self._progress.save()

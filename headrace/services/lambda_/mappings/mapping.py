@@ -30,7 +30,7 @@ Pinned = AtSequence | AfterSequence | TrimHorizon
 # Not frozen, which would double the price of making one in each step; nobody changes it.
 @dataclass(slots=True, kw_only=True)
 class Settings:
-    """What a mapping's members say to its pollers.
+    """A mapping's members as its pollers use them.
 
     Attributes:
         read_arn: the stream that is read, or the queue.
@@ -59,7 +59,7 @@ class Mapping:
         function_arn: with the qualifier that the mapping was made with, if any.
         members: the rest of AWS's EventSourceMappingConfiguration that can be set.
         starting_timestamp_ms: for AT_TIMESTAMP.
-        last_result: what the pollers last met; not kept over a restart.
+        last_result: AWS's LastProcessingResult; not kept over a restart.
     """
 
     uuid: str
@@ -82,7 +82,7 @@ class Mapping:
 
     @property
     def service(self) -> str:
-        """The service whose events it passes on: `kinesis` or `sqs`."""
+        """The service of its source: `kinesis` or `sqs`."""
         return self.stream_arn.split(":")[2]
 
     @property
@@ -97,7 +97,7 @@ class Mapping:
 
     @property
     def settings(self) -> Settings:
-        """What its members say now; a poller looks once in each step."""
+        """Its members as pollers use them; a poller reads them once in each step."""
         members = self.members
         default = KINESIS_BATCH_SIZE if self.service == "kinesis" else SQS_BATCH_SIZE
         tumbling_s = int(members.get("TumblingWindowInSeconds", 0))
@@ -170,7 +170,7 @@ class Mapping:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """How far each lane of a shard got, when it was read in so many lanes: lane to sequence number."""
+    """How far each lane of a shard got while there were `lanes` of them: lane to sequence number."""
 
     lanes: int
     done: dict[int, str]

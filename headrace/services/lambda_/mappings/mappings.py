@@ -1,4 +1,4 @@
-"""All event-source mappings: kept, run, changed, removed."""
+"""All event source mappings: finds, runs, changes and removes them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from headrace.services.lambda_.errors import invalid_parameter, not_found
 from headrace.services.lambda_.mappings.mapping import Mapping, Pinned
 from headrace.services.lambda_.mappings.poller import ShardPoller
 from headrace.services.lambda_.mappings.ports import Ports
-from headrace.services.lambda_.mappings.queue import QueueRunner
 from headrace.services.lambda_.mappings.report import mapping_report
+from headrace.services.lambda_.mappings.sqs import QueueRunner
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class MappingRunner:
         return _LOOK_FOR_SHARDS_S
 
     def _forget(self, done: set[str], there: set[str]) -> None:
-        """Let go of pollers that are through, and of what is kept of shards that retention has taken."""
+        """Forget pollers that have ended, and the checkpoints of shards that retention has removed."""
         with self._lock:
             for shard_id in done & self._pollers.keys():
                 if not self._pollers[shard_id].handle.alive:
@@ -79,7 +79,7 @@ class MappingRunner:
             self._ports.store.forget_shards(self._mapping.uuid, gone)
 
     def _has_lost_consumer(self) -> bool:
-        """Whether the consumer that is read through was deregistered; pollers that run stop then."""
+        """Whether the registered consumer that the mapping reads through is gone; running pollers stop then."""
         mapping = self._mapping
         if not mapping.reads_as_consumer:
             return False
@@ -108,7 +108,7 @@ class MappingRunner:
             handle = self._supervisor.start(poller)
             poller.wake = handle.wake
             self._pollers[shard_id] = _Running(poller, handle)
-        # An append between the poller's first read and its registration woke nobody.
+        # An append between the poller's first read and its registration has woken no poller.
         handle.wake()
 
     def _handle_drained(self) -> None:
@@ -119,7 +119,7 @@ class MappingRunner:
             running.handle.wake()
 
     def wake(self) -> None:
-        """Have changed settings looked at now."""
+        """Have the pollers read changed settings now."""
         self._handle.wake()
         self._wake_pollers()
 
@@ -154,13 +154,13 @@ class Mappings:
         self._stopping: list[MappingRunner | QueueRunner] = []
 
     def start(self) -> None:
-        """Take up every mapping where its checkpoints are."""
+        """Go on with every mapping from its checkpoints."""
         for mapping in self._ports.store.load():
             self._mappings[mapping.uuid] = mapping
             self._run(mapping)
 
     def stop(self) -> None:
-        """Begin no more batches, and let what fails from now on be tried again by the next run."""
+        """Begin no more batches; the next run tries again what fails from now on."""
         with self._lock:
             stopping, self._runners = list(self._runners.values()), {}
             self._stopping.extend(stopping)
@@ -173,7 +173,7 @@ class Mappings:
             runner.join(_JOIN_S)
 
     def _run(self, mapping: Mapping) -> None:
-        """Make the runner be there, or not, as the mapping says."""
+        """Start, wake or stop the mapping's runner, as the mapping is enabled or not."""
         with self._lock:
             runner = self._runners.get(mapping.uuid)
             if mapping.enabled and runner is None:
@@ -225,7 +225,7 @@ class Mappings:
             )
 
     def change(self, mapping: Mapping) -> None:
-        """Keep a mapping that was changed in place, and follow the change."""
+        """Store a mapping that was changed in place, and start or stop its pollers accordingly."""
         self._ports.store.put(mapping)
         self._run(mapping)
 

@@ -59,7 +59,7 @@ class ShardPoller:
         self._use_lanes(mapping.settings.lanes)
 
     def stop(self) -> None:
-        """Begin nothing more; a failure from now on is not the function's."""
+        """Begin nothing more; failures from now on are treated as caused by the stop."""
         self._stopped = True
         for lane in self._lanes:
             lane.stop()
@@ -94,7 +94,7 @@ class ShardPoller:
     # --- lanes --------------------------------------------------------------------------------
 
     def _use_lanes(self, count: int) -> None:
-        """Share the records out over so many lanes from now on; those before must be empty."""
+        """Spread the records over so many lanes from now on; the lanes until now must be empty."""
         for lane in self._lanes:
             lane.stop()
         for handle in self._handles:
@@ -159,7 +159,7 @@ class ShardPoller:
             # Retention has taken the shard and all that was left to read in it.
             result = ReadResult([], None, 0)
         with self._progress.lock:
-            self._share_out(self._wanted(result.records, counts_events=settings.counts_events))
+            self._spread(self._wanted(result.records, counts_events=settings.counts_events))
             self._progress.read(result.records, result.next_position)
             if result.next_position is None:
                 for lane in self._lanes:
@@ -167,7 +167,7 @@ class ShardPoller:
         return len(result.records) == room
 
     def _wanted(self, records: list[StreamRecord], *, counts_events: bool) -> list[StreamRecord]:
-        """Leave out what the filters do not let through, and what was done before a restart."""
+        """Return the records that pass the filters and that no lane has finished with before a restart."""
         filters, read = self._filters(), len(records)
         if filters:
             records = [record for record in records if passes(record, filters)]
@@ -178,7 +178,7 @@ class ShardPoller:
             records = [record for record in records if not self._progress.is_done(record)]
         return records
 
-    def _share_out(self, records: list[StreamRecord]) -> None:
+    def _spread(self, records: list[StreamRecord]) -> None:
         count = len(self._lanes)
         if count == 1:
             self._lanes[0].add(records)
@@ -196,7 +196,7 @@ class ShardPoller:
         return self._parsed_filters
 
     def _rest(self) -> None:
-        """Pass filtered records when nothing is left to do before them, and end a shard that is drained."""
+        """Move the checkpoint past filtered records when no lane holds any, and end at a shard that is drained."""
         self._progress.save(force=False)
         if self._progress.read_position is not None:
             return
@@ -214,4 +214,4 @@ class ShardPoller:
 
 
 def _do_nothing() -> None:
-    """Wake nobody."""
+    """Do nothing: the poller has no handle yet."""

@@ -1,4 +1,4 @@
-"""What the pollers of event-source mappings work with."""
+"""The ports of event source mappings' pollers: clock, stream, queue, function, destinations, stores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.services.lambda_.mappings.trace import Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """What every poller works with."""
+    """What every poller uses. `role_of` gives the role's ARN of a function by the function's ARN."""
 
     clock: Clock
     ids: Ids

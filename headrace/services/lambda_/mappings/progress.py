@@ -1,7 +1,7 @@
-"""How far a mapping has got in one shard, over all of its lanes, and what of it is kept.
+"""How far a mapping has got in one shard, over all of its lanes, and the checkpoint that is kept of it.
 
-The checkpoint is the oldest record that is not finished with, so nothing is ever skipped. Lanes run ahead of
-it; how far each got is kept beside it, so that a restart does not repeat what they have done.
+The checkpoint is the oldest record that some lane has not finished with, so no record is ever skipped. Lanes run
+ahead of it; how far each got is kept beside it, so that a restart does not repeat their work.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Progress:
         self._saved: Pinned | None = kept.position
 
     def use(self, lanes: list[LaneState]) -> None:
-        """Follow these lanes from now on. Those that were there before must be empty."""
+        """Follow these lanes from now on; the lanes until now must be empty."""
         with self.lock:
             self.marks.extend(self._current_marks())
             for lane, state in enumerate(lanes):
@@ -83,7 +83,7 @@ class Progress:
         )
 
     def read(self, records: list[StreamRecord], position: Pinned | None) -> None:
-        """Note what was read; the records that matter are in the lanes already."""
+        """Note how far the shard is read; the records that pass the filters are in the lanes already."""
         self.read_position = position
         if records:
             self._last_read = AfterSequence(records[-1].sequence_number)
@@ -102,7 +102,7 @@ class Progress:
         return [Marks(len(self._lanes), done)] if done and len(self._lanes) > 1 else []
 
     def save(self, *, force: bool = True) -> None:
-        """Keep the checkpoint; without `force`, only when nothing is pending and it has moved."""
+        """Store the checkpoint; without `force`, only when nothing is pending and it has moved."""
         with self.lock:
             oldest = self._oldest()
             position = AtSequence(oldest) if oldest else self._last_read or self.read_position
@@ -121,7 +121,7 @@ class Progress:
             self._saved = position
 
     def finish(self) -> None:
-        """Keep that the shard is read to its end."""
+        """Store that the shard is read to its end."""
         self._store.checkpoint(self._uuid, self._shard_id, None)
 
 

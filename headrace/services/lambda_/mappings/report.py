@@ -1,7 +1,7 @@
-"""What became of a mapping's records, as JSON: the batch trees, and the story of one record.
+"""Reports what became of a mapping's records, as JSON: the batch trees, or the batches that had one record.
 
 A tree's row is a range of sequence numbers. Which of the batches that span a record had it follows from its partition
-key, read again from the shard; a record that no batch had and that the checkpoint has passed was filtered, or its
+key, read again from the shard. A record that no batch had, and that the checkpoint has passed, was filtered, or its
 tree is no longer kept.
 """
 
@@ -107,7 +107,7 @@ def _has(node: Node, sequence: str, record: StreamRecord | None, shard_id: str |
 
 
 def _outcome(mapping: Mapping, record: StreamRecord | None, nodes: list[Node]) -> str:
-    """Say in a few words how a record ended."""
+    """Return in a few words how a record ended."""
     if record is not None and not passes(record, mapping.filters()):
         return "filtered"
     leaves = [n for n in nodes if all(other.parent != n.number for other in nodes)]

@@ -1,8 +1,8 @@
-"""The batch tree, kept: every batch that was cut from a shard, its invocations, its parts and its end.
+"""Keeps the batch trees: every batch that was cut from a shard, its invocations, its parts and its end.
 
-A row is a range of records, written once for a batch that succeeds and again only as a troubled one goes on: nothing
-is written per record. Rows outlive restarts and are bounded: of every mapping, the newest batches that went
-well and, apart, the newest that did not; of all mappings, the newest of both.
+A row is a range of records, written once for a batch that succeeds at once, and again after each attempt of one that
+does not: nothing is written per record. Rows outlive restarts and are bounded: of every mapping, the newest batches
+that went well and, apart, the newest that did not; of all mappings, the newest of both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headrace.services.lambda_.mappings.batch import Attempt, Batch, Story
+from headrace.services.lambda_.mappings.batch import Attempt, Batch, History
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A batch as it is kept. `first` and `last` are sequence numbers; other lanes' records lie between."""
+    """A batch as it is stored. `first` and `last` are sequence numbers; other lanes' records lie between."""
 
     number: int
     shard_id: str
@@ -84,40 +84,42 @@ class Trace:
         self._all_written = 0
         self._prune_all()
 
-    def begin(self, parent: Story | None = None, part: str = "") -> Story:
+    def begin(self, parent: History | None = None, part: str = "") -> History:
         """Return a new node; it is kept with the first `write`."""
         with self._lock:
             self._newest += 1
-            return Story(self._newest, parent.number if parent else 0, part)
+            return History(self._newest, parent.number if parent else 0, part)
 
     def write(
-        self, place: Place, story: Story, batch: Batch, disposal: str, detail: str = ""
+        self, place: Place, history: History, batch: Batch, disposal: str, detail: str = ""
     ) -> None:
-        """Keep what has become of a batch until now; on a full disk it is not kept, and nothing else is held up."""
+        """Store what has become of a batch until now. A full disk loses the row and holds up nothing else."""
         try:
-            self._write(place, story, batch, disposal, detail)
+            self._write(place, history, batch, disposal, detail)
         except OSError as error:
             log.warning("what became of a batch of %s is not kept: %s", place.mapping, error)
 
-    def _write(self, place: Place, story: Story, batch: Batch, disposal: str, detail: str) -> None:
+    def _write(
+        self, place: Place, history: History, batch: Batch, disposal: str, detail: str
+    ) -> None:
         records = batch.records
-        smooth = disposal == SUCCESS and not story.parent and len(story.attempts) == 1
+        smooth = disposal == SUCCESS and not history.parent and len(history.attempts) == 1
         self._database.execute(
             "INSERT OR REPLACE INTO lambda_trace VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (
-                story.number,
+                history.number,
                 place.mapping,
                 place.shard_id,
                 place.lane,
                 place.lanes,
-                story.parent,
-                story.part,
+                history.parent,
+                history.part,
                 records[0].sequence_number if records else "",
                 records[-1].sequence_number if records else "",
                 len(records),
                 disposal,
                 detail,
-                json.dumps([asdict(attempt) for attempt in story.attempts[-50:]]),
+                json.dumps([asdict(attempt) for attempt in history.attempts[-50:]]),
                 smooth,
             ),
         )

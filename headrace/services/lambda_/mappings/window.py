@@ -1,4 +1,4 @@
-"""Tumbling windows: which window a record is in, the state that is handed on, and when a window ends. No I/O.
+"""Tumbling windows: which window a record is in, the state from batch to batch, and when a window ends. No I/O.
 
 Rules: https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-windows.html (documented). Windows are
 aligned to the epoch and belong to a shard; a record's window is that of its arrival. A shard that ends closes its
@@ -101,7 +101,7 @@ def with_state(window: Window, answer: Answer, state: bytes | None) -> tuple[Ans
     if state is None:
         return FailedFrom(0), window
     if isinstance(answer, FailedFrom) and answer.index == 0:
-        # Nothing was done: what the function made of it is not kept.
+        # No record was done: the state that the function returned is dropped.
         return answer, window
     return answer, window.after(state)
 

@@ -1,7 +1,7 @@
-"""Compiles the Python code of functions and layers beforehand, as the functions may not write beside their code.
+"""Compiles the Python code of functions and layers beforehand, as functions may not write beside their code.
 
-Without it each cold start of a function that brings large packages would compile them anew. A program of its own does
-it, with the lowest priority, once a package is used; what is compiled already it leaves alone.
+Without it each cold start of a function with large packages would compile them anew. A program of its own compiles
+a package once it is used, with the lowest priority; it leaves alone what is compiled already.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Bytecode:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: deque[Path] = deque()
-        # By folder, what it was when it was compiled; a folder of the user's changes.
+        # The fingerprint of each folder when it was compiled; a folder of the user's may change.
         self._done: dict[Path, str] = {}
         self._running: subprocess.Popen[bytes] | None = None
         self._stopped = False
         self.handle: WorkerHandle | None = None
 
     def want(self, folders: list[Path], fingerprint: str) -> None:
-        """Have folders compiled that are used now, unless they were, as they are, in this run."""
+        """Have folders compiled, unless this run has compiled them as they are now."""
         with self._lock:
             if len(self._done) > _MOST_DONE:
                 self._done.clear()
@@ -76,7 +76,7 @@ class Bytecode:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, process.pid, _LOWEST_PRIORITY)
         try:
-            # A file that cannot be compiled is no error here: who imports it is told.
+            # A file that cannot be compiled is no error here: the function that imports it gets one.
             process.wait(_LONGEST_S)
         except subprocess.TimeoutExpired:
             log.warning("compiling %s took too long", folder)
@@ -84,7 +84,7 @@ class Bytecode:
             process.wait()
 
     def stop(self) -> None:
-        """Compile no more; what was begun is dropped."""
+        """Compile no more, and kill the compiler that runs."""
         with self._lock:
             self._stopped = True
             if self._running is not None:

@@ -25,7 +25,7 @@ CODE_PATH = "/2015-03-31/headrace/code/"
 _READ_BYTES = 1024 * 1024
 
 
-# Buckets that mean: not a bucket, S3Key is a folder of this machine. The second is LocalStack's.
+# With these names as S3Bucket, S3Key is a folder of this machine. The second is LocalStack's.
 LOCAL_BUCKETS = ("headrace-local", "hot-reload")
 _LOCAL = "local:"
 _MOST_FILES = 20_000
@@ -69,7 +69,7 @@ class CodeStore:
         return self._root / digest
 
     def fingerprint(self, *digests: str) -> str:
-        """Return what changes when a package's files do. Folders are looked at some times a second."""
+        """Return a text that changes when a package is a folder of this machine whose files have changed."""
         if not any(digest.startswith(_LOCAL) for digest in digests):
             return ""
         now_s = self._clock.monotonic_s()
@@ -82,8 +82,8 @@ class CodeStore:
             self._seen[digests] = seen
         return seen[1]
 
-    def laid_over(self, digests: list[str]) -> Path | None:
-        """Return a directory in which packages lie over each other, the last on top; None of none."""
+    def merged(self, digests: list[str]) -> Path | None:
+        """Return a directory with the files of all packages, a later one's over an earlier's; None for no package."""
         if len(digests) < 2:
             return self.directory(digests[0]) if digests else None
         name = hashlib.sha256(" ".join(digests).encode()).hexdigest()
@@ -100,7 +100,7 @@ class CodeStore:
                         dirs_exist_ok=True,
                         copy_function=_link,
                     )
-                # What runs on the old one keeps it until it ends: a mount holds its directory.
+                # Processes on the old one keep it until they end: a mount holds its directory.
                 if target.is_dir():
                     target.rename(self._root / f"new-{self._ids.hex(16)}")
                 scratch.replace(target)
@@ -108,7 +108,7 @@ class CodeStore:
         return target
 
     def unzipped_bytes(self, digest: str) -> int:
-        """Return the size of a package's files; what headrace has compiled of them is not counted."""
+        """Return the size of a package's files, without the bytecode that headrace has compiled."""
         files = self.directory(digest).rglob("*")
         return sum(
             path.lstat().st_size
@@ -184,7 +184,7 @@ class CodeStore:
                     unzip(scratch, unpacked)
                     scratch.replace(self.zip_file(digest))
                     unpacked.replace(self.directory(digest))
-                # Wanted from now on, though no function has it yet: see `prune`.
+                # No function has it yet, and `prune` must leave it for a while.
                 os.utime(self.directory(digest))
         finally:
             scratch.unlink(missing_ok=True)
@@ -198,9 +198,9 @@ class CodeStore:
         *,
         older_than_s: float | None = None,
     ) -> None:
-        """Remove every package that is not in `used` nor in `folders`, and what a kill left half made.
+        """Remove every package that is neither in `used` nor in `folders`, and leftovers of a kill.
 
-        While functions are made, only what is `older_than_s`: a package is there before the function that has it.
+        With `older_than_s`, younger packages stay: a package is there before the function that has it.
         """
         keep = {*used, *(folder.name for folder in folders if folder.parent == self._root)}
         if not self._root.is_dir():

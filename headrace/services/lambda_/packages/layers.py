@@ -55,7 +55,7 @@ class LayerStore:
         return self._documents.get(f"{layer}:{int(number):010d}")
 
     def change(self, arn: str, change: Callable[[dict[str, Any]], None]) -> dict[str, Any] | None:
-        """Run `change` on a version alone, keep and return the result; None when there is no such version."""
+        """Run `change` on a version, store and return the result; None when there is no such version. One at a time."""
         with self._lock:
             version = self.find(arn)
             if version is None:

@@ -1,7 +1,7 @@
 """Unpacks a deployment package and nothing else: no file, link or byte outside the target directory.
 
-Zip is untrusted input. Names are checked before anything is written, sizes are counted while inflating (what
-the archive declares about itself is not believed), and links are made last, so that no file is written through one.
+Zip is untrusted input. Names are checked before anything is written, sizes are counted while inflating (those that
+the archive declares may be wrong), and links are made last, so that no file is written through one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from headrace.services.lambda_.limits import UNZIPPED_BYTES, ZIP_ENTRIES
 
 _CHUNK_BYTES = 1024 * 1024
 _LINK_BYTES = 4096
-# Of these, reading so many bytes unpacks no more than so many; zipfile unpacks bzip2 and LZMA without a bound, and a
-# kilobyte of theirs can be gigabytes. That Lambda takes no others is assumed; no tool makes them unasked.
+# zipfile unpacks no more of these than is read. It unpacks bzip2 and LZMA without a bound, and a kilobyte of theirs can
+# be gigabytes. That Lambda takes no others is assumed; no tool makes them by default.
 _BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -87,7 +87,7 @@ class _Unpacking:
 
     def _link_target(self, entry: zipfile.ZipInfo) -> str:
         with self._archive.open(entry) as source:
-            # So many, and no more, are unpacked: what the entry says of its own size is not believed.
+            # No more is unpacked: the size that the entry declares may be wrong.
             content = source.read(_LINK_BYTES + 1)
         if len(content) > _LINK_BYTES or entry.file_size > _LINK_BYTES:
             raise UnsafeArchive(f"{entry.filename} is a link of over {_LINK_BYTES} bytes")
@@ -113,7 +113,7 @@ class _Unpacking:
 
 
 def _goes_round(link: Path) -> bool:
-    """Whether a link leads nowhere because it leads in a circle; the system is asked.
+    """Whether a link leads in a circle; the operating system decides.
 
     `Path.resolve` raises for such a link up to Python 3.12 and returns it as it is from 3.13 on.
     """

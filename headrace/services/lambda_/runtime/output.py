@@ -1,4 +1,4 @@
-"""What a function writes, as log events: one a line, with a tail kept for the caller."""
+"""A function's output as log events, one for each line; the last 4 KB are kept for the caller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.services.lambda_.limits import (
     LOG_TAIL_BYTES,
 )
 
-# What a line costs beside its text.
+# The memory that a line takes beside its text.
 _LINE_BYTES = 100
 
 

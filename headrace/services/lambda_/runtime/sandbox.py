@@ -43,7 +43,6 @@ from headrace.services.lambda_.runtime.environment import (
     command,
     wrapper,
 )
-from headrace.services.lambda_.runtime.guard import Guard
 from headrace.services.lambda_.runtime.isolation import plan
 from headrace.services.lambda_.runtime.output import OutputLog
 from headrace.services.lambda_.runtime.platform_log import (
@@ -56,8 +55,9 @@ from headrace.services.lambda_.runtime.platform_log import (
     timed_out,
 )
 from headrace.services.lambda_.runtime.process import FunctionProcess, NotStarted, PlainProcess
+from headrace.services.lambda_.runtime.reaper_client import ReaperClient
 from headrace.services.lambda_.runtime.view import TASK, TMP, View
-from headrace.services.lambda_.runtime.walls import Premises, Walls
+from headrace.services.lambda_.runtime.walls import OwnMounts, Walls
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class AnswerSink(Protocol):
 
 
 class _Stream:
-    """An answer in parts: passed on, or gathered when nobody takes them."""
+    """An answer in parts: handed to the sink, or gathered when there is none."""
 
     def __init__(self, sink: AnswerSink | None) -> None:
         self._sink = sink
@@ -120,14 +120,14 @@ class Sandbox:
         root: Path,
         clock: Clock,
         ids: Ids,
-        guard: Guard,
+        reaper: ReaperClient,
         walls: Walls,
         credentials: Credentials,
     ) -> None:
         self.spec = spec
         self._credentials = credentials
         self._clock = clock
-        self._guard = guard
+        self._reaper = reaper
         self._walls = walls
         now = datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
         self.log_stream = f"{now:%Y/%m/%d}/[{spec.version}]{ids.hex(32)}"
@@ -143,7 +143,7 @@ class Sandbox:
 
     @property
     def usable(self) -> bool:
-        """Whether another invocation may be sent: the process lives, and its credentials will outlive that."""
+        """Whether another invocation may be sent: the process lives, and its credentials outlast the invocation."""
         left_ms = self._credentials.expires_ms - self._clock.now_ms()
         if self.is_killed or left_ms < CREDENTIALS_LEFT_SECONDS * 1000:
             return False
@@ -296,8 +296,8 @@ class Sandbox:
         spec = self.spec
         places = Places(TASK, spec.opt_dir and OPT, TMP, view.path)
         arguments, environment = self._prepare(places)
-        premises = Premises(spec.code_dir, spec.opt_dir, spec.storage_mib)
-        return self._walls.start(premises, arguments, environment)
+        mounts = OwnMounts(spec.code_dir, spec.opt_dir, spec.storage_mib)
+        return self._walls.start(mounts, arguments, environment)
 
     def _start_plain(self) -> FunctionProcess:
         spec = self.spec
@@ -311,7 +311,7 @@ class Sandbox:
         places = Places(spec.code_dir, isolation.opt and OPT, isolation.tmp, path)
         arguments, environment = self._prepare(places)
         self._temp_dir.mkdir(parents=True)
-        return PlainProcess(isolation.wrap(arguments), environment, spec.code_dir, self._guard)
+        return PlainProcess(isolation.wrap(arguments), environment, spec.code_dir, self._reaper)
 
     def _prepare(self, places: Places) -> tuple[list[str], dict[str, str]]:
         """Return the arguments and the environment of a process, and note its beginning. Raises RuntimeMissing."""
@@ -327,14 +327,14 @@ class Sandbox:
         return arguments, environment
 
     def kill(self) -> None:
-        """Kill the process and its children. Thread-safe; the thread that is invoking learns of it."""
+        """Kill the process and its children. Thread-safe; the thread that invokes it gets an error."""
         self.is_killed = True
         process = self._process
         if process is not None:
             process.kill()
 
     def close(self) -> None:
-        """Kill the process and give everything back. Not while an invocation runs."""
+        """Kill the process and free its sockets and files. Not while an invocation runs."""
         self.kill()
         self._close()
 
@@ -354,7 +354,7 @@ class Sandbox:
         self._most_memory_bytes = max(self._most_memory_bytes, used)
         return used
 
-    # --- what the log and the caller are told -------------------------------------------------
+    # --- errors and figures for the log and the caller -------------------------------------------------
 
     def _usage(self, duration_ms: float, init_ms: float | None) -> Usage:
         self._memory_bytes()

@@ -15,7 +15,7 @@ _SIMPLE_METHODS = ("GET", "HEAD", "POST")
 
 
 class FunctionUrlRules:
-    """Function URLs' part in judging browsers' requests: implements `headrace.aws.front_door.OwnRules`."""
+    """Function URLs' own rules for browsers' requests: implements `headrace.aws.front_door.OwnRules`."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class FunctionUrlRules:
         has_own_host: Callable[[HttpRequest], bool],
         cors_of: Callable[[HttpRequest], Mapping[str, Any]],
     ) -> None:
-        """Take what tells function URLs, and their hosts, apart, and what gives the Cors configuration of one."""
+        """Take what recognises function URLs and their hosts, and what returns a URL's Cors configuration."""
         self._is_function_url = is_function_url
         self._has_own_host = has_own_host
         self._cors_of = cors_of
@@ -75,7 +75,7 @@ def cors_headers(cors: Mapping[str, Any], request: HttpRequest) -> list[tuple[st
 
 
 def preflight(cors: Mapping[str, Any], request: HttpRequest) -> HttpResponse:
-    """Answer a browser's question, without the function."""
+    """Answer a browser's preflight request, without the function."""
     headers = cors_headers(cors, request)
     if headers:
         for member, name in (

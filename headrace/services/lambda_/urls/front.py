@@ -1,4 +1,4 @@
-"""Function URLs: an HTTP request becomes an event of payload format 2.0, and what the function gives an answer.
+"""Answers function URLs: an HTTP request becomes an event of format 2.0, and the function's result an HTTP answer.
 
 Addresses: `http://<id>.lambda-url.<region>.localhost:<port>/...` where such names resolve, and everywhere
 `<endpoint>/_headrace/function-url/<id>/...`.
@@ -49,13 +49,13 @@ def is_function_url(request: HttpRequest) -> bool:
 
 
 def has_own_host(request: HttpRequest) -> bool:
-    """Whether a request's Host is one function's, so that nothing else is answered there."""
+    """Whether a request's Host belongs to one function, so that only the function answers there."""
     return _HOST_MARK in request.headers.get("host", "")
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A function's address, and the path that was asked for there."""
+    """A function's address, and the path of a request to it."""
 
     url_id: str
     path: str
@@ -111,7 +111,7 @@ class FunctionUrls:
         if cors and request.method == "OPTIONS" and "origin" in request.headers:
             return preflight(cors, request)
         account = _caller_account(request, function)
-        if not _may(function, alias, config["AuthType"], account):
+        if not _is_allowed(function, alias, config["AuthType"], account):
             return _refusal(403, "AccessDeniedException", _FORBIDDEN)
         if request.body_file is not None or len(request.body) > SYNC_PAYLOAD_BYTES:
             return _refusal(413, "RequestEntityTooLargeException", "Request Entity Too Large")
@@ -142,11 +142,11 @@ class FunctionUrls:
         return _streamed(stream.items())
 
 
-# --- who may ----------------------------------------------------------------------------------
+# --- access ----------------------------------------------------------------------------------
 
 
 def _caller_account(request: HttpRequest, function: Function) -> str:
-    """Return the account of who signed; empty for nobody. With `--auth` the signature has been verified before."""
+    """Return the account that signed; empty without a signature, which `--auth` has verified before."""
     if request.call is not None:
         return request.call.account
     key = scope_of(request).access_key
@@ -155,7 +155,7 @@ def _caller_account(request: HttpRequest, function: Function) -> str:
     return key if len(key) == 12 and key.isdigit() else function.account
 
 
-def _may(function: Function, alias: str, auth_type: str, account: str) -> bool:
+def _is_allowed(function: Function, alias: str, auth_type: str, account: str) -> bool:
     if auth_type == "AWS_IAM":
         if not account:
             return False

@@ -1,4 +1,4 @@
-"""What may be asked of a mapping, by the kind of its source: AWS's checks beyond its model, in its sentences."""
+"""AWS's checks of a mapping's settings beyond its model, by the kind of source, in AWS's sentences."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def settable(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_source(arn_text: str | None) -> Arn:
-    """Return the source's ARN. Raises AwsError for what is none, and clearly for what is not built."""
+    """Return the source's ARN. Raises AwsError for text that is no ARN, and for sources that headrace lacks."""
     if not arn_text:
         raise invalid_parameter(
             "Unrecognized event source, must be kinesis, dynamodb stream or sqs."
@@ -76,8 +76,8 @@ def check_settings(source: Arn, members: Mapping[str, Any], request: Mapping[str
 
     Args:
         source: the ARN of what is read.
-        members: all that the mapping will have.
-        request: what is set now.
+        members: all settings that the mapping will have.
+        request: the settings that change now.
     """
     foreign = (*_OTHER_SOURCES, *(_STREAM_ONLY if source.service == "sqs" else _QUEUE_ONLY))
     for name in foreign:

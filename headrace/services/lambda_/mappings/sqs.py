@@ -28,7 +28,7 @@ from headrace.services.lambda_.mappings.ports import Ports
 
 log = logging.getLogger(__name__)
 
-# A queue does not say when a message comes, so it is asked: soon after there was one, and ever more seldom.
+# A queue does not signal a message, so pollers ask: soon after there was one, then less and less often.
 _FIRST_IDLE_S = 0.05
 _LONGEST_IDLE_S = 0.2
 _POLLERS = 2
@@ -38,9 +38,9 @@ _ENVELOPE_BYTES = 64
 
 
 class Watch:
-    """Who of a mapping's pollers watches the queue while it is empty: one does, the others sleep. Thread-safe.
+    """Which of a mapping's pollers watches the queue while it is empty: one does, the others sleep. Thread-safe.
 
-    Whoever has found messages hands the watch on before it invokes the function, so that there is always somebody who
+    A poller that has found messages hands the watch on before it invokes the function, so that there is always one that
     looks, unless all are busy: then the first to be idle again does.
     """
 
@@ -60,7 +60,7 @@ class Watch:
             return False
 
     def hand_on(self, poller: QueuePoller) -> None:
-        """`poller` has something to do, or ends: another one is to look."""
+        """Let another poller watch, as `poller` has messages or ends."""
         with self._lock:
             if self._watcher is poller:
                 self._watcher = None
@@ -75,7 +75,7 @@ class Watch:
 class QueuePoller:
     """A worker that invokes the function with a queue's messages, one batch at a time.
 
-    `wake` makes its next step happen now; it is set by who runs it.
+    `wake` makes its next step happen now; its runner sets it.
     """
 
     def __init__(self, mapping: Mapping, number: int, ports: Ports, watch: Watch) -> None:
@@ -132,7 +132,7 @@ class QueuePoller:
         return self._invoke(batch)
 
     def _rest(self, idle_s: float) -> float:
-        """Return how long to do nothing: until the next look for who watches, until woken for the others."""
+        """Return how long to sleep: the poller that watches until its next look, the others until woken."""
         watches = self._watch.take(self)
         if self._stopped:
             # `stop` may have come before it took the watch.
@@ -234,7 +234,7 @@ def _size_bytes(message: QueueMessage) -> int:
 def _failed(
     payload: bytes, function_error: str | None, batch: list[QueueMessage], reports: bool
 ) -> set[str]:
-    """Return the ids of the messages that a function failed with; an answer of a wrong shape fails all."""
+    """Return the ids of the messages that a function failed with: all of them for an answer of a wrong shape."""
     everything = {message.message_id for message in batch}
     if function_error is not None:
         return everything
@@ -323,4 +323,4 @@ class QueueRunner:
 
 
 def _do_nothing() -> None:
-    """Wake nobody."""
+    """Do nothing: the poller has no handle yet."""

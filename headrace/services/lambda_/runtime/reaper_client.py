@@ -1,4 +1,4 @@
-"""The cloud's side of the reaper: no function process outlives the cloud, even after kill -9."""
+"""The cloud's side of the reaper (`reaper.py`): no function process outlives the cloud, even after kill -9."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 _REAPER = Path(__file__).with_name("reaper.py")
 
 
-class Guard:
+class ReaperClient:
     """Tells the reaper which process groups live. Thread-safe; starts it when first needed."""
 
     def __init__(self) -> None:
@@ -22,13 +22,13 @@ class Guard:
         """Have the process group `pid` killed when this process ends."""
         with self._lock:
             self._pids.add(pid)
-            self._tell(f"+{pid}\n")
+            self._send(f"+{pid}\n")
 
     def remove(self, pid: int) -> None:
         """Forget a process group that has ended."""
         with self._lock:
             self._pids.discard(pid)
-            self._tell(f"-{pid}\n")
+            self._send(f"-{pid}\n")
 
     def close(self) -> None:
         """End the reaper; it kills what was not removed."""
@@ -40,7 +40,7 @@ class Guard:
             reaper.stdin.close()
             reaper.wait()
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         if self._reaper is None or self._reaper.poll() is not None:
             self._reaper = subprocess.Popen(
                 [sys.executable, "-S", "-E", str(_REAPER)],
