@@ -42,7 +42,7 @@ from headrace.services.emr_serverless.api import build_emr_serverless, emr_serve
 from headrace.services.firehose.api import build_firehose, firehose_api
 from headrace.services.kinesis.api import build_kinesis, kinesis_api
 from headrace.services.kinesis.fault_targets import shards_by_stream
-from headrace.services.lambda_.service import Lambda, lambda_api
+from headrace.services.lambda_.api import build_lambda, lambda_api
 from headrace.services.s3.api import build_s3, s3_api
 from headrace.services.s3.cors import BucketRules
 from headrace.spark_submit.event_bounds import EventLogBounds
@@ -154,7 +154,7 @@ class Cloud:
             **shared,
         )
         self.gateway.faults.shards_by_stream = partial(shards_by_stream, self.kinesis)
-        self.lambda_ = Lambda(
+        self.lambda_ = build_lambda(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
             config=config,

@@ -3,7 +3,7 @@
 A few kilobytes can be a gigabyte of zeros in gzip, a hundred thousand nested lists, or entities that expand without
 end. The bounds are far beyond what SDKs send; they are headrace's own (assumed) where no source is named. What the
 services that headrace owns decode is bounded where it is decoded: `codec_json` (JSON and CBOR), `services/s3/bodies`
-(XML), `services/lambda_/unzip` (functions' code).
+(XML), `services/lambda_/packages/unzip` (functions' code).
 """
 
 from __future__ import annotations

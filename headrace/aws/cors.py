@@ -1,6 +1,6 @@
 """Cross-origin headers of the services' endpoints as AWS sends them, and those that tie documents down.
 
-S3 and function URLs have rules of their own: `headrace.services.s3.cors`, `headrace.services.lambda_.url_cors`.
+S3 and function URLs have rules of their own: `headrace.services.s3.cors`, `headrace.services.lambda_.urls.cors`.
 Source of the former: OPTIONS requests to AWS's endpoints, recorded on 26 October 2020 by aws-sdk-js-v3 (observed):
 every origin is let in, headers and method are allowed as asked for, for two days.
 """

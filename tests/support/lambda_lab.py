@@ -24,7 +24,7 @@ from headrace.core.ids import Ids
 from headrace.core.ports import BusEvent, LogLine, Metric, ObjectNotFound, QueueMessage
 from headrace.core.workers import Supervisor
 from headrace.fallback.moto_services import aws_response, http_request_of
-from headrace.services.lambda_.service import Lambda, lambda_api
+from headrace.services.lambda_.api import build_lambda, lambda_api
 from headrace.store.database import Database
 from tests.support.streams import MemoryStreams
 
@@ -206,7 +206,7 @@ class LambdaLab:
         self.database = Database(self.data_dir / "state.sqlite")
         self.supervisor = Supervisor(clock)
         config = Config(data_dir=self.data_dir, function_folders=self.folders)
-        self.lambda_ = Lambda(
+        self.lambda_ = build_lambda(
             data_dir=self.data_dir,
             clock=clock,
             ids=ids,

@@ -1,1 +1,1 @@
-"""Lambda: functions as warm local processes, and the Kinesis trigger."""
+"""Lambda: functions as warm local processes, and event source mappings from Kinesis and SQS."""

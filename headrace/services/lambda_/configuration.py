@@ -1,4 +1,4 @@
-"""From the members of Create- and UpdateFunction to a FunctionConfiguration, with AWS's checks and defaults."""
+"""Makes a FunctionConfiguration of the members of Create- and UpdateFunction, with AWS's checks and defaults."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 
 import msgspec
 
-from headrace.services.lambda_.code import Package
+from headrace.core.values import section
 from headrace.services.lambda_.errors import access_denied, invalid_parameter, validation
-from headrace.services.lambda_.functions import Version
-from headrace.services.lambda_.layers import LayerStore
 from headrace.services.lambda_.limits import (
     ENVIRONMENT_BYTES,
     LAYERS_PER_FUNCTION,
     TIMEOUT_SECONDS,
 )
-from headrace.services.lambda_.members import section
 from headrace.services.lambda_.names import LATEST, FunctionRef, lambda_time
+from headrace.services.lambda_.packages.code import Package
+from headrace.services.lambda_.packages.layers import LayerStore
 from headrace.services.lambda_.runtime.environment import (
     RESERVED_VARIABLES,
     check_runtime,
     runtime_remark,
 )
+from headrace.services.lambda_.state import Version
 
 log = logging.getLogger(__name__)
 
-# Members that are stored as they come, and what they are when they never came.
+# Members that are stored as they come, with the values that they have when no request has set them.
 _DEFAULTS: dict[str, Any] = {
     "Description": "",
     "Timeout": 3,
@@ -50,7 +50,7 @@ _PLAIN = (
 def new_version(
     ref: FunctionRef, request: Mapping[str, Any], *, package: Package, layers: LayerStore
 ) -> Version:
-    """Return the `$LATEST` of a function to be created, but for what `touch` and `set_code` fill in."""
+    """Return the `$LATEST` of a new function, without what `touch` fills in."""
     if request.get("PackageType", "Zip") != "Zip":
         raise invalid_parameter("headrace does not run container images; deploy a zip package")
     if not request.get("Runtime") or not request.get("Handler"):
@@ -128,7 +128,7 @@ def apply(version: Version, request: Mapping[str, Any], *, layers: LayerStore) -
 
 
 def check(request: Mapping[str, Any]) -> None:
-    """Refuse what AWS refuses of a configuration. Raises AwsError."""
+    """Refuse a configuration that AWS refuses. Raises AwsError."""
     if request.get("Runtime"):
         check_runtime(request["Runtime"])
     timeout = request.get("Timeout")

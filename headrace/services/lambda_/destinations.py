@@ -1,4 +1,4 @@
-"""Where failed batches and asynchronous events go, by ARN: queues, topics, functions, event buses, buckets."""
+"""Sends the records of failed batches and asynchronous events to queues, topics, functions, event buses, buckets."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _STREAM_FAILURES = ("sqs", "sns")
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A document, and what some destinations want beside it.
+    """A document, and what some kinds of destinations take with it.
 
     Attributes:
         document: JSON.
         object_key: its key in a bucket.
-        event: what an event bus is told of it; `detail` is the document.
+        event: the document as an event bus takes it, in `detail`.
         attributes: message attributes for a queue or a topic.
     """
 
@@ -38,7 +38,6 @@ class Destinations:
         topics: SNS.
         buses: EventBridge.
         objects: S3.
-        invoke: queues an invocation of a function by ARN and returns its request id.
     """
 
     def __init__(
@@ -48,13 +47,13 @@ class Destinations:
         *,
         buses: EventBusSender | None = None,
         objects: ObjectStore | None = None,
-        invoke: Callable[[str, bytes], str] | None = None,
     ) -> None:
         self._queues = queues
         self._topics = topics
         self._buses = buses
         self._objects = objects
-        self._invoke = invoke
+        # Queues an invocation of a function by ARN and returns its request id; the queue needs destinations itself.
+        self.invoke: Callable[[str, bytes], str] | None = None
 
     def send(self, arn: str, document: str, *, object_key: str = "") -> str:
         """Send a document; return its message id. Raises LookupError when there is no such place."""
@@ -71,8 +70,8 @@ class Destinations:
             return self._queues.send(arn, delivery.document, *attributes)
         if service == "sns":
             return self._topics.publish(arn, delivery.document, *attributes)
-        if service == "lambda" and self._invoke is not None:
-            return self._invoke(arn, delivery.document.encode())
+        if service == "lambda" and self.invoke is not None:
+            return self.invoke(arn, delivery.document.encode())
         if service == "events" and self._buses is not None and delivery.event is not None:
             return self._buses.put(arn, delivery.event)
         if service == "s3" and self._objects is not None and delivery.object_key:

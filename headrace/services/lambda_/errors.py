@@ -1,10 +1,9 @@
-"""Lambda's errors in AWS's words, and the one place where domain errors become them."""
+"""Lambda's errors in AWS's words; `translate` turns the errors of headrace's own parts into them."""
 
 from __future__ import annotations
 
 from headrace.aws.errors import AwsError
 from headrace.core.ports import FunctionNotFound, FunctionThrottled, StreamNotFound
-from headrace.services.lambda_.unzip import UnsafeArchive, UnzippedTooLarge
 
 
 class Throttled(FunctionThrottled):
@@ -13,6 +12,17 @@ class Throttled(FunctionThrottled):
     def __init__(self, arn: str, reason: str) -> None:
         super().__init__(arn)
         self.reason = reason
+
+
+class UnsafeArchive(ValueError):
+    """Not a zip archive, or one that reaches outside its directory."""
+
+
+class UnzippedTooLarge(ValueError):
+    """The contents are larger than Lambda takes."""
+
+    def __init__(self, most_bytes: int) -> None:
+        super().__init__(f"Unzipped size must be smaller than {most_bytes} bytes")
 
 
 UNZIP_FAILED = "Could not unzip uploaded file. Please check your file, then try to upload again."
@@ -53,7 +63,7 @@ def precondition_failed() -> AwsError:
 
 
 def access_denied(account: str, action: str, arn: str) -> AwsError:
-    """A caller of another account, whom no resource policy lets in."""
+    """A caller of another account, whom no resource policy allows the action."""
     return _user_error(
         "AccessDeniedException",
         f"User: arn:aws:iam::{account}:root is not authorized to perform: {action} on resource: {arn} "

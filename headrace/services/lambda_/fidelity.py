@@ -46,11 +46,11 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     },
     "CreateEventSourceMapping": _MAPPING,
     "UpdateEventSourceMapping": _MAPPING,
-    # A policy is asked for who calls a function's URL, and for services that act for a resource. Callers of Lambda's
-    # API are never refused.
+    # headrace evaluates a policy for callers of a function's URL, and for services that act for a resource. Callers of
+    # Lambda's API with the function's own account are never refused.
     "AddPermission": {"PrincipalOrgID": "stored", "EventSourceToken": "stored"},
     "AddLayerVersionPermission": {"OrganizationId": "stored"},
-    # At most 64 processes of a version are kept warm, however many were asked for; the count limits all the same.
+    # At most 64 processes of a version are kept warm, however many are provisioned; concurrency is limited as on AWS.
     "PutProvisionedConcurrencyConfig": {"ProvisionedConcurrentExecutions": "enforced"},
     # Signatures are verified with `--auth` only: without it AWS_IAM asks for one, and whose it says it is.
     "CreateFunctionUrlConfig": {"AuthType": "enforced"},

@@ -23,7 +23,7 @@ TIMEOUT_SECONDS = 900
 LOG_TAIL_BYTES = 4096
 # CloudWatch Logs' largest event, less its 26 bytes of overhead.
 LOG_EVENT_BYTES = 262_118
-# Local: what is kept of an invocation's output; a function that writes for ever must not fill the memory.
+# Local: how much of an invocation's output is kept; a function that writes for ever must not fill the memory.
 LOG_INVOCATION_BYTES = 32 * 1024 * 1024
 INIT_SECONDS = 10
 ACCOUNT_CONCURRENCY = 1000
@@ -32,14 +32,14 @@ ASYNC_MAXIMUM_AGE_SECONDS = 21_600
 ASYNC_RETRIES = 2
 ASYNC_RETRY_DELAYS_SECONDS = (60, 120)
 
-# Local: processes of one version at a time; further synchronous calls wait for one of them. Who reserves or
-# provisions more concurrency gets more processes, up to the second number.
+# Local: processes of one version at a time; further synchronous calls wait for one of them. A function with more
+# reserved or provisioned concurrency gets more processes, up to the second number.
 SANDBOXES_PER_FUNCTION = 10
 SANDBOXES_AT_MOST = 64
 SANDBOX_WAIT_SECONDS = 60
 SANDBOX_IDLE_SECONDS = 300
-# Local: how long a process's credentials are good for, and what must be left of that when an invocation begins, which
-# may last for a quarter of an hour. AWS ends an environment every few hours as well.
+# Local: how long a process's credentials are valid, and for how long they must still be valid when an invocation
+# begins, which may last a quarter of an hour. AWS ends an environment every few hours as well.
 CREDENTIALS_SECONDS = 12 * 3600
 CREDENTIALS_LEFT_SECONDS = 3600
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from headrace.core.arn import make_arn
@@ -20,12 +20,19 @@ _REFERENCE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class FunctionRef:
-    """A function in an account and region, and the version or alias that was asked for, if any."""
+    """A function in an account and region, and the version or alias that the caller named, if any.
+
+    `key` is the function's in the state database.
+    """
 
     account: str
     region: str
     name: str
     qualifier: str | None = None
+    key: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", f"{self.account}/{self.region}/{self.name}")
 
     @property
     def arn(self) -> str:
@@ -45,11 +52,6 @@ class FunctionRef:
     def with_qualifier(self, qualifier: str | None) -> FunctionRef:
         """Return the function with another version or alias, or none."""
         return FunctionRef(self.account, self.region, self.name, qualifier)
-
-    @property
-    def key(self) -> str:
-        """The function's key in the state database."""
-        return f"{self.account}/{self.region}/{self.name}"
 
 
 def parse_function(

@@ -1,6 +1,6 @@
-"""Whether a resource policy lets somebody in.
+"""Whether a function's resource policy allows a caller an action.
 
-Identity policies are not evaluated: who signs with the function's account may do everything. Services and
+headrace does not evaluate identity policies: a caller with the function's own account may do everything. Services and
 anonymous callers, who have no identity policy, need a statement of the resource policy, as on AWS.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from headrace.core.wildcards import glob_matches
-from headrace.services.lambda_.functions import Function
+from headrace.services.lambda_.state import Function
 
 INVOKE = "lambda:InvokeFunction"
 INVOKE_URL = "lambda:InvokeFunctionUrl"
@@ -19,11 +19,11 @@ INVOKE_URL = "lambda:InvokeFunctionUrl"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, and for whom.
+    """The caller of an action: a service, an account, or an anonymous one.
 
     Attributes:
         service: such as `s3.amazonaws.com`; empty for others.
-        account: the 12-digit account of a caller that is no service; empty for anonymous ones.
+        account: the 12 digits of the account of a caller that is no service; empty for an anonymous one.
         context: the request's condition keys in lower case, such as `aws:sourcearn`.
     """
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.aws.service import DataPage, NothingToShow
-from headrace.services.lambda_.event_source.mappings import Mappings
+from headrace.services.lambda_.mappings.mappings import Mappings
 
 
 def trace_page(mappings: Mappings) -> DataPage:

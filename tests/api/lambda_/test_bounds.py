@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from headrace.core.ports import InvokeResult
-from headrace.services.lambda_ import answer_stream
-from headrace.services.lambda_.answer_stream import AnswerStream, Part, ReaderGone
+from headrace.services.lambda_.invocations import answer_stream
+from headrace.services.lambda_.invocations.answer_stream import AnswerStream, Part, ReaderGone
 from headrace.services.lambda_.limits import ASYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.names import FunctionRef
 from tests.support.lambda_lab import LambdaLab, zipped
@@ -241,4 +241,4 @@ def test_a_reader_that_stalls_is_told_that_the_end_is_missing(
         list(stream.items())
     # What came before the end was cut off was passed on, and nothing more was kept.
     assert answering.sent == 50
-    assert stream._said.qsize() <= 1
+    assert stream._results.qsize() <= 1

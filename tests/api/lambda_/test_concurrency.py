@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.services.lambda_.concurrency import ACCOUNT_REACHED, Concurrency
 from headrace.services.lambda_.errors import Throttled
+from headrace.services.lambda_.invocations.concurrency import ACCOUNT_REACHED, Concurrency
 from tests.support.lambda_lab import LambdaLab
 from tests.support.processes import WHO, is_running
 from tests.support.server import wait_until
@@ -136,7 +136,7 @@ def test_provisioned_processes_do_not_expire(
     )
     ready(lab, "stays", "1")
     name = lab.lambda_.invoker.invoke("stays:1", b"{}").payload.decode()
-    monkeypatch.setattr("headrace.services.lambda_.pools.SANDBOX_IDLE_SECONDS", 0)
+    monkeypatch.setattr("headrace.services.lambda_.invocations.pools.SANDBOX_IDLE_SECONDS", 0)
     lab.lambda_.pools.step()
     assert lab.lambda_.invoker.invoke("stays:1", b"{}").payload.decode() == name
     lab.client().delete_provisioned_concurrency_config(FunctionName="stays", Qualifier="1")
@@ -187,7 +187,7 @@ def test_provisioned_concurrency_moves_with_its_alias(
     assert ready(lab, "moves", "live")["Status"] == "READY"
     new = lab.lambda_.invoker.invoke("moves:live", b"{}").payload.decode()
     assert new != old
-    monkeypatch.setattr("headrace.services.lambda_.pools.SANDBOX_IDLE_SECONDS", 0)
+    monkeypatch.setattr("headrace.services.lambda_.invocations.pools.SANDBOX_IDLE_SECONDS", 0)
     lab.lambda_.pools.step()
     assert not is_running(old)
     assert is_running(new)

@@ -1,4 +1,4 @@
-"""Event-source mappings on a stream in memory, with real functions."""
+"""Event source mappings on a stream in memory, with real functions."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_an_idle_process_is_ended_after_a_while(
     name = lab.lambda_.invoker.invoke("idle", b"{}").payload.decode()
     lab.lambda_.pools.step()
     assert is_running(name)
-    monkeypatch.setattr("headrace.services.lambda_.pools.SANDBOX_IDLE_SECONDS", 0)
+    monkeypatch.setattr("headrace.services.lambda_.invocations.pools.SANDBOX_IDLE_SECONDS", 0)
     lab.lambda_.pools.step()
     assert not is_running(name)
     assert lab.lambda_.invoker.invoke("idle", b"{}").payload.decode() != name

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.core.ports import StreamRecord
-from headrace.services.lambda_.event_source.batch import (
+from headrace.services.lambda_.mappings.batch import (
     Answer,
     Batch,
     FailedFrom,

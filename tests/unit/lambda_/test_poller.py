@@ -18,10 +18,11 @@ from headrace.core.ids import Ids
 from headrace.core.ports import FunctionThrottled, InvokeResult
 from headrace.core.workers import Worker, WorkerDone
 from headrace.services.lambda_.destinations import Destinations
-from headrace.services.lambda_.event_source.mapping import Mapping, MappingStore
-from headrace.services.lambda_.event_source.needs import PollerPorts
-from headrace.services.lambda_.event_source.poller import ShardPoller
-from headrace.services.lambda_.event_source.trace import Trace
+from headrace.services.lambda_.mappings.mapping import Mapping
+from headrace.services.lambda_.mappings.poller import ShardPoller
+from headrace.services.lambda_.mappings.ports import Ports
+from headrace.services.lambda_.mappings.store import MappingStore
+from headrace.services.lambda_.mappings.trace import Trace
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 from tests.support.lambda_lab import QUEUE, Box, Metrics
@@ -101,7 +102,7 @@ class Rig:
         )
         self.database = Database(root / "state.sqlite")
         self.drained = False
-        self.ports = PollerPorts(
+        self.ports = Ports(
             clock=self.clock,
             ids=Ids(),
             streams=self.streams,

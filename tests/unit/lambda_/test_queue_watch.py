@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.core.ports import InvokeResult, QueueMessage
-from headrace.services.lambda_.event_source.mapping import Mapping
-from headrace.services.lambda_.event_source.queue import QueuePoller, Watch
+from headrace.services.lambda_.mappings.mapping import Mapping
+from headrace.services.lambda_.mappings.sqs import QueuePoller, Watch
 from tests.support.clock import FakeClock
 
 QUEUE = "arn:aws:sqs:us-east-1:000000000000:work"

@@ -1,4 +1,4 @@
-"""The tables of event-source mappings do not grow for ever."""
+"""The tables of event source mappings do not grow for ever."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from headrace.core.ports import StreamRecord
-from headrace.services.lambda_.event_source import trace as trace_module
-from headrace.services.lambda_.event_source.batch import Attempt, Batch
-from headrace.services.lambda_.event_source.mappings import MappingRunner
-from headrace.services.lambda_.event_source.trace import SUCCESS, Place, Trace
+from headrace.services.lambda_.mappings import trace as trace_module
+from headrace.services.lambda_.mappings.batch import Attempt, Batch
+from headrace.services.lambda_.mappings.mappings import MappingRunner
+from headrace.services.lambda_.mappings.trace import SUCCESS, Place, Trace
 from headrace.store.database import Database
 from tests.unit.lambda_.test_lanes import Keyed
 from tests.unit.lambda_.test_poller import Rig

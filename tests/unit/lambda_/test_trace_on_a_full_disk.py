@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from headrace.core.ports import StreamRecord
-from headrace.services.lambda_.event_source.batch import Batch
-from headrace.services.lambda_.event_source.trace import SUCCESS, Place, Trace
+from headrace.services.lambda_.mappings.batch import Batch
+from headrace.services.lambda_.mappings.trace import SUCCESS, Place, Trace
 from headrace.store import room
 from headrace.store.database import Database
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.services.lambda_.unzip import UnsafeArchive, UnzippedTooLarge, safe_parts, unzip
+from headrace.services.lambda_.errors import UnsafeArchive, UnzippedTooLarge
+from headrace.services.lambda_.packages.unzip import safe_parts, unzip
 
 
 def archive(path: Path, *entries: tuple[str, bytes, int]) -> Path:

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.services.lambda_.runtime import view as view_module
 from headrace.services.lambda_.runtime.view import OPT, TASK, View, covers, make_view
-from headrace.services.lambda_.runtime.walls import Premises, _furniture, _plan
+from headrace.services.lambda_.runtime.walls import OwnMounts, _plan, _process_mounts
 
 
 @pytest.fixture
@@ -128,9 +128,9 @@ def test_layers_lie_beside_an_interpreter_in_opt(tmp_path: Path) -> None:
     (layers / "python").mkdir(parents=True)
     (layers / "tool").touch()
     assert str(python) not in _plan(view, tmp_path)["seen"]
-    furniture = _furniture(view, Premises(tmp_path / "code", layers, 512), tmp_path / "data")
-    assert furniture["fresh_opt"]
-    assert sorted(furniture["own"]) == sorted(
+    mounts = _process_mounts(view, OwnMounts(tmp_path / "code", layers, 512), tmp_path / "data")
+    assert mounts["fresh_opt"]
+    assert sorted(mounts["own"]) == sorted(
         [
             ["/var/task", str(tmp_path / "code")],
             ["/opt/python", str(layers / "python")],
@@ -144,15 +144,15 @@ def test_what_is_seen_in_tmp_lies_in_the_functions_own(tmp_path: Path) -> None:
     view = View((Path("/usr"), Path("/tmp/venv")), (), (Path("/tmp/shared"),), (Path("/tmp/x"),))
     assert _plan(view, tmp_path)["seen"] == ["/usr"]
     assert _plan(view, tmp_path)["folders"] == []
-    furniture = _furniture(view, Premises(tmp_path / "code", None, 512), tmp_path / "data")
-    assert ["/tmp/venv", "/tmp/venv"] in furniture["own"]
-    assert furniture["own_folders"] == ["/tmp/shared"]
-    assert furniture["hidden"] == ["/tmp/x"]
-    assert not furniture["fresh_opt"]
+    mounts = _process_mounts(view, OwnMounts(tmp_path / "code", None, 512), tmp_path / "data")
+    assert ["/tmp/venv", "/tmp/venv"] in mounts["own"]
+    assert mounts["own_folders"] == ["/tmp/shared"]
+    assert mounts["hidden"] == ["/tmp/x"]
+    assert not mounts["fresh_opt"]
 
 
 def test_the_data_directory_in_a_folder_of_code_is_hidden(tmp_path: Path) -> None:
     view = View((), (), (), ())
-    premises = Premises(tmp_path, None, 512)
-    hidden = _furniture(view, premises, tmp_path / "a" / "data")["hidden"]
+    own = OwnMounts(tmp_path, None, 512)
+    hidden = _process_mounts(view, own, tmp_path / "a" / "data")["hidden"]
     assert hidden == [str(TASK / "a" / "data")]

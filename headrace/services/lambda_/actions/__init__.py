@@ -1,4 +1,4 @@
-"""Lambda's operations, one listed by one."""
+"""Lambda's operations."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from headrace.services.lambda_.actions import (
     event_source_mappings,
     function,
     get_function,
+    invoke,
     layer_policy,
     layers,
     policy,
@@ -18,7 +19,6 @@ from headrace.services.lambda_.actions import (
     urls,
     versions,
 )
-from headrace.services.lambda_.invocation import invoke_action
 
 ACTIONS: tuple[Action, ...] = (
     function.create_function,
@@ -32,7 +32,7 @@ ACTIONS: tuple[Action, ...] = (
     get_function.get_function_code_signing_config,
     get_function.get_function_recursion_config,
     get_function.get_runtime_management_config,
-    invoke_action,
+    invoke.invoke,
     versions.publish_version,
     versions.list_versions_by_function,
     aliases.create_alias,

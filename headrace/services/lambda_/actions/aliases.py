@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.lambda_ import (
+    AliasConfiguration,
+    CreateAliasInput,
+    DeleteAliasInput,
+    GetAliasInput,
+    ListAliasesInput,
+    ListAliasesOutput,
+    UpdateAliasInput,
+)
+from headrace.core.values import section
 from headrace.services.lambda_.actions.common import page, reference, unqualified
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import (
     conflict,
     invalid_parameter,
     not_found,
     precondition_failed,
 )
-from headrace.services.lambda_.functions import Alias, Function
-from headrace.services.lambda_.members import section
 from headrace.services.lambda_.names import LATEST
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
+from headrace.services.lambda_.state import Alias, Function
 
 
-def _output(function: Function, alias: Alias) -> dict[str, Any]:
-    output: dict[str, Any] = {
+def _output(function: Function, alias: Alias) -> AliasConfiguration:
+    output: AliasConfiguration = {
         "AliasArn": f"{function.ref.arn}:{alias.name}",
         "Name": alias.name,
         "FunctionVersion": alias.version,
@@ -41,8 +47,13 @@ def _find(function: Function, name: str) -> Alias:
     return alias
 
 
-def _weights(function: Function, version: str, request: Mapping[str, Any]) -> dict[str, float]:
-    weights: dict[str, float] = dict(section(request, "RoutingConfig", "AdditionalVersionWeights"))
+def _asked_weights(request: CreateAliasInput | UpdateAliasInput) -> dict[str, float]:
+    return section(request, "RoutingConfig", "AdditionalVersionWeights")
+
+
+def _weights(function: Function, version: str, asked: Mapping[str, float]) -> dict[str, float]:
+    """Return the weights of an alias's other versions. Raises AwsError for those that AWS refuses."""
+    weights = dict(asked)
     if len(weights) > 1:
         raise invalid_parameter(
             "Number of items in AdditionalVersionWeights cannot be greater than 1"
@@ -63,7 +74,7 @@ def _weights(function: Function, version: str, request: Mapping[str, Any]) -> di
 
 
 @operation("CreateAlias")
-def create_alias(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def create_alias(lambda_: Lambda, call: Call, request: CreateAliasInput) -> AliasConfiguration:
     """Name a version."""
     name, version = request["Name"], request["FunctionVersion"]
     with lambda_.functions.changing(unqualified(reference(call, request))) as function:
@@ -74,14 +85,14 @@ def create_alias(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[s
             version=version,
             description=request.get("Description", ""),
             revision_id=lambda_.ids.uuid(),
-            weights=_weights(function, version, request),
+            weights=_weights(function, version, _asked_weights(request)),
         )
         function.aliases[name] = alias
         return _output(function, alias)
 
 
 @operation("UpdateAlias")
-def update_alias(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def update_alias(lambda_: Lambda, call: Call, request: UpdateAliasInput) -> AliasConfiguration:
     """Point an alias elsewhere; its provisioned concurrency goes along."""
     ref = unqualified(reference(call, request))
     with lambda_.functions.changing(ref) as function:
@@ -90,27 +101,26 @@ def update_alias(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[s
             raise precondition_failed()
         version = request.get("FunctionVersion", alias.version)
         if "RoutingConfig" in request or "FunctionVersion" in request:
-            kept = {"RoutingConfig": {"AdditionalVersionWeights": alias.weights}}
-            source = request if "RoutingConfig" in request else kept
-            alias.weights = _weights(function, version, source)
+            asked = _asked_weights(request) if "RoutingConfig" in request else alias.weights
+            alias.weights = _weights(function, version, asked)
         alias.version = version
         alias.description = request.get("Description", alias.description)
         alias.revision_id = lambda_.ids.uuid()
-        lambda_.pools.reconsider(ref, alias.name)
+        lambda_.pools.forget_provisioned(ref, alias.name)
         output = _output(function, alias)
     lambda_.wake_pools()
     return output
 
 
 @operation("GetAlias")
-def get_alias(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def get_alias(lambda_: Lambda, call: Call, request: GetAliasInput) -> AliasConfiguration:
     """Return one alias."""
     function = lambda_.functions.get(unqualified(reference(call, request)))
     return _output(function, _find(function, request["Name"]))
 
 
 @operation("DeleteAlias")
-def delete_alias(lambda_: Lambda, call: Call, request: dict[str, Any]) -> None:
+def delete_alias(lambda_: Lambda, call: Call, request: DeleteAliasInput) -> None:
     """Remove an alias; a missing one is no error, as on AWS."""
     with lambda_.functions.changing(unqualified(reference(call, request))) as function:
         function.aliases.pop(request["Name"], None)
@@ -118,7 +128,7 @@ def delete_alias(lambda_: Lambda, call: Call, request: dict[str, Any]) -> None:
 
 
 @operation("ListAliases")
-def list_aliases(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_aliases(lambda_: Lambda, call: Call, request: ListAliasesInput) -> ListAliasesOutput:
     """Return a function's aliases by name, or those of one version."""
     function = lambda_.functions.get(unqualified(reference(call, request)))
     version = request.get("FunctionVersion")

@@ -1,17 +1,18 @@
-"""What several actions share: names, revisions, publishing, pages."""
+"""What several actions share: functions' names, revisions, publishing, lists in pages."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from headrace.aws.operation import Call
+from headrace.aws.shapes.lambda_ import FunctionConfiguration
+from headrace.core.values import BadMarker, page_of
 from headrace.services.lambda_.errors import invalid_parameter, precondition_failed
-from headrace.services.lambda_.functions import Function, Version
 from headrace.services.lambda_.names import LATEST, FunctionRef, parse_function
+from headrace.services.lambda_.state import Function, Version
 
 _MOST_A_PAGE = 50
 
@@ -69,25 +70,34 @@ def _comparable(version: Version) -> dict[str, Any]:
 
 def page(
     items: Sequence[Any], request: Mapping[str, Any], member: str, *, most: int = _MOST_A_PAGE
-) -> dict[str, Any]:
-    """Return one page of `items`, with NextMarker when there are more. Raises AwsError."""
-    start = 0
-    if request.get("Marker"):
-        try:
-            start = int(base64.urlsafe_b64decode(request["Marker"]))
-        except ValueError:
-            raise invalid_parameter("Invalid value for parameter: Marker") from None
-    end = start + min(request.get("MaxItems") or most, most)
-    answer: dict[str, Any] = {member: list(items[start:end])}
-    if end < len(items):
-        answer["NextMarker"] = base64.urlsafe_b64encode(str(end).encode()).decode()
-    return answer
+) -> Any:
+    """Return the answer of a List operation: one page of `items`, with NextMarker when there are more.
+
+    Args:
+        items: all of them.
+        request: its Marker and MaxItems are read.
+        member: the answer's member that holds the page.
+        most: how many items a page has at most.
+
+    Raises:
+        AwsError: headrace has not made the Marker.
+    """
+    wanted = min(request.get("MaxItems") or most, most)
+    try:
+        found, marker = page_of(items, request.get("Marker") or None, wanted)
+    except BadMarker:
+        raise invalid_parameter("Invalid value for parameter: Marker") from None
+    return {member: found} if marker is None else {member: found, "NextMarker": marker}
 
 
-def qualified_config(function: Function, ref: FunctionRef) -> dict[str, Any]:
-    """Return the configuration that `ref` means, with the ARN it was asked by."""
-    version = function.resolve(ref.qualifier)
-    config = dict(version.config)
+def configuration_of(version: Version) -> FunctionConfiguration:
+    """Return a version's configuration as operations answer with it."""
+    return cast("FunctionConfiguration", dict(version.config))
+
+
+def qualified_config(function: Function, ref: FunctionRef) -> FunctionConfiguration:
+    """Return the configuration of the version that `ref` means, with the ARN of `ref`."""
+    config = configuration_of(function.resolve(ref.qualifier))
     if ref.qualifier is not None:
         config["FunctionArn"] = ref.qualified_arn
     return config

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.lambda_ import (
+    Concurrency,
+    DeleteFunctionConcurrencyInput,
+    GetFunctionConcurrencyInput,
+    GetFunctionConcurrencyOutput,
+    PutFunctionConcurrencyInput,
+)
 from headrace.services.lambda_.actions.common import reference, unqualified
-from headrace.services.lambda_.concurrency import unreserved
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import invalid_parameter
+from headrace.services.lambda_.invocations.concurrency import unreserved
 from headrace.services.lambda_.limits import UNRESERVED_CONCURRENCY_LEFT
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
 
 
 @operation("PutFunctionConcurrency")
 def put_function_concurrency(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: PutFunctionConcurrencyInput
+) -> Concurrency:
     """Reserve concurrency for a function; it also limits it. Zero stops the function."""
     ref = unqualified(reference(call, request))
-    wanted: int = request["ReservedConcurrentExecutions"]
+    wanted = request["ReservedConcurrentExecutions"]
     with lambda_.functions.changing(ref) as function:
         others = lambda_.functions.all(ref.account, ref.region)
         left = unreserved([f for f in others if f is not function])
@@ -41,8 +44,8 @@ def put_function_concurrency(
 
 @operation("GetFunctionConcurrency")
 def get_function_concurrency(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: GetFunctionConcurrencyInput
+) -> GetFunctionConcurrencyOutput:
     """Return the reservation, when there is one."""
     function = lambda_.functions.get(unqualified(reference(call, request)))
     reserved = function.reserved_concurrency
@@ -50,7 +53,9 @@ def get_function_concurrency(
 
 
 @operation("DeleteFunctionConcurrency")
-def delete_function_concurrency(lambda_: Lambda, call: Call, request: dict[str, Any]) -> None:
+def delete_function_concurrency(
+    lambda_: Lambda, call: Call, request: DeleteFunctionConcurrencyInput
+) -> None:
     """Give the reservation back."""
     with lambda_.functions.changing(unqualified(reference(call, request))) as function:
         function.reserved_concurrency = None

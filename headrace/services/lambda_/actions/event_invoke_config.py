@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.lambda_ import (
+    DeleteFunctionEventInvokeConfigInput,
+    FunctionEventInvokeConfig,
+    GetFunctionEventInvokeConfigInput,
+    ListFunctionEventInvokeConfigsInput,
+    ListFunctionEventInvokeConfigsOutput,
+    PutFunctionEventInvokeConfigInput,
+    UpdateFunctionEventInvokeConfigInput,
+)
+from headrace.core.values import moment, section
 from headrace.services.lambda_.actions.common import page, reference
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.destinations import EVERYWHERE, check_destination
 from headrace.services.lambda_.errors import invalid_parameter, not_found
-from headrace.services.lambda_.functions import Function
-from headrace.services.lambda_.members import section
 from headrace.services.lambda_.names import LATEST, FunctionRef
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
+from headrace.services.lambda_.state import Function
 
 _MEMBERS = ("MaximumRetryAttempts", "MaximumEventAgeInSeconds", "DestinationConfig")
 
@@ -30,14 +37,17 @@ def _find(function: Function, ref: FunctionRef) -> dict[str, Any]:
     return found
 
 
-def _output(ref: FunctionRef, config: dict[str, Any]) -> dict[str, Any]:
-    modified = datetime.fromtimestamp(config["last_modified_ms"] / 1000, UTC)
+def _output(ref: FunctionRef, config: dict[str, Any]) -> FunctionEventInvokeConfig:
+    modified = moment(config["last_modified_ms"])
     members = {name: config[name] for name in _MEMBERS if name in config}
     members.setdefault("DestinationConfig", {"OnSuccess": {}, "OnFailure": {}})
-    return {"FunctionArn": _arn(ref), "LastModified": modified, **members}
+    return cast(
+        "FunctionEventInvokeConfig",
+        {"FunctionArn": _arn(ref), "LastModified": modified, **members},
+    )
 
 
-def _check(ref: FunctionRef, request: dict[str, Any]) -> None:
+def _check(ref: FunctionRef, request: Mapping[str, Any]) -> None:
     """Refuse destinations that AWS refuses. Raises AwsError."""
     if not any(name in request for name in _MEMBERS):
         raise invalid_parameter(
@@ -51,7 +61,10 @@ def _check(ref: FunctionRef, request: dict[str, Any]) -> None:
             raise invalid_parameter("You can't specify the function as a destination for itself.")
 
 
-def _store(lambda_: Lambda, call: Call, request: dict[str, Any], *, keep: bool) -> dict[str, Any]:
+def _store(
+    lambda_: Lambda, call: Call, request: Mapping[str, Any], *, keep: bool
+) -> FunctionEventInvokeConfig:
+    """Store a configuration; `keep` leaves the members that the request does not name as they are."""
     ref = reference(call, request)
     _check(ref, request)
     with lambda_.functions.changing(ref) as function:
@@ -65,24 +78,24 @@ def _store(lambda_: Lambda, call: Call, request: dict[str, Any], *, keep: bool) 
 
 @operation("PutFunctionEventInvokeConfig")
 def put_function_event_invoke_config(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: PutFunctionEventInvokeConfigInput
+) -> FunctionEventInvokeConfig:
     """Replace the configuration of a version or alias."""
     return _store(lambda_, call, request, keep=False)
 
 
 @operation("UpdateFunctionEventInvokeConfig")
 def update_function_event_invoke_config(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: UpdateFunctionEventInvokeConfigInput
+) -> FunctionEventInvokeConfig:
     """Change some members of the configuration."""
     return _store(lambda_, call, request, keep=True)
 
 
 @operation("GetFunctionEventInvokeConfig")
 def get_function_event_invoke_config(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: GetFunctionEventInvokeConfigInput
+) -> FunctionEventInvokeConfig:
     """Return the configuration."""
     ref = reference(call, request)
     return _output(ref, _find(lambda_.functions.get(ref), ref))
@@ -90,7 +103,7 @@ def get_function_event_invoke_config(
 
 @operation("DeleteFunctionEventInvokeConfig")
 def delete_function_event_invoke_config(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
+    lambda_: Lambda, call: Call, request: DeleteFunctionEventInvokeConfigInput
 ) -> None:
     """Remove the configuration."""
     ref = reference(call, request)
@@ -101,8 +114,8 @@ def delete_function_event_invoke_config(
 
 @operation("ListFunctionEventInvokeConfigs")
 def list_function_event_invoke_configs(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: ListFunctionEventInvokeConfigsInput
+) -> ListFunctionEventInvokeConfigsOutput:
     """Return the configurations of a function."""
     ref = reference(call, request)
     function = lambda_.functions.get(ref)

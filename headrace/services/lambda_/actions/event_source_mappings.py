@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.lambda_ import (
+    CreateEventSourceMappingInput,
+    DeleteEventSourceMappingInput,
+    EventSourceMappingConfiguration,
+    GetEventSourceMappingInput,
+    ListEventSourceMappingsInput,
+    ListEventSourceMappingsOutput,
+    UpdateEventSourceMappingInput,
+)
 from headrace.core.ports import StreamNotFound
 from headrace.services.lambda_.actions.common import page, reference
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, invalid_parameter, validation
-from headrace.services.lambda_.event_source.mapping import Mapping
-from headrace.services.lambda_.event_source.settings import (
+from headrace.services.lambda_.mappings.checks import (
     check_settings,
     check_source,
     settable,
 )
+from headrace.services.lambda_.mappings.mapping import Mapping
 from headrace.services.lambda_.names import FunctionRef, parse_function
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
 
 
 def _function_arn(lambda_: Lambda, ref: FunctionRef) -> str:
@@ -25,8 +30,8 @@ def _function_arn(lambda_: Lambda, ref: FunctionRef) -> str:
     return ref.qualified_arn
 
 
-def _starting_timestamp_ms(request: dict[str, Any]) -> int | None:
-    """Check where a stream is to be read from. Raises AwsError."""
+def _starting_timestamp_ms(request: CreateEventSourceMappingInput) -> int | None:
+    """Return the time of StartingPosition AT_TIMESTAMP, else None. Raises AwsError."""
     start = request.get("StartingPosition")
     if start is None:
         raise validation(
@@ -40,7 +45,7 @@ def _starting_timestamp_ms(request: dict[str, Any]) -> int | None:
     return None if timestamp is None else int(timestamp.timestamp() * 1000)
 
 
-def _check_queue_start(request: dict[str, Any]) -> None:
+def _check_queue_start(request: CreateEventSourceMappingInput) -> None:
     for name in ("StartingPosition", "StartingPositionTimestamp"):
         if request.get(name) is not None:
             raise invalid_parameter(f"{name} is not supported for sqs event sources.")
@@ -63,10 +68,11 @@ def _refuse_second(lambda_: Lambda, call: Call, new: Mapping, function_name: str
 
 @operation("CreateEventSourceMapping")
 def create_event_source_mapping(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: CreateEventSourceMappingInput
+) -> EventSourceMappingConfiguration:
     """Map a stream or a queue to a function; records put after this returns are seen."""
-    source = check_source(request.get("EventSourceArn"))
+    source_arn = request.get("EventSourceArn") or ""
+    source = check_source(source_arn)
     members = settable(request)
     check_settings(source, members, request)
     timestamp_ms = None
@@ -79,7 +85,7 @@ def create_event_source_mapping(
         account=call.account,
         region=call.region,
         function_arn=_function_arn(lambda_, reference(call, request)),
-        stream_arn=request["EventSourceArn"],
+        stream_arn=source_arn,
         starting_position=request.get("StartingPosition", ""),
         starting_timestamp_ms=timestamp_ms,
         enabled=request.get("Enabled", True),
@@ -116,8 +122,8 @@ def _check_visibility(lambda_: Lambda, mapping: Mapping) -> None:
 
 @operation("UpdateEventSourceMapping")
 def update_event_source_mapping(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: UpdateEventSourceMappingInput
+) -> EventSourceMappingConfiguration:
     """Change a mapping; it goes on from its checkpoints."""
     mapping = lambda_.mappings.get(call.account, call.region, request["UUID"])
     members = {**mapping.members, **settable(request)}
@@ -137,16 +143,16 @@ def update_event_source_mapping(
 
 @operation("GetEventSourceMapping")
 def get_event_source_mapping(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: GetEventSourceMappingInput
+) -> EventSourceMappingConfiguration:
     """Return one mapping."""
     return lambda_.mappings.get(call.account, call.region, request["UUID"]).output()
 
 
 @operation("DeleteEventSourceMapping")
 def delete_event_source_mapping(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: DeleteEventSourceMappingInput
+) -> EventSourceMappingConfiguration:
     """Stop and forget a mapping."""
     mapping = lambda_.mappings.get(call.account, call.region, request["UUID"])
     lambda_.mappings.delete(mapping)
@@ -155,12 +161,13 @@ def delete_event_source_mapping(
 
 @operation("ListEventSourceMappings")
 def list_event_source_mappings(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
-    """Return mappings, of one function or one stream if asked."""
+    lambda_: Lambda, call: Call, request: ListEventSourceMappingsInput
+) -> ListEventSourceMappingsOutput:
+    """Return the mappings: all, or those of a function or an event source."""
     found = lambda_.mappings.all(call.account, call.region)
-    if request.get("EventSourceArn"):
-        found = [m for m in found if m.stream_arn == request["EventSourceArn"]]
+    source_arn = request.get("EventSourceArn")
+    if source_arn:
+        found = [m for m in found if m.stream_arn == source_arn]
     if request.get("FunctionName"):
         ref = reference(call, request)
         found = [m for m in found if _is_of(m, ref)]

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.lambda_ import (
+    CreateFunctionInput,
+    DeleteFunctionInput,
+    DeleteFunctionOutput,
+    FunctionConfiguration,
+    UpdateFunctionCodeInput,
+    UpdateFunctionConfigurationInput,
+)
 from headrace.services.lambda_ import configuration
 from headrace.services.lambda_.actions.common import (
     check_revision,
+    configuration_of,
     publish,
     reference,
     unqualified,
 )
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, invalid_parameter
-from headrace.services.lambda_.functions import Function
 from headrace.services.lambda_.limits import UNZIPPED_BYTES
 from headrace.services.lambda_.names import LATEST
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
+from headrace.services.lambda_.state import Function
 
 
 def _check_size(lambda_: Lambda, digest: str, layers: list[str]) -> None:
@@ -34,7 +39,9 @@ def _check_size(lambda_: Lambda, digest: str, layers: list[str]) -> None:
 
 
 @operation("CreateFunction")
-def create_function(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def create_function(
+    lambda_: Lambda, call: Call, request: CreateFunctionInput
+) -> FunctionConfiguration:
     """Store a function; it can be invoked when this returns."""
     ref = unqualified(reference(call, request))
     if lambda_.functions.find(ref) is not None:
@@ -56,35 +63,38 @@ def create_function(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dic
     lambda_.wake_pools()
     if request.get("Publish"):
         with lambda_.functions.changing(ref) as created:
-            return publish(created, revision_id=lambda_.ids.uuid()).config
-    return version.config
+            return configuration_of(publish(created, revision_id=lambda_.ids.uuid()))
+    return configuration_of(version)
 
 
 @operation("UpdateFunctionCode")
-def update_function_code(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def update_function_code(
+    lambda_: Lambda, call: Call, request: UpdateFunctionCodeInput
+) -> FunctionConfiguration:
     """Replace `$LATEST`'s code; processes that run the old one end after what they are doing."""
     ref = unqualified(reference(call, request))
     check_revision(lambda_.functions.get(ref).latest, request)
     package = lambda_.code.add(request)
     _check_size(lambda_, package.digest, lambda_.functions.get(ref).latest.layers)
     if request.get("DryRun"):
-        return lambda_.functions.get(ref).latest.config
+        return configuration_of(lambda_.functions.get(ref).latest)
     with lambda_.functions.changing(ref) as function:
         configuration.set_code(function.latest, package)
-        if request.get("Architectures"):
-            function.latest.config["Architectures"] = request["Architectures"]
+        architectures = request.get("Architectures")
+        if architectures:
+            function.latest.config["Architectures"] = architectures
         configuration.touch(function.latest, now_ms=call.now_ms, revision_id=lambda_.ids.uuid())
-        answer = dict(function.latest.config)
+        answer = configuration_of(function.latest)
         if request.get("Publish"):
-            answer = publish(function, revision_id=lambda_.ids.uuid()).config
+            answer = configuration_of(publish(function, revision_id=lambda_.ids.uuid()))
     lambda_.pools.drain(ref, LATEST)
     return answer
 
 
 @operation("UpdateFunctionConfiguration")
 def update_function_configuration(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: UpdateFunctionConfigurationInput
+) -> FunctionConfiguration:
     """Change `$LATEST`'s configuration; processes with the old one end after what they are doing."""
     ref = unqualified(reference(call, request))
     with lambda_.functions.changing(ref) as function:
@@ -94,13 +104,15 @@ def update_function_configuration(
             _check_size(lambda_, function.latest.digest, [layer["digest"] for layer in layers])
         configuration.apply(function.latest, request, layers=lambda_.layers)
         configuration.touch(function.latest, now_ms=call.now_ms, revision_id=lambda_.ids.uuid())
-        answer = dict(function.latest.config)
+        answer = configuration_of(function.latest)
     lambda_.pools.drain(ref, LATEST)
     return answer
 
 
 @operation("DeleteFunction")
-def delete_function(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def delete_function(
+    lambda_: Lambda, call: Call, request: DeleteFunctionInput
+) -> DeleteFunctionOutput:
     """Remove a function, or one of its published versions."""
     ref = reference(call, request)
     if ref.qualifier is None:

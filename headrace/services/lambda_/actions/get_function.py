@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.lambda_ import (
+    FunctionConfiguration,
+    GetAccountSettingsInput,
+    GetAccountSettingsOutput,
+    GetFunctionCodeSigningConfigInput,
+    GetFunctionCodeSigningConfigOutput,
+    GetFunctionConfigurationInput,
+    GetFunctionInput,
+    GetFunctionOutput,
+    GetFunctionRecursionConfigInput,
+    GetFunctionRecursionConfigOutput,
+    GetRuntimeManagementConfigInput,
+    GetRuntimeManagementConfigOutput,
+    ListFunctionsInput,
+    ListFunctionsOutput,
+    PutFunctionRecursionConfigInput,
+    PutFunctionRecursionConfigOutput,
+    PutRuntimeManagementConfigInput,
+    PutRuntimeManagementConfigOutput,
+)
 from headrace.services.lambda_.actions.common import (
     page,
     qualified_config,
     reference,
     unqualified,
 )
-from headrace.services.lambda_.concurrency import unreserved
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import invalid_parameter
+from headrace.services.lambda_.invocations.concurrency import unreserved
 from headrace.services.lambda_.limits import (
     ACCOUNT_CONCURRENCY,
     DIRECT_ZIP_BYTES,
@@ -20,17 +41,14 @@ from headrace.services.lambda_.limits import (
 )
 from headrace.services.lambda_.names import LATEST
 
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
-
 
 @operation("GetFunction")
-def get_function(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def get_function(lambda_: Lambda, call: Call, request: GetFunctionInput) -> GetFunctionOutput:
     """Return a version's configuration and where its package can be downloaded."""
     ref = reference(call, request)
     function = lambda_.functions.get(ref)
     digest = function.resolve(ref.qualifier).digest
-    answer: dict[str, Any] = {
+    answer: GetFunctionOutput = {
         "Configuration": qualified_config(function, ref),
         "Code": {
             "RepositoryType": "S3",
@@ -46,15 +64,15 @@ def get_function(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[s
 
 @operation("GetFunctionConfiguration")
 def get_function_configuration(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: GetFunctionConfigurationInput
+) -> FunctionConfiguration:
     """Return a version's configuration."""
     ref = reference(call, request)
     return qualified_config(lambda_.functions.get(ref), ref)
 
 
 @operation("ListFunctions")
-def list_functions(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_functions(lambda_: Lambda, call: Call, request: ListFunctionsInput) -> ListFunctionsOutput:
     """Return the functions by name, or with FunctionVersion=ALL every version of each."""
     functions = lambda_.functions.all(call.account, call.region)
     if request.get("FunctionVersion") == "ALL":
@@ -71,7 +89,9 @@ def _versioned(config: dict[str, Any]) -> str:
 
 
 @operation("GetAccountSettings")
-def get_account_settings(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def get_account_settings(
+    lambda_: Lambda, call: Call, request: GetAccountSettingsInput
+) -> GetAccountSettingsOutput:
     """Return AWS's default limits and what is used of them."""
     functions = lambda_.functions.all(call.account, call.region)
     return {
@@ -91,8 +111,8 @@ def get_account_settings(lambda_: Lambda, call: Call, request: dict[str, Any]) -
 
 @operation("GetFunctionCodeSigningConfig")
 def get_function_code_signing_config(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: GetFunctionCodeSigningConfigInput
+) -> GetFunctionCodeSigningConfigOutput:
     """Answer that no code signing is configured, as for every function here."""
     ref = reference(call, request)
     lambda_.functions.get(ref)
@@ -101,8 +121,8 @@ def get_function_code_signing_config(
 
 @operation("GetFunctionRecursionConfig")
 def get_function_recursion_config(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: GetFunctionRecursionConfigInput
+) -> GetFunctionRecursionConfigOutput:
     """Return what was set; this cloud does not detect loops."""
     function = lambda_.functions.get(unqualified(reference(call, request)))
     return {"RecursiveLoop": function.settings.get("RecursiveLoop", "Terminate")}
@@ -110,9 +130,9 @@ def get_function_recursion_config(
 
 @operation("PutFunctionRecursionConfig")
 def put_function_recursion_config(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
-    """Store what is to become of loops."""
+    lambda_: Lambda, call: Call, request: PutFunctionRecursionConfigInput
+) -> PutFunctionRecursionConfigOutput:
+    """Store how loops are to end; this cloud does not detect them."""
     with lambda_.functions.changing(unqualified(reference(call, request))) as function:
         function.settings["RecursiveLoop"] = request["RecursiveLoop"]
     return {"RecursiveLoop": request["RecursiveLoop"]}
@@ -120,23 +140,26 @@ def put_function_recursion_config(
 
 @operation("GetRuntimeManagementConfig")
 def get_runtime_management_config(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: GetRuntimeManagementConfigInput
+) -> GetRuntimeManagementConfigOutput:
     """Return what was set, at first AWS's default."""
     ref = reference(call, request)
     function = lambda_.functions.get(ref)
     function.resolve(ref.qualifier)
     kept = function.settings.get("RuntimeManagement", {}).get(ref.qualifier or LATEST, {})
-    return {"UpdateRuntimeOn": "Auto", "FunctionArn": ref.qualified_arn, **kept}
+    answer = {"UpdateRuntimeOn": "Auto", "FunctionArn": ref.qualified_arn, **kept}
+    return cast("GetRuntimeManagementConfigOutput", answer)
 
 
 @operation("PutRuntimeManagementConfig")
 def put_runtime_management_config(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
-    """Store when the runtime is to be updated; this cloud has one of each."""
+    lambda_: Lambda, call: Call, request: PutRuntimeManagementConfigInput
+) -> PutRuntimeManagementConfigOutput:
+    """Store when the runtime is to be updated; this cloud has one version of each."""
     ref = reference(call, request)
-    kept = {n: request[n] for n in ("UpdateRuntimeOn", "RuntimeVersionArn") if n in request}
+    kept: dict[str, Any] = {"UpdateRuntimeOn": request["UpdateRuntimeOn"]}
+    if "RuntimeVersionArn" in request:
+        kept["RuntimeVersionArn"] = request["RuntimeVersionArn"]
     if (request["UpdateRuntimeOn"] == "Manual") != ("RuntimeVersionArn" in request):
         raise invalid_parameter(
             "RuntimeVersionArn is required for, and only for, the update mode Manual."
@@ -145,4 +168,4 @@ def put_runtime_management_config(
         function.resolve(ref.qualifier)
         by_qualifier: dict[str, Any] = function.settings.setdefault("RuntimeManagement", {})
         by_qualifier[ref.qualifier or LATEST] = kept
-    return {"FunctionArn": ref.qualified_arn, **kept}
+    return cast("PutRuntimeManagementConfigOutput", {"FunctionArn": ref.qualified_arn, **kept})

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.lambda_ import (
+    AddLayerVersionPermissionInput,
+    AddLayerVersionPermissionOutput,
+    GetLayerVersionPolicyInput,
+    GetLayerVersionPolicyOutput,
+    RemoveLayerVersionPermissionInput,
+)
 from headrace.services.lambda_.actions.layers import version_arn
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, not_found, precondition_failed
 
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
 
-
-def _statement(arn: str, request: dict[str, Any]) -> dict[str, Any]:
-    principal: str = request["Principal"]
+def _statement(arn: str, request: AddLayerVersionPermissionInput) -> dict[str, Any]:
+    principal = request["Principal"]
     if principal.isdigit():
         principal = f"arn:aws:iam::{principal}:root"
     statement: dict[str, Any] = {
@@ -29,22 +34,22 @@ def _statement(arn: str, request: dict[str, Any]) -> dict[str, Any]:
     return statement
 
 
-def _check_revision(version: dict[str, Any], request: dict[str, Any]) -> None:
-    if request.get("RevisionId") not in (None, version.get("policy_revision")):
+def _check_revision(version: dict[str, Any], revision: str | None) -> None:
+    if revision not in (None, version.get("policy_revision")):
         raise precondition_failed()
 
 
 @operation("AddLayerVersionPermission")
 def add_layer_version_permission(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: AddLayerVersionPermissionInput
+) -> AddLayerVersionPermissionOutput:
     """Let others use a version of a layer."""
-    arn = version_arn(call, request)
+    arn = version_arn(call, request["LayerName"], request["VersionNumber"])
     statement = _statement(arn, request)
     revision = lambda_.ids.uuid()
 
     def add(version: dict[str, Any]) -> None:
-        _check_revision(version, request)
+        _check_revision(version, request.get("RevisionId"))
         policy: dict[str, Any] = version.setdefault("policy", {})
         sid = request["StatementId"]
         if sid in policy:
@@ -61,12 +66,14 @@ def add_layer_version_permission(
 
 
 @operation("RemoveLayerVersionPermission")
-def remove_layer_version_permission(lambda_: Lambda, call: Call, request: dict[str, Any]) -> None:
+def remove_layer_version_permission(
+    lambda_: Lambda, call: Call, request: RemoveLayerVersionPermissionInput
+) -> None:
     """Take a permission back; functions that use the version keep it."""
-    arn = version_arn(call, request)
+    arn = version_arn(call, request["LayerName"], request["VersionNumber"])
 
     def remove(version: dict[str, Any]) -> None:
-        _check_revision(version, request)
+        _check_revision(version, request.get("RevisionId"))
         if version.setdefault("policy", {}).pop(request["StatementId"], None) is None:
             raise not_found(f"Statement {request['StatementId']} is not found in resource policy.")
         version["policy_revision"] = lambda_.ids.uuid()
@@ -77,10 +84,10 @@ def remove_layer_version_permission(lambda_: Lambda, call: Call, request: dict[s
 
 @operation("GetLayerVersionPolicy")
 def get_layer_version_policy(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: GetLayerVersionPolicyInput
+) -> GetLayerVersionPolicyOutput:
     """Return the policy as JSON text."""
-    arn = version_arn(call, request)
+    arn = version_arn(call, request["LayerName"], request["VersionNumber"])
     version = lambda_.layers.find(arn)
     if version is None:
         raise not_found(f"Layer version {arn} does not exist.")

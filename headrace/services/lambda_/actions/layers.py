@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.lambda_ import (
+    DeleteLayerVersionInput,
+    GetLayerVersionByArnInput,
+    GetLayerVersionByArnOutput,
+    GetLayerVersionInput,
+    GetLayerVersionOutput,
+    ListLayersInput,
+    ListLayersOutput,
+    ListLayerVersionsInput,
+    ListLayerVersionsOutput,
+    PublishLayerVersionInput,
+    PublishLayerVersionOutput,
+)
 from headrace.core.arn import Arn, InvalidArn
 from headrace.services.lambda_.actions.common import page
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import invalid_parameter, not_found
 from headrace.services.lambda_.names import layer_arn
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
 
 _PRIVATE = ("digest", "size_bytes", "policy", "policy_revision")
 _LISTED = (
@@ -35,12 +47,13 @@ def _arn(call: Call, name: str) -> str:
     return name
 
 
-def version_arn(call: Call, request: dict[str, Any]) -> str:
-    """Return the ARN of the layer version that a request names. Raises AwsError."""
-    return f"{_arn(call, request['LayerName'])}:{request['VersionNumber']}"
+def version_arn(call: Call, name: str, number: int) -> str:
+    """Return the ARN of a version of the layer with a name or an ARN. Raises AwsError."""
+    return f"{_arn(call, name)}:{number}"
 
 
-def _output(lambda_: Lambda, version: dict[str, Any]) -> dict[str, Any]:
+def _output(lambda_: Lambda, version: dict[str, Any]) -> Any:
+    """Return a layer version, which Publish- and GetLayerVersion answer with alike."""
     output = {name: value for name, value in version.items() if name not in _PRIVATE}
     digest: str = version["digest"]
     output["Content"] = {
@@ -56,10 +69,13 @@ def _listed(version: dict[str, Any]) -> dict[str, Any]:
 
 
 @operation("PublishLayerVersion")
-def publish_layer_version(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def publish_layer_version(
+    lambda_: Lambda, call: Call, request: PublishLayerVersionInput
+) -> PublishLayerVersionOutput:
     """Store a new version of a layer."""
     package = lambda_.code.add(request["Content"])
-    members = ("Description", "CompatibleRuntimes", "LicenseInfo", "CompatibleArchitectures")
+    members = cast("Mapping[str, Any]", request)
+    described = ("Description", "CompatibleRuntimes", "LicenseInfo", "CompatibleArchitectures")
     arn = _arn(call, request["LayerName"])
     version = lambda_.layers.publish(
         account=call.account,
@@ -67,26 +83,28 @@ def publish_layer_version(lambda_: Lambda, call: Call, request: dict[str, Any]) 
         name=arn.rpartition(":")[2],
         package=package,
         now_ms=call.now_ms,
-        members={"Description": "", **{m: request[m] for m in members if m in request}},
+        members={"Description": "", **{m: members[m] for m in described if m in members}},
     )
     return _output(lambda_, version)
 
 
 @operation("GetLayerVersion")
-def get_layer_version(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def get_layer_version(
+    lambda_: Lambda, call: Call, request: GetLayerVersionInput
+) -> GetLayerVersionOutput:
     """Return one version of a layer."""
-    return _get(lambda_, version_arn(call, request))
+    return _get(lambda_, version_arn(call, request["LayerName"], request["VersionNumber"]))
 
 
 @operation("GetLayerVersionByArn")
 def get_layer_version_by_arn(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: GetLayerVersionByArnInput
+) -> GetLayerVersionByArnOutput:
     """Return one version of a layer."""
     return _get(lambda_, request["Arn"])
 
 
-def _get(lambda_: Lambda, arn: str) -> dict[str, Any]:
+def _get(lambda_: Lambda, arn: str) -> Any:
     version = lambda_.layers.find(arn)
     if version is None:
         raise not_found("The resource you requested does not exist.")
@@ -94,13 +112,13 @@ def _get(lambda_: Lambda, arn: str) -> dict[str, Any]:
 
 
 @operation("DeleteLayerVersion")
-def delete_layer_version(lambda_: Lambda, call: Call, request: dict[str, Any]) -> None:
+def delete_layer_version(lambda_: Lambda, call: Call, request: DeleteLayerVersionInput) -> None:
     """Remove one version; a missing one is no error."""
-    lambda_.layers.delete(version_arn(call, request))
+    lambda_.layers.delete(version_arn(call, request["LayerName"], request["VersionNumber"]))
 
 
 @operation("ListLayers")
-def list_layers(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_layers(lambda_: Lambda, call: Call, request: ListLayersInput) -> ListLayersOutput:
     """Return every layer with its newest version."""
     layers = [
         {
@@ -114,7 +132,9 @@ def list_layers(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[st
 
 
 @operation("ListLayerVersions")
-def list_layer_versions(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_layer_versions(
+    lambda_: Lambda, call: Call, request: ListLayerVersionsInput
+) -> ListLayerVersionsOutput:
     """Return a layer's versions, newest first."""
     versions = lambda_.layers.versions(_arn(call, request["LayerName"]))
     return page([_listed(version) for version in versions], request, "LayerVersions")

@@ -1,18 +1,24 @@
-"""AddPermission, RemovePermission, GetPolicy: who but the function's own account may use it."""
+"""AddPermission, RemovePermission, GetPolicy: who may use a function besides its own account."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.lambda_ import (
+    AddPermissionInput,
+    AddPermissionOutput,
+    GetPolicyInput,
+    GetPolicyOutput,
+    RemovePermissionInput,
+)
 from headrace.services.lambda_.actions.common import reference
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, not_found, precondition_failed
 from headrace.services.lambda_.limits import POLICY_BYTES
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
 
 NO_POLICY = "The resource you requested does not exist."
 
@@ -25,7 +31,7 @@ def _principal(principal: str) -> Any:
     return {"AWS": principal} if principal.startswith("arn:") else {"Service": principal}
 
 
-def _condition(request: dict[str, Any]) -> dict[str, Any]:
+def _condition(request: Mapping[str, Any]) -> dict[str, Any]:
     condition: dict[str, Any] = {}
     for member, operator, key in (
         ("SourceArn", "ArnLike", "AWS:SourceArn"),
@@ -43,7 +49,7 @@ def _condition(request: dict[str, Any]) -> dict[str, Any]:
 
 
 @operation("AddPermission")
-def add_permission(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def add_permission(lambda_: Lambda, call: Call, request: AddPermissionInput) -> AddPermissionOutput:
     """Add a statement to a function's, version's or alias's policy."""
     ref = reference(call, request)
     with lambda_.functions.changing(ref) as function:
@@ -82,7 +88,7 @@ def add_permission(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict
 
 
 @operation("RemovePermission")
-def remove_permission(lambda_: Lambda, call: Call, request: dict[str, Any]) -> None:
+def remove_permission(lambda_: Lambda, call: Call, request: RemovePermissionInput) -> None:
     """Remove a statement."""
     ref = reference(call, request)
     with lambda_.functions.changing(ref) as function:
@@ -101,7 +107,7 @@ def remove_permission(lambda_: Lambda, call: Call, request: dict[str, Any]) -> N
 
 
 @operation("GetPolicy")
-def get_policy(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def get_policy(lambda_: Lambda, call: Call, request: GetPolicyInput) -> GetPolicyOutput:
     """Return the policy as JSON text."""
     ref = reference(call, request)
     function = lambda_.functions.get(ref)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.lambda_ import (
+    DeleteProvisionedConcurrencyConfigInput,
+    GetProvisionedConcurrencyConfigInput,
+    GetProvisionedConcurrencyConfigOutput,
+    ListProvisionedConcurrencyConfigsInput,
+    ListProvisionedConcurrencyConfigsOutput,
+    PutProvisionedConcurrencyConfigInput,
+    PutProvisionedConcurrencyConfigOutput,
+)
 from headrace.services.lambda_.actions.common import page, reference, unqualified
-from headrace.services.lambda_.concurrency import unreserved
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import invalid_parameter, not_found
-from headrace.services.lambda_.functions import Function
+from headrace.services.lambda_.invocations.concurrency import unreserved
 from headrace.services.lambda_.limits import UNRESERVED_CONCURRENCY_LEFT
 from headrace.services.lambda_.names import LATEST, FunctionRef, lambda_time
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
+from headrace.services.lambda_.state import Function
 
 
 def _find(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str]:
@@ -31,9 +36,11 @@ def _find(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str]:
     return function, qualifier
 
 
-def _output(lambda_: Lambda, function: Function, qualifier: str) -> dict[str, Any]:
+def _output(
+    lambda_: Lambda, function: Function, qualifier: str
+) -> GetProvisionedConcurrencyConfigOutput:
     state = lambda_.pools.provisioned(function, qualifier)
-    output: dict[str, Any] = {
+    output: GetProvisionedConcurrencyConfigOutput = {
         "RequestedProvisionedConcurrentExecutions": function.provisioned[qualifier],
         "AllocatedProvisionedConcurrentExecutions": state.count,
         "AvailableProvisionedConcurrentExecutions": state.count,
@@ -46,7 +53,7 @@ def _output(lambda_: Lambda, function: Function, qualifier: str) -> dict[str, An
 
 
 def _check(lambda_: Lambda, function: Function, qualifier: str, wanted: int) -> None:
-    """Refuse what the concurrency that is left does not allow. Raises AwsError."""
+    """Refuse more concurrency than is left. Raises AwsError."""
     alias = function.aliases.get(qualifier)
     if alias is not None and alias.version in function.provisioned:
         raise invalid_parameter(
@@ -75,17 +82,17 @@ def _check(lambda_: Lambda, function: Function, qualifier: str, wanted: int) -> 
 
 @operation("PutProvisionedConcurrencyConfig")
 def put_provisioned_concurrency_config(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: PutProvisionedConcurrencyConfigInput
+) -> PutProvisionedConcurrencyConfigOutput:
     """Keep processes of a version or alias initialised."""
     ref = reference(call, request)
-    wanted: int = request["ProvisionedConcurrentExecutions"]
+    wanted = request["ProvisionedConcurrentExecutions"]
     with lambda_.functions.changing(ref.bare):
         function, qualifier = _find(lambda_, ref)
         _check(lambda_, function, qualifier, wanted)
         function.provisioned[qualifier] = wanted
         function.provisioned_ms[qualifier] = call.now_ms
-        lambda_.pools.reconsider(ref, qualifier)
+        lambda_.pools.forget_provisioned(ref, qualifier)
         answer = _output(lambda_, function, qualifier)
     lambda_.wake_pools()
     return answer
@@ -105,15 +112,15 @@ def _configured(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str]:
 
 @operation("GetProvisionedConcurrencyConfig")
 def get_provisioned_concurrency_config(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: GetProvisionedConcurrencyConfigInput
+) -> GetProvisionedConcurrencyConfigOutput:
     """Return the configuration and how far it has come."""
     return _output(lambda_, *_configured(lambda_, reference(call, request)))
 
 
 @operation("DeleteProvisionedConcurrencyConfig")
 def delete_provisioned_concurrency_config(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
+    lambda_: Lambda, call: Call, request: DeleteProvisionedConcurrencyConfigInput
 ) -> None:
     """Keep no more processes than are used; a missing configuration is no error."""
     ref = reference(call, request)
@@ -122,7 +129,7 @@ def delete_provisioned_concurrency_config(
         removed = function.provisioned.pop(qualifier, None)
         function.provisioned_ms.pop(qualifier, None)
         version = function.resolve(qualifier)
-        lambda_.pools.reconsider(ref, qualifier)
+        lambda_.pools.forget_provisioned(ref, qualifier)
     if removed is not None:
         lambda_.pools.drain(ref.bare, version.number)
         lambda_.wake_pools()
@@ -130,8 +137,8 @@ def delete_provisioned_concurrency_config(
 
 @operation("ListProvisionedConcurrencyConfigs")
 def list_provisioned_concurrency_configs(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: ListProvisionedConcurrencyConfigsInput
+) -> ListProvisionedConcurrencyConfigsOutput:
     """Return the configurations of a function."""
     function = lambda_.functions.get(unqualified(reference(call, request)))
     configs = [

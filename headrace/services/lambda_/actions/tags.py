@@ -1,19 +1,21 @@
-"""TagResource, UntagResource, ListTags: of functions and of event-source mappings."""
+"""TagResource, UntagResource, ListTags: of functions and of event source mappings."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.lambda_ import (
+    ListTagsInput,
+    ListTagsOutput,
+    TagResourceInput,
+    UntagResourceInput,
+)
 from headrace.core.arn import Arn, InvalidArn
 from headrace.services.lambda_.actions.common import unqualified
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import invalid_parameter
 from headrace.services.lambda_.names import parse_function
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.services.lambda_.service import Lambda
 
 _MAPPING = "event-source-mapping:"
 
@@ -37,13 +39,13 @@ def _change(
 
 
 @operation("TagResource")
-def tag_resource(lambda_: Lambda, call: Call, request: dict[str, Any]) -> None:
+def tag_resource(lambda_: Lambda, call: Call, request: TagResourceInput) -> None:
     """Add tags, replacing those of the same key."""
     _change(lambda_, call, request["Resource"], lambda tags: tags.update(request["Tags"]))
 
 
 @operation("UntagResource")
-def untag_resource(lambda_: Lambda, call: Call, request: dict[str, Any]) -> None:
+def untag_resource(lambda_: Lambda, call: Call, request: UntagResourceInput) -> None:
     """Remove tags by key; a missing one is no error."""
 
     def remove(tags: dict[str, str]) -> None:
@@ -54,6 +56,6 @@ def untag_resource(lambda_: Lambda, call: Call, request: dict[str, Any]) -> None
 
 
 @operation("ListTags")
-def list_tags(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def list_tags(lambda_: Lambda, call: Call, request: ListTagsInput) -> ListTagsOutput:
     """Return the tags."""
     return {"Tags": _change(lambda_, call, request["Resource"], lambda _: None)}

@@ -1,18 +1,29 @@
-"""Create-, Update-, Get-, Delete- and ListFunctionUrlConfig(s)."""
+"""Create-, Update-, Get-, Delete- and ListFunctionUrlConfig(s): functions' own addresses."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.lambda_ import (
+    CreateFunctionUrlConfigInput,
+    CreateFunctionUrlConfigOutput,
+    DeleteFunctionUrlConfigInput,
+    FunctionUrlConfig,
+    GetFunctionUrlConfigInput,
+    GetFunctionUrlConfigOutput,
+    ListFunctionUrlConfigsInput,
+    ListFunctionUrlConfigsOutput,
+    UpdateFunctionUrlConfigInput,
+    UpdateFunctionUrlConfigOutput,
+)
 from headrace.services.lambda_.actions.common import page, reference, unqualified
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, invalid_parameter, not_found
-from headrace.services.lambda_.functions import Function
 from headrace.services.lambda_.names import LATEST, FunctionRef, lambda_time
-from headrace.services.lambda_.url import URL_PATH
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
+from headrace.services.lambda_.state import Function
+from headrace.services.lambda_.urls.front import URL_PATH
 
 _MISSING = "The resource you requested does not exist."
 
@@ -39,9 +50,9 @@ def _find(function: Function, alias: str) -> dict[str, Any]:
     return config
 
 
-def _output(lambda_: Lambda, function: Function, alias: str) -> dict[str, Any]:
+def _output(lambda_: Lambda, function: Function, alias: str) -> FunctionUrlConfig:
     config = function.urls[alias]
-    output = {
+    output: FunctionUrlConfig = {
         "FunctionUrl": f"{lambda_.endpoint_url()}{URL_PATH}{config['id']}/",
         "FunctionArn": f"{function.ref.arn}:{alias}" if alias else function.ref.arn,
         "AuthType": config["AuthType"],
@@ -56,8 +67,8 @@ def _output(lambda_: Lambda, function: Function, alias: str) -> dict[str, Any]:
 
 @operation("CreateFunctionUrlConfig")
 def create_function_url_config(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: CreateFunctionUrlConfigInput
+) -> CreateFunctionUrlConfigOutput:
     """Give a function or an alias an address of its own."""
     ref = reference(call, request)
     with lambda_.functions.changing(ref.bare) as function:
@@ -77,28 +88,33 @@ def create_function_url_config(
             "LastModifiedTime": now,
         }
         output = _output(lambda_, function, alias)
-    del output["LastModifiedTime"]
-    return output
+    return cast(
+        "CreateFunctionUrlConfigOutput",
+        {name: value for name, value in output.items() if name != "LastModifiedTime"},
+    )
 
 
 @operation("UpdateFunctionUrlConfig")
 def update_function_url_config(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: UpdateFunctionUrlConfigInput
+) -> UpdateFunctionUrlConfigOutput:
     """Change how an address answers."""
     ref = reference(call, request)
     with lambda_.functions.changing(ref.bare) as function:
         alias = _alias(function, ref)
         config = _find(function, alias)
+        members = cast("Mapping[str, Any]", request)
         config.update(
-            {name: request[name] for name in ("AuthType", "Cors", "InvokeMode") if name in request}
+            {name: members[name] for name in ("AuthType", "Cors", "InvokeMode") if name in members}
         )
         config["LastModifiedTime"] = lambda_time(call.now_ms)
         return _output(lambda_, function, alias)
 
 
 @operation("GetFunctionUrlConfig")
-def get_function_url_config(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def get_function_url_config(
+    lambda_: Lambda, call: Call, request: GetFunctionUrlConfigInput
+) -> GetFunctionUrlConfigOutput:
     """Return the address and how it answers."""
     ref = reference(call, request)
     function = lambda_.functions.get(ref)
@@ -108,8 +124,10 @@ def get_function_url_config(lambda_: Lambda, call: Call, request: dict[str, Any]
 
 
 @operation("DeleteFunctionUrlConfig")
-def delete_function_url_config(lambda_: Lambda, call: Call, request: dict[str, Any]) -> None:
-    """Take the address away; it is never given again."""
+def delete_function_url_config(
+    lambda_: Lambda, call: Call, request: DeleteFunctionUrlConfigInput
+) -> None:
+    """Remove the address; no function gets it again."""
     ref = reference(call, request)
     with lambda_.functions.changing(ref.bare) as function:
         alias = _alias(function, ref)
@@ -119,8 +137,8 @@ def delete_function_url_config(lambda_: Lambda, call: Call, request: dict[str, A
 
 @operation("ListFunctionUrlConfigs")
 def list_function_url_configs(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: ListFunctionUrlConfigsInput
+) -> ListFunctionUrlConfigsOutput:
     """Return the addresses of a function and its aliases."""
     function = lambda_.functions.get(unqualified(reference(call, request)))
     configs = [_output(lambda_, function, alias) for alias in sorted(function.urls)]

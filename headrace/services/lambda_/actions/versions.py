@@ -1,25 +1,30 @@
-"""PublishVersion and ListVersionsByFunction."""
+"""PublishVersion, ListVersionsByFunction: numbered copies of a function that never change."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.lambda_ import (
+    FunctionConfiguration,
+    ListVersionsByFunctionInput,
+    ListVersionsByFunctionOutput,
+    PublishVersionInput,
+)
 from headrace.services.lambda_.actions.common import (
     check_revision,
+    configuration_of,
     page,
     publish,
     reference,
     unqualified,
 )
+from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import invalid_parameter
-
-if TYPE_CHECKING:
-    from headrace.services.lambda_.service import Lambda
 
 
 @operation("PublishVersion")
-def publish_version(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def publish_version(
+    lambda_: Lambda, call: Call, request: PublishVersionInput
+) -> FunctionConfiguration:
     """Freeze `$LATEST` as a numbered version; nothing new when nothing changed since the last."""
     with lambda_.functions.changing(unqualified(reference(call, request))) as function:
         check_revision(function.latest, request)
@@ -30,15 +35,17 @@ def publish_version(lambda_: Lambda, call: Call, request: dict[str, Any]) -> dic
                 f"CodeSHA256 ({expected}) is different from current CodeSHA256 in $LATEST ({actual}). "
                 "Please try again with the CodeSHA256 in $LATEST."
             )
-        return publish(
-            function, revision_id=lambda_.ids.uuid(), description=request.get("Description")
-        ).config
+        return configuration_of(
+            publish(
+                function, revision_id=lambda_.ids.uuid(), description=request.get("Description")
+            )
+        )
 
 
 @operation("ListVersionsByFunction")
 def list_versions_by_function(
-    lambda_: Lambda, call: Call, request: dict[str, Any]
-) -> dict[str, Any]:
+    lambda_: Lambda, call: Call, request: ListVersionsByFunctionInput
+) -> ListVersionsByFunctionOutput:
     """Return `$LATEST` and the published versions, oldest first."""
     function = lambda_.functions.get(reference(call, request))
     latest = {**function.latest.config, "FunctionArn": f"{function.ref.arn}:$LATEST"}

@@ -1,7 +1,7 @@
-"""AWS's Lambda Runtime API towards one function process, without a thread of its own.
+"""AWS's Lambda Runtime API: serves one function process, without a thread of its own.
 
 The thread that invokes the function also serves its HTTP requests and reads its output: it has nothing else to
-do meanwhile, and a warm invocation costs two socket writes and no hand-over between threads. Between
+do meanwhile, and a warm invocation costs two socket writes and no switch between threads. Between
 invocations nobody reads: the process waits in `GET .../next`, as a frozen AWS environment does.
 
 Protocol: https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html (documented).
@@ -28,11 +28,11 @@ _PREFIX = "/2018-06-01/runtime/"
 _READ_BYTES = 256 * 1024
 _SEND_TIMEOUT_S = 30.0
 _ACCEPTED = b'{"status":"OK"}'
-# A runtime needs one connection, an extension another. A function that opens more, or sends heads without an end, is
-# about to use up what all share.
+# A runtime needs one connection, an extension another. A function that opens many more, or sends headers without an
+# end, would use up what all functions share.
 _MOST_CONNECTIONS = 16
 _HEAD_BYTES = 1024 * 1024
-# What browsers cannot help sending, and the address that the process is given.
+# Headers that browsers always send, and the address that the process gets.
 _OF_A_PAGE = (b"origin", b"sec-fetch-site")
 _HERE = re.compile(rb"(127\.0\.0\.1|localhost)(:\d+)?$")
 
@@ -62,7 +62,7 @@ class Streamed:
 
 @dataclass(slots=True)
 class Failed:
-    """The process reported an error: of an invocation, or of its initialisation."""
+    """The process reported an error of an invocation, or of its initialisation (`request_id` is None)."""
 
     request_id: str | None
     error_type: str
@@ -79,11 +79,10 @@ Message = NextAsked | Answered | Streamed | Failed | Exited
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One invocation as the Runtime API hands it over. `deadline_ms` is a wall time."""
+    """One invocation as the Runtime API hands it over."""
 
     request_id: str
     function_arn: str
-    deadline_ms: int
     payload: bytes
     trace_id: str
     client_context: str = ""
@@ -100,6 +99,8 @@ class RuntimeChannel:
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._connections: set[_Connection] = set()
         self._waiting: _Connection | None = None
+        # Whether the process is known to wait for an invocation.
+        self.ready = False
         self._messages: list[Message] = []
         self._output: int | None = None
         self._end_signal: int | None = None
@@ -108,11 +109,6 @@ class RuntimeChannel:
     def address(self) -> str:
         """The value of AWS_LAMBDA_RUNTIME_API."""
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
-
-    @property
-    def ready(self) -> bool:
-        """Whether the process is known to wait for an invocation."""
-        return self._waiting is not None
 
     def attach(self, *, output: int, end_signal: int | None) -> None:
         """Read a process's output from the descriptor `output`, which is closed here, and watch for its end.
@@ -137,20 +133,23 @@ class RuntimeChannel:
         self._selector.close()
 
     def poll(self, timeout_s: float) -> list[Message]:
-        """Serve the process for up to `timeout_s` and return what it said, as soon as it says it."""
+        """Serve the process for up to `timeout_s`; return its messages as soon as there is one."""
         for key, _ in self._selector.select(timeout_s):
             cast("Callable[[], None]", key.data)()
         messages, self._messages = self._messages, []
         return messages
 
-    def send(self, invocation: Invocation) -> bool:
-        """Hand an invocation to the process, which must be waiting; False when it is gone."""
-        connection, self._waiting = self._waiting, None
+    def send(self, invocation: Invocation, deadline_ms: int) -> bool:
+        """Hand an invocation to the process, which must be waiting; False when it is gone.
+
+        `deadline_ms` is the wall time at which it must have ended.
+        """
+        connection, self._waiting, self.ready = self._waiting, None, False
         assert connection is not None
         headers = [
             "Content-Type: application/json",
             f"Lambda-Runtime-Aws-Request-Id: {invocation.request_id}",
-            f"Lambda-Runtime-Deadline-Ms: {invocation.deadline_ms}",
+            f"Lambda-Runtime-Deadline-Ms: {deadline_ms}",
             f"Lambda-Runtime-Invoked-Function-Arn: {invocation.function_arn}",
             f"Lambda-Runtime-Trace-Id: {invocation.trace_id}",
         ]
@@ -177,7 +176,7 @@ class RuntimeChannel:
     def _exited(self) -> None:
         assert self._end_signal is not None
         self._selector.unregister(self._end_signal)
-        # What it said last may still lie in the sockets: read before its end is told.
+        # Its last messages may still lie in the sockets: they come before its end.
         for connection in list(self._connections):
             self._read(connection)
         self._messages.append(Exited())
@@ -198,18 +197,18 @@ class RuntimeChannel:
     def _drop(self, connection: _Connection) -> None:
         self._connections.discard(connection)
         if self._waiting is connection:
-            self._waiting = None
+            self._waiting, self.ready = None, False
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(connection.socket)
         connection.socket.close()
 
     def _read(self, connection: _Connection) -> None:
         open_still = connection.receive()
-        for said in connection.take():
-            if isinstance(said, Streamed):
-                self._messages.append(said)
+        for item in connection.take():
+            if isinstance(item, Streamed):
+                self._messages.append(item)
             else:
-                self._serve(connection, said)
+                self._serve(connection, item)
         if not open_still:
             self._drop(connection)
 
@@ -219,11 +218,11 @@ class RuntimeChannel:
         parts = route.split("/")
         match (request.method, parts):
             case ("GET", ["invocation", "next"]):
-                self._waiting = connection
+                self._waiting, self.ready = connection, True
                 self._messages.append(NextAsked())
                 return
             case ("POST", ["invocation", request_id, "response"]) if request.error_type:
-                # A stream that broke off says so in its trailers.
+                # The trailers of a stream that broke off carry the error.
                 self._messages.append(Failed(request_id, request.error_type, request.error_body))
             case ("POST", ["invocation", request_id, "response"]):
                 over = request.length_bytes > RESPONSE_PAYLOAD_BYTES

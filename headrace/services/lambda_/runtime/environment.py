@@ -92,13 +92,13 @@ class SandboxSpec:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a process finds what is its own, by the paths that it sees.
+    """Where a process finds its code, layers and temporary files, by the paths that it sees.
 
     Attributes:
         task: its code.
         opt: its layers, laid over each other; None when they are only where they were unpacked.
         tmp: its temporary files.
-        path: where programs are, as PATH has it.
+        path: the value of PATH.
     """
 
     task: Path
@@ -117,7 +117,7 @@ def check_runtime(runtime: str) -> None:
 
 @functools.cache
 def _node(found: str) -> tuple[str, str]:
-    """Return the path of Node.js itself and its major version, as the program `found` on PATH tells.
+    """Return the path of Node.js itself and its major version, as the program `found` on PATH prints them.
 
     What is on PATH may be a shim of a version manager, which starts another program and needs its own files.
     """
@@ -139,7 +139,7 @@ def node_program() -> str | None:
 
 
 def runtime_remark(runtime: str) -> str | None:
-    """Return a sentence when another version than the declared one runs a function here."""
+    """Return a sentence when another version than the declared one runs a function here, else None."""
     running = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     if runtime.startswith("nodejs"):
         found = shutil.which("node")
@@ -214,7 +214,7 @@ def build_environment(
     places: Places,
     credentials: Credentials,
 ) -> dict[str, str]:
-    """Return the process's whole environment; nothing of the cloud's own leaks in but PATH."""
+    """Return the process's whole environment; of the cloud's own it has PATH only."""
     # The last layer lies on top of the others.
     layers = tuple(reversed(spec.layer_dirs)) if places.opt is None else (places.opt,)
     paths = [*(str(d / "bin") for d in layers), places.path]
@@ -240,7 +240,7 @@ def build_environment(
 
 
 def _of_the_function(spec: SandboxSpec) -> dict[str, str]:
-    """Return what Lambda tells a function of itself, and how it reaches this cloud."""
+    """Return the variables that describe the function, and how it reaches this cloud."""
     variables = {
         "AWS_REGION": spec.region,
         "AWS_DEFAULT_REGION": spec.region,
@@ -264,7 +264,7 @@ def _of_the_function(spec: SandboxSpec) -> dict[str, str]:
 
 
 def _add_folders(environment: dict[str, str], places: Places, layers: Sequence[Path]) -> None:
-    """Add where layers hold packages and libraries, after the function's own."""
+    """Add the folders in which layers hold packages and libraries, after the function's own."""
     python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     packages = ("python", f"python/lib/{python}/site-packages")
     _extend(environment, "PYTHONPATH", [str(d / part) for d in layers for part in packages])

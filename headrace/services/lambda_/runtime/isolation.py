@@ -1,8 +1,8 @@
-"""A function's own `/opt` and `/tmp` without walls, where the kernel lets an ordinary user have at least those.
+"""Gives a function its own `/opt` and `/tmp` where the machine does not permit walls (see `walls`).
 
-Used where `walls` cannot be (an older Linux, a container whose /proc is covered in part). A process enters a user
-and a mount namespace of its own and mounts there what nobody else sees, unless the machine forbids that too. Then
-layers are reached through path variables only, and `/tmp` is the machine's.
+Walls need a recent Linux and a whole /proc. Without them a process still enters a user and a mount namespace of its
+own and mounts the two folders there, unseen by others. Where the machine forbids that too, functions reach layers
+through path variables only, and `/tmp` is the machine's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PROBE = "mount -t tmpfs -o size=1m,mode=1777 tmpfs /tmp && mount --bind -o ro /
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """What a process is given of its own.
+    """The folders that a process has of its own.
 
     Attributes:
         opt: the directory that is its `/opt`; None when it has none.
@@ -58,13 +58,13 @@ class Isolation:
 
 
 def plan(*, opt: Path | None, own_tmp: Path, storage_mib: int, needed: Sequence[Path]) -> Isolation:
-    """Return what a process can be given.
+    """Return the folders that a process can have of its own.
 
     Args:
         opt: the unpacked layers, None without any.
         own_tmp: a directory of its own, for where `/tmp` cannot be.
         storage_mib: the size of its temporary files.
-        needed: what it must go on seeing, so that nothing is mounted over it.
+        needed: paths that it must still see, so that nothing is mounted over them.
     """
     if _entering() is None:
         return Isolation(None, own_tmp, None)

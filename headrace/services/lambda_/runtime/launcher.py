@@ -11,7 +11,7 @@ of the function ends, wherever it went. The launcher ends when the cloud does, h
 and the kernel kills all clones then.
 
 Messages are a length and JSON on the socket that is standard input; descriptors travel along. Needs Linux 5.12
-(mount_setattr). Not part of the cloud's process: nothing here is imported by it but the names of the fields.
+(mount_setattr). The cloud's process imports nothing from here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-# --- what Linux calls things (include/uapi/linux/{sched,mount,prctl,capability}.h) ----------------
+# --- Linux's constants (include/uapi/linux/{sched,mount,prctl,capability}.h) ----------------
 
 _CLONE_NEWNS = 0x0002_0000
 _CLONE_NEWIPC = 0x0800_0000
@@ -209,8 +209,8 @@ def _clone() -> tuple[int, int]:
     return _check(result, "clone3"), pidfd.value
 
 
-def _furnish(stage: str, wanted: Mapping[str, Any]) -> None:
-    """Add to the shared root what is this process's own, and make it the root of everything."""
+def _mount_own(stage: str, wanted: Mapping[str, Any]) -> None:
+    """Mount in the shared root what this process alone has, and make that its root."""
     read_only = _ATTR_RDONLY | _ATTR_NOSUID | _ATTR_NODEV
     size_mib = int(wanted["tmp_mib"])
     # As many files as a file system of that size would have.
@@ -225,7 +225,7 @@ def _furnish(stage: str, wanted: Mapping[str, Any]) -> None:
     for path in wanted["own_folders"]:
         _bind(path, _make_place(stage, path, path), _ATTR_NOSUID | _ATTR_NODEV)
     _hide(wanted["hidden"], stage)
-    # While the machine's own /proc is still there: Linux gives nobody a /proc that shows more than theirs.
+    # While the machine's own /proc is still mounted: without it Linux refuses a new one.
     flags = _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
     _mount("proc", f"{stage}/proc", "proc", flags)
     os.chdir(stage)
@@ -261,12 +261,12 @@ def _run_function(wanted: Mapping[str, Any], output: int, error: int) -> NoRetur
         os.dup2(output, 2)
         os.execve(wanted["arguments"][0], wanted["arguments"], wanted["environment"])
     except OSError as failure:
-        _tell(error, failure)
+        _report_failure(error, failure)
     os._exit(127)
 
 
-def _tell(error: int, failure: OSError) -> None:
-    """Say why there is no function; the other side reads the number and the text."""
+def _report_failure(error: int, failure: OSError) -> None:
+    """Write why the function did not start, as an error number and a text."""
     os.write(error, f"{failure.errno or errno.EINVAL} {failure.strerror or failure}".encode())
 
 
@@ -278,11 +278,11 @@ def _be_first(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         _check(_prctl(_PR_SET_PDEATHSIG, signal.SIGKILL), "pdeathsig")
-        _furnish(stage, wanted)
+        _mount_own(stage, wanted)
         _give_up_rights()
         function = os.fork()
     except OSError as failure:
-        _tell(error, failure)
+        _report_failure(error, failure)
         os._exit(1)
     if function == 0:
         _run_function(wanted, output, error)
@@ -340,9 +340,9 @@ def _start(
 
 
 def main() -> None:
-    """Lay out the root that the first message asks for, then start what the others do."""
+    """Lay out the root that the first message describes, then start the process that each further one describes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Who has ended is forgotten at once; their pidfd tells the cloud.
+    # The kernel forgets ended clones at once; the cloud learns of their end from their pidfd.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     server = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)

@@ -73,7 +73,7 @@ class AnswerStream extends Writable {
     super();
     this.requestId = requestId;
     this.contentType = 'application/octet-stream';
-    this.finished = new Promise((resolve) => { this.tellFinished = resolve; });
+    this.finished = new Promise((resolve) => { this.resolveFinished = resolve; });
   }
 
   setContentType(contentType) {
@@ -92,9 +92,9 @@ class AnswerStream extends Writable {
       },
     }, (response) => {
       response.resume();
-      response.on('end', this.tellFinished);
+      response.on('end', this.resolveFinished);
     });
-    this.request.on('error', this.tellFinished);
+    this.request.on('error', this.resolveFinished);
     return this.request;
   }
 

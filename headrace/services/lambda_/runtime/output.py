@@ -1,4 +1,4 @@
-"""What a function writes, as log events: one a line, with a tail kept for the caller."""
+"""A function's output as log events, one for each line; the last 4 KB are kept for the caller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.services.lambda_.limits import (
     LOG_TAIL_BYTES,
 )
 
-# What a line costs beside its text.
+# The memory that a line takes beside its text.
 _LINE_BYTES = 100
 
 
@@ -34,10 +34,11 @@ class OutputLog:
             self._add(self._partial[:LOG_EVENT_BYTES])
             self._partial = self._partial[LOG_EVENT_BYTES:]
 
-    def platform(self, line: str) -> None:
-        """Add a line of Lambda's own, such as START; it is kept however much the function has written."""
+    def platform(self, *lines: str) -> None:
+        """Add lines of Lambda's own, such as START; they are kept however much the function has written."""
         self.flush()
-        self._keep(line.encode())
+        for line in lines:
+            self._keep(line.encode())
 
     def flush(self) -> None:
         """End a line that the process left open."""

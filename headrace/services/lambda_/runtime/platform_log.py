@@ -24,10 +24,10 @@ class Broken(Exception):
     """The process cannot be used any more.
 
     Attributes:
-        payload: what the caller is told, AWS's error document.
-        log_lines: what the log is told beside the report.
-        status: the report's: `error` or `timeout`.
-        error_type: the report's, if any.
+        payload: AWS's error document for the caller.
+        log_lines: lines of the log before the report.
+        status: of the report: `error` or `timeout`.
+        error_type: of the report, if any.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Broken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an invocation took. `init_ms` is None when the process was warm."""
+    """How long an invocation took, and its memory. `init_ms` is None when the process was warm."""
 
     duration_ms: float
     init_ms: float | None
@@ -60,7 +60,7 @@ class PlatformLog:
         self._least = _LEVELS.index(spec.system_log_level)
 
     def init_start(self) -> None:
-        """The process is being started."""
+        """Log that the process starts."""
         runtime = f"{self._spec.runtime}.headrace"
         if not self._json:
             self._output.platform(f"INIT_START Runtime Version: {runtime}")
@@ -76,7 +76,7 @@ class PlatformLog:
         )
 
     def init_failed(self, init_ms: float, broken: Broken) -> None:
-        """The process did not become ready."""
+        """Log that the process did not become ready."""
         if self._json:
             self._event(
                 "WARN",
@@ -94,26 +94,26 @@ class PlatformLog:
         )
 
     def start(self, request_id: str) -> None:
-        """An invocation begins."""
+        """Log that an invocation begins."""
         if self._json:
             self._event("INFO", "platform.start", requestId=request_id, version=self._spec.version)
         else:
             self._output.platform(f"START RequestId: {request_id} Version: {self._spec.version}")
 
     def report(self, request_id: str, usage: Usage, broken: Broken | None) -> None:
-        """An invocation has ended. `broken` is why the process did, if it did."""
+        """Log that an invocation has ended. `broken` says why its process ended too, if it did."""
         if self._json:
             self._json_report(request_id, usage, broken)
             return
         init = "" if usage.init_ms is None else f"Init Duration: {usage.init_ms:.2f} ms\t"
         status = "" if broken is None else f"Status: {broken.status}\t"
         kind = f"Error Type: {broken.error_type}\t" if broken and broken.error_type else ""
-        self._output.platform(f"END RequestId: {request_id}")
         self._output.platform(
+            f"END RequestId: {request_id}",
             f"REPORT RequestId: {request_id}\tDuration: {usage.duration_ms:.2f} ms\t"
             f"Billed Duration: {math.ceil(usage.duration_ms)} ms\t"
             f"Memory Size: {self._spec.memory_mib} MB\t"
-            f"Max Memory Used: {self._used_mib(usage)} MB\t{init}{status}{kind}"
+            f"Max Memory Used: {self._used_mib(usage)} MB\t{init}{status}{kind}",
         )
 
     def _json_report(self, request_id: str, usage: Usage, broken: Broken | None) -> None:
@@ -156,7 +156,7 @@ def error_document(kind: str, message: str) -> bytes:
 
 
 def timed_out(request_id: str, limit_s: float, now_ms: int) -> Broken:
-    """The function ran for too long."""
+    """Return the error of a function that ran for too long."""
     text = f"Task timed out after {limit_s:.2f} seconds"
     payload = error_document("Sandbox.Timedout", f"RequestId: {request_id} Error: {text}")
     line = f"{iso_time(now_ms)} {request_id} {text}"
@@ -164,7 +164,7 @@ def timed_out(request_id: str, limit_s: float, now_ms: int) -> Broken:
 
 
 def exited(request_id: str, why: str, kind: str = "Runtime.ExitError") -> Broken:
-    """The process ended by itself, or had to be ended."""
+    """Return the error of a process that ended by itself, or was killed."""
     message = f"RequestId: {request_id} Error: {why}"
     return Broken(error_document(kind, message), message, kind, error_type=kind)
 

@@ -1,4 +1,4 @@
-"""Warm processes of one function version."""
+"""The warm processes of one function version: lent to invocations, closed when they have been idle for long."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from headrace.services.lambda_.runtime.sandbox import Sandbox
 class SandboxPool:
     """Lends sandboxes to invoking threads and keeps them warm between. Thread-safe.
 
-    `most` may be set: it counts from the next sandbox on. `folders` is what its sandboxes run.
+    `most`, how many there may be, may be set: it holds from the next sandbox on. `folders` are those of the code and
+    the layers that its sandboxes run.
     """
 
     def __init__(
@@ -68,10 +69,11 @@ class SandboxPool:
                 self._changed.wait(left_s)
 
     def release(self, sandbox: Sandbox) -> None:
-        """Take a sandbox back; it is kept when it is usable and the pool is not draining."""
+        """Take a sandbox back; it is kept when it was not killed and the pool is not draining."""
         with self._changed:
             self._lent.discard(sandbox)
-            keep = sandbox.usable and not self._draining
+            # A process that has died unasked is noticed before it is lent again.
+            keep = not (sandbox.is_killed or self._draining)
             if keep:
                 self._idle.append(sandbox)
             self._changed.notify()
@@ -93,7 +95,7 @@ class SandboxPool:
                 return broken
 
     def unprovision(self) -> None:
-        """Let every sandbox expire that is not used."""
+        """Let every idle sandbox expire from now on."""
         self._least = 0
 
     def expire(self, idle_s: float) -> None:

@@ -1,4 +1,4 @@
-"""A function's process as its sandbox knows it: with the machine's rights, or behind walls (see `walls`)."""
+"""A function's process, as its sandbox uses it: one with the cloud's rights, or one behind walls (see `walls`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from headrace.services.lambda_.runtime.guard import Guard
 from headrace.services.lambda_.runtime.memory import memory_bytes
+from headrace.services.lambda_.runtime.reaper_client import ReaperClient
 
 
 class NotStarted(Exception):
@@ -28,7 +28,7 @@ class FunctionProcess(Protocol):
 
     @property
     def end_signal(self) -> int | None:
-        """A descriptor that is readable once the process has ended; None where there is no such thing."""
+        """A descriptor that is readable once the process has ended; None where the system has none."""
         ...
 
     @property
@@ -45,7 +45,7 @@ class FunctionProcess(Protocol):
         ...
 
     def release(self) -> None:
-        """Kill what is left of it, wait for its end and give everything back but `output`."""
+        """Kill what is left of it, wait for its end, and close every descriptor but `output`."""
         ...
 
     def memory_bytes(self) -> int:
@@ -61,7 +61,7 @@ class PlainProcess:
         arguments: Sequence[str],
         environment: Mapping[str, str],
         directory: Path,
-        guard: Guard,
+        reaper: ReaperClient,
     ) -> None:
         """Start it. Raises NotStarted."""
         self.output, write_end = os.pipe()
@@ -81,8 +81,8 @@ class PlainProcess:
             raise NotStarted(error.strerror) from error
         finally:
             os.close(write_end)
-        self._guard = guard
-        guard.add(self._process.pid)
+        self._reaper = reaper
+        reaper.add(self._process.pid)
         self.end_signal: int | None = None
         # Elsewhere than on Linux a death shows as the caller's next tick.
         if hasattr(os, "pidfd_open"):
@@ -111,7 +111,7 @@ class PlainProcess:
         # Children may outlive a process that ended by itself.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._guard.remove(self._process.pid)
+        self._reaper.remove(self._process.pid)
         if self.end_signal is not None:
             os.close(self.end_signal)
 

@@ -1,7 +1,7 @@
 """Ends the function processes of a cloud that was killed.
 
-A program of its own (standard library only), one per cloud. It reads `+PID` and `-PID` lines, and when its
-input ends, which the kernel sees to however the cloud ends, it kills the process groups that are left.
+A program of its own (standard library only), one per cloud. It reads `+PID` and `-PID` lines. Its input ends with the
+cloud, however the cloud ends; then it kills the process groups that are left.
 """
 
 from __future__ import annotations

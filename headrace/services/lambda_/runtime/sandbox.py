@@ -8,7 +8,7 @@ import math
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,7 +43,6 @@ from headrace.services.lambda_.runtime.environment import (
     command,
     wrapper,
 )
-from headrace.services.lambda_.runtime.guard import Guard
 from headrace.services.lambda_.runtime.isolation import plan
 from headrace.services.lambda_.runtime.output import OutputLog
 from headrace.services.lambda_.runtime.platform_log import (
@@ -56,8 +55,9 @@ from headrace.services.lambda_.runtime.platform_log import (
     timed_out,
 )
 from headrace.services.lambda_.runtime.process import FunctionProcess, NotStarted, PlainProcess
+from headrace.services.lambda_.runtime.reaper_client import ReaperClient
 from headrace.services.lambda_.runtime.view import TASK, TMP, View
-from headrace.services.lambda_.runtime.walls import Premises, Walls
+from headrace.services.lambda_.runtime.walls import OwnMounts, Walls
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class AnswerSink(Protocol):
 
 
 class _Stream:
-    """An answer in parts: passed on, or gathered when nobody takes them."""
+    """An answer in parts: handed to the sink, or gathered when there is none."""
 
     def __init__(self, sink: AnswerSink | None) -> None:
         self._sink = sink
@@ -102,9 +102,9 @@ class _Stream:
         self._gathered += data
         return self.size_bytes <= RESPONSE_PAYLOAD_BYTES
 
-    def whole(self, body: bytes) -> tuple[bytes, None]:
+    def whole(self, body: bytes) -> bytes:
         """Return the answer of a function that has come to its end."""
-        return body or bytes(self._gathered), None
+        return body or bytes(self._gathered)
 
 
 class Sandbox:
@@ -120,14 +120,14 @@ class Sandbox:
         root: Path,
         clock: Clock,
         ids: Ids,
-        guard: Guard,
+        reaper: ReaperClient,
         walls: Walls,
         credentials: Credentials,
     ) -> None:
         self.spec = spec
         self._credentials = credentials
         self._clock = clock
-        self._guard = guard
+        self._reaper = reaper
         self._walls = walls
         now = datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
         self.log_stream = f"{now:%Y/%m/%d}/[{spec.version}]{ids.hex(32)}"
@@ -136,15 +136,16 @@ class Sandbox:
         self._platform = PlatformLog(self._output, spec, clock)
         self._channel = RuntimeChannel(self._output.feed)
         self._process: FunctionProcess | None = None
-        self._killed = False
+        # Whether it was killed, for whatever reason; it is not used again.
+        self.is_killed = False
         self._most_memory_bytes = 0
         self.idle_since_s = clock.monotonic_s()
 
     @property
     def usable(self) -> bool:
-        """Whether another invocation may be sent: the process lives, and its credentials will outlive that."""
+        """Whether another invocation may be sent: the process lives, and its credentials outlast the invocation."""
         left_ms = self._credentials.expires_ms - self._clock.now_ms()
-        if self._killed or left_ms < CREDENTIALS_LEFT_SECONDS * 1000:
+        if self.is_killed or left_ms < CREDENTIALS_LEFT_SECONDS * 1000:
             return False
         return self._process is None or not self._process.has_ended
 
@@ -152,17 +153,14 @@ class Sandbox:
 
     def invoke(
         self,
-        make: Callable[[int], Invocation],
-        request_id: str,
+        invocation: Invocation,
         sink: AnswerSink | None = None,
     ) -> Outcome:
         """Run one invocation to its end, starting the process when it is not running yet.
 
-        Args:
-            make: gives the invocation for its deadline (a wall time in milliseconds).
-            request_id: of the invocation, for the log.
-            sink: takes a streamed answer; without it the parts are gathered.
+        `sink` takes a streamed answer; without it the parts are gathered.
         """
+        request_id = invocation.request_id
         init_ms: float | None = None
         started_s = self._clock.monotonic_s()
         function_error: str | None = "Unhandled"
@@ -174,7 +172,7 @@ class Sandbox:
             if not self._channel.ready:
                 self._await_ready(request_id)
             started_s = self._clock.monotonic_s()
-            payload, function_error = self._run(make, request_id, sink)
+            payload, function_error = self._run(invocation, sink)
         except Broken as broken:
             payload, why = broken.payload, broken
             self.kill()
@@ -183,7 +181,7 @@ class Sandbox:
         for line in () if why is None else why.log_lines:
             self._output.platform(line)
         self._platform.report(request_id, self._usage(duration_ms, init_ms), why)
-        if self._killed:
+        if self.is_killed:
             self._close()
         lines, tail = self._output.take()
         self.idle_since_s = self._clock.monotonic_s()
@@ -216,22 +214,20 @@ class Sandbox:
 
     def _run(
         self,
-        make: Callable[[int], Invocation],
-        request_id: str,
+        invocation: Invocation,
         sink: AnswerSink | None,
     ) -> tuple[bytes, str | None]:
-        timeout_s = self.spec.timeout_s
-        invocation = make(self._clock.now_ms() + int(timeout_s * 1000))
-        if not self._channel.send(invocation):
-            raise self._exit_error(request_id)
-        stream = _Stream(sink)
-        for message in self._messages(timeout_s, request_id):
+        """Send an invocation and return its answer, or an error document and `Unhandled`. Raises Broken."""
+        request_id, timeout_s = invocation.request_id, self.spec.timeout_s
+        stream: _Stream | None = None
+        for message in self._messages(timeout_s, request_id, invocation):
             match message:
                 case Answered(answered_id, body, too_large_bytes) if answered_id == request_id:
                     if too_large_bytes:
                         return answer_too_large(too_large_bytes), "Unhandled"
-                    return stream.whole(body)
+                    return body if stream is None else stream.whole(body), None
                 case Streamed(answered_id, content_type, data) if answered_id == request_id:
+                    stream = stream or _Stream(sink)
                     if not stream.take(content_type, data):
                         size_bytes = stream.size_bytes
                         raise Broken(answer_too_large(size_bytes, streamed=sink is not None))
@@ -254,24 +250,29 @@ class Sandbox:
                     log.debug("%s: ignored %s", self.spec.name, type(message).__name__)
         raise self._timeout_error(request_id, limit_s)
 
-    def _messages(self, limit_s: float, request_id: str) -> Iterator[Message]:
-        """Yield what the process says, for at most `limit_s`."""
-        deadline_s = self._clock.monotonic_s() + limit_s
-        while (left_s := deadline_s - self._clock.monotonic_s()) > 0:
-            yield from self._poll(left_s, request_id)
+    def _messages(
+        self, limit_s: float, request_id: str, invocation: Invocation | None = None
+    ) -> Iterator[Message]:
+        """Send an invocation, if there is one, and yield the process's messages for at most `limit_s`.
 
-    def _poll(self, timeout_s: float, request_id: str) -> list[Message]:
-        """Serve the process for a moment. Raises Broken when it died or used too much memory."""
-        messages = self._channel.poll(min(timeout_s, _TICK_S))
-        if messages:
+        Raises Broken when the process died or used too much memory.
+        """
+        deadline_s = self._clock.monotonic_s() + limit_s
+        if invocation is not None:
+            ends_ms = self._clock.now_ms() + int(limit_s * 1000)
+            if not self._channel.send(invocation, ends_ms):
+                raise self._exit_error(request_id)
+        while (left_s := deadline_s - self._clock.monotonic_s()) > 0:
+            messages = self._channel.poll(min(left_s, _TICK_S))
             if len(messages) == 1 and isinstance(messages[0], Exited):
                 raise self._exit_error(request_id)
-            return messages
-        if self._killed or (self._process is not None and self._process.has_ended):
-            raise self._exit_error(request_id)
-        if self._memory_bytes() > self.spec.memory_mib * _MIB:
-            raise self._memory_error(request_id)
-        return messages
+            if messages:
+                yield from messages
+                continue
+            if self.is_killed or (self._process is not None and self._process.has_ended):
+                raise self._exit_error(request_id)
+            if self._memory_bytes() > self.spec.memory_mib * _MIB:
+                raise self._memory_error(request_id)
 
     # --- the process --------------------------------------------------------------------------
 
@@ -295,8 +296,8 @@ class Sandbox:
         spec = self.spec
         places = Places(TASK, spec.opt_dir and OPT, TMP, view.path)
         arguments, environment = self._prepare(places)
-        premises = Premises(spec.code_dir, spec.opt_dir, spec.storage_mib)
-        return self._walls.start(premises, arguments, environment)
+        mounts = OwnMounts(spec.code_dir, spec.opt_dir, spec.storage_mib)
+        return self._walls.start(mounts, arguments, environment)
 
     def _start_plain(self) -> FunctionProcess:
         spec = self.spec
@@ -310,7 +311,7 @@ class Sandbox:
         places = Places(spec.code_dir, isolation.opt and OPT, isolation.tmp, path)
         arguments, environment = self._prepare(places)
         self._temp_dir.mkdir(parents=True)
-        return PlainProcess(isolation.wrap(arguments), environment, spec.code_dir, self._guard)
+        return PlainProcess(isolation.wrap(arguments), environment, spec.code_dir, self._reaper)
 
     def _prepare(self, places: Places) -> tuple[list[str], dict[str, str]]:
         """Return the arguments and the environment of a process, and note its beginning. Raises RuntimeMissing."""
@@ -326,14 +327,14 @@ class Sandbox:
         return arguments, environment
 
     def kill(self) -> None:
-        """Kill the process and its children. Thread-safe; the thread that is invoking learns of it."""
-        self._killed = True
+        """Kill the process and its children. Thread-safe; the thread that invokes it gets an error."""
+        self.is_killed = True
         process = self._process
         if process is not None:
             process.kill()
 
     def close(self) -> None:
-        """Kill the process and give everything back. Not while an invocation runs."""
+        """Kill the process and free its sockets and files. Not while an invocation runs."""
         self.kill()
         self._close()
 
@@ -353,7 +354,7 @@ class Sandbox:
         self._most_memory_bytes = max(self._most_memory_bytes, used)
         return used
 
-    # --- what the log and the caller are told -------------------------------------------------
+    # --- errors and figures for the log and the caller -------------------------------------------------
 
     def _usage(self, duration_ms: float, init_ms: float | None) -> Usage:
         self._memory_bytes()

@@ -1,8 +1,8 @@
-"""What a function may see of this machine: system, interpreters, and nothing of the user's.
+"""Which files of this machine a function sees: the system's and the interpreters', none of the user's.
 
-A list of what is shown, not of what is hidden: the data directory (other functions' code, S3's files, the state
-database), the user's home and everything else is simply not there. What is hidden all the same is what may lie inside
-of what is shown: the data directory in a project's folder, passwords in /etc.
+The view lists what functions see. All else does not exist for them: the data directory (other functions' code, S3's
+files, the state database), the user's home. What may lie inside a folder that they see is hidden besides: the data
+directory in a project's folder, passwords in /etc.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from headrace.services.lambda_.runtime.environment import node_path, node_progra
 OPT, TMP, TASK = Path("/opt"), Path("/tmp"), Path("/var/task")
 # Programs, libraries and settings of the system.
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc")
-# Where an interpreter's libraries lie all over the place.
+# Package managers' stores: an interpreter's libraries lie in many folders of them.
 _STORES = ("/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew")
 _PROCESSORS = "/sys/devices/system/cpu"
 # Settings that are often links to somewhere else.
 _SETTINGS = ("resolv.conf", "hosts", "localtime", "ssl", "pki", "nsswitch.conf")
-# Readable for root, and nobody else's business.
+# Readable for root only.
 _SYSTEM_SECRETS = (
     *("shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "ssl/private"),
     *("krb5.keytab", "wireguard", "NetworkManager/system-connections", "docker", "rancher"),
@@ -44,8 +44,8 @@ class View:
     Attributes:
         seen: files and folders, read-only, none inside another.
         links: links at the root and where they lead, as on the machine.
-        folders: what functions may write in too, at its own path.
-        hidden: what must not be seen, wherever it lies.
+        folders: those in which functions may write too, at their own paths.
+        hidden: paths that functions must not see, although they may lie in those above.
     """
 
     seen: tuple[Path, ...]
@@ -70,7 +70,7 @@ def covers(folders: Iterable[Path], path: Path) -> bool:
 
 
 def make_view(data_dir: Path, folders: Sequence[Path] = ()) -> View:
-    """Return what functions of the cloud on `data_dir` see, and may write in besides: `folders`."""
+    """Return what the functions of the cloud on `data_dir` see; in `folders` they may write besides."""
     system = [Path(name) for name in _SYSTEM]
     links = tuple((path, str(path.readlink())) for path in system if path.is_symlink())
     roots = [path for path in system if path.is_dir() and not path.is_symlink()]
@@ -104,7 +104,7 @@ def _interpreters() -> Iterator[Path]:
     prefixes = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix]
     node = node_program()
     if node is not None:
-        # .../bin/node of nvm and its like; a program that lies about by itself is taken alone.
+        # .../bin/node of nvm and its like; of a program in another folder, the file alone.
         folder = Path(node).parent
         prefixes.append(str(folder.parent if folder.name == "bin" else node))
     for prefix in dict.fromkeys(prefixes):
@@ -140,7 +140,7 @@ def _links_of(program: Path) -> Iterator[Path]:
 def _import_folders() -> Iterator[Path]:
     """Yield where a function's Python looks for modules beside its prefix: user site, `.pth` files.
 
-    What came from PYTHONPATH, or from where headrace was started, is not handed on to functions.
+    Functions do not get what came from PYTHONPATH, or from the folder in which headrace was started.
     """
     own = {"", ".", str(Path.cwd()), *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
     for entry in sys.path:

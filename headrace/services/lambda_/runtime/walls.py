@@ -2,7 +2,7 @@
 
 Linux namespaces, entered by a launcher (`launcher.py`), for root and for ordinary users alike. Where the system permits
 none (other systems, many containers, `sysctl kernel.apparmor_restrict_unprivileged_userns=1`), functions run with the
-cloud's own rights, as `isolation` has it, and that is said once.
+cloud's own rights (see `isolation`), and headrace logs that once.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _LAUNCHER = Path(__file__).with_name("launcher.py")
 _LENGTH = struct.Struct("!I")
 _STATUS = struct.Struct("!i")
 _ANSWER_WITHIN_S = 30.0
-# What a machine says that has too little of something now, and may have more later.
+# Errors of a machine that lacks something now and may have it later.
 _FOR_NOW = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 class _Refused(Exception):
-    """The machine permits no walls; the text says what it refused."""
+    """The machine does not permit walls; the text says what it refused."""
 
 
 @dataclass(frozen=True, slots=True)
-class Premises:
-    """What one process has to itself.
+class OwnMounts:
+    """What is mounted for one process alone.
 
     Attributes:
         code_dir: becomes /var/task.
@@ -61,7 +61,7 @@ class Walls:
     """Starts processes behind walls, through one launcher. Thread-safe."""
 
     def __init__(self, data_dir: Path, folders: Sequence[Path] = ()) -> None:
-        """Promise walls for the cloud on `data_dir`; functions may write in `folders` besides."""
+        """Take the cloud's data directory, and folders of the user's in which functions may write."""
         self._data_dir = data_dir
         self._stage = data_dir / "lambda" / "root"
         self._folders = tuple(folders)
@@ -72,7 +72,7 @@ class Walls:
 
     @property
     def are_known(self) -> bool:
-        """Whether it is known already if this machine permits walls."""
+        """Whether headrace has found out yet if this machine permits walls."""
         return self._view is not None or _Known.permitted or self.are_missing
 
     @property
@@ -92,7 +92,7 @@ class Walls:
             return self._view
 
     def _start_launcher(self) -> None:
-        """Start the launcher; a refusal at first means that there are no walls. Raises NotStarted for all else."""
+        """Start the launcher; when the machine refuses the first one, there are no walls. Raises NotStarted."""
         view = self._view or make_view(self._data_dir, self._folders)
         try:
             self._stage.mkdir(parents=True, exist_ok=True)
@@ -103,13 +103,13 @@ class Walls:
             _Known.refuse(str(error))
             return
         except OSError as error:
-            # Too many processes, a full disk, a machine too busy to answer: no reason to let functions out.
+            # Too many processes, a full disk, a machine too busy to answer: no reason to run functions without walls.
             raise NotStarted(str(error)) from error
         self._view, _Known.permitted = view, True
 
     def start(
         self,
-        premises: Premises,
+        mounts: OwnMounts,
         arguments: Sequence[str],
         environment: Mapping[str, str],
     ) -> WalledProcess:
@@ -120,7 +120,7 @@ class Walls:
             "arguments": list(arguments),
             "environment": dict(environment),
             "directory": str(TASK),
-            **_furniture(view, premises, self._data_dir),
+            **_process_mounts(view, mounts, self._data_dir),
         }
         for attempt in (1, 2):
             with self._lock:
@@ -157,14 +157,14 @@ NO_WALLS = (
 
 
 class _Known:
-    """What is known of this machine; one for the whole program."""
+    """Whether this machine permits walls, once it is known; one for the whole program."""
 
     permitted = False
     refusal: str | None = None
 
     @classmethod
     def refuse(cls, reason: str) -> None:
-        """Note that there are no walls, and say so once."""
+        """Note that there are no walls, and log it once."""
         if cls.refusal is None:
             cls.refusal = reason
             log.warning("%s: this machine permits no walls around them (%s).", NO_WALLS, reason)
@@ -185,14 +185,14 @@ def _is_late(path: Path) -> bool:
     return path.is_relative_to(TMP) or path.is_relative_to(OPT)
 
 
-def _furniture(view: View, premises: Premises, data_dir: Path) -> dict[str, Any]:
-    """Return what a process has to itself, in the launcher's words: pairs of a place and what is shown there."""
-    own = [(TASK, premises.code_dir)]
+def _process_mounts(view: View, mounts: OwnMounts, data_dir: Path) -> dict[str, Any]:
+    """Return the part of the launcher's message that describes a process's mounts: pairs of place and source."""
+    own = [(TASK, mounts.code_dir)]
     late = [path for path in view.seen if _is_late(path)]
     shares_opt = any(path.is_relative_to(OPT) for path in (*late, *view.folders))
-    if premises.opt_dir is not None:
+    if mounts.opt_dir is not None:
         # An interpreter in /opt (GitHub's runners have it there) lies beside the layers.
-        layers = premises.opt_dir
+        layers = mounts.opt_dir
         own += (
             [(OPT / path.name, path) for path in layers.iterdir()]
             if shares_opt
@@ -202,9 +202,9 @@ def _furniture(view: View, premises: Premises, data_dir: Path) -> dict[str, Any]
     hidden = [path for path in view.hidden if _is_late(path)]
     with contextlib.suppress(ValueError):
         # A folder of the user's as code may hold the data directory.
-        hidden.append(TASK / data_dir.resolve().relative_to(premises.code_dir.resolve()))
+        hidden.append(TASK / data_dir.resolve().relative_to(mounts.code_dir.resolve()))
     return {
-        "tmp_mib": premises.tmp_mib,
+        "tmp_mib": mounts.tmp_mib,
         "fresh_opt": shares_opt,
         "own": [[str(place), str(source)] for place, source in own],
         "own_folders": [str(path) for path in view.folders if _is_late(path)],
@@ -228,7 +228,7 @@ class _Launcher:
                 stderr=subprocess.PIPE,
                 env={},
                 cwd="/",
-                # Not the terminal's: Ctrl-C is the cloud's to hear.
+                # A session of its own: Ctrl-C is for the cloud, not for the launcher.
                 start_new_session=True,
             )
         self._socket.settimeout(_ANSWER_WITHIN_S)
@@ -301,7 +301,7 @@ class _Launcher:
         return json.loads(answer[_LENGTH.size :]), received
 
     def close(self) -> None:
-        """End it."""
+        """End the launcher."""
         self._socket.close()
         self._process.wait()
         if self._process.stderr is not None:
@@ -314,7 +314,7 @@ def _close(descriptors: Sequence[int]) -> None:
 
 
 def _is_readable(descriptor: int, wait_ms: int | None) -> bool:
-    """Whether a descriptor is readable within a time, None being for ever. `select` takes no large descriptors."""
+    """Whether a descriptor is readable within a time, or ever when it is None. `select` takes no large descriptors."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(wait_ms))
@@ -330,7 +330,7 @@ class WalledProcess:
     """A process behind walls: implements `FunctionProcess`."""
 
     def __init__(self, pid: int, pidfd: int, output: int, status: int) -> None:
-        """Take over a started process: its first one's id and pidfd, what it writes to, and how it will have ended."""
+        """Take a started process: id and pidfd of its namespace's first one, its output, the pipe of its status."""
         self.pid = pid
         self.output = output
         self.end_signal: int | None = pidfd

@@ -1,0 +1,144 @@
+"""Lambda as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.aws.service import ServiceApi
+from headrace.aws.sessions import RoleSessions
+from headrace.core.clock import Clock
+from headrace.core.config import Config
+from headrace.core.ids import Ids
+from headrace.core.ports import (
+    EventBusSender,
+    LogSink,
+    MessageQueues,
+    MetricSink,
+    ObjectStore,
+    StreamReader,
+    TopicPublisher,
+)
+from headrace.core.workers import Supervisor
+from headrace.services.lambda_.actions import ACTIONS
+from headrace.services.lambda_.actions.invoke import answer_raw
+from headrace.services.lambda_.async_events.queue import AsyncQueue
+from headrace.services.lambda_.backend import Lambda, Parts
+from headrace.services.lambda_.destinations import Destinations
+from headrace.services.lambda_.errors import translate
+from headrace.services.lambda_.fidelity import FIDELITY
+from headrace.services.lambda_.invocations.dispatcher import Dispatcher, Invoker
+from headrace.services.lambda_.invocations.pools import Pools
+from headrace.services.lambda_.mappings.mappings import Mappings
+from headrace.services.lambda_.mappings.ports import Ports
+from headrace.services.lambda_.mappings.store import MappingStore
+from headrace.services.lambda_.mappings.trace import Trace
+from headrace.services.lambda_.packages.code import CodeStore
+from headrace.services.lambda_.packages.layers import LayerStore
+from headrace.services.lambda_.profile import PROFILE
+from headrace.services.lambda_.store import FunctionStore
+from headrace.services.lambda_.trace_page import trace_page
+from headrace.services.lambda_.urls.front import FunctionUrls
+from headrace.store.database import Database
+
+
+def build_lambda(
+    *,
+    data_dir: Path,
+    clock: Clock,
+    ids: Ids,
+    database: Database,
+    supervisor: Supervisor,
+    config: Config,
+    objects: ObjectStore,
+    streams: StreamReader,
+    queues: MessageQueues,
+    topics: TopicPublisher,
+    logs: LogSink,
+    metrics: MetricSink,
+    buses: EventBusSender | None = None,
+    endpoint_url: Callable[[], str] | None = None,
+    sessions: RoleSessions | None = None,
+) -> Lambda:
+    """Return Lambda with its parts; it reads its state and starts its workers in `Lambda.start`.
+
+    Without `sessions`, as in tests, functions get credentials that nobody else can verify.
+    """
+    account, region = config.account_id, config.region
+    endpoint = endpoint_url or (lambda: config.endpoint_url)
+    functions = FunctionStore(database)
+    code = CodeStore(data_dir, objects, ids, clock)
+    pools = Pools(
+        data_dir=data_dir,
+        clock=clock,
+        ids=ids,
+        functions=functions,
+        code=code,
+        endpoint_url=endpoint,
+        folders=config.function_folders,
+        sessions=sessions or RoleSessions(ids.bytes(32)),
+    )
+    dispatcher = Dispatcher(
+        clock=clock, ids=ids, functions=functions, pools=pools, logs=logs, metrics=metrics
+    )
+    destinations = Destinations(queues, topics, buses=buses, objects=objects)
+    invoker = Invoker(dispatcher, account=account, region=region)
+    ports = Ports(
+        clock=clock,
+        ids=ids,
+        streams=streams,
+        queues=queues,
+        invoker=invoker,
+        destinations=destinations,
+        metrics=metrics,
+        store=MappingStore(database),
+        trace=Trace(database),
+        role_of=functions.role_of,
+    )
+    parts = Parts(
+        functions=functions,
+        layers=LayerStore(database),
+        code=code,
+        pools=pools,
+        dispatcher=dispatcher,
+        destinations=destinations,
+        events=AsyncQueue(
+            clock=clock,
+            ids=ids,
+            database=database,
+            functions=functions,
+            dispatcher=dispatcher,
+            destinations=destinations,
+        ),
+        invoker=invoker,
+        mappings=Mappings(ports=ports, supervisor=supervisor),
+        urls=FunctionUrls(functions=functions, dispatcher=dispatcher, ids=ids, clock=clock),
+    )
+    lambda_ = Lambda(
+        parts,
+        clock=clock,
+        ids=ids,
+        supervisor=supervisor,
+        account=account,
+        region=region,
+        endpoint_url=endpoint,
+        temp_dir=data_dir / "lambda" / "tmp",
+    )
+    destinations.invoke = lambda_.invoke_later
+    return lambda_
+
+
+def lambda_api(lambda_: Lambda) -> ServiceApi:
+    """Return the service for the gateway."""
+    return ServiceApi(
+        name="lambda",
+        backend=lambda_,
+        actions=ACTIONS,
+        translate=translate,
+        profile=PROFILE,
+        fidelity=FIDELITY,
+        fidelity_rows=lambda _: lambda_.fidelity_remarks(),
+        pages=[trace_page(lambda_.mappings)],
+        raw=functools.partial(answer_raw, lambda_),
+    )

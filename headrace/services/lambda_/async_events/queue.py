@@ -1,0 +1,257 @@
+"""The queue of asynchronous invocations: kept in the state database, run on threads, tried again, given up.
+
+An event is durable before its invocation is answered with 202, and is forgotten when the function has
+succeeded or the last retry has failed; a restart goes on with what is left (at least once, as on AWS).
+"""
+
+from __future__ import annotations
+
+import base64
+import heapq
+import logging
+import math
+import threading
+from collections import Counter, deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from typing import Any
+
+from headrace.aws.errors import AwsError
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import FunctionNotFound, FunctionThrottled, InvokeResult
+from headrace.core.values import section
+from headrace.core.workers import Supervisor, WorkerHandle
+from headrace.services.lambda_.async_events.event import AsyncEvent, dead_letter, delivery, record
+from headrace.services.lambda_.destinations import Delivery, Destinations
+from headrace.services.lambda_.invocations.dispatcher import Dispatcher
+from headrace.services.lambda_.limits import (
+    ASYNC_MAXIMUM_AGE_SECONDS,
+    ASYNC_RETRIES,
+    ASYNC_RETRY_DELAYS_SECONDS,
+)
+from headrace.services.lambda_.names import LATEST, FunctionRef
+from headrace.services.lambda_.store import FunctionStore
+from headrace.store.database import Database
+
+log = logging.getLogger(__name__)
+
+_THREADS = 64
+_THROTTLE_FIRST_S = 1.0
+_THROTTLE_LONGEST_S = 300.0
+
+
+class AsyncQueue:
+    """The queue and the worker that runs it. Thread-safe."""
+
+    name = "lambda-async"
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        ids: Ids,
+        database: Database,
+        functions: FunctionStore,
+        dispatcher: Dispatcher,
+        destinations: Destinations,
+    ) -> None:
+        self._clock = clock
+        self._ids = ids
+        self._database = database
+        self._documents = database.documents("lambda_async")
+        self._functions = functions
+        self._dispatcher = dispatcher
+        self._destinations = destinations
+        self._lock = threading.Lock()
+        # Only the ids of waiting events are in memory, with their functions' keys: a payload may be a megabyte.
+        self._due: list[tuple[int, str, str]] = []
+        self._running: Counter[str] = Counter()
+        self._behind: dict[str, deque[str]] = {}
+        self._handle: WorkerHandle | None = None
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="lambda-async")
+        self._stopping = False
+
+    def start(self, supervisor: Supervisor) -> None:
+        """Queue the events that a former run left, and start the worker."""
+        now_ms = self._clock.now_ms()
+        for request_id, *where in self._database.query(
+            "SELECT key, json_extract(value, '$.account'), json_extract(value, '$.region'),"
+            " json_extract(value, '$.name') FROM doc_lambda_async"
+        ):
+            heapq.heappush(self._due, (now_ms, request_id, FunctionRef(*where).key))
+        self._handle = supervisor.start(self)
+
+    def stop(self) -> None:
+        """Start no more events. Those that are cut off stay queued for the next run."""
+        self._stopping = True
+        if self._handle is not None:
+            self._handle.stop()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def join(self) -> None:
+        """Wait for the events that were running when `stop` was called."""
+        self._threads.shutdown(wait=True)
+
+    def add(
+        self, ref: FunctionRef, payload: bytes, *, client_context: str, request_id: str
+    ) -> None:
+        """Queue an event; it is durable when this returns. Raises FunctionNotFound."""
+        self._functions.get(ref).resolve(ref.qualifier)
+        now_ms = self._clock.now_ms()
+        event = AsyncEvent(
+            request_id=request_id,
+            account=ref.account,
+            region=ref.region,
+            name=ref.name,
+            qualifier=ref.qualifier,
+            payload=base64.b64encode(payload).decode(),
+            client_context=client_context,
+            created_ms=now_ms,
+        )
+        self._documents.put(request_id, asdict(event))
+        self._count(event, {"AsyncEventsReceived": 1.0})
+        self._push(now_ms, event)
+
+    def _push(self, due_ms: int, event: AsyncEvent) -> None:
+        with self._lock:
+            heapq.heappush(self._due, (due_ms, event.request_id, event.ref.key))
+        if self._handle is not None:
+            self._handle.wake()
+
+    def step(self) -> float:
+        """Start the events that are due."""
+        while not self._stopping:
+            with self._lock:
+                if not self._due:
+                    return math.inf
+                wait_ms = self._due[0][0] - self._clock.now_ms()
+                if wait_ms > 0:
+                    return wait_ms / 1000
+                _, request_id, key = heapq.heappop(self._due)
+                # More would wait for processes, and hold threads that other functions need.
+                if self._running[key] >= self._at_a_time(key):
+                    self._behind.setdefault(key, deque()).append(request_id)
+                    continue
+                self._running[key] += 1
+            self._threads.submit(self._run, request_id, key)
+        return math.inf
+
+    def _at_a_time(self, key: str) -> int:
+        function = self._functions.of_key(key)
+        return _THREADS if function is None else min(function.most_processes, _THREADS // 2)
+
+    def _run(self, request_id: str, key: str) -> None:
+        """Run an event, and those of the same function that had to wait behind it."""
+        while True:
+            try:
+                kept = self._documents.get(request_id)
+                if kept is not None:
+                    self._attempt(AsyncEvent(**kept))
+            except Exception:
+                # A defect, not the function's failure: the event stays queued for the next start.
+                log.exception("asynchronous invocation %s of %s", request_id, key)
+            with self._lock:
+                behind = self._behind.get(key)
+                if not behind or self._stopping:
+                    self._behind.pop(key, None)
+                    self._running[key] -= 1
+                    if not self._running[key]:
+                        # No count is kept for functions that may have been deleted.
+                        del self._running[key]
+                    return
+                request_id = behind.popleft()
+
+    def _attempt(self, event: AsyncEvent) -> None:
+        age_ms = self._clock.now_ms() - event.created_ms
+        if age_ms > self._age_limit_ms(event):
+            self._finish(event, "EventAgeExceeded", None)
+            return
+        function = self._functions.find(event.ref)
+        if function is not None and function.reserved_concurrency == 0:
+            # Nothing would ever run: AWS gives the event up at once.
+            self._finish(event, "ZeroReservedConcurrency", None)
+            return
+        self._count(event, {"AsyncEventAge": float(age_ms)})
+        try:
+            result = self._dispatcher.invoke(
+                event.ref,
+                event.body,
+                client_context=event.client_context,
+                request_id=event.request_id,
+            )
+        except FunctionNotFound:
+            self._documents.delete(event.request_id)
+            return
+        except FunctionThrottled:
+            event.throttles += 1
+            delay_s = min(_THROTTLE_FIRST_S * 2 ** (event.throttles - 1), _THROTTLE_LONGEST_S)
+            self._retry(event, delay_s, None)
+            return
+        if result.function_error is None:
+            self._finish(event, "Success", result)
+            return
+        if self._stopping:
+            return  # killed by us, not failed by itself
+        event.failures += 1
+        delays = ASYNC_RETRY_DELAYS_SECONDS
+        self._retry(event, delays[min(event.failures, len(delays)) - 1], result)
+
+    def _age_limit_ms(self, event: AsyncEvent) -> int:
+        seconds = self._config(event).get("MaximumEventAgeInSeconds", ASYNC_MAXIMUM_AGE_SECONDS)
+        return int(seconds) * 1000
+
+    def _count(self, event: AsyncEvent, values: dict[str, float]) -> None:
+        self._dispatcher.count(event.ref, values)
+
+    def _retry(self, event: AsyncEvent, delay_s: float, result: InvokeResult | None) -> None:
+        config = self._config(event)
+        if event.failures > config.get("MaximumRetryAttempts", ASYNC_RETRIES):
+            self._finish(event, "RetriesExhausted", result)
+            return
+        due_ms = self._clock.now_ms() + int(delay_s * 1000)
+        if due_ms - event.created_ms > self._age_limit_ms(event):
+            self._finish(event, "EventAgeExceeded", result)
+            return
+        self._documents.put(event.request_id, asdict(event))
+        self._push(due_ms, event)
+
+    def _config(self, event: AsyncEvent) -> dict[str, Any]:
+        function = self._functions.find(event.ref)
+        if function is None:
+            return {}
+        return function.event_invoke.get(event.qualifier or LATEST, {})
+
+    def _finish(self, event: AsyncEvent, condition: str, result: InvokeResult | None) -> None:
+        """Send the event's record to its destination, if there is one, and forget the event."""
+        succeeded = condition == "Success"
+        side = "OnSuccess" if succeeded else "OnFailure"
+        destination = section(self._config(event), "DestinationConfig", side).get("Destination")
+        if destination:
+            now_ms = self._clock.now_ms()
+            document = record(event, condition=condition, result=result, now_ms=now_ms)
+            packed = delivery(
+                event, document, bus_arn=destination, now_ms=now_ms, unique=self._ids.uuid()
+            )
+            self._send(event, destination, packed, "DestinationDeliveryFailures")
+        if not succeeded:
+            self._count(event, {"AsyncEventsDropped": 1.0})
+            dead_letters = self._dead_letters(event)
+            if dead_letters:
+                self._send(event, dead_letters, dead_letter(event, result), "DeadLetterErrors")
+        self._documents.delete(event.request_id)
+
+    def _dead_letters(self, event: AsyncEvent) -> str | None:
+        """Return the ARN of the dead-letter queue or topic of the event's version, if any."""
+        try:
+            version = self._functions.get(event.ref).resolve(event.qualifier)
+        except FunctionNotFound:
+            return None
+        return section(version.config, "DeadLetterConfig").get("TargetArn")
+
+    def _send(self, event: AsyncEvent, arn: str, packed: Delivery, metric: str) -> None:
+        try:
+            self._destinations.deliver(arn, packed)
+        except (LookupError, AwsError) as error:
+            log.warning("event %s did not reach %s: %s", event.request_id, arn, error)
+            self._count(event, {metric: 1.0})

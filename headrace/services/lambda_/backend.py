@@ -1,0 +1,219 @@
+"""Lambda: starts and stops its parts, and says which service may invoke a function."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import FunctionInvoker, FunctionNotFound
+from headrace.core.workers import Supervisor, WorkerHandle
+from headrace.services.lambda_.async_events.queue import AsyncQueue
+from headrace.services.lambda_.destinations import Destinations
+from headrace.services.lambda_.invocations.dispatcher import Dispatcher
+from headrace.services.lambda_.invocations.pools import Pools
+from headrace.services.lambda_.mappings.mappings import Mappings
+from headrace.services.lambda_.names import parse_function
+from headrace.services.lambda_.packages.code import CodeStore
+from headrace.services.lambda_.packages.layers import LayerStore
+from headrace.services.lambda_.policy import INVOKE, Caller, allows
+from headrace.services.lambda_.runtime.walls import NO_WALLS
+from headrace.services.lambda_.store import FunctionStore
+from headrace.services.lambda_.urls.cors import FunctionUrlRules
+from headrace.services.lambda_.urls.front import FunctionUrls, has_own_host, is_function_url
+
+log = logging.getLogger(__name__)
+
+TIDY_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What Lambda consists of, as `build_lambda` wires it."""
+
+    functions: FunctionStore
+    layers: LayerStore
+    code: CodeStore
+    pools: Pools
+    dispatcher: Dispatcher
+    destinations: Destinations
+    events: AsyncQueue
+    invoker: FunctionInvoker
+    mappings: Mappings
+    urls: FunctionUrls
+
+
+class Lambda:
+    """Functions and event source mappings of one cloud. Thread-safe once started.
+
+    Functions, versions, layers, queued asynchronous events, mappings and their checkpoints last; processes,
+    retry counts and LastProcessingResult do not.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        clock: Clock,
+        ids: Ids,
+        supervisor: Supervisor,
+        account: str,
+        region: str,
+        endpoint_url: Callable[[], str],
+        temp_dir: Path,
+    ) -> None:
+        """Take the account and region of a function's name that has none."""
+        self.clock = clock
+        self.ids = ids
+        self.endpoint_url = endpoint_url
+        self._supervisor = supervisor
+        self._account = account
+        self._region = region
+        self._temp_dir = temp_dir
+        self.functions = parts.functions
+        self.layers = parts.layers
+        self.code = parts.code
+        self.pools = parts.pools
+        self.dispatcher = parts.dispatcher
+        self.destinations = parts.destinations
+        self.events = parts.events
+        self.invoker = parts.invoker
+        self.mappings = parts.mappings
+        self._urls = parts.urls
+        self._pools_worker: WorkerHandle | None = None
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Recover state from disk and start the workers."""
+        self.functions.load()
+        self.code.prune(self.functions.digests() | self.layers.digests())
+        # Left by processes of a cloud that was killed.
+        shutil.rmtree(self._temp_dir, ignore_errors=True)
+        self._pools_worker = self._supervisor.start(self.pools)
+        self._supervisor.start(_Tidying(self))
+        self.pools.bytecode.handle = self._supervisor.start(self.pools.bytecode)
+        self.events.start(self._supervisor)
+        self.mappings.start()
+
+    def tidy(self, *, older_than_s: float) -> None:
+        """Remove the packages that no function, layer or process has used for `older_than_s`."""
+        used = self.functions.digests() | self.layers.digests()
+        self.code.prune(used, self.pools.folders_in_use(), older_than_s=older_than_s)
+
+    def wake_pools(self) -> None:
+        """Have the pools' worker start provisioned processes, and look for walls, now."""
+        if self._pools_worker is not None:
+            self._pools_worker.wake()
+
+    def stop(self) -> None:
+        """Stop polling, then kill every function process."""
+        self.prepare_stop()
+        self.pools.stop()
+        self.events.join()
+        self.mappings.join()
+
+    def prepare_stop(self) -> None:
+        """Begin no more background invocations, and treat failures from now on as caused by the stop.
+
+        To be called before the cloud stops listening: functions that can no longer reach it fail.
+        """
+        self.mappings.stop()
+        self.events.stop()
+
+    # --- invocations for other services -------------------------------------------------------
+
+    def service_may_invoke(
+        self, function_arn: str, service: str, *, source_arn: str, source_account: str
+    ) -> bool:
+        """Whether a function's policy lets a service invoke it for one of the service's resources.
+
+        Args:
+            function_arn: of the function, a version or an alias.
+            service: such as `s3.amazonaws.com`.
+            source_arn: the resource's ARN.
+            source_account: the resource's account.
+        """
+        ref = parse_function(function_arn, account=self._account, region=self._region)
+        function = self.functions.find(ref)
+        caller = Caller.of_service(service, source_arn=source_arn, source_account=source_account)
+        return function is not None and allows(function, ref.qualifier, INVOKE, caller)
+
+    def invoke_for_service(
+        self, function_arn: str, payload: bytes, *, service: str, source_arn: str
+    ) -> None:
+        """Queue an invocation for a service that acts for a resource, if the function's policy lets it.
+
+        Never raises: a failure is logged, as the service has nobody to report it to.
+        """
+        account = source_arn.split(":")[4]
+        may = self.service_may_invoke(
+            function_arn, service, source_arn=source_arn, source_account=account
+        )
+        if not may:
+            log.warning("%s may not invoke %s for %s", service, function_arn, source_arn)
+            return
+        try:
+            self.invoke_later(function_arn, payload)
+        except LookupError:
+            log.warning("%s has no function %s to invoke", source_arn, function_arn)
+
+    def invoke_later(self, function_arn: str, payload: bytes) -> str:
+        """Queue an invocation; return its request id. Raises LookupError when there is no function."""
+        ref = parse_function(function_arn, account=self._account, region=self._region)
+        request_id = self.ids.uuid()
+        try:
+            self.events.add(ref, payload, client_context="", request_id=request_id)
+        except FunctionNotFound as missing:
+            raise LookupError(function_arn) from missing
+        return request_id
+
+    # --- function URLs ------------------------------------------------------------------------
+
+    # The cloud asks it of every request.
+    is_function_url = staticmethod(is_function_url)
+
+    def answer_url(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request to a function's own address."""
+        return self._urls.answer(request)
+
+    def url_rules(self) -> FunctionUrlRules:
+        """Return the cross-origin rules of functions' own addresses."""
+        return FunctionUrlRules(is_function_url, has_own_host, self._urls.cors_of)
+
+    # --- fidelity -----------------------------------------------------------------------------
+
+    def fidelity_remarks(self) -> list[dict[str, str]]:
+        """Return rows of the fidelity report that hold for all functions on this machine."""
+        if not self.pools.lack_walls:
+            return []
+        name = "AWS::Lambda::Function"
+        return [
+            {
+                "stack": "",
+                "resource": "*",
+                "type": name,
+                "property": "Code",
+                "level": "remark",
+                "remark": f"{NO_WALLS}.",
+            }
+        ]
+
+
+class _Tidying:
+    """A worker that removes packages which no function has any more, nor any process."""
+
+    name = "lambda-tidying"
+
+    def __init__(self, lambda_: Lambda) -> None:
+        self._lambda = lambda_
+
+    def step(self) -> float:
+        """See `Worker.step`."""
+        self._lambda.tidy(older_than_s=TIDY_SECONDS)
+        return TIDY_SECONDS

@@ -1,0 +1,198 @@
+"""Runs invocations: finds the version, holds the concurrency limits, lends a process, logs and measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import FunctionThrottled, InvokeResult, LogSink, Metric, MetricSink
+from headrace.services.lambda_.invocations.concurrency import Concurrency, Slot
+from headrace.services.lambda_.invocations.pools import Pools
+from headrace.services.lambda_.names import FunctionRef, parse_function
+from headrace.services.lambda_.runtime.channel import Invocation
+from headrace.services.lambda_.runtime.sandbox import AnswerSink, Outcome
+from headrace.services.lambda_.state import Function, Version
+from headrace.services.lambda_.store import FunctionStore
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What an invocation runs: a function, and the version of it that `qualifier` means.
+
+    Attributes:
+        arn: as the function was asked for, with the qualifier if any.
+        number: the version's.
+    """
+
+    function: Function
+    version: Version
+    qualifier: str | None
+    arn: str
+    number: str
+
+
+class Dispatcher:
+    """Invokes functions synchronously on the caller's thread. Thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        ids: Ids,
+        functions: FunctionStore,
+        pools: Pools,
+        logs: LogSink,
+        metrics: MetricSink,
+    ) -> None:
+        self._clock = clock
+        self._ids = ids
+        self._functions = functions
+        self._pools = pools
+        self._logs = logs
+        self._metrics = metrics
+        self.concurrency = Concurrency(functions)
+
+    def find(self, ref: FunctionRef) -> Target:
+        """Return what an invocation of `ref` runs; an alias's version by chance. Raises FunctionNotFound."""
+        function = self._functions.get(ref)
+        draw = self._ids.random() if function.aliases else 1
+        version = function.resolve(ref.qualifier, draw=draw)
+        number = version.number
+        return Target(function, version, ref.qualifier, ref.qualified_arn, number)
+
+    def invoke(
+        self,
+        ref: FunctionRef | Target,
+        payload: bytes,
+        *,
+        client_context: str = "",
+        request_id: str = "",
+        trace_id: str = "",
+        on_start: Callable[[str], None] | None = None,
+        sink: AnswerSink | None = None,
+    ) -> InvokeResult:
+        """Run a function and wait for its answer.
+
+        Args:
+            ref: the function, with a version or alias if any, or what `find` has returned for it.
+            payload: the event, JSON.
+            client_context: JSON on one line.
+            request_id: a new one when empty.
+            trace_id: the caller's X-Ray header.
+            on_start: gets the version's number once nothing but the function itself can fail.
+            sink: takes a streamed answer part by part.
+
+        Raises FunctionNotFound, FunctionThrottled.
+        """
+        target = ref if isinstance(ref, Target) else self.find(ref)
+        function, version = target.function, target.version
+        request_id = request_id or self._ids.uuid()
+        trace = trace_id or self._trace(version)
+        invocation = Invocation(request_id, target.arn, payload, trace, client_context)
+        try:
+            with self.concurrency.hold(function, target.qualifier, version) as slot:
+                if on_start is not None:
+                    on_start(target.number)
+                outcome = self._run(function, version, invocation, sink)
+        except FunctionThrottled:
+            self._count(function, target.qualifier, {"Throttles": 1.0})
+            raise
+        self._count(function, target.qualifier, _measures(outcome, slot))
+        return InvokeResult(
+            payload=outcome.payload,
+            function_error=outcome.function_error,
+            executed_version=target.number,
+            request_id=request_id,
+            log_tail=outcome.tail,
+        )
+
+    def _trace(self, version: Version) -> str:
+        """Return a new X-Ray header; sampled where tracing is on."""
+        trace = self._ids.hex(40)
+        sampled = int(version.config["TracingConfig"].get("Mode") == "Active")
+        return f"Root=1-{trace[:8]}-{trace[8:32]};Parent={trace[24:]};Sampled={sampled}"
+
+    def _run(
+        self,
+        function: Function,
+        version: Version,
+        invocation: Invocation,
+        sink: AnswerSink | None,
+    ) -> Outcome:
+        pool = self._pools.pool(function, version)
+        sandbox = pool.acquire()
+        try:
+            outcome = sandbox.invoke(invocation, sink)
+        finally:
+            pool.release(sandbox)
+        self._logs.put(
+            sandbox.spec.log_group,
+            sandbox.log_stream,
+            outcome.lines,
+            account=function.account,
+            region=function.region,
+        )
+        return outcome
+
+    def _count(
+        self,
+        function: Function,
+        qualifier: str | None,
+        values: dict[str, float],
+    ) -> None:
+        """Send metrics by function and, when one was named, by version or alias."""
+        now_ms = self._clock.now_ms()
+        by_name = (("FunctionName", function.name),)
+        dimensions: list[tuple[tuple[str, str], ...]] = [by_name]
+        if qualifier is not None:
+            dimensions.append((*by_name, ("Resource", f"{function.name}:{qualifier}")))
+        self._metrics.put(
+            [
+                Metric("AWS/Lambda", name, value, _unit(name), each, now_ms)
+                for each in dimensions
+                for name, value in values.items()
+            ],
+            account=function.account,
+            region=function.region,
+        )
+
+    def count(self, ref: FunctionRef, values: dict[str, Any]) -> None:
+        """Send a function's metrics by name."""
+        function = self._functions.find(ref)
+        if function is not None:
+            self._count(function, None, values)
+
+
+class Invoker:
+    """Invokes functions by ARN; implements `headrace.core.ports.FunctionInvoker`. Thread-safe."""
+
+    def __init__(self, dispatcher: Dispatcher, *, account: str, region: str) -> None:
+        """Take the account and region of a name that has none."""
+        self._dispatcher = dispatcher
+        self._account = account
+        self._region = region
+
+    def invoke(self, function_arn: str, payload: bytes) -> InvokeResult:
+        """See `FunctionInvoker.invoke`."""
+        ref = parse_function(function_arn, account=self._account, region=self._region)
+        return self._dispatcher.invoke(ref, payload)
+
+
+def _measures(outcome: Outcome, slot: Slot) -> dict[str, float]:
+    values = {
+        "Invocations": 1.0,
+        "Errors": 1.0 if outcome.function_error else 0.0,
+        "Duration": outcome.duration_ms,
+        "ConcurrentExecutions": float(slot.running),
+    }
+    if slot.provisioned is not None:
+        name = "ProvisionedConcurrency" + ("" if slot.provisioned else "Spillover")
+        values[f"{name}Invocations"] = 1.0
+    return values
+
+
+def _unit(name: str) -> str:
+    return "Milliseconds" if name in ("Duration", "AsyncEventAge") else "Count"

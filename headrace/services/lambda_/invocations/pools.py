@@ -1,0 +1,273 @@
+"""The warm processes of all functions: a pool for each version, provisioned concurrency, and when processes end."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from headrace.aws.sessions import Credentials, RoleSession, RoleSessions, role_name
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import FunctionNotFound, FunctionThrottled
+from headrace.services.lambda_.errors import Throttled
+from headrace.services.lambda_.invocations.concurrency import ACCOUNT_REACHED
+from headrace.services.lambda_.limits import CREDENTIALS_SECONDS, SANDBOX_IDLE_SECONDS
+from headrace.services.lambda_.names import FunctionRef
+from headrace.services.lambda_.packages.bytecode import Bytecode
+from headrace.services.lambda_.packages.code import CodeStore
+from headrace.services.lambda_.runtime.environment import SandboxSpec
+from headrace.services.lambda_.runtime.pool import SandboxPool
+from headrace.services.lambda_.runtime.process import NotStarted
+from headrace.services.lambda_.runtime.reaper_client import ReaperClient
+from headrace.services.lambda_.runtime.sandbox import Sandbox
+from headrace.services.lambda_.runtime.walls import Walls
+from headrace.services.lambda_.state import Function, Version
+from headrace.services.lambda_.store import FunctionStore
+
+_EXPIRE_EVERY_S = 30.0
+INIT_FAILED = "FUNCTION_ERROR_INIT_FAILURE"
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A pool, and the revision and fingerprint of the code that it was made from: a change of these drains the pool."""
+
+    made_from: tuple[str, str]
+    pool: SandboxPool
+
+
+@dataclass(frozen=True, slots=True)
+class Provisioned:
+    """How far provisioned concurrency has come: AWS's status, and its reason when it has failed."""
+
+    count: int
+    status: str
+    reason: str = ""
+
+
+class Pools:
+    """Lends processes; a worker whose step expires idle ones and fills provisioned ones. Thread-safe."""
+
+    name = "lambda-pools"
+
+    def __init__(
+        self,
+        *,
+        data_dir: Path,
+        clock: Clock,
+        ids: Ids,
+        functions: FunctionStore,
+        code: CodeStore,
+        endpoint_url: Callable[[], str],
+        sessions: RoleSessions,
+        folders: Sequence[Path] = (),
+    ) -> None:
+        self._sessions = sessions
+        self._root = data_dir / "lambda" / "tmp"
+        self._clock = clock
+        self._ids = ids
+        self._functions = functions
+        self._code = code
+        self._endpoint_url = endpoint_url
+        self._reaper = ReaperClient()
+        self._walls = Walls(data_dir, folders)
+        self.bytecode = Bytecode()
+        self._lock = threading.Lock()
+        self._entries: dict[tuple[str, str], _Entry] = {}
+        # Drained pools, whose processes may still be busy.
+        self._retired: list[SandboxPool] = []
+        self._provisioned: dict[tuple[str, str], Provisioned] = {}
+        self._stopped = False
+
+    def pool(self, function: Function, version: Version) -> SandboxPool:
+        """Return the version's pool; one that was made from older code or configuration is drained.
+
+        Raises Throttled while stopping.
+        """
+        key, most = (function.key, version.number), function.most_processes
+        made_from = (
+            str(version.config["RevisionId"]),
+            self._code.fingerprint(version.digest, *version.layers),
+        )
+        entry = self._entries.get(key)
+        if entry is not None and entry.made_from == made_from:
+            entry.pool.most = most
+            return entry.pool
+        with self._lock:
+            if self._stopped:
+                raise Throttled(function.ref.arn, ACCOUNT_REACHED)
+            entry = self._entries.get(key)
+            if entry is None or entry.made_from != made_from:
+                if entry is not None:
+                    entry.pool.drain()
+                    self._retired.append(entry.pool)
+                spec = self._spec(function, version)
+                self._compile(spec, made_from[1])
+                made = self._maker(spec)
+                opt = [] if spec.opt_dir is None else [spec.opt_dir]
+                folders = frozenset({spec.code_dir, *spec.layer_dirs, *opt})
+                pool = SandboxPool(made, most=most, clock=self._clock, folders=folders)
+                entry = _Entry(made_from, pool)
+                self._entries[key] = entry
+            return entry.pool
+
+    def _compile(self, spec: SandboxSpec, fingerprint: str) -> None:
+        """Have the function's Python code compiled, where its own processes may not write the bytecode."""
+        if spec.runtime.startswith("python") and not self._walls.are_missing:
+            folders = [spec.code_dir, *([] if spec.opt_dir is None else [spec.opt_dir])]
+            self.bytecode.want(folders, fingerprint)
+
+    def _maker(self, spec: SandboxSpec) -> Callable[[], Sandbox]:
+        def make() -> Sandbox:
+            return Sandbox(
+                spec,
+                root=self._root,
+                clock=self._clock,
+                ids=self._ids,
+                reaper=self._reaper,
+                walls=self._walls,
+                credentials=self._credentials(spec),
+            )
+
+        return make
+
+    def _credentials(self, spec: SandboxSpec) -> Credentials:
+        """Return the credentials that a process signs with: its role's, in a session with the function's name."""
+        expires_ms = self._clock.now_ms() + CREDENTIALS_SECONDS * 1000
+        session = RoleSession(spec.account, role_name(spec.role), spec.name, expires_ms)
+        return self._sessions.issue(session)
+
+    def _spec(self, function: Function, version: Version) -> SandboxSpec:
+        config = version.config
+        variables: dict[str, str] = config.get("Environment", {}).get("Variables", {})
+        logging_config: dict[str, Any] = config["LoggingConfig"]
+        return SandboxSpec(
+            account=function.account,
+            region=function.region,
+            name=function.name,
+            version=version.number,
+            runtime=str(config["Runtime"]),
+            handler=str(config.get("Handler", "")),
+            code_dir=self._code.directory(version.digest),
+            layer_dirs=tuple(self._code.directory(digest) for digest in version.layers),
+            environment=tuple(variables.items()),
+            timeout_s=float(config["Timeout"]),
+            memory_mib=int(config["MemorySize"]),
+            log_group=str(logging_config["LogGroup"]),
+            log_format=str(logging_config["LogFormat"]),
+            endpoint_url=self._endpoint_url(),
+            role=str(config.get("Role", "")),
+            application_log_level=str(logging_config.get("ApplicationLogLevel", "INFO")),
+            system_log_level=str(logging_config.get("SystemLogLevel", "INFO")),
+            opt_dir=self._code.merged(version.layers),
+            storage_mib=int(config["EphemeralStorage"]["Size"]),
+        )
+
+    def folders_in_use(self) -> set[Path]:
+        """Return the folders of code and layers that processes have, or will have when they are started."""
+        with self._lock:
+            self._retired = [pool for pool in self._retired if pool.is_busy]
+            pools = [*(entry.pool for entry in self._entries.values()), *self._retired]
+        return {folder for pool in pools for folder in pool.folders}
+
+    @property
+    def lack_walls(self) -> bool:
+        """Whether this machine permits no walls around functions."""
+        return self._walls.are_missing
+
+    def drain(self, ref: FunctionRef, number: str | None = None) -> None:
+        """Retire the processes of a version, or of all: each ends after what it is running."""
+        with self._lock:
+            keys = [key for key in self._entries if key[0] == ref.key and number in (None, key[1])]
+            entries = [self._entries.pop(key) for key in keys]
+            self._retired += [entry.pool for entry in entries]
+            if number is None:
+                for key in [key for key in self._provisioned if key[0] == ref.key]:
+                    del self._provisioned[key]
+        for entry in entries:
+            entry.pool.drain()
+
+    # --- provisioned concurrency --------------------------------------------------------------
+
+    def provisioned(self, function: Function, qualifier: str) -> Provisioned:
+        """Return how far a version's or alias's provisioned concurrency has come."""
+        wanted = function.provisioned[qualifier]
+        found = self._provisioned.get((function.key, qualifier))
+        if found is None or (found.count != wanted and found.status != "FAILED"):
+            return Provisioned(0, "IN_PROGRESS")
+        return found
+
+    def forget_provisioned(self, ref: FunctionRef, qualifier: str) -> None:
+        """Forget how far a provisioned concurrency has come: it has been changed or removed."""
+        self._provisioned.pop((ref.key, qualifier), None)
+
+    def _provision(self, function: Function) -> set[tuple[str, str]]:
+        """Start a function's missing provisioned processes; return the keys of the pools that have some."""
+        key = function.key
+        kept: set[tuple[str, str]] = set()
+        for version, qualifiers in _by_version(function):
+            kept.add((key, version.number))
+            states = [self._provisioned.get((key, name)) for name in qualifiers]
+            if any(state is not None and state.status == "FAILED" for state in states):
+                continue
+            try:
+                pool = self.pool(function, version)
+            except FunctionThrottled:
+                continue
+            counts = {name: function.provisioned.get(name, 0) for name in qualifiers}
+            spec = replace(
+                self._spec(function, version), initialization_type="provisioned-concurrency"
+            )
+            broken = pool.provision(sum(counts.values()), self._maker(spec))
+            for name, count in counts.items():
+                self._provisioned[key, name] = (
+                    Provisioned(count, "READY")
+                    if broken is None
+                    else Provisioned(0, "FAILED", INIT_FAILED)
+                )
+        return kept
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def step(self) -> float:
+        """Start what is provisioned, and close processes that have been idle for long."""
+        if not self._stopped and (self._functions.any() or not self._walls.are_known):
+            # Before the first invocation needs walls; where there are none, headrace logs it at once.
+            with contextlib.suppress(NotStarted):
+                self._walls.view()
+        kept: set[tuple[str, str]] = set()
+        for function in self._functions.provisioned():
+            if not self._stopped:
+                kept |= self._provision(function)
+        with self._lock:
+            entries = dict(self._entries)
+        for key, entry in entries.items():
+            if key not in kept:
+                entry.pool.unprovision()
+            entry.pool.expire(SANDBOX_IDLE_SECONDS)
+        return _EXPIRE_EVERY_S
+
+    def stop(self) -> None:
+        """Kill every process; running invocations fail."""
+        with self._lock:
+            self._stopped = True
+            entries, self._entries = list(self._entries.values()), {}
+        for entry in entries:
+            entry.pool.kill()
+        self._reaper.close()
+        self._walls.close()
+        self.bytecode.stop()
+
+
+def _by_version(function: Function) -> list[tuple[Version, list[str]]]:
+    """Return the versions that have provisioned concurrency, each with the qualifiers that give it."""
+    found: dict[str, tuple[Version, list[str]]] = {}
+    for qualifier in list(function.provisioned):
+        with contextlib.suppress(FunctionNotFound):
+            version = function.resolve(qualifier)
+            found.setdefault(version.number, (version, []))[1].append(qualifier)
+    return list(found.values())

@@ -1,0 +1,142 @@
+"""AWS's checks of a mapping's settings beyond its model, by the kind of source, in AWS's sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.core.arn import Arn, InvalidArn
+from headrace.core.values import section
+from headrace.services.lambda_.destinations import check_destination
+from headrace.services.lambda_.errors import invalid_parameter, validation
+from headrace.services.lambda_.mappings.filters import Filter, InvalidPattern
+
+_SHARED = (
+    "BatchSize",
+    "MaximumBatchingWindowInSeconds",
+    "FunctionResponseTypes",
+    "FilterCriteria",
+    "MetricsConfig",
+    "LoggingConfig",
+    "KMSKeyArn",
+)
+_STREAM_ONLY = (
+    "ParallelizationFactor",
+    "DestinationConfig",
+    "MaximumRecordAgeInSeconds",
+    "BisectBatchOnFunctionError",
+    "MaximumRetryAttempts",
+    "TumblingWindowInSeconds",
+)
+_QUEUE_ONLY = ("ScalingConfig",)
+_OTHER_SOURCES = (
+    "Topics",
+    "Queues",
+    "SourceAccessConfigurations",
+    "SelfManagedEventSource",
+    "AmazonManagedKafkaEventSourceConfig",
+    "SelfManagedKafkaEventSourceConfig",
+    "DocumentDBEventSourceConfig",
+    "ProvisionedPollerConfig",
+)
+_SHORTEST_RECORD_AGE_S = 60
+_FILTERS = 10
+_FIFO_BATCH = 10
+_UNBATCHED = 10
+_CONCURRENCY = (2, 1000)
+_STREAM_DESTINATIONS = ("sqs", "sns", "s3")
+
+
+def settable(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of a request that a mapping keeps."""
+    names = (*_SHARED, *_STREAM_ONLY, *_QUEUE_ONLY)
+    return {name: request[name] for name in names if name in request}
+
+
+def check_source(arn_text: str | None) -> Arn:
+    """Return the source's ARN. Raises AwsError for text that is no ARN, and for sources that headrace lacks."""
+    if not arn_text:
+        raise invalid_parameter(
+            "Unrecognized event source, must be kinesis, dynamodb stream or sqs."
+        )
+    try:
+        arn = Arn.parse(arn_text)
+    except InvalidArn:
+        raise invalid_parameter(f"The event source ARN {arn_text} is invalid.") from None
+    if arn.service not in ("kinesis", "sqs"):
+        raise invalid_parameter(
+            f"headrace does not support event sources of {arn.service}, only Kinesis streams, their registered"
+            " consumers, and SQS queues"
+        )
+    return arn
+
+
+def check_settings(source: Arn, members: Mapping[str, Any], request: Mapping[str, Any]) -> None:
+    """Refuse settings that AWS refuses for such a source. Raises AwsError.
+
+    Args:
+        source: the ARN of what is read.
+        members: all settings that the mapping will have.
+        request: the settings that change now.
+    """
+    foreign = (*_OTHER_SOURCES, *(_STREAM_ONLY if source.service == "sqs" else _QUEUE_ONLY))
+    for name in foreign:
+        if request.get(name):
+            raise invalid_parameter(f"{name} is not supported for {source.service} event sources.")
+    _check_filters(members)
+    if source.service == "sqs":
+        _check_queue(source, members)
+    else:
+        _check_stream(members)
+
+
+def _check_stream(members: Mapping[str, Any]) -> None:
+    age_s = members.get("MaximumRecordAgeInSeconds", -1)
+    if -1 < age_s < _SHORTEST_RECORD_AGE_S:
+        raise invalid_parameter(
+            f"Invalid MaximumRecordAgeInSeconds: {age_s}. "
+            f"It must be -1 or at least {_SHORTEST_RECORD_AGE_S}."
+        )
+    check_destination(
+        section(members, "DestinationConfig", "OnFailure").get("Destination"), _STREAM_DESTINATIONS
+    )
+    if section(members, "DestinationConfig", "OnSuccess").get("Destination"):
+        raise invalid_parameter("OnSuccess destinations are not supported for event sources.")
+
+
+def _check_queue(source: Arn, members: Mapping[str, Any]) -> None:
+    size = members.get("BatchSize", _UNBATCHED)
+    window_s = members.get("MaximumBatchingWindowInSeconds", 0)
+    if source.resource.endswith(".fifo"):
+        if window_s:
+            raise invalid_parameter("Batching window is not supported for FIFO queues")
+        if size > _FIFO_BATCH:
+            raise invalid_parameter(
+                f"BatchSize must be less than or equal to {_FIFO_BATCH} for FIFO queues"
+            )
+    if size > _UNBATCHED and not window_s:
+        raise invalid_parameter(
+            "Maximum batch window in seconds must be greater than 0 if maximum batch size is greater "
+            f"than {_UNBATCHED}"
+        )
+    concurrency = section(members, "ScalingConfig").get("MaximumConcurrency")
+    least, most = _CONCURRENCY
+    if concurrency is not None and not least <= concurrency <= most:
+        bound = "greater" if concurrency < least else "less"
+        raise validation(
+            f"Value '{concurrency}' at 'scalingConfig.maximumConcurrency' failed to satisfy constraint: "
+            f"Member must have value {bound} than or equal to {least if concurrency < least else most}"
+        )
+
+
+def _check_filters(members: Mapping[str, Any]) -> None:
+    filters: list[dict[str, str]] = section(members, "FilterCriteria").get("Filters") or []
+    if len(filters) > _FILTERS:
+        raise invalid_parameter(
+            f"Number of filters {len(filters)} exceeds the maximum of {_FILTERS} filters."
+        )
+    for one in filters:
+        try:
+            Filter.parse(one.get("Pattern", ""))
+        except InvalidPattern as error:
+            raise invalid_parameter(f"Invalid filter pattern definition. {error}") from None

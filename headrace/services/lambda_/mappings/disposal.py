@@ -1,0 +1,149 @@
+"""Gives up batches: a batch's document goes to the failure destination, and the batch tree notes its end.
+
+Source: https://docs.aws.amazon.com/lambda/latest/dg/kinesis-on-failure-destination.html (documented).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.core.ports import InvokeResult
+from headrace.services.lambda_.mappings import counts, trace
+from headrace.services.lambda_.mappings.batch import Batch
+from headrace.services.lambda_.mappings.counts import Counts
+from headrace.services.lambda_.mappings.event import EventWriter
+from headrace.services.lambda_.mappings.mapping import Mapping
+from headrace.services.lambda_.mappings.ports import Ports
+from headrace.services.lambda_.mappings.trace import Place
+
+log = logging.getLogger(__name__)
+
+
+class Disposal:
+    """Gives up batches of one lane. For one thread."""
+
+    def __init__(self, mapping: Mapping, place: Place, ports: Ports, counts_: Counts) -> None:
+        self._mapping = mapping
+        self._place = place
+        self._ports = ports
+        self._counts = counts_
+
+    def give_up(
+        self,
+        batch: Batch,
+        condition: str,
+        events: EventWriter,
+        *,
+        result: InvokeResult | None = None,
+    ) -> None:
+        """Send a batch's document to the failure destination, if there is one, and note its end."""
+        mapping, ports = self._mapping, self._ports
+        log.warning(
+            "mapping %s gives up %d records of %s: %s",
+            mapping.uuid,
+            len(batch.records),
+            self._place.shard_id,
+            condition,
+        )
+        history = batch.history or ports.trace.begin()
+        destination = mapping.failure_destination
+        sent = self._send(destination, batch, condition, events, result) if destination else None
+        if sent is None:
+            if mapping.settings.counts_events:
+                self._counts.count(counts.DROPPED, len(batch.records))
+            ports.trace.write(self._place, history, batch, trace.DROPPED, condition)
+            return
+        if mapping.settings.counts_events:
+            self._counts.count(counts.DELIVERED, len(batch.records))
+        ports.trace.write(
+            self._place, history, batch, trace.SENT, f"{condition}; {destination}; {sent}"
+        )
+
+    def _send(
+        self,
+        destination: str,
+        batch: Batch,
+        condition: str,
+        events: EventWriter,
+        result: InvokeResult | None,
+    ) -> str | None:
+        """Return the message id, None when the destination is gone."""
+        mapping, ports = self._mapping, self._ports
+        now_ms = ports.clock.now_ms()
+        document = failure_document(
+            batch,
+            condition=condition,
+            stream_arn=mapping.stream_arn,
+            shard_id=self._place.shard_id,
+            function_arn=mapping.function_arn,
+            request_id=result.request_id if result else "",
+            result=result,
+            now_ms=now_ms,
+        )
+        if destination.split(":")[2] == "s3":
+            # Only a bucket has room for the records themselves.
+            document["payload"] = events.event(batch.records).decode()
+        try:
+            return ports.destinations.send(
+                destination, json.dumps(document), object_key=self._key(now_ms)
+            )
+        except LookupError:
+            # As on AWS, a destination that is gone loses the document, not the stream's progress.
+            log.warning("mapping %s: no failure destination %s", mapping.uuid, destination)
+            mapping.last_result = "PROBLEM: Failure destination not found"
+            return None
+
+    def _key(self, now_ms: int) -> str:
+        moment = datetime.fromtimestamp(now_ms / 1000, UTC)
+        name = f"{moment:%Y-%m-%dT%H.%M.%S}-{self._ports.ids.uuid()}"
+        return f"aws/lambda/{self._mapping.uuid}/{self._place.shard_id}/{moment:%Y/%m/%d}/{name}"
+
+
+def failure_document(
+    batch: Batch,
+    *,
+    condition: str,
+    stream_arn: str,
+    shard_id: str,
+    function_arn: str,
+    request_id: str,
+    result: InvokeResult | None,
+    now_ms: int,
+) -> dict[str, Any]:
+    """Return the document; `result` is that of the last invocation, None when there was none."""
+    first, last = batch.records[0], batch.records[-1]
+    document: dict[str, Any] = {
+        "requestContext": {
+            "requestId": request_id,
+            "functionArn": function_arn,
+            "condition": condition,
+            "approximateInvokeCount": batch.attempts,
+        }
+    }
+    if result is not None:
+        response: dict[str, Any] = {
+            "statusCode": 200,
+            "executedVersion": result.executed_version,
+            "functionError": result.function_error,
+        }
+        document["responseContext"] = {k: v for k, v in response.items() if v is not None}
+    document["version"] = "1.0"
+    document["timestamp"] = _iso(now_ms)
+    document["KinesisBatchInfo"] = {
+        "shardId": shard_id,
+        "startSequenceNumber": first.sequence_number,
+        "endSequenceNumber": last.sequence_number,
+        "approximateArrivalOfFirstRecord": _iso(first.approximate_arrival_ms),
+        "approximateArrivalOfLastRecord": _iso(last.approximate_arrival_ms),
+        "batchSize": len(batch.records),
+        "streamArn": stream_arn,
+    }
+    return document
+
+
+def _iso(time_ms: int) -> str:
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time_ms % 1000:03d}Z"

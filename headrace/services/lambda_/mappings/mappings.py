@@ -1,0 +1,284 @@
+"""All event source mappings: finds, runs, changes and removes them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.core.ports import StreamNotFound
+from headrace.core.workers import Supervisor, WorkerDone, WorkerHandle
+from headrace.services.lambda_.errors import invalid_parameter, not_found
+from headrace.services.lambda_.mappings.mapping import Mapping, Pinned
+from headrace.services.lambda_.mappings.poller import ShardPoller
+from headrace.services.lambda_.mappings.ports import Ports
+from headrace.services.lambda_.mappings.report import mapping_report
+from headrace.services.lambda_.mappings.sqs import QueueRunner
+
+log = logging.getLogger(__name__)
+
+# A reshard is seen at once, when a parent's poller meets its end; this is for streams that come late.
+_LOOK_AGAIN_S = 1.0
+_LOOK_FOR_SHARDS_S = 30.0
+_JOIN_S = 5.0
+
+
+@dataclass(slots=True)
+class _Running:
+    poller: ShardPoller
+    handle: WorkerHandle
+
+
+class MappingRunner:
+    """Runs one mapping: a poller for each shard whose parents are drained. Thread-safe."""
+
+    def __init__(self, mapping: Mapping, ports: Ports, supervisor: Supervisor) -> None:
+        self.name = f"lambda-mapping-{mapping.uuid[:8]}"
+        self._mapping = mapping
+        self._ports = ports
+        self._supervisor = supervisor
+        self._lock = threading.Lock()
+        self._pollers: dict[str, _Running] = {}
+        self._stopped = False
+        self._unsubscribe: Callable[[], None] | None = None
+        self._handle = supervisor.start(self)
+
+    def step(self) -> float:
+        """Start pollers for the shards that may be read now."""
+        if self._stopped:
+            raise WorkerDone
+        arn, store = self._mapping.read_arn, self._ports.store
+        try:
+            shards = self._ports.streams.shards(arn)
+            if self._unsubscribe is None:
+                self._unsubscribe = self._ports.streams.subscribe(arn, self._wake_pollers)
+        except StreamNotFound:
+            self._mapping.last_result = "PROBLEM: Stream not found"
+            return _LOOK_AGAIN_S
+        if self._has_lost_consumer():
+            return _LOOK_AGAIN_S
+        kept = store.checkpoints(self._mapping.uuid)
+        done = {shard_id for shard_id, each in kept.items() if each.position is None}
+        open_ids = {shard.shard_id for shard in shards} - done
+        self._forget(done, {shard.shard_id for shard in shards})
+        for shard in shards:
+            # Parents first, so that the order within a partition key survives a reshard.
+            if shard.shard_id in open_ids and not open_ids.intersection(shard.parent_ids):
+                self._start_poller(shard.shard_id)
+        return _LOOK_FOR_SHARDS_S
+
+    def _forget(self, done: set[str], there: set[str]) -> None:
+        """Forget pollers that have ended, and the checkpoints of shards that retention has removed."""
+        with self._lock:
+            for shard_id in done & self._pollers.keys():
+                if not self._pollers[shard_id].handle.alive:
+                    del self._pollers[shard_id]
+        if gone := done - there:
+            self._ports.store.forget_shards(self._mapping.uuid, gone)
+
+    def _has_lost_consumer(self) -> bool:
+        """Whether the registered consumer that the mapping reads through is gone; running pollers stop then."""
+        mapping = self._mapping
+        if not mapping.reads_as_consumer:
+            return False
+        if self._ports.streams.consumer_status(mapping.stream_arn) == "ACTIVE":
+            return False
+        mapping.last_result = "PROBLEM: Stream consumer not found"
+        with self._lock:
+            lost, self._pollers = list(self._pollers.values()), {}
+        for one in lost:
+            one.poller.stop()
+            one.handle.stop()
+        return True
+
+    def _start_poller(self, shard_id: str) -> None:
+        with self._lock:
+            running = self._pollers.get(shard_id)
+            if self._stopped or (running is not None and running.handle.alive):
+                return
+            poller = ShardPoller(
+                self._mapping,
+                shard_id,
+                self._ports,
+                on_drained=self._handle_drained,
+                spawn=self._supervisor.start,
+            )
+            handle = self._supervisor.start(poller)
+            poller.wake = handle.wake
+            self._pollers[shard_id] = _Running(poller, handle)
+        # An append between the poller's first read and its registration has woken no poller.
+        handle.wake()
+
+    def _handle_drained(self) -> None:
+        self._handle.wake()
+
+    def _wake_pollers(self) -> None:
+        for running in list(self._pollers.values()):
+            running.handle.wake()
+
+    def wake(self) -> None:
+        """Have the pollers read changed settings now."""
+        self._handle.wake()
+        self._wake_pollers()
+
+    def stop(self) -> None:
+        """Begin no more batches. Does not wait for the one that is running."""
+        with self._lock:
+            self._stopped = True
+            running = list(self._pollers.values())
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        self._handle.stop()
+        for one in running:
+            one.poller.stop()
+            one.handle.stop()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for running batches to end."""
+        for running in list(self._pollers.values()):
+            running.handle.join(timeout_s)
+            running.poller.join(timeout_s)
+
+
+class Mappings:
+    """The mappings of all accounts and regions. Thread-safe."""
+
+    def __init__(self, *, ports: Ports, supervisor: Supervisor) -> None:
+        self._ports = ports
+        self._supervisor = supervisor
+        self._lock = threading.RLock()
+        self._mappings: dict[str, Mapping] = {}
+        self._runners: dict[str, MappingRunner | QueueRunner] = {}
+        self._stopping: list[MappingRunner | QueueRunner] = []
+
+    def start(self) -> None:
+        """Go on with every mapping from its checkpoints."""
+        for mapping in self._ports.store.load():
+            self._mappings[mapping.uuid] = mapping
+            self._run(mapping)
+
+    def stop(self) -> None:
+        """Begin no more batches; the next run tries again what fails from now on."""
+        with self._lock:
+            stopping, self._runners = list(self._runners.values()), {}
+            self._stopping.extend(stopping)
+        for runner in stopping:
+            runner.stop()
+
+    def join(self) -> None:
+        """Wait for what was running when `stop` was called."""
+        for runner in self._stopping:
+            runner.join(_JOIN_S)
+
+    def _run(self, mapping: Mapping) -> None:
+        """Start, wake or stop the mapping's runner, as the mapping is enabled or not."""
+        with self._lock:
+            runner = self._runners.get(mapping.uuid)
+            if mapping.enabled and runner is None:
+                self._runners[mapping.uuid] = self._runner(mapping)
+            elif mapping.enabled and runner is not None:
+                runner.wake()
+            elif runner is not None:
+                del self._runners[mapping.uuid]
+                runner.stop()
+                runner.join(_JOIN_S)
+
+    def _runner(self, mapping: Mapping) -> MappingRunner | QueueRunner:
+        if mapping.service == "sqs":
+            return QueueRunner(mapping, self._ports, self._supervisor.start)
+        return MappingRunner(mapping, self._ports, self._supervisor)
+
+    def visibility_timeout_s(self, queue_arn: str) -> int:
+        """Return for how long a queue hides a message that was received. Raises LookupError."""
+        return self._ports.queues.visibility_timeout_s(queue_arn)
+
+    def create(self, mapping: Mapping) -> None:
+        """Store and run a mapping. Raises StreamNotFound.
+
+        A stream's shards are pinned here: a record put after this returns is seen, LATEST or not.
+        """
+        pinned: dict[str, Pinned] = {}
+        if mapping.service == "kinesis":
+            self._check_consumer(mapping)
+            streams = self._ports.streams
+            pinned = {
+                shard.shard_id: streams.pin(mapping.read_arn, shard.shard_id, mapping.start())
+                for shard in streams.shards(mapping.read_arn)
+            }
+        with self._lock:
+            self._ports.store.put(mapping, pinned)
+            self._mappings[mapping.uuid] = mapping
+        self._run(mapping)
+
+    def _check_consumer(self, mapping: Mapping) -> None:
+        """Refuse a registered consumer that could not read. Raises StreamNotFound, AwsError."""
+        if not mapping.reads_as_consumer:
+            return
+        status = self._ports.streams.consumer_status(mapping.stream_arn)
+        if status is None:
+            raise StreamNotFound(mapping.stream_arn)
+        if status != "ACTIVE":
+            raise invalid_parameter(
+                f"Consumer {mapping.stream_arn} is in status {status}. It must be ACTIVE."
+            )
+
+    def change(self, mapping: Mapping) -> None:
+        """Store a mapping that was changed in place, and start or stop its pollers accordingly."""
+        self._ports.store.put(mapping)
+        self._run(mapping)
+
+    def delete(self, mapping: Mapping) -> None:
+        """Stop a mapping and forget it with its checkpoints."""
+        with self._lock:
+            mapping.enabled = False
+            self._run(mapping)
+            self._mappings.pop(mapping.uuid, None)
+            self._ports.store.delete(mapping.uuid)
+            self._ports.trace.forget(mapping.uuid)
+
+    def get(self, account: str, region: str, uuid: str) -> Mapping:
+        """Return a mapping. Raises AwsError."""
+        mapping = self._mappings.get(uuid)
+        if mapping is None or (mapping.account, mapping.region) != (account, region):
+            raise not_found("The resource you requested does not exist.")
+        return mapping
+
+    def all(self, account: str, region: str) -> list[Mapping]:
+        """Return the mappings of an account and region, by UUID."""
+        with self._lock:
+            found = [
+                m for m in self._mappings.values() if (m.account, m.region) == (account, region)
+            ]
+        return sorted(found, key=lambda mapping: mapping.uuid)
+
+    def traces(self, name: str, sequence: str | None) -> list[dict[str, Any]]:
+        """Return the reports of the mapping with the UUID `name`, or of those of the function of that name."""
+        ports = self._ports
+        with self._lock:
+            found = [
+                mapping
+                for mapping in self._mappings.values()
+                if name in (mapping.uuid, mapping.function_arn, mapping.function_arn.split(":")[6])
+            ]
+        return [
+            mapping_report(
+                mapping,
+                trace=ports.trace,
+                store=ports.store,
+                streams=ports.streams,
+                sequence=sequence,
+            )
+            for mapping in found
+        ]
+
+    def change_tags(
+        self, account: str, region: str, uuid: str, change: Callable[[dict[str, str]], None]
+    ) -> dict[str, str]:
+        """Run `change` on a mapping's tags, keep and return them. Raises AwsError."""
+        mapping = self.get(account, region, uuid)
+        with self._lock:
+            change(mapping.tags)
+            self._ports.store.put(mapping)
+            return dict(mapping.tags)

@@ -1,0 +1,217 @@
+"""Reads one shard for one mapping and hands its records to the shard's lanes."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from headrace.core.ports import ReadResult, ShardNotFound, StreamNotFound, StreamRecord
+from headrace.core.workers import Worker, WorkerDone, WorkerHandle
+from headrace.services.lambda_.limits import SYNC_PAYLOAD_BYTES
+from headrace.services.lambda_.mappings import counts
+from headrace.services.lambda_.mappings.counts import Counts
+from headrace.services.lambda_.mappings.filters import Filter, passes
+from headrace.services.lambda_.mappings.lane import Lane
+from headrace.services.lambda_.mappings.mapping import Mapping, Settings
+from headrace.services.lambda_.mappings.ports import Ports
+from headrace.services.lambda_.mappings.progress import Progress, lane_of
+from headrace.services.lambda_.mappings.trace import Place
+from headrace.store.losses import LogDamaged
+
+log = logging.getLogger(__name__)
+
+_MISSING_STREAM_RETRY_S = 1.0
+
+
+class ShardPoller:
+    """A worker for one (mapping, shard). `stop` and `join` may be called from any thread, the rest from one.
+
+    With one lane the poller steps it itself, so that a record waits for no other thread; with several, each
+    lane is a worker of its own that `spawn` starts, and the poller reads ahead for all of them.
+    """
+
+    def __init__(
+        self,
+        mapping: Mapping,
+        shard_id: str,
+        ports: Ports,
+        *,
+        on_drained: Callable[[], None],
+        spawn: Callable[[Worker], WorkerHandle],
+    ) -> None:
+        self.name = f"lambda-mapping-{mapping.uuid[:8]}-{shard_id}"
+        self.wake: Callable[[], None] = _do_nothing
+        self._mapping = mapping
+        self._shard_id = shard_id
+        self._ports = ports
+        self._on_drained = on_drained
+        self._spawn = spawn
+        self._counts = Counts(mapping, ports.metrics, ports.clock)
+        self._progress = Progress(ports.store, mapping.uuid, shard_id)
+        self._lanes: list[Lane] = []
+        self._handles: list[WorkerHandle] = []
+        self._criteria: Any = None
+        self._parsed_filters: tuple[Filter, ...] = ()
+        self._stopped = False
+        self._later_s = math.inf
+        self._use_lanes(mapping.settings.lanes)
+
+    def stop(self) -> None:
+        """Begin nothing more; failures from now on are treated as caused by the stop."""
+        self._stopped = True
+        for lane in self._lanes:
+            lane.stop()
+        for handle in list(self._handles):
+            handle.stop()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the lanes' running batches to end."""
+        for handle in list(self._handles):
+            handle.join(timeout_s)
+
+    def step(self) -> float:
+        """Read, and with one lane invoke once; see `Worker.step`."""
+        if self._stopped:
+            raise WorkerDone
+        settings = self._mapping.settings
+        may_read = len(self._lanes) == settings.lanes or self._change_lanes(settings.lanes)
+        if len(self._lanes) == 1:
+            lane = self._lanes[0]
+            if lane.batches:
+                return lane.work(settings)
+            more = may_read and self._gather(settings)
+            wait_s = lane.work(settings)
+            self._rest()
+            return 0.0 if more else min(wait_s, self._later_s)
+        more = may_read and self._gather(settings)
+        for handle in self._handles:
+            handle.wake()
+        self._rest()
+        return 0.0 if more else self._later_s
+
+    # --- lanes --------------------------------------------------------------------------------
+
+    def _use_lanes(self, count: int) -> None:
+        """Spread the records over so many lanes from now on; the lanes until now must be empty."""
+        for lane in self._lanes:
+            lane.stop()
+        for handle in self._handles:
+            handle.stop()
+        self._lanes = [
+            Lane(
+                self._mapping,
+                Place(self._mapping.uuid, self._shard_id, lane, count),
+                self._ports,
+                self._progress,
+                lambda: self.wake(),
+            )
+            for lane in range(count)
+        ]
+        self._progress.use(list(self._lanes))
+        self._handles = [self._spawn(lane) for lane in self._lanes] if count > 1 else []
+
+    def _change_lanes(self, count: int) -> bool:
+        """Use another number of lanes once all are empty; return whether they were, so that records may be read."""
+        with self._progress.lock:
+            if not all(lane.is_empty for lane in self._lanes):
+                return False
+            if len(self._lanes) == 1:
+                self._progress.window = self._lanes[0].window
+            self._use_lanes(count)
+        return True
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def _room(self, batch_size: int) -> int:
+        """Return how many records to read: as many as one batch for every lane."""
+        with self._progress.lock:
+            if sum(lane.buffered_bytes for lane in self._lanes) >= SYNC_PAYLOAD_BYTES * len(
+                self._lanes
+            ):
+                return 0
+            wanted = batch_size * len(self._lanes)
+            return wanted - sum(len(lane.buffer) for lane in self._lanes)
+
+    def _gather(self, settings: Settings) -> bool:
+        """Read once; return whether there may be more to read now."""
+        self._later_s = math.inf
+        position, room = self._progress.read_position, self._room(settings.batch_size)
+        if position is None or room <= 0:
+            return False
+        try:
+            result = self._ports.streams.read(
+                settings.read_arn,
+                self._shard_id,
+                position,
+                max_records=room,
+                max_bytes=SYNC_PAYLOAD_BYTES,
+            )
+        except StreamNotFound:
+            self._mapping.last_result = "PROBLEM: Stream not found"
+            self._later_s = _MISSING_STREAM_RETRY_S
+            return False
+        except LogDamaged:
+            self._mapping.last_result = "PROBLEM: Records of the stream are damaged or lost"
+            raise
+        except ShardNotFound:
+            # Retention has taken the shard and all that was left to read in it.
+            result = ReadResult([], None, 0)
+        with self._progress.lock:
+            self._spread(self._wanted(result.records, counts_events=settings.counts_events))
+            self._progress.read(result.records, result.next_position)
+            if result.next_position is None:
+                for lane in self._lanes:
+                    lane.end()
+        return len(result.records) == room
+
+    def _wanted(self, records: list[StreamRecord], *, counts_events: bool) -> list[StreamRecord]:
+        """Return the records that pass the filters and that no lane has finished with before a restart."""
+        filters, read = self._filters(), len(records)
+        if filters:
+            records = [record for record in records if passes(record, filters)]
+        if counts_events:
+            self._counts.count(counts.POLLED, read)
+            self._counts.count(counts.FILTERED_OUT, read - len(records))
+        if self._progress.marks:
+            records = [record for record in records if not self._progress.is_done(record)]
+        return records
+
+    def _spread(self, records: list[StreamRecord]) -> None:
+        count = len(self._lanes)
+        if count == 1:
+            self._lanes[0].add(records)
+            return
+        shares: list[list[StreamRecord]] = [[] for _ in self._lanes]
+        for record in records:
+            shares[lane_of(record.partition_key, count)].append(record)
+        for lane, share in zip(self._lanes, shares, strict=True):
+            lane.add(share)
+
+    def _filters(self) -> tuple[Filter, ...]:
+        criteria = self._mapping.members.get("FilterCriteria")
+        if criteria is not self._criteria:
+            self._criteria, self._parsed_filters = criteria, self._mapping.filters()
+        return self._parsed_filters
+
+    def _rest(self) -> None:
+        """Move the checkpoint past filtered records when no lane holds any, and end at a shard that is drained."""
+        self._progress.save(force=False)
+        if self._progress.read_position is not None:
+            return
+        with self._progress.lock:
+            drained = all(lane.is_empty for lane in self._lanes)
+        if drained:
+            self._finish()
+
+    def _finish(self) -> NoReturn:
+        self._progress.finish()
+        for handle in self._handles:
+            handle.stop()
+        self._on_drained()
+        raise WorkerDone
+
+
+def _do_nothing() -> None:
+    """Do nothing: the poller has no handle yet."""

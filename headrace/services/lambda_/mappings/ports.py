@@ -1,0 +1,29 @@
+"""The ports of event source mappings' pollers: clock, stream, queue, function, destinations, stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import FunctionInvoker, MetricSink, QueueReceiver, StreamReader
+from headrace.services.lambda_.destinations import Destinations
+from headrace.services.lambda_.mappings.store import MappingStore
+from headrace.services.lambda_.mappings.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """What every poller uses. `role_of` gives the role's ARN of a function by the function's ARN."""
+
+    clock: Clock
+    ids: Ids
+    streams: StreamReader
+    queues: QueueReceiver
+    invoker: FunctionInvoker
+    destinations: Destinations
+    metrics: MetricSink
+    store: MappingStore
+    trace: Trace
+    role_of: Callable[[str], str]

@@ -1,0 +1,326 @@
+"""SQS as an event source: messages in batches, deleted once the function has succeeded with them.
+
+Rules: https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html and .../services-sqs-errorhandling.html
+(documented). A failed batch is left to the queue: its messages show again when their visibility timeout ends,
+and the queue's redrive policy gives them up. Messages that the filters do not let through are deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from headrace.core.ports import FunctionNotFound, FunctionThrottled, QueueMessage
+from headrace.core.values import section
+from headrace.core.workers import WorkerDone, WorkerHandle
+from headrace.services.lambda_.limits import SYNC_PAYLOAD_BYTES
+from headrace.services.lambda_.mappings import counts
+from headrace.services.lambda_.mappings.batch import retry_delay_s
+from headrace.services.lambda_.mappings.counts import Counts
+from headrace.services.lambda_.mappings.mapping import Mapping
+from headrace.services.lambda_.mappings.ports import Ports
+
+log = logging.getLogger(__name__)
+
+# A queue does not signal a message, so pollers ask: soon after there was one, then less and less often.
+_FIRST_IDLE_S = 0.05
+_LONGEST_IDLE_S = 0.2
+_POLLERS = 2
+_POLLERS_MOST = 10
+_MESSAGE_OVERHEAD_BYTES = 1024
+_ENVELOPE_BYTES = 64
+
+
+class Watch:
+    """Which of a mapping's pollers watches the queue while it is empty: one does, the others sleep. Thread-safe.
+
+    A poller that has found messages hands the watch on before it invokes the function, so that there is always one that
+    looks, unless all are busy: then the first to be idle again does.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._watcher: QueuePoller | None = None
+        self._asleep: list[QueuePoller] = []
+
+    def take(self, poller: QueuePoller) -> bool:
+        """Whether `poller`, which has nothing to do, is the one that watches; the others are woken when needed."""
+        with self._lock:
+            if self._watcher in (None, poller):
+                self._watcher = poller
+                return True
+            if poller not in self._asleep:
+                self._asleep.append(poller)
+            return False
+
+    def hand_on(self, poller: QueuePoller) -> None:
+        """Let another poller watch, as `poller` has messages or ends."""
+        with self._lock:
+            if self._watcher is poller:
+                self._watcher = None
+            if poller in self._asleep:
+                self._asleep.remove(poller)
+            if self._watcher is not None or not self._asleep:
+                return
+            successor = self._watcher = self._asleep.pop()
+        successor.wake()
+
+
+class QueuePoller:
+    """A worker that invokes the function with a queue's messages, one batch at a time.
+
+    `wake` makes its next step happen now; its runner sets it.
+    """
+
+    def __init__(self, mapping: Mapping, number: int, ports: Ports, watch: Watch) -> None:
+        self.wake: Callable[[], None] = _do_nothing
+        self._watch = watch
+        self._settings = mapping.settings
+        self.name = f"lambda-mapping-{mapping.uuid[:8]}-{number}"
+        self._mapping = mapping
+        self._ports = ports
+        self._queues = ports.queues
+        self._counts = Counts(mapping, ports.metrics, ports.clock)
+        self._gathered: list[QueueMessage] = []
+        self._gathered_bytes = 0
+        self._since_s = 0.0
+        self._idle_s = _FIRST_IDLE_S
+        self._throttles = 0
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Begin no more batches."""
+        self._stopped = True
+        self._watch.hand_on(self)
+
+    def step(self) -> float:
+        """Receive, and invoke when there is a batch; see `Worker.step`."""
+        if self._stopped:
+            self._watch.hand_on(self)
+            raise WorkerDone
+        mapping = self._mapping
+        settings = self._settings = mapping.settings
+        room = settings.batch_size - len(self._gathered)
+        found: list[QueueMessage] = []
+        try:
+            if not self._queues.is_empty(mapping.stream_arn):
+                found = self._queues.receive(mapping.stream_arn, most=room)
+        except LookupError:
+            mapping.last_result = "PROBLEM: Queue not found"
+            return self._rest(_LONGEST_IDLE_S)
+        self._take(found)
+        if not self._gathered:
+            self._idle_s = _FIRST_IDLE_S if found else min(self._idle_s * 2, _LONGEST_IDLE_S)
+            return 0.0 if found else self._rest(self._idle_s)
+        self._idle_s = _FIRST_IDLE_S
+        self._watch.hand_on(self)
+        waited_s = self._ports.clock.monotonic_s() - self._since_s
+        full = (
+            len(self._gathered) >= settings.batch_size or self._gathered_bytes >= SYNC_PAYLOAD_BYTES
+        )
+        # Without a window, what one call received is the batch.
+        if not full and waited_s < settings.window_s:
+            return 0.0 if found else min(_FIRST_IDLE_S, settings.window_s - waited_s)
+        batch, self._gathered = self._cut()
+        self._gathered_bytes = sum(map(_size_bytes, self._gathered))
+        return self._invoke(batch)
+
+    def _rest(self, idle_s: float) -> float:
+        """Return how long to sleep: the poller that watches until its next look, the others until woken."""
+        watches = self._watch.take(self)
+        if self._stopped:
+            # `stop` may have come before it took the watch.
+            self._watch.hand_on(self)
+        return idle_s if watches else math.inf
+
+    def _take(self, found: list[QueueMessage]) -> None:
+        """Gather the messages that the filters let through, and delete the others."""
+        self._count(counts.POLLED, len(found))
+        filters = self._mapping.filters()
+        if filters:
+            wanted = [m for m in found if any(f.matches_message(_shown(m)) for f in filters)]
+            unwanted = [m for m in found if m not in wanted]
+            self._count(counts.FILTERED_OUT, len(unwanted))
+            self._delete(unwanted)
+            found = wanted
+        if found and not self._gathered:
+            self._since_s = self._ports.clock.monotonic_s()
+        self._gathered.extend(found)
+        self._gathered_bytes += sum(map(_size_bytes, found))
+
+    def _cut(self) -> tuple[list[QueueMessage], list[QueueMessage]]:
+        size_bytes = _ENVELOPE_BYTES
+        for count, message in enumerate(self._gathered):
+            size_bytes += _size_bytes(message)
+            if count and size_bytes > SYNC_PAYLOAD_BYTES:
+                return self._gathered[:count], self._gathered[count:]
+        return self._gathered, []
+
+    def _delete(self, messages: Sequence[QueueMessage]) -> None:
+        if messages:
+            handles = [message.receipt_handle for message in messages]
+            self._queues.delete(self._mapping.stream_arn, handles)
+            self._count(counts.DELETED, len(messages))
+
+    def _invoke(self, batch: list[QueueMessage]) -> float:
+        mapping, ports = self._mapping, self._ports
+        event = {"Records": [self._record(message) for message in batch]}
+        self._count(counts.INVOKED, len(batch))
+        try:
+            result = ports.invoker.invoke(mapping.function_arn, msgspec.json.encode(event))
+        except (FunctionThrottled, FunctionNotFound) as error:
+            throttled = isinstance(error, FunctionThrottled)
+            mapping.last_result = (
+                "PROBLEM: Function call throttled" if throttled else "PROBLEM: Function not found"
+            )
+            self._throttles += 1
+            return retry_delay_s(self._throttles)
+        self._throttles = 0
+        failed = _failed(
+            result.payload, result.function_error, batch, self._settings.rules.report_item_failures
+        )
+        mapping.last_result = "OK" if not failed else "PROBLEM: Function call failed"
+        self._count(counts.FAILED_INVOKE, len(failed))
+        self._delete([message for message in batch if message.message_id not in failed])
+        return 0.0
+
+    def _count(self, name: str, events: int) -> None:
+        if self._settings.counts_events:
+            self._counts.count(name, events)
+
+    def _record(self, message: QueueMessage) -> dict[str, Any]:
+        return {
+            **_shown(message),
+            "eventSource": "aws:sqs",
+            "eventSourceARN": self._mapping.stream_arn,
+            "awsRegion": self._mapping.region,
+        }
+
+
+def _shown(message: QueueMessage) -> dict[str, Any]:
+    """Return a message as an event has it. Source: the developer guide's example (documented)."""
+    return {
+        "messageId": message.message_id,
+        "receiptHandle": message.receipt_handle,
+        "body": message.body,
+        "attributes": dict(message.attributes),
+        "messageAttributes": {
+            name: _attribute(value) for name, value in message.message_attributes.items()
+        },
+        "md5OfBody": message.body_md5,
+    }
+
+
+def _attribute(value: Any) -> dict[str, Any]:
+    shown: dict[str, Any] = {"stringListValues": [], "binaryListValues": []}
+    shown["dataType"] = value.get("DataType", "String")
+    if "StringValue" in value:
+        shown["stringValue"] = value["StringValue"]
+    if "BinaryValue" in value:
+        shown["binaryValue"] = value["BinaryValue"]
+    return shown
+
+
+def _size_bytes(message: QueueMessage) -> int:
+    return len(json.dumps(message.body)) + _MESSAGE_OVERHEAD_BYTES
+
+
+def _failed(
+    payload: bytes, function_error: str | None, batch: list[QueueMessage], reports: bool
+) -> set[str]:
+    """Return the ids of the messages that a function failed with: all of them for an answer of a wrong shape."""
+    everything = {message.message_id for message in batch}
+    if function_error is not None:
+        return everything
+    if not reports:
+        return set()
+    try:
+        answer: Any = json.loads(payload or b"null")
+    except ValueError:
+        return everything
+    if answer is None:
+        return set()
+    failures: Any = (
+        cast("dict[str, Any]", answer).get("batchItemFailures")
+        if isinstance(answer, dict)
+        else False
+    )
+    if failures is None:
+        return set()
+    if not isinstance(failures, list):
+        return everything
+    failed: set[str] = set()
+    for failure in cast("list[Any]", failures):
+        name: Any = (
+            cast("dict[str, Any]", failure).get("itemIdentifier")
+            if isinstance(failure, dict)
+            else None
+        )
+        if name not in everything:
+            return everything
+        failed.add(name)
+    return failed
+
+
+class QueueRunner:
+    """Runs one mapping of a queue, in as many pollers as may invoke at a time. Thread-safe."""
+
+    def __init__(
+        self,
+        mapping: Mapping,
+        ports: Ports,
+        start: Callable[[QueuePoller], WorkerHandle],
+    ) -> None:
+        self._mapping = mapping
+        self._ports = ports
+        self._start = start
+        self._lock = threading.Lock()
+        self._running: list[tuple[QueuePoller, WorkerHandle]] = []
+        self._next = 0
+        self._watch = Watch()
+        self.wake()
+
+    def _wanted(self) -> int:
+        concurrency = section(self._mapping.members, "ScalingConfig").get("MaximumConcurrency")
+        if self._mapping.stream_arn.endswith(".fifo"):
+            # One at a time keeps every message group in order.
+            return 1
+        return min(int(concurrency or _POLLERS), _POLLERS_MOST)
+
+    def wake(self) -> None:
+        """Have as many pollers as the settings ask for."""
+        with self._lock:
+            wanted = self._wanted()
+            for poller, handle in self._running[wanted:]:
+                poller.stop()
+                handle.stop()
+            del self._running[wanted:]
+            while len(self._running) < wanted:
+                poller = QueuePoller(self._mapping, self._next, self._ports, self._watch)
+                self._next += 1
+                handle = self._start(poller)
+                poller.wake = handle.wake
+                self._running.append((poller, handle))
+                # It may have gone to sleep before it could be woken.
+                handle.wake()
+
+    def stop(self) -> None:
+        """Begin no more batches. Does not wait for those that are running."""
+        for poller, handle in self._running:
+            poller.stop()
+            handle.stop()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for running batches to end."""
+        for _, handle in self._running:
+            handle.join(timeout_s)
+
+
+def _do_nothing() -> None:
+    """Do nothing: the poller has no handle yet."""

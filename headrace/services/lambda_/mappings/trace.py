@@ -1,0 +1,170 @@
+"""Keeps the batch trees: every batch that was cut from a shard, its invocations, its parts and its end.
+
+A row is a range of records, written once for a batch that succeeds at once, and again after each attempt of one that
+does not: nothing is written per record. Rows outlive restarts and are bounded: of every mapping, the newest batches
+that went well and, apart, the newest that did not; of all mappings, the newest of both.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from headrace.services.lambda_.mappings.batch import Attempt, Batch, History
+from headrace.store.database import Database
+
+log = logging.getLogger(__name__)
+
+SMOOTH_KEPT = 1000
+TROUBLED_KEPT = 5000
+# Of all mappings together, whatever became of the batches.
+ALL_KEPT = 50_000
+_PRUNE_EVERY = 200
+
+SUCCESS = "success"
+OPEN = "open"
+BISECTED = "bisected"
+PARTLY = "partly done"
+SENT = "sent to the failure destination"
+DROPPED = "dropped"
+
+_MIGRATIONS = (
+    """CREATE TABLE lambda_trace (
+        number INTEGER PRIMARY KEY, mapping TEXT NOT NULL, shard TEXT NOT NULL, lane INTEGER NOT NULL,
+        lanes INTEGER NOT NULL, parent INTEGER NOT NULL, part TEXT NOT NULL, first TEXT NOT NULL,
+        last TEXT NOT NULL, records INTEGER NOT NULL, disposal TEXT NOT NULL, detail TEXT NOT NULL,
+        attempts TEXT NOT NULL, smooth INTEGER NOT NULL)""",
+    "CREATE INDEX lambda_trace_by_mapping ON lambda_trace (mapping, smooth, number)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where batches are cut: a lane of a shard of a mapping."""
+
+    mapping: str
+    shard_id: str
+    lane: int
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A batch as it is stored. `first` and `last` are sequence numbers; other lanes' records lie between."""
+
+    number: int
+    shard_id: str
+    lane: int
+    lanes: int
+    parent: int
+    part: str
+    first: str
+    last: str
+    records: int
+    disposal: str
+    detail: str
+    attempts: tuple[Attempt, ...]
+
+
+class Trace:
+    """All batch trees. Thread-safe."""
+
+    def __init__(self, database: Database) -> None:
+        database.migrate("lambda_trace", _MIGRATIONS)
+        self._database = database
+        self._lock = threading.Lock()
+        self._newest = int(
+            database.query("SELECT COALESCE(MAX(number), 0) FROM lambda_trace")[0][0]
+        )
+        self._written: Counter[str] = Counter()
+        self._all_written = 0
+        self._prune_all()
+
+    def begin(self, parent: History | None = None, part: str = "") -> History:
+        """Return a new node; it is kept with the first `write`."""
+        with self._lock:
+            self._newest += 1
+            return History(self._newest, parent.number if parent else 0, part)
+
+    def write(
+        self, place: Place, history: History, batch: Batch, disposal: str, detail: str = ""
+    ) -> None:
+        """Store what has become of a batch until now. A full disk loses the row and holds up nothing else."""
+        try:
+            self._write(place, history, batch, disposal, detail)
+        except OSError as error:
+            log.warning("what became of a batch of %s is not kept: %s", place.mapping, error)
+
+    def _write(
+        self, place: Place, history: History, batch: Batch, disposal: str, detail: str
+    ) -> None:
+        records = batch.records
+        smooth = disposal == SUCCESS and not history.parent and len(history.attempts) == 1
+        self._database.execute(
+            "INSERT OR REPLACE INTO lambda_trace VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            (
+                history.number,
+                place.mapping,
+                place.shard_id,
+                place.lane,
+                place.lanes,
+                history.parent,
+                history.part,
+                records[0].sequence_number if records else "",
+                records[-1].sequence_number if records else "",
+                len(records),
+                disposal,
+                detail,
+                json.dumps([asdict(attempt) for attempt in history.attempts[-50:]]),
+                smooth,
+            ),
+        )
+        with self._lock:
+            self._written[place.mapping] += 1
+            due = self._written[place.mapping] % _PRUNE_EVERY == 0
+            self._all_written += 1
+            all_due = self._all_written % _PRUNE_EVERY == 0
+        if due:
+            self._prune(place.mapping)
+        if all_due:
+            self._prune_all()
+
+    def _prune(self, mapping: str) -> None:
+        for smooth, kept in ((1, SMOOTH_KEPT), (0, TROUBLED_KEPT)):
+            self._database.execute(
+                "DELETE FROM lambda_trace WHERE mapping = ? AND smooth = ? AND number <= ("
+                "SELECT number FROM lambda_trace WHERE mapping = ? AND smooth = ?"
+                " ORDER BY number DESC LIMIT 1 OFFSET ?)",
+                (mapping, smooth, mapping, smooth, kept),
+            )
+
+    def _prune_all(self) -> None:
+        self._database.execute(
+            "DELETE FROM lambda_trace WHERE number <= ("
+            "SELECT number FROM lambda_trace ORDER BY number DESC LIMIT 1 OFFSET ?)",
+            (ALL_KEPT,),
+        )
+
+    def forget(self, mapping: str) -> None:
+        """Remove a mapping's trees."""
+        with self._lock:
+            self._written.pop(mapping, None)
+        self._database.execute("DELETE FROM lambda_trace WHERE mapping = ?", (mapping,))
+
+    def nodes(self, mapping: str) -> list[Node]:
+        """Return what is kept of a mapping, oldest first."""
+        rows = self._database.query(
+            "SELECT number, shard, lane, lanes, parent, part, first, last, records, disposal, detail,"
+            " attempts FROM lambda_trace WHERE mapping = ? ORDER BY number",
+            (mapping,),
+        )
+        return [_node(row) for row in rows]
+
+
+def _node(row: tuple[Any, ...]) -> Node:
+    attempts = tuple(Attempt(**attempt) for attempt in json.loads(row[-1]))
+    return Node(*row[:-1], attempts=attempts)

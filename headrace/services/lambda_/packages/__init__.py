@@ -1,0 +1,1 @@
+"""Deployment packages and layers: unpacked, kept on disk, compiled beforehand."""

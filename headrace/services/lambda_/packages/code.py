@@ -1,0 +1,266 @@
+"""Deployment packages on disk: each zip kept and unpacked once, under the SHA-256 of its bytes."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore
+from headrace.services.lambda_.errors import invalid_parameter
+from headrace.services.lambda_.limits import DIRECT_ZIP_BYTES
+from headrace.services.lambda_.packages.unzip import unzip
+
+# Where packages are downloaded from the cloud.
+CODE_PATH = "/2015-03-31/headrace/code/"
+_READ_BYTES = 1024 * 1024
+
+
+# With these names as S3Bucket, S3Key is a folder of this machine. The second is LocalStack's.
+LOCAL_BUCKETS = ("headrace-local", "hot-reload")
+_LOCAL = "local:"
+_MOST_FILES = 20_000
+_LOOK_EVERY_S = 0.2
+_MOST_SEEN = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A stored deployment package, or a folder that is used where it lies.
+
+    `digest` is the zip's SHA-256 in hexadecimal, or `local:` and the folder.
+    """
+
+    digest: str
+    size_bytes: int
+
+    @property
+    def code_sha256(self) -> str:
+        """The digest as Lambda shows it; of a folder that of its path."""
+        local = self.digest.startswith(_LOCAL)
+        raw = hashlib.sha256(self.digest.encode()).hexdigest() if local else self.digest
+        return base64.b64encode(bytes.fromhex(raw)).decode()
+
+
+class CodeStore:
+    """Packages under `<data_dir>/lambda/code`. Thread-safe; a package appears whole or not at all."""
+
+    def __init__(self, data_dir: Path, objects: ObjectStore, ids: Ids, clock: Clock) -> None:
+        self._root = data_dir / "lambda" / "code"
+        self._objects = objects
+        self._ids = ids
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen: dict[tuple[str, ...], tuple[float, str]] = {}
+
+    def directory(self, digest: str) -> Path:
+        """Return where a package's files are."""
+        if digest.startswith(_LOCAL):
+            return Path(digest.removeprefix(_LOCAL))
+        return self._root / digest
+
+    def fingerprint(self, *digests: str) -> str:
+        """Return a text that changes when a package is a folder of this machine whose files have changed."""
+        if not any(digest.startswith(_LOCAL) for digest in digests):
+            return ""
+        now_s = self._clock.monotonic_s()
+        seen = self._seen.get(digests)
+        if len(self._seen) > _MOST_SEEN:
+            self._seen.clear()
+        if seen is None or now_s - seen[0] >= _LOOK_EVERY_S:
+            folders = [self.directory(d) for d in digests if d.startswith(_LOCAL)]
+            seen = now_s, " ".join(map(_state_of, folders))
+            self._seen[digests] = seen
+        return seen[1]
+
+    def merged(self, digests: list[str]) -> Path | None:
+        """Return a directory with the files of all packages, a later one's over an earlier's; None for no package."""
+        if len(digests) < 2:
+            return self.directory(digests[0]) if digests else None
+        name = hashlib.sha256(" ".join(digests).encode()).hexdigest()
+        target = self._root / f"over-{name}"
+        with self._lock:
+            if not target.is_dir() or self.fingerprint(*digests):
+                self._root.mkdir(parents=True, exist_ok=True)
+                scratch = self._root / f"new-{self._ids.hex(16)}"
+                for digest in digests:
+                    shutil.copytree(
+                        self.directory(digest),
+                        scratch,
+                        symlinks=True,
+                        dirs_exist_ok=True,
+                        copy_function=_link,
+                    )
+                # Processes on the old one keep it until they end: a mount holds its directory.
+                if target.is_dir():
+                    target.rename(self._root / f"new-{self._ids.hex(16)}")
+                scratch.replace(target)
+            os.utime(target)
+        return target
+
+    def unzipped_bytes(self, digest: str) -> int:
+        """Return the size of a package's files, without the bytecode that headrace has compiled."""
+        files = self.directory(digest).rglob("*")
+        return sum(
+            path.lstat().st_size
+            for path in files
+            if not path.is_dir() and path.parent.name != "__pycache__"
+        )
+
+    def location(self, digest: str, endpoint_url: str) -> str:
+        """Return where a package can be fetched: a URL of the cloud, or of the folder that it is."""
+        if digest.startswith(_LOCAL):
+            return self.directory(digest).as_uri()
+        return f"{endpoint_url}{CODE_PATH}{digest}.zip"
+
+    def zip_file(self, digest: str) -> Path:
+        """Return where a package's zip is."""
+        return self._root / f"{digest}.zip"
+
+    def add(self, source: Mapping[str, Any]) -> Package:
+        """Store a package given as AWS's `FunctionCode` or `LayerVersionContentInput`.
+
+        Raises AwsError when the object is missing, UnsafeArchive and UnzippedTooLarge.
+        """
+        if source.get("ImageUri"):
+            raise invalid_parameter("headrace does not run container images; deploy a zip package")
+        if "ZipFile" in source:
+            return self._add_bytes(source["ZipFile"])
+        bucket, key = source.get("S3Bucket"), source.get("S3Key")
+        if bucket in LOCAL_BUCKETS and key:
+            return _folder(key)
+        if not bucket or not key:
+            raise invalid_parameter("Please provide a source for function code.")
+        try:
+            return self._add_file(self._objects.file(bucket, key))
+        except BucketNotFound:
+            raise invalid_parameter(
+                "Error occurred while GetObject. S3 Error Code: NoSuchBucket. "
+                "S3 Error Message: The specified bucket does not exist"
+            ) from None
+        except (ObjectNotFound, FileNotFoundError):
+            raise invalid_parameter(
+                "Error occurred while GetObject. S3 Error Code: NoSuchKey. "
+                "S3 Error Message: The specified key does not exist."
+            ) from None
+
+    def _add_bytes(self, content: bytes) -> Package:
+        if len(content) > DIRECT_ZIP_BYTES:
+            raise invalid_parameter(f"Zipped size must be smaller than {DIRECT_ZIP_BYTES} bytes")
+        scratch = self._scratch()
+        scratch.write_bytes(content)
+        return self._store(scratch, hashlib.sha256(content).hexdigest())
+
+    def _add_file(self, file: Path) -> Package:
+        digest = hashlib.sha256()
+        scratch = self._scratch()
+        # Copied while it is hashed: the object may be replaced at any moment.
+        with file.open("rb") as source, scratch.open("wb") as sink:
+            while chunk := source.read(_READ_BYTES):
+                digest.update(chunk)
+                sink.write(chunk)
+        return self._store(scratch, digest.hexdigest())
+
+    def _scratch(self) -> Path:
+        self._root.mkdir(parents=True, exist_ok=True)
+        return self._root / f"new-{self._ids.hex(16)}.zip"
+
+    def _store(self, scratch: Path, digest: str) -> Package:
+        """Unpack beside the final place and rename, so that a kill leaves nothing half made."""
+        package = Package(digest, scratch.stat().st_size)
+        unpacked = scratch.with_suffix("")
+        try:
+            with self._lock:
+                if not self.directory(digest).is_dir():
+                    unzip(scratch, unpacked)
+                    scratch.replace(self.zip_file(digest))
+                    unpacked.replace(self.directory(digest))
+                # No function has it yet, and `prune` must leave it for a while.
+                os.utime(self.directory(digest))
+        finally:
+            scratch.unlink(missing_ok=True)
+            shutil.rmtree(unpacked, ignore_errors=True)
+        return package
+
+    def prune(
+        self,
+        used: Iterable[str],
+        folders: Iterable[Path] = (),
+        *,
+        older_than_s: float | None = None,
+    ) -> None:
+        """Remove every package that is neither in `used` nor in `folders`, and leftovers of a kill.
+
+        With `older_than_s`, younger packages stay: a package is there before the function that has it.
+        """
+        keep = {*used, *(folder.name for folder in folders if folder.parent == self._root)}
+        if not self._root.is_dir():
+            return
+        with self._lock:
+            for path in self._root.iterdir():
+                name = path.name.removesuffix(".zip")
+                if name in keep or (older_than_s is not None and self._is_new(name, older_than_s)):
+                    continue
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+
+    def _is_new(self, name: str, older_than_s: float) -> bool:
+        try:
+            made_s = (self._root / name).stat().st_mtime
+        except FileNotFoundError:
+            # A zip whose folder has just been removed, or is being made.
+            return name.startswith("new-")
+        return name.startswith("new-") or self._clock.now_ms() / 1000 - made_s < older_than_s
+
+    @staticmethod
+    def sha256_of(digest: str) -> str:
+        """Return a package's digest as Lambda shows it."""
+        return Package(digest, 0).code_sha256
+
+
+def _folder(key: str) -> Package:
+    """Return a folder of this machine as a package. Raises AwsError."""
+    folder = Path(key).expanduser()
+    if not folder.is_absolute() or not folder.is_dir():
+        raise invalid_parameter(
+            f"The bucket {' or '.join(LOCAL_BUCKETS)} takes the absolute path of a folder of this machine as "
+            f"S3Key; there is no such folder: {key}"
+        )
+    return Package(_LOCAL + str(folder.resolve()), 0)
+
+
+def _state_of(folder: Path) -> str:
+    """Return a digest of a folder's names, sizes and times of change; links are not followed."""
+    digest = hashlib.sha256()
+    count = 0
+    for where, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in sorted(files):
+            count += 1
+            if count > _MOST_FILES:
+                return digest.hexdigest()
+            with contextlib.suppress(OSError):
+                stat = (Path(where) / name).lstat()
+                digest.update(f"{where}/{name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _link(source: str, target: str) -> None:
+    """Make `target` the same file as `source`, over what was there; a copy where links cannot be."""
+    path = Path(target)
+    path.unlink(missing_ok=True)
+    try:
+        path.hardlink_to(source)
+    except OSError:
+        shutil.copy2(source, target)

@@ -1,0 +1,87 @@
+"""Layer versions: packages that functions share, in the state database."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from headrace.services.lambda_.names import lambda_time, layer_arn
+from headrace.services.lambda_.packages.code import Package
+from headrace.store.database import Database
+
+
+class LayerStore:
+    """All layer versions, as AWS's LayerVersionsListItem with the package's digest. Thread-safe."""
+
+    def __init__(self, database: Database) -> None:
+        self._documents = database.documents("lambda_layers")
+        self._counters = database.documents("lambda_layer_counters")
+        self._database = database
+        self._lock = threading.Lock()
+
+    def publish(
+        self,
+        *,
+        account: str,
+        region: str,
+        name: str,
+        package: Package,
+        now_ms: int,
+        members: dict[str, Any],
+    ) -> dict[str, Any]:
+        """Store a new version and return it; numbers are never used twice."""
+        arn = layer_arn(region, account, name)
+        with self._lock, self._database.transaction():
+            number = int(self._counters.get(arn) or 0) + 1
+            self._counters.put(arn, number)
+            version = {
+                "LayerArn": arn,
+                "LayerVersionArn": f"{arn}:{number}",
+                "Version": number,
+                "CreatedDate": lambda_time(now_ms),
+                "digest": package.digest,
+                "size_bytes": package.size_bytes,
+                **members,
+            }
+            self._documents.put(f"{arn}:{number:010d}", version)
+        return version
+
+    def find(self, arn: str) -> dict[str, Any] | None:
+        """Return a version by its ARN, or None."""
+        layer, _, number = arn.rpartition(":")
+        if not number.isdigit():
+            return None
+        return self._documents.get(f"{layer}:{int(number):010d}")
+
+    def change(self, arn: str, change: Callable[[dict[str, Any]], None]) -> dict[str, Any] | None:
+        """Run `change` on a version, store and return the result; None when there is no such version. One at a time."""
+        with self._lock:
+            version = self.find(arn)
+            if version is None:
+                return None
+            change(version)
+            self._documents.put(f"{version['LayerArn']}:{version['Version']:010d}", version)
+            return version
+
+    def delete(self, arn: str) -> None:
+        """Remove a version; functions that use it keep running it, as on AWS."""
+        version = self.find(arn)
+        if version is not None:
+            self._documents.delete(f"{version['LayerArn']}:{version['Version']:010d}")
+
+    def versions(self, arn: str) -> list[dict[str, Any]]:
+        """Return a layer's versions, newest first."""
+        return [value for _, value in reversed(self._documents.items(f"{arn}:"))]
+
+    def latest(self, account: str, region: str) -> list[dict[str, Any]]:
+        """Return the newest version of each layer, by name."""
+        newest = {
+            value["LayerArn"]: value
+            for _, value in self._documents.items(layer_arn(region, account, ""))
+        }
+        return [newest[arn] for arn in sorted(newest)]
+
+    def digests(self) -> set[str]:
+        """Return the packages that some version uses."""
+        return {value["digest"] for _, value in self._documents.items()}

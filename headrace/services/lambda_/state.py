@@ -1,0 +1,154 @@
+"""Functions, their versions and aliases, as records.
+
+Configurations keep AWS's spelling, because that is what most operations take and return; what the code reasons
+about has fields of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from headrace.core.ports import FunctionNotFound
+from headrace.services.lambda_.limits import SANDBOXES_AT_MOST, SANDBOXES_PER_FUNCTION
+from headrace.services.lambda_.names import LATEST, FunctionRef
+
+
+@dataclass(slots=True)
+class Version:
+    """One version: `$LATEST`, which changes, or a published one, which never does.
+
+    Attributes:
+        digest: of the deployment package, see `CodeStore`.
+        config: AWS's FunctionConfiguration.
+        layers: digests of its layers' packages, kept here because a deleted layer goes on serving.
+    """
+
+    digest: str
+    config: dict[str, Any]
+    layers: list[str] = field(default_factory=list[str])
+
+    @property
+    def number(self) -> str:
+        """`$LATEST` or the version's number."""
+        return str(self.config["Version"])
+
+
+@dataclass(slots=True)
+class Alias:
+    """A name for a version, or for two with weights."""
+
+    name: str
+    version: str
+    description: str
+    revision_id: str
+    weights: dict[str, float] = field(default_factory=dict[str, float])
+
+
+@dataclass(slots=True)
+class Function:
+    """A function with its versions, aliases, policies and settings.
+
+    Attributes:
+        versions: by number, `$LATEST` among them.
+        policies: statements by qualifier (empty: the function itself), then by statement id.
+        event_invoke: AWS's FunctionEventInvokeConfig by qualifier.
+        reserved_concurrency: None when the function shares the account's.
+        provisioned: provisioned concurrency by version number or alias.
+        provisioned_ms: when it was last set, by the same, in milliseconds since 1970.
+        urls: function URL configurations by qualifier (empty: the function itself).
+        settings: RecursiveLoop and the request of PutRuntimeManagementConfig, which are shown and change nothing.
+        key: the function's in the state database.
+    """
+
+    account: str
+    region: str
+    name: str
+    versions: dict[str, Version]
+    aliases: dict[str, Alias] = field(default_factory=dict[str, Alias])
+    policies: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    policy_revisions: dict[str, str] = field(default_factory=dict[str, str])
+    event_invoke: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    tags: dict[str, str] = field(default_factory=dict[str, str])
+    reserved_concurrency: int | None = None
+    last_version: int = 0
+    provisioned: dict[str, int] = field(default_factory=dict[str, int])
+    provisioned_ms: dict[str, int] = field(default_factory=dict[str, int])
+    urls: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    key: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.key = self.ref.key
+
+    @property
+    def ref(self) -> FunctionRef:
+        """The function, without a qualifier."""
+        return FunctionRef(self.account, self.region, self.name)
+
+    @property
+    def latest(self) -> Version:
+        """The version that changes."""
+        return self.versions[LATEST]
+
+    @property
+    def most_processes(self) -> int:
+        """How many processes of a version may run at a time on this machine."""
+        asked = max(self.reserved_concurrency or 0, sum(self.provisioned.values()))
+        return max(SANDBOXES_PER_FUNCTION, min(asked, SANDBOXES_AT_MOST))
+
+    def published(self) -> list[Version]:
+        """Return the published versions, oldest first."""
+        numbers = sorted((n for n in self.versions if n != LATEST), key=int)
+        return [self.versions[number] for number in numbers]
+
+    def resolve(self, qualifier: str | None, *, draw: float = 1.0) -> Version:
+        """Return the version that a qualifier means; an alias's second version by chance.
+
+        Args:
+            qualifier: a version number, an alias, or None for `$LATEST`.
+            draw: a number in [0, 1); 1 always takes an alias's main version.
+
+        Raises:
+            FunctionNotFound: no such version or alias.
+        """
+        number = qualifier or LATEST
+        alias = self.aliases.get(number)
+        if alias is not None:
+            number = alias.version
+            for other, weight in alias.weights.items():
+                if draw < weight:
+                    number = other
+                    break
+                draw -= weight
+        version = self.versions.get(number)
+        if version is None:
+            missing = FunctionRef(self.account, self.region, self.name, qualifier)
+            raise FunctionNotFound(missing.qualified_arn)
+        return version
+
+    def forget(self, qualifier: str) -> None:
+        """Drop the settings of a version or alias that is deleted."""
+        for kept in (
+            self.policies,
+            self.policy_revisions,
+            self.event_invoke,
+            self.provisioned,
+            self.provisioned_ms,
+            self.urls,
+        ):
+            kept.pop(qualifier, None)
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> Function:
+        """Read what `to_json` wrote."""
+        fields = dict(value)
+        fields["versions"] = {k: Version(**v) for k, v in value["versions"].items()}
+        fields["aliases"] = {k: Alias(**v) for k, v in value["aliases"].items()}
+        return Function(**fields)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the function as JSON values."""
+        value = asdict(self)
+        del value["key"]
+        return value

@@ -1,0 +1,1 @@
+"""Function URLs: HTTP requests straight to a function, and their cross-origin rules."""

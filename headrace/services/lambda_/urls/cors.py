@@ -1,0 +1,92 @@
+"""Cross-origin headers of function URLs, as their Cors configuration says.
+
+Source: https://docs.aws.amazon.com/lambda/latest/api/API_Cors.html (documented).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headrace.aws.http import HttpRequest, HttpResponse
+
+# What a page may send without asking first, where AllowMethods says nothing.
+_SIMPLE_METHODS = ("GET", "HEAD", "POST")
+
+
+class FunctionUrlRules:
+    """Function URLs' own rules for browsers' requests: implements `headrace.aws.front_door.OwnRules`."""
+
+    def __init__(
+        self,
+        is_function_url: Callable[[HttpRequest], bool],
+        has_own_host: Callable[[HttpRequest], bool],
+        cors_of: Callable[[HttpRequest], Mapping[str, Any]],
+    ) -> None:
+        """Take what recognises function URLs and their hosts, and what returns a URL's Cors configuration."""
+        self._is_function_url = is_function_url
+        self._has_own_host = has_own_host
+        self._cors_of = cors_of
+
+    def covers(self, request: HttpRequest) -> bool:
+        """See `OwnRules.covers`."""
+        return self._is_function_url(request)
+
+    def is_alone(self, request: HttpRequest) -> bool:
+        """See `OwnRules.is_alone`."""
+        return self._has_own_host(request)
+
+    def permits(self, request: HttpRequest, origin: str) -> bool:
+        """See `OwnRules.permits`: with a Cors configuration, preflights are answered without the function."""
+        cors = self._cors_of(request)
+        if not cors:
+            return False
+        if request.method == "OPTIONS" and "origin" in request.headers:
+            return True
+        methods = cors.get("AllowMethods") or _SIMPLE_METHODS
+        may = request.method in methods or "*" in methods
+        return may and _allowed_origin(cors, origin) is not None
+
+
+def _allowed_origin(cors: Mapping[str, Any], origin: str) -> str | None:
+    for pattern in cors.get("AllowOrigins", []):
+        if pattern == "*":
+            return origin if cors.get("AllowCredentials") else "*"
+        head, star, tail = pattern.partition("*")
+        long_enough = len(origin) >= len(head) + len(tail)
+        inside = origin.startswith(head) and origin.endswith(tail) and long_enough
+        if origin == pattern or (star and inside):
+            return origin
+    return None
+
+
+def cors_headers(cors: Mapping[str, Any], request: HttpRequest) -> list[tuple[str, str]]:
+    """Return the headers of an answer to a page of an allowed origin; none to others."""
+    sent = request.headers.get("origin")
+    origin = None if sent is None else _allowed_origin(cors, sent)
+    if origin is None:
+        return []
+    headers = [("Access-Control-Allow-Origin", origin), ("Vary", "Origin")]
+    if cors.get("AllowCredentials"):
+        headers.append(("Access-Control-Allow-Credentials", "true"))
+    if cors.get("ExposeHeaders"):
+        headers.append(("Access-Control-Expose-Headers", ",".join(cors["ExposeHeaders"])))
+    return headers
+
+
+def preflight(cors: Mapping[str, Any], request: HttpRequest) -> HttpResponse:
+    """Answer a browser's preflight request, without the function."""
+    headers = cors_headers(cors, request)
+    if headers:
+        for member, name in (
+            ("AllowMethods", "Access-Control-Allow-Methods"),
+            ("AllowHeaders", "Access-Control-Allow-Headers"),
+        ):
+            if cors.get(member):
+                headers.append((name, ",".join(cors[member])))
+        if "MaxAge" in cors:
+            headers.append(("Access-Control-Max-Age", str(cors["MaxAge"])))
+        if request.headers.get("access-control-request-private-network") == "true":
+            # Not AWS's: browsers ask it of what is on this machine or in its network.
+            headers.append(("Access-Control-Allow-Private-Network", "true"))
+    return HttpResponse(200, headers)

@@ -1,0 +1,334 @@
+"""Answers function URLs: an HTTP request becomes an event of format 2.0, and the function's result an HTTP answer.
+
+Addresses: `http://<id>.lambda-url.<region>.localhost:<port>/...` where such names resolve, and everywhere
+`<endpoint>/_headrace/function-url/<id>/...`.
+Formats: https://docs.aws.amazon.com/lambda/latest/dg/urls-invocation.html (documented).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, cast
+from urllib.parse import parse_qsl
+
+from headrace.aws.gateway import scope_of
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import FunctionThrottled, InvokeResult
+from headrace.services.lambda_.invocations.answer_stream import AnswerStream, Part
+from headrace.services.lambda_.invocations.dispatcher import Dispatcher
+from headrace.services.lambda_.limits import SYNC_PAYLOAD_BYTES
+from headrace.services.lambda_.names import FunctionRef
+from headrace.services.lambda_.policy import INVOKE_URL, Caller, allows
+from headrace.services.lambda_.state import Function
+from headrace.services.lambda_.store import FunctionStore
+from headrace.services.lambda_.urls.cors import cors_headers, preflight
+
+URL_PATH = "/_headrace/function-url/"
+_HOST_MARK = ".lambda-url."
+_PATH = re.compile(rf"^{URL_PATH}([0-9a-z]+)(/.*)?$")
+_TEXT = re.compile(r"^(text/.*|application/(.*\+)?(json|xml)|application/javascript)$")
+_PRELUDE_TYPE = "application/vnd.awslambda.http-integration-response"
+_STREAM = "RESPONSE_STREAM"
+_PRELUDE_END = b"\0" * 8
+_FORBIDDEN = (
+    "Forbidden. For troubleshooting Function URL authorization issues, see: "
+    "https://docs.aws.amazon.com/lambda/latest/dg/urls-auth.html"
+)
+
+
+def is_function_url(request: HttpRequest) -> bool:
+    """Whether a request is for some function's own address."""
+    return request.path.startswith(URL_PATH) or _HOST_MARK in request.headers.get("host", "")
+
+
+def has_own_host(request: HttpRequest) -> bool:
+    """Whether a request's Host belongs to one function, so that only the function answers there."""
+    return _HOST_MARK in request.headers.get("host", "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A function's address, and the path of a request to it."""
+
+    url_id: str
+    path: str
+    domain: str
+
+
+def _target(request: HttpRequest) -> _Target | None:
+    host = request.headers.get("host", "")
+    domain = host.partition(":")[0]
+    # First: on its own host a function is alone, so that its pages can ask for nothing else.
+    url_id, mark, _ = host.partition(_HOST_MARK)
+    if mark:
+        return _Target(url_id, request.path, domain)
+    match = _PATH.match(request.path)
+    return None if match is None else _Target(match[1], match[2] or "/", domain)
+
+
+class FunctionUrls:
+    """Answers requests to functions' own addresses. Thread-safe."""
+
+    def __init__(
+        self, *, functions: FunctionStore, dispatcher: Dispatcher, ids: Ids, clock: Clock
+    ) -> None:
+        self._functions = functions
+        self._dispatcher = dispatcher
+        self._ids = ids
+        self._clock = clock
+
+    def cors_of(self, request: HttpRequest) -> Mapping[str, Any]:
+        """Return the Cors configuration of the function URL that a request is for; empty when there is none."""
+        target = _target(request)
+        found = self._functions.of_url(target.url_id) if target is not None else None
+        if found is None:
+            return {}
+        function, alias = found
+        return function.urls[alias].get("Cors") or {}
+
+    def answer(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request to a function's own address."""
+        request_id = self._ids.uuid()
+        response = self._answer(request, request_id)
+        response.headers.append(("x-amzn-RequestId", request_id))
+        return response
+
+    def _answer(self, request: HttpRequest, request_id: str) -> HttpResponse:
+        target = _target(request)
+        found = self._functions.of_url(target.url_id) if target is not None else None
+        if target is None or found is None:
+            return _refusal(403, "AccessDeniedException", _FORBIDDEN)
+        function, alias = found
+        config = function.urls[alias]
+        cors: dict[str, Any] = config.get("Cors") or {}
+        if cors and request.method == "OPTIONS" and "origin" in request.headers:
+            return preflight(cors, request)
+        account = _caller_account(request, function)
+        if not _is_allowed(function, alias, config["AuthType"], account):
+            return _refusal(403, "AccessDeniedException", _FORBIDDEN)
+        if request.body_file is not None or len(request.body) > SYNC_PAYLOAD_BYTES:
+            return _refusal(413, "RequestEntityTooLargeException", "Request Entity Too Large")
+        event = _event(request, target, request_id, self._clock.now_ms(), account)
+        ref = function.ref.with_qualifier(alias or None)
+        payload = json.dumps(event, separators=(",", ":")).encode()
+        try:
+            response = self._invoke(ref, payload, event, streams=config["InvokeMode"] == _STREAM)
+        except FunctionThrottled:
+            return _refusal(429, "TooManyRequestsException", "Rate Exceeded.")
+        if cors:
+            own = cors_headers(cors, request)
+            named = {name.lower() for name, _ in own}
+            response.headers = [h for h in response.headers if h[0].lower() not in named] + own
+        return response
+
+    def _invoke(
+        self, ref: FunctionRef, payload: bytes, event: dict[str, Any], *, streams: bool
+    ) -> HttpResponse:
+        request_id = str(event["requestContext"]["requestId"])
+        trace_id = str(event["headers"].get("x-amzn-trace-id", ""))
+        dispatcher = self._dispatcher
+        if not streams:
+            result = dispatcher.invoke(ref, payload, request_id=request_id, trace_id=trace_id)
+            return _bad_gateway() if result.function_error else response_of(result.payload)
+        stream = AnswerStream(dispatcher, ref, payload, request_id=request_id, trace_id=trace_id)
+        stream.start()
+        return _streamed(stream.items())
+
+
+# --- access ----------------------------------------------------------------------------------
+
+
+def _caller_account(request: HttpRequest, function: Function) -> str:
+    """Return the account that signed; empty without a signature, which `--auth` has verified before."""
+    if request.call is not None:
+        return request.call.account
+    key = scope_of(request).access_key
+    if not key:
+        return ""
+    return key if len(key) == 12 and key.isdigit() else function.account
+
+
+def _is_allowed(function: Function, alias: str, auth_type: str, account: str) -> bool:
+    if auth_type == "AWS_IAM":
+        if not account:
+            return False
+        if account == function.account:
+            return True
+    context = {"lambda:functionurlauthtype": auth_type, "lambda:invokedviafunctionurl": "true"}
+    caller = Caller(account=account, context=context)
+    return allows(function, alias, INVOKE_URL, caller)
+
+
+# --- the event --------------------------------------------------------------------------------
+
+
+def _event(
+    request: HttpRequest, target: _Target, request_id: str, now_ms: int, account: str
+) -> dict[str, Any]:
+    headers = {k: v for k, v in request.headers.items() if k != "cookie"}
+    headers.setdefault("x-forwarded-for", "127.0.0.1")
+    headers.setdefault("x-forwarded-proto", "http")
+    headers.setdefault("x-forwarded-port", request.headers.get("host", "").partition(":")[2])
+    event: dict[str, Any] = {
+        "version": "2.0",
+        "routeKey": "$default",
+        "rawPath": target.path,
+        "rawQueryString": request.query,
+        "headers": headers,
+        "requestContext": _context(request, target, request_id, now_ms, account),
+        "isBase64Encoded": False,
+    }
+    if request.query:
+        event["queryStringParameters"] = _parameters(request)
+    if request.headers.get("cookie"):
+        event["cookies"] = [c.strip() for c in request.headers["cookie"].split(";")]
+    if request.body:
+        event["body"], event["isBase64Encoded"] = _body(request)
+    return event
+
+
+def _context(
+    request: HttpRequest, target: _Target, request_id: str, now_ms: int, account: str
+) -> dict[str, Any]:
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    context: dict[str, Any] = {
+        "accountId": account or "anonymous",
+        "apiId": target.url_id,
+        "domainName": target.domain,
+        "domainPrefix": target.url_id,
+        "http": {
+            "method": request.method,
+            "path": target.path,
+            "protocol": "HTTP/1.1",
+            "sourceIp": "127.0.0.1",
+            "userAgent": request.headers.get("user-agent", ""),
+        },
+        "requestId": request_id,
+        "routeKey": "$default",
+        "stage": "$default",
+        "time": f"{now:%d/%b/%Y:%H:%M:%S} +0000",
+        "timeEpoch": now_ms,
+    }
+    if account:
+        context["authorizer"] = {"iam": _iam(account)}
+    return context
+
+
+def _iam(account: str) -> dict[str, Any]:
+    return {
+        "accessKey": account,
+        "accountId": account,
+        "callerId": account,
+        "cognitoIdentity": None,
+        "principalOrgId": None,
+        "userArn": f"arn:aws:iam::{account}:root",
+        "userId": account,
+    }
+
+
+def _parameters(request: HttpRequest) -> dict[str, str]:
+    """Return the query's parameters; a repeated one's values are joined by commas."""
+    parameters: dict[str, str] = {}
+    for name, value in parse_qsl(request.query, keep_blank_values=True):
+        parameters[name] = f"{parameters[name]},{value}" if name in parameters else value
+    return parameters
+
+
+def _body(request: HttpRequest) -> tuple[str, bool]:
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if _TEXT.match(content_type):
+        try:
+            return request.body.decode(), False
+        except UnicodeDecodeError:
+            pass
+    return base64.b64encode(request.body).decode(), True
+
+
+# --- the answer -------------------------------------------------------------------------------
+
+
+def _refusal(status: int, code: str, message: str) -> HttpResponse:
+    headers = [("Content-Type", "application/json"), ("x-amzn-ErrorType", code)]
+    return HttpResponse(status, headers, json.dumps({"Message": message}).encode())
+
+
+def _bad_gateway() -> HttpResponse:
+    headers = [
+        ("Content-Type", "application/json"),
+        ("x-amzn-ErrorType", "InternalServerErrorException"),
+    ]
+    return HttpResponse(502, headers, b"Internal Server Error")
+
+
+def response_of(payload: bytes) -> HttpResponse:
+    """Return the HTTP answer that a function's payload means."""
+    try:
+        value: Any = json.loads(payload or b"null")
+    except ValueError:
+        return _bad_gateway()
+    if not isinstance(value, dict) or "statusCode" not in value:
+        return HttpResponse(200, [("Content-Type", "application/json")], payload)
+    try:
+        return _structured(cast("dict[str, Any]", value))
+    except (TypeError, ValueError, AttributeError):
+        return _bad_gateway()
+
+
+def _structured(value: Mapping[str, Any]) -> HttpResponse:
+    body = value.get("body")
+    if body is None:
+        data = b""
+    elif isinstance(body, str):
+        data = base64.b64decode(body) if value.get("isBase64Encoded") else body.encode()
+    else:
+        data = json.dumps(body).encode()
+    return HttpResponse(int(value["statusCode"]), _headers(value), data)
+
+
+def _headers(value: Mapping[str, Any]) -> list[tuple[str, str]]:
+    members = cast("dict[str, Any]", value.get("headers") or {})
+    given = {name.lower(): str(text) for name, text in members.items()}
+    given.setdefault("content-type", "application/json")
+    # The server counts and frames what it sends.
+    for name in ("content-length", "transfer-encoding", "connection"):
+        given.pop(name, None)
+    if any("\r" in text or "\n" in text for text in (*given, *given.values())):
+        raise ValueError("a header over several lines")
+    cookies = cast("list[str]", value.get("cookies") or [])
+    return [*given.items(), *(("Set-Cookie", str(cookie)) for cookie in cookies)]
+
+
+def _streamed(items: Iterator[Part | InvokeResult]) -> HttpResponse:
+    """Return an answer that begins as soon as its status and headers are known."""
+    gathered = b""
+    for item in items:
+        if isinstance(item, InvokeResult):
+            return _bad_gateway() if item.function_error else HttpResponse(200, [], gathered)
+        gathered += item.data
+        if item.content_type != _PRELUDE_TYPE:
+            content_type = item.content_type or "application/octet-stream"
+            return HttpResponse(200, [("content-type", content_type)], _rest(gathered, items))
+        prelude, end, rest = gathered.partition(_PRELUDE_END)
+        if end:
+            try:
+                value: dict[str, Any] = json.loads(prelude)
+                status, headers = int(value.get("statusCode", 200)), _headers(value)
+            except (ValueError, TypeError, AttributeError):
+                return _bad_gateway()
+            return HttpResponse(status, headers, _rest(rest, items))
+    return _bad_gateway()
+
+
+def _rest(first: bytes, items: Iterator[Part | InvokeResult]) -> Iterator[bytes]:
+    if first:
+        yield first
+    for item in items:
+        if isinstance(item, Part):
+            yield item.data
