@@ -8,13 +8,20 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 # A path in backquotes: with a slash, or a file of Python's.
-NAMED = re.compile(r"`([\w./*-]+(?:/|\.py|\.md))`")
+NAMED = re.compile(r"`(\w[\w./*-]*(?:/|\.py|\.md))`")
 
 
 def test_every_file_and_folder_that_it_names_is_there() -> None:
     named = sorted(set(NAMED.findall(PAGE)))
     assert len(named) > 40
-    missing = [name for name in named if not list(ROOT.glob(name.rstrip("/")))]
+    services = ROOT / "headrace" / "services"
+    # A file of the skeleton is named as it lies in each service.
+    missing = [
+        name
+        for name in named
+        if not list(ROOT.glob(name.rstrip("/")))
+        and not list(services.glob(f"*/{name.rstrip('/')}"))
+    ]
     assert missing == []
 
 

@@ -16,6 +16,7 @@ from headrace.services.emr_serverless.backend import EmrServerless
 from headrace.services.emr_serverless.errors import translate
 from headrace.services.emr_serverless.fidelity import FIDELITY
 from headrace.services.emr_serverless.idle import IdleWatch
+from headrace.services.emr_serverless.profile import PROFILE
 from headrace.services.emr_serverless.runner import Ports
 from headrace.services.emr_serverless.store import Store
 from headrace.spark_submit.commands import JobContext
@@ -62,5 +63,6 @@ def emr_serverless_api(emr_serverless: EmrServerless) -> ServiceApi:
         backend=emr_serverless,
         actions=ACTIONS,
         translate=translate,
+        profile=PROFILE,
         fidelity=FIDELITY,
     )
