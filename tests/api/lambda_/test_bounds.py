@@ -8,6 +8,7 @@ import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,10 +97,16 @@ def test_a_function_that_comes_and_goes_leaves_nothing_in_memory(lab: LambdaLab)
     concurrency = lambda_.dispatcher.concurrency
     assert not concurrency._running
     assert not concurrency._on_provisioned
+    lambda_.pools.step()
     assert not lambda_.pools._provisioned
     assert not lambda_.pools._entries
+    # A process is given back a moment after what it did is known.
+    wait_until(lambda: not _retired(lambda_), what="the end of the processes")
+
+
+def _retired(lambda_: Any) -> list[Any]:
     lambda_.pools.folders_in_use()
-    assert not lambda_.pools._retired
+    return list(lambda_.pools._retired)
 
 
 # --- packages ---------------------------------------------------------------------------------

@@ -229,6 +229,9 @@ class Pools:
                     if broken is None
                     else Provisioned(0, "FAILED", INIT_FAILED)
                 )
+        if self._functions.find(function.ref) is not function:
+            # Deleted while its processes were started: whoever did that could not see them.
+            self.drain(function.ref)
         return kept
 
     # --- life ---------------------------------------------------------------------------------
