@@ -99,12 +99,16 @@ class SmallDisk:
         )  # fmt: skip
 
     def fill(self, *, leave_bytes: int = 0) -> None:
-        """Make the disk just large enough for what lies on it and `leave_bytes` more; `resize` undoes it."""
-        for _ in range(20):
+        """Make the disk just large enough for what lies on it and `leave_bytes` more; `resize` undoes it.
+
+        Where it is being written to, a little more is left with each try: who writes fills that at once.
+        """
+        for tries in range(40):
             status = os.statvfs(self.outside)
             used = (status.f_blocks - status.f_bfree) * status.f_frsize
             try:
-                self.resize(used + leave_bytes // _PAGE_BYTES * _PAGE_BYTES)
+                pages = leave_bytes // _PAGE_BYTES + tries * tries
+                self.resize(used + pages * _PAGE_BYTES)
             except subprocess.CalledProcessError:
                 continue  # written to since it was measured
             return
