@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.aws.http import HttpRequest
+from headrace.services.cloudformation.fidelity import FIDELITY as CLOUDFORMATION
 from headrace.services.emr.fidelity import FIDELITY as EMR
 from headrace.services.emr_serverless.fidelity import FIDELITY as EMR_SERVERLESS
 from headrace.services.firehose.fidelity import FIDELITY as FIREHOSE
@@ -20,6 +21,7 @@ from headrace.services.s3.fidelity import FIDELITY as S3
 from tests.support.cloud import InProcessCloud
 
 TABLES = {
+    "cloudformation": CLOUDFORMATION,
     "emr": EMR,
     "emr-serverless": EMR_SERVERLESS,
     "firehose": FIREHOSE,
