@@ -353,10 +353,6 @@ class Segment:
         self.first_arrival_ms = extent.first_arrival_ms
         self.last_arrival_ms = extent.last_arrival_ms
 
-    def read_rest(self, offset: int) -> bytes:
-        """Return all that readers may see from `offset` on. Raises SegmentDeleted."""
-        return self.read(offset, self.size_bytes)
-
     def delete(self) -> None:
         """Remove the file and its index. A read of it that has begun goes on."""
         self._file = None
