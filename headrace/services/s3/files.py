@@ -26,6 +26,7 @@ from headrace.services.s3 import tree
 from headrace.services.s3.names import MAX_COMPONENT_BYTES, escaped_name, places, plain_path
 from headrace.services.s3.state import StoredObject
 from headrace.services.s3.store import ObjectIndex, Row
+from headrace.store.fsync import sync_path
 
 S3_FOLDER = "s3"
 ESCAPED_FOLDER = ".headrace-escaped"
@@ -94,14 +95,14 @@ class ObjectFiles:
     def settle(self, path: Path) -> None:
         """With `durability=fsync`, return when a file and its name are on the disk."""
         if self._fsync:
-            _sync(path)
-            _sync(path.parent)
+            sync_path(path)
+            sync_path(path.parent)
 
     def publish(self, temporary: Path, stored: StoredObject) -> StoredObject:
         """Move a temporary file into the object's place, in one step; when this returns, the index describes it."""
         self._stamp(temporary)
         if self._fsync:
-            _sync(temporary)
+            sync_path(temporary)
         with self.lock:
             path, escape = self._place(stored.bucket, stored.key)
             escaped = path == escape
@@ -149,10 +150,10 @@ class ObjectFiles:
 
     def _sync_folders(self, bucket: str, folder: Path) -> None:
         """Force a folder and those above it to the disk; any of them may be new."""
-        _sync(folder)
+        sync_path(folder)
         while folder not in (self.root, self.bucket_folder(bucket)):
             folder = folder.parent
-            _sync(folder)
+            sync_path(folder)
 
     def update(self, stored: StoredObject) -> None:
         """Store changed tags of an object whose file stays. Called under `lock`."""
@@ -292,11 +293,3 @@ def copy_file(source: Path, target: Path, offset: int, length: int) -> None:
                 return
             writer.write(chunk)
             left -= len(chunk)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
