@@ -17,6 +17,7 @@ from headrace.aws.gateway import scope_of
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.refusals import refuse_large, refused
 from headrace.aws.sigv4 import is_same
+from headrace.services.cloudformation.custom_responses import PATH as ANSWERS_PATH
 
 SERVICE = "headrace"
 COOKIE = "headrace_pages"
@@ -25,8 +26,7 @@ _COOKIE_LASTS_S = 30 * 24 * 3600
 _READING = ("GET", "HEAD")
 # Everybody's: health, and custom resources' answers, whose path nobody can guess.
 _OPEN = ("/_headrace/health", "/_localstack/health")
-_ANSWERS = "/_headrace/cfn-response/"
-# What AWS's custom resources may answer.
+# More than AWS takes of a custom resource: a longer answer is told to its stack, and only a far longer one refused.
 MOST_ANSWER_BYTES = 64 * 1024
 
 
@@ -51,7 +51,7 @@ class PageAccess:
 
     def head_refusal_of(self, request: HttpRequest, now_ms: int) -> HttpResponse | None:
         """Return the refusal of a request of which only the head has come. Never blocks."""
-        if request.path.startswith(_ANSWERS):
+        if request.path.startswith(ANSWERS_PATH):
             return refuse_large(request, MOST_ANSWER_BYTES)
         if _is_open(request) or request.method in _READING:
             return None
@@ -113,7 +113,7 @@ def _is_open(request: HttpRequest) -> bool:
     """Whether anybody may send a request."""
     if request.path in _OPEN:
         return request.method in _READING
-    return request.method == "PUT" and request.path.startswith(_ANSWERS)
+    return request.method == "PUT" and request.path.startswith(ANSWERS_PATH)
 
 
 def _cookie_of(request: HttpRequest) -> str:

@@ -6,15 +6,14 @@ from collections.abc import Callable
 
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.pages.routes import Route
-
-PATH = "/_headrace/cfn-response"
+from headrace.services.cloudformation.custom_responses import PATH
 
 
 def routes(receive: Callable[[str, bytes], bool]) -> list[Route]:
     """Return the route; `receive` takes a token and an answer, and returns whether somebody waits for it."""
 
     def answer(request: HttpRequest, _: list[str]) -> HttpResponse:
-        token = request.path.removeprefix(f"{PATH}/")
+        token = request.path.removeprefix(PATH)
         return HttpResponse(200 if receive(token, request.body) else 404)
 
-    return [Route(PATH, answer, ("PUT",), below=True)]
+    return [Route(PATH.rstrip("/"), answer, ("PUT",), below=True)]
