@@ -44,7 +44,7 @@ from headrace.cli.options import words_of
 from headrace.cli.pacing import parse_speed
 from headrace.cli.putting import PutFailed, Putter
 from headrace.cli.replay import replay_events
-from headrace.cli.run import LOG_FILE, health
+from headrace.cli.running_cloud import LOG_FILE, health
 from headrace.store.data_dir import LOCK_FILE
 from scripts import reference
 

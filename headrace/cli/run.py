@@ -18,7 +18,7 @@ import threading
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -27,7 +27,7 @@ from rich.table import Table
 from headrace.cli.access import Access, access_options, how_to_use
 from headrace.cli.interrupts import INTERRUPTED, StopAsked, leave_at_once, pass_interrupts_on
 from headrace.cli.options import data_dir_option, fail, usable
-from headrace.client.http import ask
+from headrace.cli.running_cloud import LOG_FILE, RUN_FILE, health, silent_cloud, write_run_file
 from headrace.core.clock import SystemClock
 from headrace.core.config import (
     DEFAULT_LOG_GROUP_EVENTS,
@@ -43,17 +43,12 @@ from headrace.spark.held_folder import HeldFolder
 if TYPE_CHECKING:
     from headrace.cloud import Cloud
 
-RUN_FILE = "headrace.json"
-# The cloud's; imported from there it would bring the whole cloud along.
-LOCK_FILE = "lock"
-LOG_FILE = "headrace.log"
 # Long for a machine that has nothing else to do.
 START_WITHIN_S = 60.0
 STOP_WITHIN_S = 20.0
 MOST_FILES = 10_240
 LOOK_EVERY_S = 0.02
 SAY_EVERY_S = 2.0
-HEALTH_WITHIN_S = 2.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Below the folder for temporary files; what a killed cloud leaves there is removed by the next ephemeral one.
 EPHEMERAL_PREFIX = "headrace-ephemeral-"
@@ -281,7 +276,7 @@ def _serve(config: Config, asked: StopAsked, access: Access | None) -> None:
         with explained(config.data_dir):
             cloud.start(on_warm=leave_the_program_alone)
             await server.start(bound)
-            _write_run_file(config)
+            write_run_file(config)
         without = await _loaded(cloud, stop)
         if not asked:
             click.echo(
@@ -331,14 +326,6 @@ def _how_far(status: dict[str, Any]) -> str:
     return f"{loading['done']:,} of {loading['all']:,}"
 
 
-def _write_run_file(config: Config) -> None:
-    record = {"pid": os.getpid(), "port": config.port, "endpoint_url": config.endpoint_url}
-    path = config.data_dir / RUN_FILE
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(record))
-    partial.replace(path)
-
-
 def _detach(data_dir: Path, access: Access, *, ephemeral: bool) -> None:
     """Start this very command again without --detach, and wait until it is healthy.
 
@@ -361,7 +348,7 @@ def _detach(data_dir: Path, access: Access, *, ephemeral: bool) -> None:
         if running is not None:
             click.echo(f"headrace is already running on {running['endpoint_url']}")
             return
-        if (unheard := _unheard(data_dir)) is not None:
+        if (unheard := silent_cloud(data_dir)) is not None:
             raise fail(unheard)
         (data_dir / RUN_FILE).unlink(missing_ok=True)
         # Read by this descriptor too: an ephemeral cloud that cannot start takes its folder with it.
@@ -440,54 +427,11 @@ def _print_losses(page: dict[str, Any]) -> None:
         click.echo(f"Warning: {sentence}; see: headrace check --repair", err=True)
 
 
-def _run_record(data_dir: Path) -> dict[str, Any] | None:
-    """Return the record that the running cloud has written; None when there is none."""
-    try:
-        record: Any = json.loads((data_dir / RUN_FILE).read_text())
-        return {"pid": int(record["pid"]), "endpoint_url": str(record["endpoint_url"])}
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-
-
-def health(data_dir: Path) -> dict[str, Any] | None:
-    """Return the health page of the cloud that runs on `data_dir`, or None."""
-    record = _run_record(data_dir)
-    if record is None:
-        return None
-    try:
-        with ask(f"{record['endpoint_url']}/_headrace/health", HEALTH_WITHIN_S) as response:
-            answer: Any = json.load(response)
-    except (OSError, ValueError):
-        return None
-    # Another cloud may have taken the port since, or something else.
-    page = cast("dict[str, Any]", answer if isinstance(answer, dict) else {})
-    return page if page.get("pid") == record["pid"] else None
-
-
 def _moto_in_words(page: dict[str, Any]) -> str:
     """Return a phrase about the state of moto's services on a health page."""
     if page["moto"] == "loading":
         return f"loading, {_how_far(page)}"
     return ": ".join(filter(None, (page["moto"], page.get("moto_failure"))))
-
-
-def _unheard(data_dir: Path) -> str | None:
-    """Say that a cloud has the data directory, though it does not answer; None when none is known to have it."""
-    # Read, not tried: to try a lock is to hold it for a moment, in which a cloud could not start.
-    try:
-        inode = f":{(data_dir / LOCK_FILE).stat().st_ino} "
-        is_held = any(" FLOCK " in line and inode in line for line in _kernel_locks())
-    except OSError:
-        return None
-    if not is_held:
-        return None
-    log_path = data_dir / LOG_FILE
-    return f"The headrace on {data_dir} does not answer: it is starting or stopping, or hangs; see {log_path}"
-
-
-def _kernel_locks() -> list[str]:
-    """Return every file lock of this machine, where the system lists them."""
-    return Path("/proc/locks").read_text().splitlines()
 
 
 @click.command()
@@ -497,7 +441,7 @@ def down(data_dir: Path) -> None:
     usable(data_dir)
     running = health(data_dir)
     if running is None:
-        raise fail(_unheard(data_dir) or f"No headrace runs on {data_dir}.")
+        raise fail(silent_cloud(data_dir) or f"No headrace runs on {data_dir}.")
     pid = int(running["pid"])
     try:
         os.kill(pid, signal.SIGTERM)
@@ -526,7 +470,7 @@ def status(data_dir: Path, *, as_json: bool) -> None:
     running = health(data_dir)
     if running is None:
         none = f"No headrace runs on {data_dir}; start one: headrace up"
-        raise fail(_unheard(data_dir) or none)
+        raise fail(silent_cloud(data_dir) or none)
     # A cloud with --auth answers this only to those who have a key.
     running.setdefault("data_dir", str(data_dir.absolute()))
     if as_json:

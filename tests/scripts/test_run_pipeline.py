@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.run import health
+from headrace.cli.running_cloud import health
 from scripts.run_pipeline import StageError, is_expendable, start
 from tests.support.command import INTERRUPTED, begin_python
 

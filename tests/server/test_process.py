@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from headrace.cli import run
+from headrace.cli import running_cloud
 from headrace.store import data_dir as data_directory
 from tests.support.server import ServerProcess, wait_until
 
@@ -273,7 +273,7 @@ def test_a_cloud_that_does_not_answer_is_not_said_to_be_none(tmp_path: Path):
 
 
 def test_the_lock_that_the_command_looks_at_is_the_clouds():
-    assert run.LOCK_FILE == data_directory.LOCK_FILE
+    assert running_cloud.LOCK_FILE == data_directory.LOCK_FILE
 
 
 def test_an_ephemeral_cloud_leaves_nothing():

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli.commands import headrace
-from headrace.cli.run import RUN_FILE, health
+from headrace.cli.running_cloud import RUN_FILE, health
 
 
 @contextmanager

@@ -1,0 +1,69 @@
+"""Finds the cloud that runs on a data directory: by the record that it leaves, its health page, and its lock."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, cast
+
+from headrace.client.http import ask
+from headrace.core.config import Config
+
+RUN_FILE = "headrace.json"
+LOG_FILE = "headrace.log"
+# That of headrace.store.data_dir, whose import takes longer than a command that finds nothing.
+LOCK_FILE = "lock"
+HEALTH_WITHIN_S = 2.0
+
+
+def write_run_file(config: Config) -> None:
+    """Leave the record of this cloud in its data directory, whole or not at all. Raises OSError."""
+    record = {"pid": os.getpid(), "port": config.port, "endpoint_url": config.endpoint_url}
+    path = config.data_dir / RUN_FILE
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(record))
+    partial.replace(path)
+
+
+def _run_record(data_dir: Path) -> dict[str, Any] | None:
+    """Return the record that the running cloud has written; None when there is none."""
+    try:
+        record: Any = json.loads((data_dir / RUN_FILE).read_text())
+        return {"pid": int(record["pid"]), "endpoint_url": str(record["endpoint_url"])}
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def health(data_dir: Path) -> dict[str, Any] | None:
+    """Return the health page of the cloud that runs on `data_dir`, or None."""
+    record = _run_record(data_dir)
+    if record is None:
+        return None
+    try:
+        with ask(f"{record['endpoint_url']}/_headrace/health", HEALTH_WITHIN_S) as response:
+            answer: Any = json.load(response)
+    except (OSError, ValueError):
+        return None
+    # Another cloud may have taken the port since, or something else.
+    page = cast("dict[str, Any]", answer if isinstance(answer, dict) else {})
+    return page if page.get("pid") == record["pid"] else None
+
+
+def silent_cloud(data_dir: Path) -> str | None:
+    """Say that a cloud has the data directory, though it does not answer; None when none is known to have it."""
+    # Read, not tried: to try a lock is to hold it for a moment, in which a cloud could not start.
+    try:
+        inode = f":{(data_dir / LOCK_FILE).stat().st_ino} "
+        is_held = any(" FLOCK " in line and inode in line for line in _kernel_locks())
+    except OSError:
+        return None
+    if not is_held:
+        return None
+    log_path = data_dir / LOG_FILE
+    return f"The headrace on {data_dir} does not answer: it is starting or stopping, or hangs; see {log_path}"
+
+
+def _kernel_locks() -> list[str]:
+    """Return every file lock of this machine, where the system lists them."""
+    return Path("/proc/locks").read_text().splitlines()
