@@ -6,9 +6,9 @@ from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.arn import make_arn
-from headrace.core.values import listed
+from headrace.core.values import listed, moment
 from headrace.services.cloudformation import requests
-from headrace.services.cloudformation.actions.describe import parameter_list, tag_list, time_of
+from headrace.services.cloudformation.actions.describe import parameter_list, tag_list
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.changes import has_changes, resource_changes
 from headrace.services.cloudformation.deploy import Deployment
@@ -129,7 +129,7 @@ def describe_change_set(
         "ChangeSetId": change_set.change_set_id,
         "StackId": change_set.stack_id,
         "StackName": change_set.stack_name,
-        "CreationTime": time_of(change_set.created_ms),
+        "CreationTime": moment(change_set.created_ms),
         "ExecutionStatus": change_set.execution_status,
         "Status": change_set.status,
         "Parameters": parameter_list(change_set.parameters),
@@ -255,7 +255,7 @@ def list_change_sets(
                 "ExecutionStatus": change_set.execution_status,
                 "Status": change_set.status,
                 "StatusReason": change_set.reason,
-                "CreationTime": time_of(change_set.created_ms),
+                "CreationTime": moment(change_set.created_ms),
                 "Description": change_set.description,
             }
             for change_set in cfn.stacks.change_sets(stack.stack_id)

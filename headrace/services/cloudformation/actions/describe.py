@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, cast
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
-from headrace.core.values import listed
+from headrace.core.values import listed, moment
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import (
     stack_missing,
@@ -19,11 +18,6 @@ from headrace.services.cloudformation.parameters import HIDDEN
 from headrace.services.cloudformation.state import Resource, Stack
 
 MAX_ID = 1 << 62
-
-
-def time_of(timestamp_ms: int) -> datetime:
-    """Return a timestamp as the datetime that answers carry."""
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
 
 
 def tag_list(tags: Mapping[str, str]) -> list[shapes.Tag]:
@@ -50,7 +44,7 @@ def _description(stack: Stack) -> shapes.Stack:
         "StackId": stack.stack_id,
         "StackName": stack.name,
         "StackStatus": stack.status,
-        "CreationTime": time_of(stack.created_ms),
+        "CreationTime": moment(stack.created_ms),
         "Parameters": parameter_list(stack.parameters),
         "Outputs": cast("list[shapes.Output]", stack.outputs),
         "Tags": tag_list(stack.tags),
@@ -70,9 +64,9 @@ def _description(stack: Stack) -> shapes.Stack:
     if stack.change_set_id:
         value["ChangeSetId"] = stack.change_set_id
     if stack.updated_ms is not None:
-        value["LastUpdatedTime"] = time_of(stack.updated_ms)
+        value["LastUpdatedTime"] = moment(stack.updated_ms)
     if stack.deleted_ms is not None:
-        value["DeletionTime"] = time_of(stack.deleted_ms)
+        value["DeletionTime"] = moment(stack.deleted_ms)
     return value
 
 
@@ -117,7 +111,7 @@ def describe_stack_events(
     )
     events: list[shapes.StackEvent] = []
     for _, event in rows[:PAGE_ITEMS]:
-        row = {**event, "Timestamp": time_of(event["Timestamp"])}
+        row = {**event, "Timestamp": moment(event["Timestamp"])}
         properties = row.pop("ResourceProperties")
         if properties:
             row["ResourceProperties"] = json.dumps(properties)
@@ -134,7 +128,7 @@ def _resource(resource: Resource) -> shapes.StackResourceSummary:
     value: shapes.StackResourceSummary = {
         "LogicalResourceId": resource.logical_id,
         "ResourceType": resource.type,
-        "LastUpdatedTimestamp": time_of(resource.updated_ms),
+        "LastUpdatedTimestamp": moment(resource.updated_ms),
         "ResourceStatus": resource.status,
         "DriftInformation": {"StackResourceDriftStatus": "NOT_CHECKED"},
     }
@@ -236,16 +230,16 @@ def list_stacks(
             "StackId": stack.stack_id,
             "StackName": stack.name,
             "StackStatus": stack.status,
-            "CreationTime": time_of(stack.created_ms),
+            "CreationTime": moment(stack.created_ms),
             "TemplateDescription": stack.description,
             "DriftInformation": {"StackDriftStatus": "NOT_CHECKED"},
         }
         if stack.reason:
             summary["StackStatusReason"] = stack.reason
         if stack.updated_ms is not None:
-            summary["LastUpdatedTime"] = time_of(stack.updated_ms)
+            summary["LastUpdatedTime"] = moment(stack.updated_ms)
         if stack.deleted_ms is not None:
-            summary["DeletionTime"] = time_of(stack.deleted_ms)
+            summary["DeletionTime"] = moment(stack.deleted_ms)
         summaries.append(summary)
     return {"StackSummaries": summaries}
 

@@ -1,6 +1,5 @@
 """Delivery streams: create, describe, list, change, delete."""
 
-from datetime import UTC, datetime
 from typing import cast
 
 from headrace.aws.errors import AwsError
@@ -22,6 +21,7 @@ from headrace.aws.shapes.firehose import (
     UpdateDestinationOutput,
 )
 from headrace.core.ports import StreamNotFound
+from headrace.core.values import moment
 from headrace.services.firehose.actions.encryption import checked_encryption
 from headrace.services.firehose.actions.tags import check_tags
 from headrace.services.firehose.backend import Firehose
@@ -112,7 +112,7 @@ def describe_delivery_stream(
         "DeliveryStreamStatus": "ACTIVE",
         "DeliveryStreamType": stream.kind,
         "VersionId": str(stream.version),
-        "CreateTimestamp": _time(stream.created_ms),
+        "CreateTimestamp": moment(stream.created_ms),
         "HasMoreDestinations": False,
         "DeliveryStreamEncryptionConfiguration": cast(
             "DeliveryStreamEncryptionConfiguration",
@@ -129,20 +129,16 @@ def describe_delivery_stream(
         ],
     }
     if stream.updated_ms:
-        description["LastUpdateTimestamp"] = _time(stream.updated_ms)
+        description["LastUpdateTimestamp"] = moment(stream.updated_ms)
     if stream.source_arn:
         description["Source"] = {
             "KinesisStreamSourceDescription": {
                 "KinesisStreamARN": stream.source_arn,
                 "RoleARN": stream.source_role_arn,
-                "DeliveryStartTimestamp": _time(stream.source_from_ms),
+                "DeliveryStartTimestamp": moment(stream.source_from_ms),
             }
         }
     return {"DeliveryStreamDescription": description}
-
-
-def _time(timestamp_ms: int) -> datetime:
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
 
 
 @operation("ListDeliveryStreams")

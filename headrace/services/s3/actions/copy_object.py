@@ -1,7 +1,7 @@
 """CopyObject, and the source object of every copy."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
 from urllib.parse import unquote, urlencode
@@ -14,6 +14,7 @@ from headrace.aws.shapes.s3 import (
     CopyObjectResult,
     UploadPartCopyInput,
 )
+from headrace.core.values import moment
 from headrace.services.s3 import checksums
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
@@ -98,7 +99,7 @@ def copy_object(s3: S3, call: Call, request: CopyObjectInput) -> CopyObjectOutpu
         stored = s3.write(request["Bucket"], request["Key"], body, params, event=CREATED_COPY)
     finally:
         temporary.unlink(missing_ok=True)
-    modified = datetime.fromtimestamp(stored.last_modified_ms / 1000, UTC)
+    modified = moment(stored.last_modified_ms)
     result = {"ETag": f'"{stored.etag}"', "LastModified": modified, **stored.checksums}
     return {
         "CopyObjectResult": cast("CopyObjectResult", result),

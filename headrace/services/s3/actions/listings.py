@@ -5,7 +5,6 @@ import binascii
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import cast
 from urllib.parse import quote
 
@@ -20,6 +19,7 @@ from headrace.aws.shapes.s3 import (
     Object,
     ObjectVersion,
 )
+from headrace.core.values import moment
 from headrace.services.s3 import limits
 from headrace.services.s3.actions.owner import OWNER
 from headrace.services.s3.backend import S3
@@ -79,7 +79,7 @@ def _limit(request: _Request) -> int:
 def _content(stored: StoredObject, encode: Callable[[str], str], *, owner: bool) -> Object:
     value: Object = {
         "Key": encode(stored.key),
-        "LastModified": datetime.fromtimestamp(stored.last_modified_ms / 1000, UTC),
+        "LastModified": moment(stored.last_modified_ms),
         "ETag": f'"{stored.etag}"',
         "Size": stored.size_bytes,
         "StorageClass": "STANDARD",
