@@ -29,8 +29,6 @@ SCOPE_TO_HOST = {
 TARGET_TO_SERVICE = {"DynamoDBStreams_20120810": "dynamodbstreams"}
 # Hosts without a region in their name.
 GLOBAL_HOSTS = frozenset({"iam", "route53", "cloudfront", "organizations"})
-# Bodies that came as a file and that moto is given all the same: an image's layer.
-MOST_BODY_BYTES = 64 * 1024 * 1024
 
 
 def service_of(request: HttpRequest, service: str) -> str:

@@ -42,7 +42,6 @@ from headrace.fallback.kept.state import KeptState
 from headrace.fallback.kept.touched import MOTO_LOCK, TOUCHED
 from headrace.fallback.long_poll import wait_for_messages
 from headrace.fallback.moto_requests import (
-    MOST_BODY_BYTES,
     aws_response,
     host_of,
     http_request_of,
@@ -241,7 +240,7 @@ class MotoServices:
                 "host": self.endpoint_host,
                 "x-moto-account-id": call.account,
             },
-            body=_body_of(request),
+            body=request.body,
             # Of as many bits as SQLite keeps: the secrets of access keys come from it.
             seed=int.from_bytes(self._ids.bytes(8), "big") >> 1,
         )
@@ -436,15 +435,6 @@ class _Retention:
             with MOTO_LOCK:
                 trim_all()
         return LOOK_AT_LOGS_EVERY_S
-
-
-def _body_of(request: HttpRequest) -> bytes:
-    """Return a request's body. Raises AwsError when it is too large for a service in memory."""
-    if request.body_file is None:
-        return request.body
-    if request.body_file.stat().st_size > MOST_BODY_BYTES:
-        raise AwsError("RequestEntityTooLargeException", "Request is too large", 413)
-    return request.body_file.read_bytes()
 
 
 @functools.cache
