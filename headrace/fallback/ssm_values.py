@@ -1,7 +1,7 @@
-"""Checks the size and the AllowedPattern of SSM parameters, which moto does not.
+"""Checks the AllowedPattern of SSM parameters, which moto does not; their size is checked in `services/ssm.py`.
 
-Source: https://docs.aws.amazon.com/systems-manager/latest/userguide/parameter-store-advanced-parameters.html and
-API_PutParameter (documented); the sentences were observed, that of the advanced tier is assumed.
+Source: https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_PutParameter.html (documented)
+the sentences were observed.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
@@ -14,17 +14,9 @@ from typing import Any
 
 from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
 
-MOST_STANDARD_BYTES = 4096
-MOST_ADVANCED_BYTES = 8192
-_UPGRADE = (
-    " To create a larger parameter value, upgrade the parameter to use the advanced-parameter tier. For more"
-    " information, see"
-    " https://docs.aws.amazon.com/systems-manager/latest/userguide/parameter-store-advanced-parameters.html"
-)
-
 
 def patch_parameters(models: ModuleType) -> None:
-    """Have `moto.ssm.models` refuse values that are too large or that the pattern does not allow."""
+    """Have `moto.ssm.models` refuse values that the parameter's AllowedPattern does not allow."""
     from moto.ssm.exceptions import SSMException
 
     backend: Any = models.SimpleSystemManagerBackend
@@ -35,7 +27,7 @@ def patch_parameters(models: ModuleType) -> None:
         self: Any, name: str, description: str, value: str, *args: Any, **named: Any
     ) -> Any:
         allowed = args[1] if len(args) > 1 else named.get("allowed_pattern")
-        refusal = refusal_of(value or "", allowed, str(named.get("tier") or ""))
+        refusal = refusal_of(value or "", allowed)
         if refusal is not None:
             raise SSMException(*refusal)
         return put(self, name, description, value, *args, **named)
@@ -43,17 +35,8 @@ def patch_parameters(models: ModuleType) -> None:
     backend.put_parameter = put_checked
 
 
-def refusal_of(value: str, allowed_pattern: str | None, tier: str) -> tuple[str, str] | None:
-    """Return the (code, message) with which AWS refuses a parameter, or None."""
-    size = len(value.encode("utf-8", "surrogatepass"))
-    if tier in ("", "Standard") and size > MOST_STANDARD_BYTES:
-        sentence = f"Standard tier parameters support a maximum parameter value of {MOST_STANDARD_BYTES} characters."
-        return "ValidationException", sentence + _UPGRADE
-    if size > MOST_ADVANCED_BYTES:
-        return (
-            "ValidationException",
-            f"Advanced tier parameters support a maximum parameter value of {MOST_ADVANCED_BYTES} characters.",
-        )
+def refusal_of(value: str, allowed_pattern: str | None) -> tuple[str, str] | None:
+    """Return the (code, message) with which AWS refuses a value that the pattern does not allow, or None."""
     if not allowed_pattern:
         return None
     try:

@@ -16,7 +16,7 @@ from typing import Any
 from headrace.fallback.kept import pickles
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
 
-# Documented: 4 KB in the standard tier, 8 KB in the advanced; AWS counts characters and says so.
+# Documented: 4 KB in the standard tier, 8 KB in the advanced; AWS's sentences say characters.
 MOST_STANDARD = 4096
 MOST_ADVANCED = 8192
 
@@ -144,11 +144,11 @@ def _tier(given: dict[str, Any], known: str | None, default: str) -> str | None:
     """Return the tier that a value goes into. Raises AWS's ValidationException when it does not fit."""
     from moto.ssm.exceptions import ValidationException
 
-    tier = given.get("tier")
-    count = len(given.get("value") or "")
+    tier, value = given.get("tier"), given.get("value") or ""
+    count = len(value.encode("utf-8", "surrogatepass"))
     wanted = tier or known or default
     if wanted == "Intelligent-Tiering":
-        is_large = count > MOST_STANDARD or bool(given.get("policies")) or known == "Advanced"
+        is_large = len(value) > MOST_STANDARD or bool(given.get("policies")) or known == "Advanced"
         tier = wanted = "Advanced" if is_large else "Standard"
     if wanted == "Advanced":
         if count > MOST_ADVANCED:
