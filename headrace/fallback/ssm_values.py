@@ -1,6 +1,6 @@
 """Checks the AllowedPattern of SSM parameters, which moto does not; their size is checked in `services/ssm.py`.
 
-Source: https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_PutParameter.html (documented)
+Source: https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_PutParameter.html (documented);
 the sentences were observed.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false

@@ -1,9 +1,11 @@
-"""docs/architecture.md names the rooms and files that there are."""
+"""The documents name the rooms, files and tests that there are."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
@@ -48,3 +50,16 @@ def test_the_skeleton_that_it_promises_is_every_services() -> None:
         if not (service / name).exists()
     ]
     assert lacking == []
+
+
+@pytest.mark.parametrize("page", ["security.md", "reliability.md"])
+def test_every_test_that_a_table_names_is_there(page: str) -> None:
+    named = set(re.findall(r"`([\w/]*test_\w+\.py)`", (ROOT / "docs" / page).read_text()))
+    assert len(named) > 6
+    # After the first of a row only the file's name stands.
+    missing = [
+        name
+        for name in sorted(named)
+        if not (ROOT / name).exists() and ("/" in name or not list((ROOT / "tests").rglob(name)))
+    ]
+    assert missing == []
