@@ -43,7 +43,6 @@ from headrace.spark.offsets import (
     AtSequenceNumber,
     AtTimestamp,
     Init,
-    Latest,
     Position,
     TrimHorizon,
     position_of,
@@ -266,16 +265,14 @@ class KinesisClient:
 
 
 def _starting_at(position: Position) -> dict[str, Any]:
-    match position:
-        case AtTimestamp(timestamp_ms):
-            return {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": timestamp_ms / 1000}
-        case AtSequenceNumber(number, after):
-            kind = "AFTER_SEQUENCE_NUMBER" if after else "AT_SEQUENCE_NUMBER"
-            return {"ShardIteratorType": kind, "StartingSequenceNumber": number}
-        case TrimHorizon():
-            return {"ShardIteratorType": "TRIM_HORIZON"}
-        case Latest():
-            return {"ShardIteratorType": "LATEST"}
+    if isinstance(position, AtTimestamp):
+        return {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": position.timestamp_ms / 1000}
+    if isinstance(position, AtSequenceNumber):
+        kind = "AFTER_SEQUENCE_NUMBER" if position.after else "AT_SEQUENCE_NUMBER"
+        return {"ShardIteratorType": kind, "StartingSequenceNumber": position.sequence_number}
+    if isinstance(position, TrimHorizon):
+        return {"ShardIteratorType": "TRIM_HORIZON"}
+    return {"ShardIteratorType": "LATEST"}
 
 
 def _error(body: bytes) -> tuple[str, str]:

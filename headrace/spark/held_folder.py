@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Self
 
 # Names that another process takes away between making and locking: each time it must be the fastest.
 _TRIES = 100
@@ -43,7 +42,7 @@ class HeldFolder:
         parent: Path | None = None,
         *,
         before_removal: Callable[[Path], object] = lambda _: None,
-    ) -> Self:
+    ) -> HeldFolder:
         """Make a folder whose name begins with `prefix`, by default where temporary files go. Raises OSError.
 
         Removes the folders of that prefix that nobody holds; `before_removal` is called with each of them.
@@ -75,7 +74,7 @@ class HeldFolder:
             signal.signal(signal.SIGTERM, _close_all_and_end)
         _closed_at_sigterm.append(self)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> HeldFolder:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -108,7 +108,7 @@ def expand(records: Records) -> Records:
     data: list[bytes] = []
     keys: list[str] = []
     columns = (records.column("data").to_pylist(), records.column("partitionKey").to_pylist())
-    for row, (payload, key) in enumerate(zip(*columns, strict=True)):
+    for row, (payload, key) in enumerate(zip(*columns)):
         try:
             users = deaggregate(payload)
         except NotAggregated:

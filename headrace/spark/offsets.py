@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Union
 
 VERSION = 1
 
@@ -22,24 +22,24 @@ class InvalidOffset(ValueError):
     """The checkpoint's offset is not one of this source's, or is of another stream."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TrimHorizon:
     """The oldest record that retention has left."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Latest:
     """Wherever the stream ends when the query first looks. Pinned to `AtTimestamp` by an empty first batch."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AtTimestamp:
     """The first record that arrived at or after an epoch time in milliseconds."""
 
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AtSequenceNumber:
     """One record of one shard, or (`after`) the one behind it."""
 
@@ -47,10 +47,10 @@ class AtSequenceNumber:
     after: bool = False
 
 
-Position = TrimHorizon | Latest | AtTimestamp | AtSequenceNumber
+Position = Union[TrimHorizon, Latest, AtTimestamp, AtSequenceNumber]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PerShard:
     """A position for each shard that is named, and one for all others, those to come included."""
 
@@ -58,7 +58,7 @@ class PerShard:
     others: Position
 
 
-Init = Position | PerShard
+Init = Union[Position, PerShard]
 
 
 def position_of(init: Init, shard_id: str) -> Position:
@@ -87,7 +87,7 @@ def _pinned(position: Position, now_ms: int) -> Position:
     return AtTimestamp(now_ms) if isinstance(position, Latest) else position
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ShardOffset:
     """How far a shard has been read: after `sequence_number` (None: nothing yet, which only an ended shard may say)."""
 
@@ -97,7 +97,7 @@ class ShardOffset:
     ended: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Offset:
     """How far a stream has been read."""
 
@@ -137,19 +137,17 @@ class Offset:
 
 def init_to_json(init: Init) -> dict[str, Any]:
     """Return a starting position as JSON."""
-    match init:
-        case TrimHorizon():
-            return {"type": "TRIM_HORIZON"}
-        case Latest():
-            return {"type": "LATEST"}
-        case AtTimestamp(timestamp_ms):
-            return {"type": "AT_TIMESTAMP", "value": timestamp_ms}
-        case AtSequenceNumber(number, after):
-            kind = "AFTER_SEQUENCE_NUMBER" if after else "AT_SEQUENCE_NUMBER"
-            return {"type": kind, "value": number}
-        case PerShard(shards, others):
-            named = {name: init_to_json(position) for name, position in shards}
-            return {"type": "PER_SHARD", "shards": named, "others": init_to_json(others)}
+    if isinstance(init, TrimHorizon):
+        return {"type": "TRIM_HORIZON"}
+    if isinstance(init, Latest):
+        return {"type": "LATEST"}
+    if isinstance(init, AtTimestamp):
+        return {"type": "AT_TIMESTAMP", "value": init.timestamp_ms}
+    if isinstance(init, AtSequenceNumber):
+        kind = "AFTER_SEQUENCE_NUMBER" if init.after else "AT_SEQUENCE_NUMBER"
+        return {"type": kind, "value": init.sequence_number}
+    named = {name: init_to_json(position) for name, position in init.shards}
+    return {"type": "PER_SHARD", "shards": named, "others": init_to_json(init.others)}
 
 
 def init_from_json(value: Mapping[str, Any]) -> Init:
@@ -161,19 +159,16 @@ def init_from_json(value: Mapping[str, Any]) -> Init:
 
 
 def _position_from_json(value: Mapping[str, Any]) -> Position:
-    match value:
-        case {"type": "TRIM_HORIZON"}:
-            return TrimHorizon()
-        case {"type": "LATEST"}:
-            return Latest()
-        case {"type": "AT_TIMESTAMP", "value": int(timestamp_ms)}:
-            return AtTimestamp(timestamp_ms)
-        case {"type": "AT_SEQUENCE_NUMBER", "value": str(number)}:
-            return AtSequenceNumber(number)
-        case {"type": "AFTER_SEQUENCE_NUMBER", "value": str(number)}:
-            return AtSequenceNumber(number, after=True)
-        case _:
-            raise InvalidOffset(f"The checkpoint's starting position {value!r} is unknown.")
+    kind, where = value.get("type"), value.get("value")
+    if kind == "TRIM_HORIZON":
+        return TrimHorizon()
+    if kind == "LATEST":
+        return Latest()
+    if kind == "AT_TIMESTAMP" and isinstance(where, int):
+        return AtTimestamp(where)
+    if kind in ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER") and isinstance(where, str):
+        return AtSequenceNumber(where, after=kind == "AFTER_SEQUENCE_NUMBER")
+    raise InvalidOffset(f"The checkpoint's starting position {value!r} is unknown.")
 
 
 def _shard_to_json(shard: ShardOffset) -> dict[str, Any]:

@@ -26,26 +26,26 @@ from headrace.spark.option_values import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)
 class Option:
     """One option.
 
     Attributes:
         name: as users write it; letter case is free.
+        meaning: in a user's words; why, of one that is refused or has no effect.
         field: of Options or SinkOptions; empty: its value is only looked at.
         parse: makes the text a value; raises ValueError.
         default: as text; empty: none.
         bundled: the bundled connector's default; None: it has no such option, empty: it has, without a default.
-        meaning: in a user's words; why, of one that is refused or has no effect.
         kind: `used`, `no effect` (accepted, and a warning is logged) or `refused`.
     """
 
     name: str
+    meaning: str
     field: str = ""
     parse: Callable[[str], Any] = str
     default: str = ""
     bundled: str | None = None
-    meaning: str
     kind: str = "used"
 
 

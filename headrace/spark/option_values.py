@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import cast
 
 from headrace.spark.offsets import (
@@ -45,25 +45,28 @@ def parse_position(text: str, shard_id: str = "*") -> Position:
     Of one shard also AT_SEQUENCE_NUMBER or AFTER_SEQUENCE_NUMBER and a number.
     """
     word, _, rest = text.strip().partition(" ")
-    match word.upper(), rest.strip():
-        case "LATEST", "":
-            return Latest()
-        case (("TRIM_HORIZON" | "EARLIEST"), ""):
-            return TrimHorizon()
-        case "AT_TIMESTAMP", when if when:
-            return AtTimestamp(_epoch_ms(when))
-        case (("AT_SEQUENCE_NUMBER" | "AFTER_SEQUENCE_NUMBER") as kind, number) if (
-            shard_id != "*" and number.isdecimal()
-        ):
-            return AtSequenceNumber(number, after=kind.startswith("AFTER"))
-        case _:
-            raise ValueError("not LATEST, TRIM_HORIZON, EARLIEST, or AT_TIMESTAMP with an ISO time")
+    kind, where = word.upper(), rest.strip()
+    if (kind, where) == ("LATEST", ""):
+        return Latest()
+    if kind in ("TRIM_HORIZON", "EARLIEST") and not where:
+        return TrimHorizon()
+    if kind == "AT_TIMESTAMP" and where:
+        return AtTimestamp(_epoch_ms(where))
+    if (
+        kind in ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER")
+        and shard_id != "*"
+        and where.isdecimal()
+    ):
+        return AtSequenceNumber(where, after=kind.startswith("AFTER"))
+    raise ValueError("not LATEST, TRIM_HORIZON, EARLIEST, or AT_TIMESTAMP with an ISO time")
 
 
 def _epoch_ms(text: str) -> int:
-    moment = datetime.fromisoformat(text)
+    # Python 3.9 and 3.10 read neither a Z nor fractions of other than three or six digits.
+    plain = re.sub(r"\.(\d{1,9})", lambda found: f".{found[1]:0<6}"[:7], text)
+    moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", plain))
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
+        moment = moment.replace(tzinfo=timezone.utc)
     return round(moment.timestamp() * 1000)
 
 

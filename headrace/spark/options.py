@@ -25,7 +25,7 @@ class InvalidOption(ValueError):
     """An option that is unknown, missing, or has an invalid value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)
 class Connection:
     """How Kinesis is called.
 
@@ -53,7 +53,7 @@ class Connection:
     longest_retry_interval_ms: int = 5_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)
 class Options(Connection):
     """What a query was given.
 
@@ -84,7 +84,7 @@ class Options(Connection):
     describe_interval_s: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)
 class SinkOptions(Connection):
     """What a write was given.
 

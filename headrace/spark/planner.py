@@ -326,10 +326,7 @@ class Planner:
             fetcher.fill(begin, begin + want)
 
         list(self._threads.map(fill, fetchers))
-        if any(
-            was_running and fetcher.ended
-            for was_running, fetcher in zip(running, fetchers, strict=True)
-        ):
+        if any(was_running and fetcher.ended for was_running, fetcher in zip(running, fetchers)):
             # Its children may be too young for the last listing.
             self._listed_s = None
 

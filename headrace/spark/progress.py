@@ -29,7 +29,7 @@ BEHIND = "millisBehindLatest"
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StreamProgress:
     """One batch of one Kinesis source.
 

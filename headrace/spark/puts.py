@@ -18,7 +18,7 @@ class WriteFailed(Exception):
     """Kinesis has not taken a record within its time to live."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Put:
     """A record to write. `place` is its number in the task, from 0."""
 
@@ -43,7 +43,7 @@ class Put:
         return entry if self.hash_key is None else entry | {"ExplicitHashKey": self.hash_key}
 
 
-@dataclass(slots=True)
+@dataclass
 class Written:
     """What a task has written: records and their bytes, and how many were sent again."""
 
@@ -119,7 +119,7 @@ class Sender:
         body = {"StreamName": self._stream, "Records": [put.entry() for put in request]}
         answers = self._put_records(json.dumps(body).encode())
         again: list[Put] = []
-        for put, answer in zip(request, answers, strict=True):
+        for put, answer in zip(request, answers):
             if answer.get("ErrorCode"):
                 self._refuse(put, answer)
                 again.append(put)

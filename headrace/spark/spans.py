@@ -16,7 +16,7 @@ class DataLoss(Exception):
     """Records that the query has not read are gone from the stream, or a batch cannot be read again."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shard:
     """A shard as ListShards shows it."""
 
@@ -24,7 +24,7 @@ class Shard:
     parent_ids: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Span:
     """Records of one shard that a batch takes: `count` of them after `start` (None: from `init`)."""
 

@@ -17,7 +17,7 @@ from headrace.spark.untyped import Records, pa, pc
 _AS_IT_CAME = ".json"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Slice:
     """Rows of one spool file."""
 
@@ -26,7 +26,7 @@ class Slice:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Chunk:
     path: Path
     first: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow  # pyright: ignore[reportMissingTypeStubs]
 import pyarrow.compute  # pyright: ignore[reportMissingTypeStubs]
@@ -10,7 +10,7 @@ import pyarrow.compute  # pyright: ignore[reportMissingTypeStubs]
 pa: Any = pyarrow
 pc: Any = pyarrow.compute
 # A pyarrow.RecordBatch.
-Records: TypeAlias = Any
+Records = Any
 
 
 def untyped(value: object) -> Any:
