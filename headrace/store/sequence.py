@@ -2,10 +2,14 @@
 
 A number is 188 bits, read as hexadecimal digits from the left:
 
-    2 | shard's creation, seconds (9) | shard (1) | index (16) | 0 | shard (8) | seconds (9) | shard (1) | 2
+    2 | shard's creation, seconds (9) | shard's last digit (1) | index (16) | 00 | arrival, seconds (9) | shard (8) | 2
 
 so numbers of one shard grow with the index, and a child's numbers are above its parents' because it was
-created in a later second. Source: the layout that kinesalite decoded from AWS's answers (observed 2014-2020).
+created in a later second. Observed: the number in AWS's example of a Lambda event (shardId-000000000006, arrived
+2018-12-17T22:37:30Z) has these parts; kinesalite decodes AWS's answers alike. AWS leaves gaps between its indices.
+
+Data directories of 0.1.0 also hold numbers that end `0 | shard (8) | seconds (9) | shard's last digit (1) | 2`. They
+are read as what they are.
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ _VERSION = 2
 _INDEX_SHIFT = 4 * 20
 _INDEX_STEP = 1 << _INDEX_SHIFT
 _INDEX_MASK = (1 << 64) - 1
+# By how much a clock may be set back between a shard's creation and a record: some years.
+_CLOCK_GOES_BACK_S = 200_000_000
 MAX_INDEX = 0x7FFF_FFFF_FFFF_FFFF
 
 
@@ -37,10 +43,9 @@ class SequenceBase:
         value = (value << 36) | (self.created_s & 0xF_FFFF_FFFF)
         value = (value << 4) | nibble
         value = (value << 64) | index
-        value = (value << 4) | 0
-        value = (value << 32) | (self.shard_number & 0xFFFF_FFFF)
+        value = (value << 8) | 0
         value = (value << 36) | (now_ms // 1000 & 0xF_FFFF_FFFF)
-        value = (value << 4) | nibble
+        value = (value << 32) | (self.shard_number & 0xFFFF_FFFF)
         return (value << 4) | _VERSION
 
     def text(self, index: int, now_ms: int) -> str:
@@ -48,8 +53,8 @@ class SequenceBase:
         return str(self.first_of(index, now_ms))
 
 
-# 0 (4) + shard (32) + seconds (36) + shard (4) + version (4) bits lie to the right of the index.
-STEP = 1 << (4 + 32 + 36 + 4 + 4)
+# 0 (8) + seconds (36) + shard (32) + version (4) bits lie to the right of the index.
+STEP = 1 << (8 + 36 + 32 + 4)
 assert STEP == _INDEX_STEP
 
 
@@ -69,8 +74,14 @@ def parse(text: str) -> Sequence:
     value = int(text)
     if value.bit_length() != 186 or value & 0xF != _VERSION or value >> 184 != _VERSION:
         raise InvalidSequence(text)
-    shard_number = value >> 44 & 0xFFFF_FFFF
-    if value >> 4 & 0xF != shard_number & 0xF or value >> 144 & 0xF != shard_number & 0xF:
-        raise InvalidSequence(text)
-    base = SequenceBase(created_s=value >> 148 & 0xF_FFFF_FFFF, shard_number=shard_number)
-    return Sequence(base, value >> _INDEX_SHIFT & _INDEX_MASK, value >> 8 & 0xF_FFFF_FFFF)
+    created_s = value >> 148 & 0xF_FFFF_FFFF
+    index = value >> _INDEX_SHIFT & _INDEX_MASK
+    digit = value >> 144 & 0xF
+    shard_number, seconds = value >> 4 & 0xFFFF_FFFF, value >> 36 & 0xF_FFFF_FFFF
+    # No record arrives before its shard is there. In the place of the seconds the layout of 0.1.0 has the shard's
+    # number, which is far below.
+    if shard_number & 0xF != digit or seconds + _CLOCK_GOES_BACK_S < created_s:
+        shard_number, seconds = value >> 44 & 0xFFFF_FFFF, value >> 8 & 0xF_FFFF_FFFF
+        if shard_number & 0xF != digit or value >> 4 & 0xF != digit:
+            raise InvalidSequence(text)
+    return Sequence(SequenceBase(created_s, shard_number), index, seconds)

@@ -17,10 +17,12 @@ indices = st.integers(0, MAX_INDEX)
 times_ms = st.integers(1_400_000_000_000, 4_000_000_000_000)
 
 
-@given(bases, indices, times_ms)
+# A clock may be set back by some years after a shard was made, not by more.
+@given(bases, indices, st.integers(-150_000_000_000, 2**40))
 def test_a_number_has_56_digits_and_gives_its_parts_back(
-    base: SequenceBase, index: int, now_ms: int
+    base: SequenceBase, index: int, later_ms: int
 ):
+    now_ms = base.created_s * 1000 + later_ms
     text = base.text(index, now_ms)
     assert len(text) == 56
     parsed = parse(text)
@@ -55,3 +57,46 @@ def test_a_step_is_the_next_records_number(
 def test_what_is_no_number_of_a_shard_is_refused(text: str):
     with pytest.raises(InvalidSequence):
         parse(text)
+
+
+# 0.1.0 wrote the shard's number before the seconds.
+def _of_0_1_0(base: SequenceBase, index: int, seconds: int) -> str:
+    digit = base.shard_number % 16
+    return str(
+        int(
+            f"2{base.created_s:09x}{digit:x}{index:016x}0{base.shard_number:08x}{seconds:09x}{digit:x}2",
+            16,
+        )
+    )
+
+
+@given(
+    st.builds(
+        SequenceBase,
+        created_s=st.integers(1_600_000_000, 2_000_000_000),
+        shard_number=st.integers(0, 100_000),
+    ),
+    indices,
+    st.integers(1_600_000_000, 2_000_000_000),
+)
+def test_a_number_that_0_1_0_stored_gives_its_parts_back(
+    base: SequenceBase, index: int, seconds: int
+):
+    parsed = parse(_of_0_1_0(base, index, seconds))
+    assert (parsed.base, parsed.index, parsed.seconds) == (base, index, seconds)
+
+
+# documented: docs.aws.amazon.com/lambda/latest/dg/with-kinesis.html (the example event: shardId-000000000006,
+# approximateArrivalTimestamp 1545084650.987 and, two seconds after the number's own, 1545084711.166)
+@pytest.mark.parametrize(
+    ("number", "seconds"),
+    [
+        ("49590338271490256608559692538361571095921575989136588898", 1_545_084_650),
+        ("49590338271490256608559692540925702759324208523137515618", 1_545_084_709),
+    ],
+)
+def test_a_number_of_aws_gives_its_shard_and_its_second(number: str, seconds: int):
+    parsed = parse(number)
+    assert parsed.base.shard_number == 6
+    assert parsed.seconds == seconds
+    assert parsed.base.text(parsed.index, seconds * 1000) == number
