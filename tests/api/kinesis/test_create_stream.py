@@ -54,7 +54,12 @@ class TestValidation:
         assert "Member must have length less than or equal to 128" in error.message
 
     def test_a_provisioned_stream_needs_a_count_and_an_on_demand_one_has_none(self, kinesis: Any):
-        assert failure(kinesis.create_stream, StreamName="a").code == "InvalidArgumentException"
+        error = failure(
+            kinesis.create_stream,
+            StreamName="a",
+            StreamModeDetails={"StreamMode": "PROVISIONED"},
+        )
+        assert error.code == "InvalidArgumentException"
         error = failure(
             kinesis.create_stream,
             StreamName="a",
@@ -69,6 +74,17 @@ class TestValidation:
 
 
 class TestBehaviour:
+    # observed: localstack/localstack, tests/aws/services/kinesis/test_kinesis.snapshot.json,
+    # test_create_stream_without_shard_count, recorded from AWS in August 2022
+    def test_a_name_alone_makes_four_shards(self, streams: Streams, kinesis: Any):
+        kinesis.create_stream(StreamName="flights")
+        shards = streams.shards()
+        assert [shard["ShardId"] for shard in shards] == [
+            f"shardId-{number:012d}" for number in range(4)
+        ]
+        assert covers_all_hash_keys(shards)
+        assert all("EndingSequenceNumber" not in s["SequenceNumberRange"] for s in shards)
+
     def test_shards_divide_the_hash_keys_as_on_aws(self, streams: Streams):
         streams.create(shards=3)
         third = (1 << 128) // 3

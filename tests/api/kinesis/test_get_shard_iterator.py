@@ -106,6 +106,14 @@ class TestBehaviour:
         assert streams.texts("AFTER_SEQUENCE_NUMBER", **at) == ["c"]
         assert streams.texts("AT_TIMESTAMP", Timestamp=second) == ["b", "c"]
 
+    # observed: localstack's test of Kinesis with surrounding quotes, validated against AWS
+    def test_an_iterator_may_stand_in_quotes(
+        self, streams: Streams, kinesis: Any, numbers: list[str]
+    ):
+        iterator = streams.iterator("TRIM_HORIZON")
+        got = kinesis.get_records(ShardIterator=f'"{iterator}"')["Records"]
+        assert [record["Data"] for record in got] == [b"a", b"b", b"c"]
+
     def test_latest_is_fixed_when_it_is_asked_for(
         self, streams: Streams, kinesis: Any, numbers: list[str]
     ):

@@ -167,6 +167,15 @@ class TestBehaviour:
             sizes = [end - start for start, end in opened]
             assert max(sizes) - min(sizes) < HASH_KEYS >> 20
 
+    # observed: risingwavelabs/risingwave#9961 shows AWS's console after four shards were made three
+    def test_four_shards_made_three_have_aws_ids(self, streams: Streams, kinesis: Any):
+        streams.create(shards=4)
+        kinesis.update_shard_count(
+            StreamName="flights", TargetShardCount=3, ScalingType="UNIFORM_SCALING"
+        )
+        assert len(streams.shards()) == 11
+        assert [shard["ShardId"][-2:] for shard in streams.open_shards()] == ["06", "09", "10"]
+
     @pytest.mark.parametrize(("before", "target"), [(2, 4), (4, 2), (3, 5), (5, 3), (4, 4)])
     def test_update_shard_count(self, streams: Streams, kinesis: Any, before: int, target: int):
         streams.create(shards=before)

@@ -20,6 +20,9 @@ from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import invalid_argument, limit_exceeded
 from headrace.services.kinesis.limits import POLICY_CHARS
 
+# What a resource without a policy is answered with. Observed by moto's authors.
+_EMPTY = "{}"
+
 
 @operation("PutResourcePolicy")
 def put_resource_policy(kinesis: Kinesis, call: Call, request: PutResourcePolicyInput) -> None:
@@ -37,9 +40,7 @@ def get_resource_policy(
 ) -> GetResourcePolicyOutput:
     """Return the policy of a stream or a consumer. Source: API_GetResourcePolicy."""
     _, resource = find_resource(kinesis, call, request)
-    if resource.policy is None:
-        raise _no_policy(request["ResourceARN"])
-    return {"Policy": resource.policy}
+    return {"Policy": _EMPTY if resource.policy is None else resource.policy}
 
 
 @operation("DeleteResourcePolicy")

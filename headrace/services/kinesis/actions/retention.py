@@ -50,6 +50,12 @@ def decrease_stream_retention_period(
 
 def _check_range(hours: int) -> None:
     if hours < MIN_RETENTION_HOURS:
-        raise invalid_argument(f"Minimum allowed retention period is {MIN_RETENTION_HOURS} hours.")
+        raise invalid_argument(
+            f"Minimum allowed retention period is {MIN_RETENTION_HOURS} hours."
+            f" Requested retention period ({hours} hours) is too short."
+        )
     if hours > MAX_RETENTION_HOURS:
-        raise invalid_argument(f"Maximum allowed retention period is {MAX_RETENTION_HOURS} hours.")
+        raise invalid_argument(
+            f"Maximum allowed retention period is {MAX_RETENTION_HOURS} hours."
+            f" Requested retention period ({hours} hours) is too long."
+        )

@@ -88,7 +88,8 @@ class Iterators:
     def open(self, text: str, now_ms: int) -> ShardIterator:
         """Return the place that an iterator names. Raises AwsError InvalidArgumentException, ExpiredIterator."""
         try:
-            sealed = base64.b64decode(text, validate=True)
+            # The AWS CLI prints an iterator in quotes; AWS takes it with them.
+            sealed = base64.b64decode(text.strip('"'), validate=True)
         except (binascii.Error, ValueError) as error:
             raise invalid_argument("Invalid ShardIterator.") from error
         mac, body = sealed[:_MAC_BYTES], sealed[_MAC_BYTES : _MAC_BYTES + _BODY.size]
