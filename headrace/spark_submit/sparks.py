@@ -27,6 +27,11 @@ from headrace.spark_submit.spark_versions import Minor, dotted, minor_of, versio
 
 # What a job is run with when its cluster has no label: that of `cdk/stacks/analytics.py`.
 DEFAULT_LABEL = "emr-spark-8.0.0"
+# What the fidelity report says of release labels.
+FIDELITY_NOTE = (
+    "Spark jobs run with pip's PySpark of the label's version: without Amazon's patches, with that PySpark's Hadoop "
+    "and Scala, on a Python and a Java of this machine; each job's log says what differs. Other applications: none."
+)
 # Of a Spark whose version nobody can tell.
 _NEWEST: Minor = (4, 3)
 _IMAGE_PYTHON = re.compile(r"(?:/usr/bin/|/usr/local/bin/)?python(?:3(?:\.(\d+))?)?")

@@ -60,19 +60,24 @@ def test_two_labels_on_one_cloud_run_two_sparks(lab: Lab, cache: Path) -> None:
         assert "Amazon's patches are not in this one" in controller
 
 
-@pytest.mark.usefixtures("two_sparks")
-def test_settings_are_those_of_the_labels_spark(lab: Lab) -> None:
-    # The step goes on until its folder, which ends with it, was looked at.
-    for label, package in (("emr-spark-8.0.0", "streaming"), ("emr-7.12.0", "streaming")):
-        for spark in ("4.0.2", "3.5.6"):
-            for minor in range(9, 14):
-                program = cached(spark, (3, minor)).home / "bin" / "spark-submit"
-                if program.is_file():
-                    program.write_text('#!/bin/sh\ncat "$SPARK_CONF_DIR/spark-defaults.conf"\n')
-        step = submitted(lab, label)
-        assert lab.ended(*step)["State"] == "COMPLETED"
-        wanted = f"org.apache.spark.sql.execution.{package}.FileSystemBasedCheckpointFileManager\n"
-        assert wanted in log_of(lab, *step, "stdout")
+@pytest.mark.parametrize(
+    ("label", "spark", "package"),
+    [
+        ("emr-7.12.0", "3.5.6", "streaming"),
+        ("emr-spark-8.0.0", "4.0.2", "streaming"),
+        ("emr-spark-8.1.0", "4.1.1", "streaming.checkpointing"),
+    ],
+)
+def test_settings_are_those_of_the_labels_spark(
+    lab: Lab, cache: Path, label: str, spark: str, package: str
+) -> None:
+    shows = '#!/bin/sh\ncat "$SPARK_CONF_DIR/spark-defaults.conf"\n'
+    for minor in range(9, 14):
+        make_whole(cached(spark, (3, minor)), shows)
+    step = submitted(lab, label)
+    assert lab.ended(*step)["State"] == "COMPLETED"
+    wanted = f"org.apache.spark.sql.execution.{package}.FileSystemBasedCheckpointFileManager\n"
+    assert wanted in log_of(lab, *step, "stdout")
 
 
 @pytest.mark.usefixtures("two_sparks")
@@ -232,3 +237,20 @@ def test_a_job_sees_what_the_image_has_and_spark_says_what_it_lacks(lab: Lab) ->
         "ImportError: cannot import name 'theta_sketch_agg'"
         in (status["FailureDetails"]["Message"])
     )
+
+
+def test_the_installed_spark_says_so_at_each_step_and_strict_refuses_others(
+    data_dir: Path, cache: Path
+) -> None:
+    with InProcessCloud(data_dir, spark="installed", strict=True) as cloud:
+        lab = Lab(cloud)
+        lab.s3.create_bucket(Bucket=LOGS)
+        step = submitted(lab, "emr-7.12.0")
+        status = lab.ended(*step)
+        assert status["State"] == "FAILED"
+        assert "--strict refuses to run one for the other" in status["FailureDetails"]["Message"]
+        own = submitted(lab, "emr-spark-8.0.0")
+        lab.ended(*own)
+        assert "whatever the label says; emr-spark-8.0.0 has Spark 4.0.2-amzn-0" in log_of(
+            lab, *own, "controller"
+        )
