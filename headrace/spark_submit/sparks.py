@@ -120,6 +120,18 @@ class Sparks:
         except UnknownRelease:
             return None
 
+    def programs_of(self, label: str | None) -> Path | None:
+        """Return the folder with the `python3` that a label's programs find; None where it is that of this machine."""
+        release = self.release_of(label)
+        if release is None:
+            return None
+        try:
+            _, python = python_for(release.spark_version, _wanted_pythons(release, {}))
+        except JobRefused:
+            return None
+        environment = cached(release.spark_version, python)
+        return environment.interpreter.parent if environment.whole else None
+
     def of(self, label: str | None, settings: Mapping[str, str] | None = None) -> JobSpark:
         """Return what a job of a label is run with. Raises JobRefused in one sentence.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,11 +28,18 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def two_sparks(cache: Path) -> None:
-    """The Sparks of emr-spark-8.0.0 and emr-7.12.0, whatever Pythons there are."""
-    for spark, version in (("4.0.2", 11), ("3.5.6", 9)):
-        for minor in range(version, 14):
-            make_whole(cached(spark, (3, minor)), _SAYS)
+def every_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that has each Python."""
+    monkeypatch.setattr(
+        "headrace.spark_submit.environments.find_python", lambda _: Path(sys.executable)
+    )
+
+
+@pytest.fixture
+def two_sparks(cache: Path, every_python: None) -> None:
+    """The Sparks of emr-spark-8.0.0 and emr-7.12.0."""
+    make_whole(cached("4.0.2", (3, 11)), _SAYS)
+    make_whole(cached("3.5.6", (3, 9)), _SAYS)
 
 
 def log_of(lab: Lab, cluster_id: str, step_id: str, name: str) -> str:
@@ -68,12 +76,12 @@ def test_two_labels_on_one_cloud_run_two_sparks(lab: Lab, cache: Path) -> None:
         ("emr-spark-8.1.0", "4.1.1", "streaming.checkpointing"),
     ],
 )
+@pytest.mark.usefixtures("every_python")
 def test_settings_are_those_of_the_labels_spark(
     lab: Lab, cache: Path, label: str, spark: str, package: str
 ) -> None:
     shows = '#!/bin/sh\ncat "$SPARK_CONF_DIR/spark-defaults.conf"\n'
-    for minor in range(9, 14):
-        make_whole(cached(spark, (3, minor)), shows)
+    make_whole(cached(spark, (3, 9 if spark == "3.5.6" else 11)), shows)
     step = submitted(lab, label)
     assert lab.ended(*step)["State"] == "COMPLETED"
     wanted = f"org.apache.spark.sql.execution.{package}.FileSystemBasedCheckpointFileManager\n"
@@ -162,6 +170,14 @@ def test_a_step_can_be_cancelled_while_its_spark_is_fetched(
     again = submitted(lab, "emr-7.12.0")
     lab.ended(*again)
     assert "is half made: removing it" in log_of(lab, *again, "controller")
+
+
+@pytest.mark.usefixtures("two_sparks")
+def test_a_program_finds_the_python_of_the_labels_environment(lab: Lab, cache: Path) -> None:
+    cluster_id = lab.cluster(ReleaseLabel="emr-spark-8.0.0")
+    step_id = lab.add(cluster_id, lab.step("bash", "-c", "command -v python"))[0]
+    lab.ended(cluster_id, step_id)
+    assert log_of(lab, cluster_id, step_id, "stdout") == f"{cache}/4.0.2-py3.11/bin/python\n"
 
 
 @pytest.fixture

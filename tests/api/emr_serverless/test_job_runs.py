@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -226,8 +227,10 @@ def test_a_run_uses_the_spark_of_its_label_and_its_archives_are_unpacked(
 ) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     says = '#!/bin/sh\necho "$SPARK_HOME $PYSPARK_DRIVER_PYTHON path=$PYTHONPATH"; cat environment/told\n'
-    for minor in range(8, 12):
-        make_whole(cached("3.5.5", (3, minor)), says)
+    monkeypatch.setattr(
+        "headrace.spark_submit.environments.find_python", lambda _: Path(sys.executable)
+    )
+    make_whole(cached("3.5.5", (3, 9)), says)
     with InProcessCloud(data_dir) as cloud:
         lab = Lab(cloud.client("emr-serverless"), cloud.client("s3"))
         lab.s3.create_bucket(Bucket=BUCKET)

@@ -11,7 +11,7 @@ from headrace.core.emr_releases import release_of, releases
 from headrace.spark_submit import sparks as sparks_module
 from headrace.spark_submit.environments import CACHE_VARIABLE, REUSE_VARIABLE, cached
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.spark_home import find_spark_home
+from headrace.spark_submit.spark_home import find_newest_spark_home, find_spark_home
 from headrace.spark_submit.spark_versions import (
     checkpoint_manager,
     javas,
@@ -192,3 +192,17 @@ def test_classes_that_moved_are_where_this_spark_has_them() -> None:
         assert moved.replace(".", "/") + ".class" in names
     assert checkpoint_manager((3, 5)) == checkpoint_manager((4, 0))
     assert ".checkpointing." in checkpoint_manager((4, 1))
+
+
+def test_the_history_server_is_of_the_newest_spark_that_is_here(
+    machine: set[tuple[int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert find_newest_spark_home() == find_spark_home()
+    make_whole(cached("3.5.6", (3, 9)), "#!/bin/sh\n")
+    assert find_newest_spark_home() == find_spark_home()
+    newer = cached("4.1.1", (3, 11))
+    make_whole(newer, "#!/bin/sh\n")
+    assert find_newest_spark_home() == newer.home
+    home = make_spark_home(tmp_path / "spark")
+    monkeypatch.setenv("HEADRACE_SPARK_HOME", str(home))
+    assert find_newest_spark_home() == home
