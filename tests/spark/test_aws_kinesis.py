@@ -92,7 +92,9 @@ def test_what_the_connector_refuses_is_refused(theirs: Any) -> None:
     with pytest.raises(InvalidSchema, match="'data' not found"):
         source(given()).streamWriter(StructType(), overwrite=False)
     without_region = {name: text for name, text in given().items() if name != "kinesis.region"}
-    columns = StructType().add("data", "binary").add("partitionKey", "string").add("more", "integer")
+    columns = (
+        StructType().add("data", "binary").add("partitionKey", "string").add("more", "integer")
+    )
     source(given()).streamWriter(columns, overwrite=False)
     with pytest.raises(InvalidOption, match="region is not specified"):
         source(without_region).streamWriter(columns, overwrite=False)
