@@ -33,6 +33,10 @@ def wait_until(condition: Any, *, within_s: float = 30.0, what: str = "the condi
         time.sleep(0.02)
 
 
+# The cloud's interpreter, where the tests run in another one: in that of a Spark under test.
+CLOUD_PYTHON = os.environ.get("HEADRACE_CLOUD_PYTHON", sys.executable)
+
+
 class ServerProcess:
     """`headrace up` on a free port. A context manager; `kill9` and `start` again at will.
 
@@ -82,7 +86,7 @@ class ServerProcess:
         if self._disk is not None:
             where = self._disk.inside / self.data_dir.relative_to(self._disk.outside)
             log_folder = self._disk.inside.parent  # the disk may be full
-        command = [sys.executable, "-m", "headrace.cli.main", "up", "--data-dir", str(where),
+        command = [CLOUD_PYTHON, "-m", "headrace.cli.main", "up", "--data-dir", str(where),
                    "--port", str(self.port), *self._arguments]  # fmt: skip
         with (log_folder / "headrace.log").open("ab") as log:
             self._process = subprocess.Popen(
