@@ -4,7 +4,8 @@
 
 Runs with the interpreter of the Spark that is measured, 3.5 or later; the cloud runs with HEADRACE_PYTHON. Both share
 this machine's cores (`local[2]`). Read limits of AWS are off: they hold a shard to 2 MiB a second. Prints JSON, with
-rates in rows a second over the queries' batches.
+rates in rows a second over the queries' batches; and, where a machine has other work too, the rows for each second of
+CPU that driver, JVM, tasks and cloud took together: two idle cores give about twice as many a second.
 """
 
 from __future__ import annotations
@@ -45,6 +46,28 @@ def cloud(folder: Path) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(20)
+
+
+def cpu_s() -> float:
+    """Return the CPU seconds that this process and those that it has started took."""
+    ticks: dict[int, int] = {}
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(entry.name)] = int(words[1])
+        # Its own, and what its ended children took.
+        ticks[int(entry.name)] = sum(int(word) for word in words[11:15])
+    ours = {os.getpid()}
+    while True:
+        more = {pid for pid, parent in parents.items() if parent in ours} - ours
+        if not more:
+            return sum(ticks.get(pid, 0) for pid in ours) / os.sysconf("SC_CLK_TCK")
+        ours |= more
 
 
 def fill(endpoint_url: str, stream: str, records: int, size: int) -> None:
@@ -192,11 +215,16 @@ def main() -> None:
         count_by_functions(spark, url, "warm-up", 100_000, f"{name}/1")
         fill(url, "slow", given.slow_records, 100)
         fill(url, "backlog", given.records, 100)
+        began_s = cpu_s()
         fast = count_by_functions(spark, url, "backlog", given.records, f"{name}/2")
+        between_s = cpu_s()
         slow = count_by_boto3(spark, url, "slow", given.slow_records, f"{name}/3")
+        ended_s = cpu_s()
         found = {
             "spark": spark.version, "functions": round(fast), "foreachBatch over boto3": round(slow),
             "times": round(fast / slow, 1),
+            "by a second of CPU": round(given.records / (between_s - began_s)),
+            "over boto3, by a second of CPU": round(given.slow_records / (ended_s - between_s)),
         }  # fmt: skip
         sys.stdout.write(json.dumps(found) + "\n")
         spark.stop()
