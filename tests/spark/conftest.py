@@ -23,12 +23,13 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 _PATH = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATH))
 
-from tests.support.server import CLOUD_PYTHON, REGION, ServerProcess, wait_until  # noqa: E402 - see above
+from tests.support.environments import cloud_python  # noqa: E402 - see above
+from tests.support.server import REGION, ServerProcess, wait_until  # noqa: E402 - see above
 
 # Some tests have a cloud in their own process. The environment of a Spark under test lacks what a cloud needs: it is
 # taken from the cloud's, which has the same Python, behind its own packages; else these tests are left out.
 _VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
-sys.path.append(str(Path(CLOUD_PYTHON).parents[1] / "lib" / _VERSION / "site-packages"))
+sys.path.append(str(Path(cloud_python()).parents[1] / "lib" / _VERSION / "site-packages"))
 collect_ignore = [] if find_spec("cbor2") else ["test_data_loss.py", "test_locales.py"]
 
 
@@ -36,7 +37,7 @@ collect_ignore = [] if find_spec("cbor2") else ["test_data_loss.py", "test_local
 def spark() -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
-    from headrace.spark.source import KinesisDataSource
+    from headrace.spark.versions import HAS_DATA_SOURCES
 
     session = (
         SparkSession.builder.master("local[2]")
@@ -47,7 +48,10 @@ def spark() -> Iterator[Any]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
-    session.dataSource.register(KinesisDataSource)
+    if HAS_DATA_SOURCES:
+        from headrace.spark.source import KinesisDataSource
+
+        session.dataSource.register(KinesisDataSource)
     yield session
     session.stop()
 
