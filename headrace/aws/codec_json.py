@@ -26,7 +26,6 @@ from botocore.model import ListShape, MapShape, Shape, StructureShape
 from headrace.aws.errors import AwsError, serialization_error
 from headrace.aws.model import operation_model
 
-JSON_1_0 = "application/x-amz-json-1.0"
 JSON_1_1 = "application/x-amz-json-1.1"
 CBOR_1_1 = "application/x-amz-cbor-1.1"
 
