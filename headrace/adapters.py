@@ -193,12 +193,7 @@ class Schemas:
                 raise SchemaNotFound(f"{database}.{table}") from error
             raise
         storage = found.get("StorageDescriptor", {})
-        return TableSchema(
-            columns=_columns(storage.get("Columns", [])),
-            partition_keys=_columns(found.get("PartitionKeys", [])),
-            parameters=found.get("Parameters", {}),
-            serde_parameters=storage.get("SerdeInfo", {}).get("Parameters", {}),
-        )
+        return TableSchema(_columns(storage.get("Columns", [])))
 
 
 def _columns(columns: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:

@@ -11,7 +11,9 @@ import pytest
 
 from headrace.cli.interrupts import pass_interrupts_on
 from headrace.spark_submit.environments import CACHE_VARIABLE
+from tests.support import schedule
 from tests.support.clock import FakeClock
+from tests.support.java import compile_little
 
 # No test may reach AWS, whatever the machine is configured for.
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
@@ -27,6 +29,8 @@ os.environ.setdefault(CACHE_VARIABLE, str(_ROOT / ".spark" / "cache"))
 
 # Tests that are run in the background, too, start programs that can be interrupted.
 pass_interrupts_on()
+
+compile_little()
 
 # A busy machine is no failure: no property is held to a time.
 hypothesis.settings.register_profile("headrace", deadline=None)
@@ -56,14 +60,15 @@ _SLOW_NAMES = ("ServerProcess", "subprocess")
 _QUICK_EXAMPLES = 10
 
 
+def _is_slow_place(path: Path) -> bool:
+    return path.relative_to(Path(__file__).parent).as_posix().startswith(_SLOW_PLACES)
+
+
 def _is_quick(item: pytest.Item) -> bool:
     if any(item.get_closest_marker(name) for name in ("spark", "crash", "slow")):
         return False
-    place = item.path.relative_to(Path(__file__).parent).as_posix()
     module = getattr(item, "module", None)
-    return not place.startswith(_SLOW_PLACES) and not any(
-        hasattr(module, name) for name in _SLOW_NAMES
-    )
+    return not _is_slow_place(item.path) and not any(hasattr(module, name) for name in _SLOW_NAMES)
 
 
 def _try_few_examples(item: pytest.Item) -> None:
@@ -77,7 +82,24 @@ def _try_few_examples(item: pytest.Item) -> None:
         test._hypothesis_internal_use_settings = hypothesis.settings(full, max_examples=few)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Spare --quick the imports of what it leaves out."""
+    if config.getoption("--quick") and _is_slow_place(collection_path):
+        return True
+    return None
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> schedule.LongestFirst | None:
+    """Schedule by `tests.support.schedule` where whole files are asked for."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False
+    return schedule.LongestFirst(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: schedule.place_in_order(item.nodeid))
     if config.getoption("--quick"):
         left_out = [item for item in items if not _is_quick(item)]
         items[:] = [item for item in items if _is_quick(item)]

@@ -15,26 +15,27 @@ import binascii
 import functools
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
 
 import cbor2
 import msgspec
-from botocore.model import ListShape, MapShape, Shape, StructureShape
+from botocore.model import Shape
 
 from headrace.aws.errors import AwsError, serialization_error
 from headrace.aws.model import operation_model
+from headrace.aws.shape_functions import (
+    LIST_NOT_EXPECTED,
+    MAP_NOT_EXPECTED,
+    Convert,
+    ShapeCompiler,
+)
 
-JSON_1_0 = "application/x-amz-json-1.0"
 JSON_1_1 = "application/x-amz-json-1.1"
 CBOR_1_1 = "application/x-amz-cbor-1.1"
 
-Convert = Callable[[Any], Any]
-
 _LONG_MAX = 2**63
-_LIST = "Start of list found where not expected"
-_MAP = "Start of structure or map found where not expected."
 _EPOCH = "milliseconds since epoch"
 _NOT_BASE64 = re.compile("[^A-Za-z0-9+/=]|=[^=]")
 # Of a blob that is no base64: it may be ten megabytes.
@@ -62,7 +63,7 @@ def decode_body(body: bytes, content_type: str) -> dict[str, Any]:
     ) as error:
         raise serialization_error() from error
     if isinstance(value, list):
-        raise serialization_error(_LIST)  # assumed: as for a member
+        raise serialization_error(LIST_NOT_EXPECTED)  # assumed: as for a member
     if not isinstance(value, dict):
         raise serialization_error()
     return cast("dict[str, Any]", value)
@@ -158,7 +159,7 @@ def _unreadable(service: str, body: bytes, error: AwsError) -> AwsError:
 def _decoder(service: str, operation: str) -> Convert:
     shape = operation_model(service, operation).input_shape
     assert shape is not None
-    return _ShapeCompiler(_decode_leaf).compile(shape)
+    return ShapeCompiler(_decode_leaf).compile(shape)
 
 
 def _kind(value: Any) -> str:
@@ -173,9 +174,9 @@ def _kind(value: Any) -> str:
 
 def _refuse(value: Any, wanted: str) -> AwsError:
     if isinstance(value, Mapping):
-        return serialization_error(_MAP)
+        return serialization_error(MAP_NOT_EXPECTED)
     if isinstance(value, list | tuple):
-        return serialization_error(_LIST)
+        return serialization_error(LIST_NOT_EXPECTED)
     return serialization_error(f"{_kind(value)} can not be converted to {wanted}")
 
 
@@ -307,7 +308,7 @@ def _dump(value: Any, *, cbor: bool) -> bytes:
 def _encoder(service: str, operation: str, *, cbor: bool) -> Convert:
     shape = operation_model(service, operation).output_shape
     assert shape is not None
-    return _ShapeCompiler(_encode_leaf_cbor if cbor else _encode_leaf_json).compile(shape)
+    return ShapeCompiler(_encode_leaf_cbor if cbor else _encode_leaf_json).compile(shape)
 
 
 def _same(value: Any) -> Any:
@@ -340,70 +341,3 @@ def _encode_leaf_json(shape: Shape) -> Convert:
 
 def _encode_leaf_cbor(shape: Shape) -> Convert:
     return {"timestamp": _encode_timestamp_cbor}.get(shape.type_name, _same)
-
-
-# --- shapes to functions ----------------------------------------------------------------------
-
-
-class _ShapeCompiler:
-    """Turns a shape into one function, recursive shapes included; `leaf` gives those of scalars."""
-
-    def __init__(self, leaf: Callable[[Shape], Convert]) -> None:
-        self._leaf = leaf
-        self._structures: dict[str, Convert] = {}
-
-    def compile(self, shape: Shape) -> Convert:
-        if isinstance(shape, StructureShape):
-            return self._structure(shape)
-        if isinstance(shape, ListShape):
-            return self._list(shape)
-        if isinstance(shape, MapShape):
-            return self._map(shape)
-        return self._leaf(shape)
-
-    def _structure(self, shape: StructureShape) -> Convert:
-        known = self._structures.get(shape.name)
-        if known is not None:
-            return known
-        members: dict[str, Convert] = {}
-
-        def convert(value: Any) -> Any:
-            if not isinstance(value, Mapping):
-                raise serialization_error(_LIST if isinstance(value, list) else "Expected null")
-            given = cast("Mapping[str, Any]", value)
-            return {
-                name: function(item)
-                for name, item in given.items()
-                if item is not None and (function := members.get(name)) is not None
-            }
-
-        # Registered before its members are compiled, so that a recursive shape finds itself.
-        self._structures[shape.name] = convert
-        for name, member in shape.members.items():
-            members[name] = self.compile(member)
-        return convert
-
-    def _list(self, shape: ListShape) -> Convert:
-        item = self.compile(shape.member)
-
-        def convert(value: Any) -> Any:
-            if not isinstance(value, list | tuple):
-                if isinstance(value, dict):
-                    raise serialization_error(_MAP)
-                raise serialization_error("Expected list or null")
-            return [item(element) for element in cast("list[Any]", value)]
-
-        return convert
-
-    def _map(self, shape: MapShape) -> Convert:
-        item = self.compile(shape.value)
-
-        def convert(value: Any) -> Any:
-            if not isinstance(value, Mapping):
-                if isinstance(value, list):
-                    raise serialization_error(_LIST)
-                raise serialization_error("Expected map or null")
-            given = cast("Mapping[str, Any]", value)
-            return {key: item(element) for key, element in given.items()}
-
-        return convert

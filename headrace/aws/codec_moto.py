@@ -1,7 +1,7 @@
 """The rest-json, rest-xml and query protocols, by moto's botocore-driven parsers and serializers.
 
 One of moto's two doors (the other is `headrace.fallback`); pinned, and held against botocore's own client
-codecs by tests/unit/test_codec_oracle.py. Raw bodies (Lambda Invoke, S3 objects) are the services' own.
+codecs by tests/unit/aws/test_codec_oracle.py. Raw bodies (Lambda Invoke, S3 objects) are the services' own.
 Imports moto when first used, so that a cloud is healthy before moto is loaded. Thread-safe.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false

@@ -8,13 +8,14 @@ import click
 
 from headrace import __version__
 from headrace.cli.check import check
+from headrace.cli.down_status import down, status
 from headrace.cli.faults import faults
 from headrace.cli.history import history
 from headrace.cli.interrupts import BROKEN_PIPE, INTERRUPTED, interruptible, silence_output
 from headrace.cli.options import fail, sentence
 from headrace.cli.put import put
 from headrace.cli.replay import replay
-from headrace.cli.run import down, status, up
+from headrace.cli.run import up
 from headrace.cli.spark import spark
 from headrace.cli.submit import submit
 from headrace.cli.tail import tail

@@ -20,6 +20,8 @@ from typing import Any
 # 128 and the number of the signal, as a shell counts.
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+# What ends a cloud.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def leave_at_once() -> None:

@@ -1,33 +1,40 @@
-"""`headrace up`, `down` and `status`: start a cloud, stop it, and say what runs."""
+"""`headrace up`: start a cloud in this process, or with --detach in the background."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import importlib
-import json
 import logging
 import os
 import re
 import resource
 import shutil
 import signal
-import subprocess
 import sys
-import threading
-from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from headrace.cli.access import Access, access_options, how_to_use
-from headrace.cli.interrupts import INTERRUPTED, StopAsked, leave_at_once, pass_interrupts_on
-from headrace.cli.options import data_dir_option, fail, usable
-from headrace.cli.running_cloud import LOG_FILE, RUN_FILE, health, silent_cloud, write_run_file
+from headrace.cli.detach import ephemeral_folder, start_in_background
+from headrace.cli.health_words import how_far
+from headrace.cli.interrupts import (
+    INTERRUPTED,
+    STOP_SIGNALS,
+    StopAsked,
+    leave_at_once,
+    pass_interrupts_on,
+)
+from headrace.cli.options import data_dir_option, fail
+from headrace.cli.running_cloud import (
+    LOOK_EVERY_S,
+    RUN_FILE,
+    SAY_EVERY_S,
+    write_run_file,
+)
 from headrace.core.clock import SystemClock
 from headrace.core.config import (
     DEFAULT_LOG_GROUP_EVENTS,
@@ -39,20 +46,11 @@ from headrace.core.config import (
     Limits,
     Spark,
 )
-from headrace.spark.held_folder import HeldFolder
 
 if TYPE_CHECKING:
     from headrace.cloud import Cloud
 
-# Long for a machine that has nothing else to do.
-START_WITHIN_S = 60.0
-STOP_WITHIN_S = 20.0
 MOST_FILES = 10_240
-LOOK_EVERY_S = 0.02
-SAY_EVERY_S = 2.0
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Below the folder for temporary files; what a killed cloud leaves there is removed by the next ephemeral one.
-EPHEMERAL_PREFIX = "headrace-ephemeral-"
 
 
 @click.command()
@@ -180,7 +178,7 @@ def up(
     for warning in [] if detached else access.warnings():
         click.echo(f"Warning: {warning}", err=True)
     if detach:
-        _detach(data_dir, access, ephemeral=ephemeral)
+        start_in_background(data_dir, access, ephemeral=ephemeral)
         return
     leave_at_once()
     # Imported here, before anything is made that Ctrl-C could leave behind; `headrace down` does without it.
@@ -188,7 +186,7 @@ def up(
     asked = click.get_current_context().with_resource(StopAsked(*STOP_SIGNALS))
     pass_interrupts_on()
     if ephemeral:
-        data_dir = ephemeral_dir or _ephemeral_folder().path
+        data_dir = ephemeral_dir or ephemeral_folder().path
     config = Config(
         data_dir=data_dir.absolute(),
         host=host,
@@ -227,16 +225,6 @@ def up(
     logging.shutdown()
     sys.stdout.flush()
     os._exit(INTERRUPTED if asked.number == signal.SIGINT else 0)
-
-
-def _ephemeral_folder() -> HeldFolder:
-    """Make the folder of an ephemeral cloud; end what is left of those that were killed."""
-    from headrace.spark_submit.process import end_jobs_below
-
-    try:
-        return HeldFolder.make(EPHEMERAL_PREFIX, before_removal=end_jobs_below)
-    except OSError as error:
-        raise fail(f"No temporary directory can be made: {error.strerror}; set TMPDIR.") from error
 
 
 def _speak_utf8() -> None:
@@ -326,172 +314,6 @@ async def _loaded(cloud: Cloud, stop: asyncio.Event) -> str:
             return f", without moto's services: {status['moto_failure']}"
         if clock.monotonic_s() >= say_at_s:
             say_at_s += SAY_EVERY_S
-            click.echo(f"loading the state of moto's services: {_how_far(status)}")
+            click.echo(f"loading the state of moto's services: {how_far(status)}")
         await asyncio.sleep(LOOK_EVERY_S)
     return ""
-
-
-def _how_far(status: dict[str, Any]) -> str:
-    """Return how much is loaded, in words."""
-    loading = status["moto_loading"]
-    return f"{loading['done']:,} of {loading['all']:,}"
-
-
-def _detach(data_dir: Path, access: Access, *, ephemeral: bool) -> None:
-    """Start this very command again without --detach, and wait until it is healthy.
-
-    When Ctrl-C comes first, or it takes too long, nothing of it is left behind.
-    """
-    context = click.get_current_context()
-    asked = context.with_resource(StopAsked(*STOP_SIGNALS))
-    folder: HeldFolder | None = None
-    arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
-    arguments.append("--detached")
-    if ephemeral:
-        # The parent must know where the child is, so the parent makes the directory; the child holds and removes it.
-        folder = _ephemeral_folder()
-        data_dir = folder.path
-        arguments += ["--ephemeral-dir", str(data_dir)]
-    log_path = data_dir / LOG_FILE
-    with _one_sentence(data_dir):
-        data_dir.mkdir(parents=True, exist_ok=True)
-        running = health(data_dir)
-        if running is not None:
-            click.echo(f"headrace is already running on {running['endpoint_url']}")
-            return
-        if (unheard := silent_cloud(data_dir)) is not None:
-            raise fail(unheard)
-        (data_dir / RUN_FILE).unlink(missing_ok=True)
-        # Read by this descriptor too: an ephemeral cloud that cannot start takes its folder with it.
-        log = context.with_resource(log_path.open("a+b"))
-    child = subprocess.Popen(
-        [sys.executable, "-m", "headrace.cli.main", *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        start_new_session=True,
-        pass_fds=() if folder is None else (folder.descriptor,),
-    )
-    clock, never = SystemClock(), threading.Event()
-    deadline_s, say_at_s = clock.monotonic_s() + START_WITHIN_S, clock.monotonic_s() + SAY_EVERY_S
-    while clock.monotonic_s() < deadline_s:
-        if asked:
-            _end(child, folder)
-            context.exit(asked.exit_code)
-        found = health(data_dir)
-        if found is not None and found["status"] in ("ok", "failed"):
-            without = "" if found["moto"] == "ready" else ", without moto's services"
-            click.echo(
-                f"headrace is listening on {found['endpoint_url']} (pid {found['pid']}){without}"
-            )
-            _print_losses(found)
-            for line in how_to_use(data_dir, found["endpoint_url"], access):
-                click.echo(line)
-            if ephemeral:
-                click.echo(f"stop it with: headrace down --data-dir {data_dir}")
-            return
-        if child.poll() is not None:
-            log.seek(0)
-            lines = log.read().decode(errors="replace").strip().splitlines()
-            _end(child, folder)
-            raise fail((lines[-1] if lines else "it ended at once").removeprefix("Error: "))
-        if found is not None and found["status"] == "loading":
-            # It is still loading: a large journal of an older headrace takes long, once.
-            deadline_s = clock.monotonic_s() + START_WITHIN_S
-            if clock.monotonic_s() >= say_at_s:
-                say_at_s += SAY_EVERY_S
-                click.echo(f"loading the state of moto's services: {_how_far(found)}")
-        clock.wait(never, LOOK_EVERY_S)
-    _end(child, folder)
-    raise fail(
-        f"headrace was not healthy after {START_WITHIN_S:.0f} s and is stopped; see {log_path}"
-    )
-
-
-def _end(child: subprocess.Popen[bytes], folder: HeldFolder | None) -> None:
-    """End a cloud that has been started in the background, and what it leaves of an ephemeral one."""
-    child.terminate()
-    try:
-        child.wait(STOP_WITHIN_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
-    if folder is not None:
-        folder.close()
-
-
-@contextlib.contextmanager
-def _one_sentence(data_dir: Path) -> Generator[None]:
-    """End the command with one sentence when the data directory cannot be used."""
-    from headrace.store.data_dir import DataDirUnusable, explained
-
-    try:
-        with explained(data_dir):
-            yield
-    except DataDirUnusable as error:
-        raise fail(str(error)) from error
-
-
-def _print_losses(page: dict[str, Any]) -> None:
-    """Say which records the cloud found missing when it started."""
-    for sentence in page.get("losses", ()):
-        click.echo(f"Warning: {sentence}; see: headrace check --repair", err=True)
-
-
-def _moto_in_words(page: dict[str, Any]) -> str:
-    """Return a phrase about the state of moto's services on a health page."""
-    if page["moto"] == "loading":
-        return f"loading, {_how_far(page)}"
-    return ": ".join(filter(None, (page["moto"], page.get("moto_failure"))))
-
-
-@click.command()
-@data_dir_option
-def down(data_dir: Path) -> None:
-    """Stop the cloud that runs on the data directory."""
-    usable(data_dir)
-    running = health(data_dir)
-    if running is None:
-        raise fail(silent_cloud(data_dir) or f"No headrace runs on {data_dir}.")
-    pid = int(running["pid"])
-    try:
-        os.kill(pid, signal.SIGTERM)
-    except PermissionError:
-        raise fail(f"The cloud on {data_dir} (pid {pid}) is another user's.") from None
-    clock, never = SystemClock(), threading.Event()
-    deadline_s = clock.monotonic_s() + STOP_WITHIN_S
-    while clock.monotonic_s() < deadline_s:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            click.echo("headrace is stopped")
-            return
-        clock.wait(never, LOOK_EVERY_S)
-    raise fail(f"headrace (pid {pid}) did not stop within {STOP_WITHIN_S:.0f} s.")
-
-
-@click.command()
-@data_dir_option
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
-def status(data_dir: Path, *, as_json: bool) -> None:
-    """Say what runs on the data directory; exit 1 when nothing does."""
-    usable(data_dir)
-    running = health(data_dir)
-    if running is None:
-        none = f"No headrace runs on {data_dir}; start one: headrace up"
-        raise fail(silent_cloud(data_dir) or none)
-    # A cloud with --auth answers this only to those who have a key.
-    running.setdefault("data_dir", str(data_dir.absolute()))
-    if as_json:
-        click.echo(json.dumps(running))
-        return
-    table = Table(show_header=False, box=None)
-    for name in ("endpoint_url", "status", "pid", "data_dir", "version"):
-        table.add_row(name.replace("_", " "), str(running[name]))
-    table.add_row("moto", _moto_in_words(running))
-    table.add_row("services", ", ".join(running["services"]) + " (others: moto)")
-    # As wide as it gets: a path that is broken into lines cannot be copied.
-    Console(width=1000, soft_wrap=True).print(table)
-    _print_losses(running)

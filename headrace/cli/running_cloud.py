@@ -15,6 +15,10 @@ LOG_FILE = "headrace.log"
 # That of headrace.store.data_dir, whose import takes longer than a command that finds nothing.
 LOCK_FILE = "lock"
 HEALTH_WITHIN_S = 2.0
+# Of those who wait for a cloud: how often they look, and say how far it is; how long it may take to stop.
+LOOK_EVERY_S = 0.02
+SAY_EVERY_S = 2.0
+STOP_WITHIN_S = 20.0
 
 
 def write_run_file(config: Config) -> None:

@@ -7,7 +7,7 @@ no service imports another. All implementations are thread-safe.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -341,12 +341,9 @@ class SchemaNotFound(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """A Glue table: column name and Hive type, in order; partition keys apart."""
+    """A Glue table: column name and Hive type, in order, without the partition keys."""
 
     columns: tuple[tuple[str, str], ...]
-    partition_keys: tuple[tuple[str, str], ...] = ()
-    parameters: Mapping[str, str] = field(default_factory=dict[str, str])
-    serde_parameters: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class SchemaCatalog(Protocol):

@@ -11,18 +11,11 @@ the one that was asked last has it, and the other loads its own state again when
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
-import re
 import sqlite3
 import threading
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, cast
-
-import botocore.session
-from botocore.awsrequest import AWSResponse
-from botocore.config import Config as BotocoreConfig
-from botocore.exceptions import ClientError
 
 from headrace.aws.access_keys import AccessKey
 from headrace.aws.body_bounds import check_body
@@ -37,14 +30,13 @@ from headrace.core.ports import ControlPlane
 from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import patch_patterns
 from headrace.fallback.current import CURRENT, FunctionTarget
+from headrace.fallback.in_process import InProcessCalls
 from headrace.fallback.journal import Entry
 from headrace.fallback.kept.state import KeptState
 from headrace.fallback.kept.touched import MOTO_LOCK, TOUCHED
 from headrace.fallback.long_poll import wait_for_messages
 from headrace.fallback.moto_requests import (
-    aws_response,
     host_of,
-    http_request_of,
     method_for,
     moto_request,
     operation_of,
@@ -90,8 +82,9 @@ class MotoServices:
         self.endpoint_host = endpoint_host
         self._ready = threading.Event()
         self._failure = ""
-        self._clients: dict[tuple[str, str, str], Any] = {}
-        self._client_lock = threading.Lock()
+        self._calls = InProcessCalls(
+            self.handle, ids=ids, clock=clock, endpoint_host=lambda: self.endpoint_host
+        )
         # The role sessions, whose credentials moto does not know; set before the first request.
         self.sessions: RoleSessions | None = None
         # Who invokes functions, and who calls the services that headrace owns, for what moto's services have for
@@ -366,57 +359,11 @@ class MotoServices:
         self.warm_up()
         return find_access_key(key_id)
 
-    # --- calls in process ---------------------------------------------------------------------
-
     def call(
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
     ) -> dict[str, Any]:
         """See `headrace.aws.gateway.Fallback.call`."""
-        client = self._client(service, account, region)
-        method = _client_methods(service).get(operation)
-        if method is None:
-            raise AwsError("UnknownOperationException", f"{service} has no operation {operation}")
-        try:
-            output = getattr(client, method)(**params)
-        except ClientError as error:
-            details = cast("dict[str, Any]", error.response)
-            raise AwsError(
-                details["Error"].get("Code", "InternalFailure"),
-                details["Error"].get("Message", ""),
-                details.get("ResponseMetadata", {}).get("HTTPStatusCode", 400),
-            ) from error
-        output.pop("ResponseMetadata", None)
-        return cast("dict[str, Any]", output)
-
-    def _client(self, service: str, account: str, region: str) -> Any:
-        key = (service, account, region)
-        with self._client_lock:
-            client = self._clients.get(key)
-            if client is None:
-                client = self._clients[key] = _session().create_client(
-                    service,
-                    region_name=region,
-                    aws_access_key_id=account,
-                    aws_secret_access_key="headrace",
-                    endpoint_url=f"http://{self.endpoint_host}",
-                    config=BotocoreConfig(
-                        retries={"total_max_attempts": 1}, parameter_validation=False
-                    ),
-                )
-                client.meta.events.register_first(
-                    "before-send.*",
-                    functools.partial(self._send, service=service, account=account, region=region),
-                )
-            return client
-
-    def _send(self, request: Any, service: str, account: str, region: str, **_: Any) -> AWSResponse:
-        from headrace.aws.operation import Call
-
-        http_request = http_request_of(request)
-        http_request.call = Call(account, region, self._ids.uuid(), self._clock.now_ms(), service)
-        scope = re.search(r"/([^/]+)/aws4_request", http_request.headers.get("authorization", ""))
-        response = self.handle(http_request, scope.group(1) if scope else service)
-        return aws_response(request.url, response)
+        return self._calls.call(service, operation, params, account=account, region=region)
 
 
 class _Retention:
@@ -435,20 +382,3 @@ class _Retention:
             with MOTO_LOCK:
                 trim_all()
         return LOOK_AT_LOGS_EVERY_S
-
-
-@functools.cache
-def _session() -> Any:
-    return botocore.session.Session()
-
-
-@functools.cache
-def _client_methods(service: str) -> dict[str, str]:
-    from botocore import xform_name
-
-    from headrace.aws.model import service_model
-
-    return {name: xform_name(name) for name in service_model(service).operation_names}
-
-
-__all__ = ["MotoServices", "aws_response", "http_request_of"]

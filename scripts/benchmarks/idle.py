@@ -13,17 +13,15 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import boto3
 import click
-from botocore.config import Config
 from rich.console import Console
 from rich.table import Table
 
+from scripts.benchmarks.clients import ACCOUNT, client_of
 from scripts.benchmarks.servers import PROGRAMS, Program, Running, running
 
-ACCOUNT = "000000000000"
 FUNCTION = "idle"
 BEFORE = "headrace-before"
 SHARED_BY = 4
@@ -39,18 +37,6 @@ class Cost:
     threads: int
     processor: float
     resident_mb: float
-
-
-def _client(service: str, port: int) -> Any:
-    make: Any = cast("Any", boto3).client
-    return make(
-        service,
-        region_name="us-east-1",
-        endpoint_url=f"http://127.0.0.1:{port}",
-        aws_access_key_id=ACCOUNT,
-        aws_secret_access_key="test",
-        config=Config(retries={"total_max_attempts": 1}, max_pool_connections=AT_ONCE),
-    )
 
 
 def make_functions(lambda_: Any) -> None:
@@ -70,7 +56,9 @@ def make_functions(lambda_: Any) -> None:
 
 def add_mappings(port: int, source: str, count: int) -> None:
     """Make `count` mappings and what they read."""
-    lambda_, kinesis, sqs = (_client(name, port) for name in ("lambda", "kinesis", "sqs"))
+    lambda_, kinesis, sqs = (
+        client_of(name, port, max_pool_connections=AT_ONCE) for name in ("lambda", "kinesis", "sqs")
+    )
     make_functions(lambda_)
 
     def add_source(number: int) -> str:

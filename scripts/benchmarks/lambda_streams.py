@@ -13,14 +13,13 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import boto3
 import click
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
+from scripts.benchmarks.clients import client_of
 from scripts.benchmarks.lambda_rows import RUNTIME, Row, exit_if_missed, show
 from scripts.benchmarks.servers import CannotStart, running, version
 
@@ -61,20 +60,8 @@ class Target:
     def __init__(self, name: str, port: int, folder: Path) -> None:
         self.name = f"{name} {version(name)}, HTTP"
         self._folder = folder
-        self.kinesis = self._client("kinesis", port)
-        self.lambda_ = self._client("lambda", port)
-
-    @staticmethod
-    def _client(service: str, port: int) -> Any:
-        make: Any = cast("Any", boto3).client
-        return make(
-            service,
-            region_name="us-east-1",
-            endpoint_url=f"http://127.0.0.1:{port}",
-            aws_access_key_id="000000000000",
-            aws_secret_access_key="test",
-            config=Config(retries={"total_max_attempts": 1}, read_timeout=WITHIN_S),
-        )
+        self.kinesis = client_of("kinesis", port, read_timeout=WITHIN_S)
+        self.lambda_ = client_of("lambda", port, read_timeout=WITHIN_S)
 
     def stream(self, name: str) -> str:
         """Make a stream of one shard; return its ARN."""

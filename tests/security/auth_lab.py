@@ -17,9 +17,10 @@ from botocore.exceptions import ClientError
 
 from headrace.aws.auth_errors import UTC, datetime
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.fallback.moto_services import aws_response, http_request_of
+from headrace.fallback.moto_requests import aws_response, http_request_of
+from tests.support.clients import ENDPOINT_URL
 from tests.support.clock import ShiftedClock
-from tests.support.cloud import ENDPOINT_URL, InProcessCloud
+from tests.support.cloud import InProcessCloud
 
 HOST = urlsplit(ENDPOINT_URL).netloc
 

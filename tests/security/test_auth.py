@@ -15,10 +15,10 @@ from botocore.exceptions import ClientError
 
 from headrace.aws.auth_errors import iso, written
 from headrace.aws.http import HttpRequest
-from headrace.fallback.moto_services import http_request_of
+from headrace.fallback.moto_requests import http_request_of
 from tests.security.auth_lab import HOST, Guarded, refused, sign_at
 from tests.security.conftest import FRIEND, ROLE, body_of, header, text
-from tests.support.cloud import ENDPOINT_URL
+from tests.support.clients import ENDPOINT_URL
 
 INVALID_TOKEN = "The security token included in the request is invalid."
 WRONG = (

@@ -13,7 +13,7 @@ from headrace.client.signing import Keys, find_keys, signed_headers
 from headrace.core.ids import Ids
 from tests.security.auth_lab import Guarded, sign_at
 from tests.security.conftest import body_of, header
-from tests.support.cloud import ENDPOINT_URL
+from tests.support.clients import ENDPOINT_URL
 
 # --- the cloud's own pages ------------------------------------------------------------------------
 

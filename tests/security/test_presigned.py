@@ -11,7 +11,7 @@ from botocore.awsrequest import AWSRequest
 from headrace.aws.auth_errors import iso
 from tests.security.auth_lab import Guarded
 from tests.security.conftest import text
-from tests.support.cloud import ENDPOINT_URL
+from tests.support.clients import ENDPOINT_URL
 
 Later = Callable[[float], None]
 

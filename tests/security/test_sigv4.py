@@ -26,7 +26,7 @@ from headrace.aws.authentication import Authentication
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest
 from headrace.aws.sessions import RoleSession, RoleSessions
-from headrace.fallback.moto_services import http_request_of
+from headrace.fallback.moto_requests import http_request_of
 
 KEY, SECRET, TOKEN = (
     "AKIAEXAMPLEEXAMPLE00",

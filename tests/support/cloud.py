@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self
-
-import boto3
-from botocore.awsrequest import AWSResponse
-from botocore.config import Config as BotocoreConfig
 
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.waiting import when_done
@@ -17,11 +12,10 @@ from headrace.cloud import Cloud
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
-from headrace.fallback.moto_services import aws_response, http_request_of
+from tests.support.clients import client_of
 
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
-ENDPOINT_URL = "http://127.0.0.1:4566"
 
 
 class InProcessCloud:
@@ -54,23 +48,7 @@ class InProcessCloud:
 
     def client(self, service: str, *, account: str = ACCOUNT, region: str = REGION) -> Any:
         """Return a boto3 client; it validates nothing itself and never retries."""
-        client = boto3.client(
-            service,
-            region_name=region,
-            aws_access_key_id=account,
-            aws_secret_access_key="test",
-            endpoint_url=ENDPOINT_URL,
-            config=BotocoreConfig(
-                retries={"total_max_attempts": 1},
-                parameter_validation=False,
-                s3={"addressing_style": "path"},
-            ),
-        )
-        client.meta.events.register_first("before-send.*", self._send)
-        return client
-
-    def _send(self, request: Any, **_: Any) -> AWSResponse:
-        return aws_response(request.url, self.handle(http_request_of(request)))
+        return client_of(service, self.handle, account=account, region=region)
 
     def handle(self, request: HttpRequest) -> HttpResponse:
         """Answer a raw request; the body comes back as bytes."""
@@ -95,9 +73,3 @@ class InProcessCloud:
         """Send a raw JSON or CBOR body to an operation such as `Kinesis_20131202.PutRecord`."""
         headers = {"x-amz-target": target, "content-type": content_type}
         return self.handle(HttpRequest("POST", "/", "", headers, body))
-
-
-@functools.cache
-def session() -> boto3.Session:
-    """Return one boto3 session for all tests; loading models is slow."""
-    return boto3.Session(region_name=REGION)

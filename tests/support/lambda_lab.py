@@ -10,10 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import boto3
-from botocore.awsrequest import AWSResponse
-from botocore.config import Config as BotocoreConfig
-
 from headrace.aws.errors import unknown_operation
 from headrace.aws.gateway import Gateway
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
@@ -23,9 +19,9 @@ from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.ports import BusEvent, LogLine, Metric, ObjectNotFound, QueueMessage
 from headrace.core.workers import Supervisor
-from headrace.fallback.moto_services import aws_response, http_request_of
 from headrace.services.lambda_.api import build_lambda, lambda_api
 from headrace.store.database import Database
+from tests.support.clients import client_of
 from tests.support.streams import MemoryStreams
 
 ROLE = "arn:aws:iam::000000000000:role/functions"
@@ -243,19 +239,7 @@ class LambdaLab:
 
     def client(self, *, account: str = "000000000000", region: str = "us-east-1") -> Any:
         """Return a boto3 client that validates nothing itself and never retries."""
-        client = boto3.client(
-            "lambda",
-            region_name=region,
-            aws_access_key_id=account,
-            aws_secret_access_key="test",
-            endpoint_url="http://127.0.0.1:4566",
-            config=BotocoreConfig(retries={"total_max_attempts": 1}, parameter_validation=False),
-        )
-        client.meta.events.register_first("before-send.*", self._send)
-        return client
-
-    def _send(self, request: Any, **_: Any) -> AWSResponse:
-        return aws_response(request.url, self.handle(http_request_of(request)))
+        return client_of("lambda", self.handle, account=account, region=region)
 
     def handle(self, request: HttpRequest) -> HttpResponse:
         if self.lambda_.is_function_url(request):

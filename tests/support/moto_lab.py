@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
-
-import boto3
-from botocore.awsrequest import AWSResponse
-from botocore.config import Config as BotocoreConfig
 
 from headrace.aws.errors import AwsError
 from headrace.aws.gateway import Gateway
@@ -17,8 +12,8 @@ from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.fallback import MotoServices
-from headrace.fallback.moto_services import aws_response, http_request_of
 from headrace.store.database import Database
+from tests.support.clients import client_of
 from tests.support.clock import FakeClock
 
 ACCOUNT = "000000000000"
@@ -94,40 +89,11 @@ class MotoLab:
         return sum(file.stat().st_size for file in self.folder.iterdir())
 
     def client(self, service: str, *, account: str = ACCOUNT, region: str = REGION) -> Any:
-        """Return a boto3 client; it validates nothing itself and never retries.
-
-        Making one takes long, so all labs share them: a client speaks to the lab that gave a client last.
-        """
-        _Asked.lab = self
-        return _client(service, account, region)
+        """Return a boto3 client; it validates nothing itself and never retries."""
+        return client_of(service, self.handle, account=account, region=region)
 
     def handle(self, request: HttpRequest) -> HttpResponse:
         """Answer a raw request."""
         response = self.gateway.handle(request)
         assert isinstance(response, HttpResponse)
         return response
-
-
-class _Asked:
-    """The lab that gave a client last."""
-
-    lab: MotoLab | None = None
-
-
-@functools.cache
-def _client(service: str, account: str, region: str) -> Any:
-    client = boto3.client(
-        service,
-        region_name=region,
-        aws_access_key_id=account,
-        aws_secret_access_key="test",
-        endpoint_url="http://127.0.0.1:4566",
-        config=BotocoreConfig(retries={"total_max_attempts": 1}, parameter_validation=False),
-    )
-
-    def send(request: Any, **_: Any) -> AWSResponse:
-        assert _Asked.lab is not None
-        return aws_response(request.url, _Asked.lab.handle(http_request_of(request)))
-
-    client.meta.events.register_first("before-send.*", send)
-    return client

@@ -149,7 +149,8 @@ def backend_dict(module: str, qualified_name: str) -> Any:
         found = importlib.import_module(module)
         for patch in _AFTER_IMPORTS:
             patch()
-    for value in vars(found).values():
+    # A list: another thread's import may add names to the module.
+    for value in list(vars(found).values()):
         if isinstance(value, BackendDict) and value.backend.__qualname__ == qualified_name:
             return value
     raise LookupError(f"moto has no backends {module}.{qualified_name}")
@@ -305,6 +306,9 @@ def _reducer_of(kind: type) -> Reducer | None:
 
 
 _NAMED = (type, types.FunctionType, types.BuiltinFunctionType)
+# What Python says (dictionary, set, OrderedDict) when another thread has added to what is being pickled.
+_CHANGED = "during iteration"
+_ATTEMPTS = 10
 _OURS = ("moto.", "headrace.fallback.")
 
 
@@ -376,14 +380,27 @@ def load(data: bytes) -> Any:
 def dump_service(package: str) -> tuple[bytes, list[Rows]]:
     """Return all of a service's backends as bytes, and what of them is kept row by row.
 
-    Raises whatever pickle raises for an object that it cannot take.
+    Raises whatever pickle raises for an object that it cannot take. Reads run beside it, and some of moto's fill a
+    dictionary that they look into: then it begins again.
     """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return _dump(_states_of(package))
+        except RecursionError:
+            raise
+        except RuntimeError as error:
+            if _CHANGED not in str(error):
+                raise
+    return _dump(_states_of(package))
+
+
+def _states_of(package: str) -> dict[Where, dict[str, Any]]:
     change = _FILTERS.get(package)
     states: dict[Where, dict[str, Any]] = {}
     for where, backend in backends_of(package).items():
         state = dict(vars(backend))
         states[where] = state if change is None else change(backend, state)
-    return _dump(states)
+    return states
 
 
 def load_service(data: bytes) -> tuple[Collection[Where], list[Rows]]:

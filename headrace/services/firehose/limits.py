@@ -4,7 +4,6 @@ Source: docs.aws.amazon.com/firehose/latest/dev/limits.html (documented, read 20
 """
 
 RECORD_BYTES = 1000 * 1024
-BATCH_COUNT = 500
 BATCH_BYTES = 4 * 1024 * 1024
 MIN_BUFFER_MIB = 1
 MAX_BUFFER_MIB = 128
@@ -13,7 +12,6 @@ DEFAULT_BUFFER_MIB = 5
 DEFAULT_INTERVAL_S = 300
 CONVERSION_MIN_BUFFER_MIB = 64
 CONVERSION_DEFAULT_BUFFER_MIB = 128
-STREAM_QUOTA = 5000
 LIST_DEFAULT = 10
 TAGS_PER_STREAM = 50
 # Lambda takes 6 MB in a synchronous invocation; the event around the records needs some of it.

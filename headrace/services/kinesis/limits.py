@@ -3,7 +3,6 @@
 Source: docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html (documented, read 2026).
 """
 
-DEFAULT_RECORD_BYTES = 1024 * 1024
 PUT_RECORDS_COUNT = 500
 # 5 MiB classically; 10 MiB since records may be as large. Data and partition keys together.
 PUT_RECORDS_BYTES = 10 * 1024 * 1024

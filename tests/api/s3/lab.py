@@ -7,18 +7,15 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Literal
 
-import boto3
-from botocore.awsrequest import AWSResponse
-from botocore.config import Config as BotocoreConfig
 from botocore.exceptions import ClientError
 
 from headrace.aws.gateway import Gateway
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.service import Profile
 from headrace.core.ids import Ids
-from headrace.fallback.moto_services import aws_response, http_request_of
 from headrace.services.s3.api import build_s3, s3_api
 from headrace.store.database import Database
+from tests.support.clients import client_of
 from tests.support.clock import FakeClock
 
 ACCOUNT = "000000000000"
@@ -85,25 +82,15 @@ class S3Lab:
 
     def client(self, *, account: str = ACCOUNT, region: str = REGION, style: str = "path") -> Any:
         """Return a boto3 client; it validates nothing itself and never retries."""
-        client = boto3.client(
+        virtual = style == "virtual"
+        return client_of(
             "s3",
-            region_name=region,
-            aws_access_key_id=account,
-            aws_secret_access_key="test",
-            endpoint_url="http://s3.localhost:4566" if style == "virtual" else "http://127.0.0.1",
-            config=BotocoreConfig(
-                retries={"total_max_attempts": 1},
-                parameter_validation=False,
-                s3={"addressing_style": style},
-            ),
+            self.handle,
+            account=account,
+            region=region,
+            endpoint_url="http://s3.localhost:4566" if virtual else "http://127.0.0.1",
+            addressing=style,
         )
-        client.meta.events.register_first("before-send.*", self._send)
-        return client
-
-    def _send(self, request: Any, **_: Any) -> AWSResponse:
-        ours = http_request_of(request)
-        ours.headers.setdefault("host", request.url.split("://")[1].partition("/")[0])
-        return aws_response(request.url, self.handle(ours))
 
     def handle(self, request: HttpRequest) -> HttpResponse:
         """Answer a request; the body comes back as bytes."""

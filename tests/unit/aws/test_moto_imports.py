@@ -13,7 +13,7 @@ import pytest
 def test_the_first_requests_of_a_process_may_come_all_at_once(tmp_path: Path, seed: int):
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.programs.first_requests", str(seed), str(tmp_path)],
-        capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2],
+        capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3],
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""

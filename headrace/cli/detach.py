@@ -1,0 +1,138 @@
+"""`headrace up --detach`: start a cloud in the background, and wait until it is healthy."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from pathlib import Path
+
+import click
+
+from headrace.cli.access import Access, how_to_use
+from headrace.cli.health_words import how_far, print_losses
+from headrace.cli.interrupts import STOP_SIGNALS, StopAsked
+from headrace.cli.options import fail
+from headrace.cli.running_cloud import (
+    LOG_FILE,
+    LOOK_EVERY_S,
+    RUN_FILE,
+    SAY_EVERY_S,
+    STOP_WITHIN_S,
+    health,
+    silent_cloud,
+)
+from headrace.core.clock import SystemClock
+from headrace.spark.held_folder import HeldFolder
+
+# Long for a machine that has nothing else to do.
+START_WITHIN_S = 60.0
+# Below the folder for temporary files; what a killed cloud leaves there is removed by the next ephemeral one.
+EPHEMERAL_PREFIX = "headrace-ephemeral-"
+
+
+def ephemeral_folder() -> HeldFolder:
+    """Make the folder of an ephemeral cloud; end what is left of those that were killed."""
+    from headrace.spark_submit.process import end_jobs_below
+
+    try:
+        return HeldFolder.make(EPHEMERAL_PREFIX, before_removal=end_jobs_below)
+    except OSError as error:
+        raise fail(f"No temporary directory can be made: {error.strerror}; set TMPDIR.") from error
+
+
+def start_in_background(data_dir: Path, access: Access, *, ephemeral: bool) -> None:
+    """Start this very command again without --detach, and wait until it is healthy.
+
+    When Ctrl-C comes first, or it takes too long, nothing of it is left behind.
+    """
+    context = click.get_current_context()
+    asked = context.with_resource(StopAsked(*STOP_SIGNALS))
+    folder: HeldFolder | None = None
+    arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
+    arguments.append("--detached")
+    if ephemeral:
+        # The parent must know where the child is, so the parent makes the directory; the child holds and removes it.
+        folder = ephemeral_folder()
+        data_dir = folder.path
+        arguments += ["--ephemeral-dir", str(data_dir)]
+    log_path = data_dir / LOG_FILE
+    with _in_one_sentence(data_dir):
+        data_dir.mkdir(parents=True, exist_ok=True)
+        running = health(data_dir)
+        if running is not None:
+            click.echo(f"headrace is already running on {running['endpoint_url']}")
+            return
+        if (unheard := silent_cloud(data_dir)) is not None:
+            raise fail(unheard)
+        (data_dir / RUN_FILE).unlink(missing_ok=True)
+        # Read by this descriptor too: an ephemeral cloud that cannot start takes its folder with it.
+        log = context.with_resource(log_path.open("a+b"))
+    child = subprocess.Popen(
+        [sys.executable, "-m", "headrace.cli.main", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        pass_fds=() if folder is None else (folder.descriptor,),
+    )
+    clock, never = SystemClock(), threading.Event()
+    deadline_s, say_at_s = clock.monotonic_s() + START_WITHIN_S, clock.monotonic_s() + SAY_EVERY_S
+    while clock.monotonic_s() < deadline_s:
+        if asked:
+            _end(child, folder)
+            context.exit(asked.exit_code)
+        found = health(data_dir)
+        if found is not None and found["status"] in ("ok", "failed"):
+            without = "" if found["moto"] == "ready" else ", without moto's services"
+            click.echo(
+                f"headrace is listening on {found['endpoint_url']} (pid {found['pid']}){without}"
+            )
+            print_losses(found)
+            for line in how_to_use(data_dir, found["endpoint_url"], access):
+                click.echo(line)
+            if ephemeral:
+                click.echo(f"stop it with: headrace down --data-dir {data_dir}")
+            return
+        if child.poll() is not None:
+            log.seek(0)
+            lines = log.read().decode(errors="replace").strip().splitlines()
+            _end(child, folder)
+            raise fail((lines[-1] if lines else "it ended at once").removeprefix("Error: "))
+        if found is not None and found["status"] == "loading":
+            # It is still loading: a large journal of an older headrace takes long, once.
+            deadline_s = clock.monotonic_s() + START_WITHIN_S
+            if clock.monotonic_s() >= say_at_s:
+                say_at_s += SAY_EVERY_S
+                click.echo(f"loading the state of moto's services: {how_far(found)}")
+        clock.wait(never, LOOK_EVERY_S)
+    _end(child, folder)
+    raise fail(
+        f"headrace was not healthy after {START_WITHIN_S:.0f} s and is stopped; see {log_path}"
+    )
+
+
+def _end(child: subprocess.Popen[bytes], folder: HeldFolder | None) -> None:
+    """End a cloud that has been started in the background, and what it leaves of an ephemeral one."""
+    child.terminate()
+    try:
+        child.wait(STOP_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+    if folder is not None:
+        folder.close()
+
+
+@contextlib.contextmanager
+def _in_one_sentence(data_dir: Path) -> Generator[None]:
+    """End the command with one sentence when the data directory cannot be used."""
+    from headrace.store.data_dir import DataDirUnusable, explained
+
+    try:
+        with explained(data_dir):
+            yield
+    except DataDirUnusable as error:
+        raise fail(str(error)) from error

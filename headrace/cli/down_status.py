@@ -1,0 +1,71 @@
+"""`headrace down` and `headrace status`: stop a cloud, and say what runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from headrace.cli.health_words import moto_in_words, print_losses
+from headrace.cli.options import data_dir_option, fail, usable
+from headrace.cli.running_cloud import LOOK_EVERY_S, STOP_WITHIN_S, health, silent_cloud
+from headrace.core.clock import SystemClock
+
+
+@click.command()
+@data_dir_option
+def down(data_dir: Path) -> None:
+    """Stop the cloud that runs on the data directory."""
+    usable(data_dir)
+    running = health(data_dir)
+    if running is None:
+        raise fail(silent_cloud(data_dir) or f"No headrace runs on {data_dir}.")
+    pid = int(running["pid"])
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except PermissionError:
+        raise fail(f"The cloud on {data_dir} (pid {pid}) is another user's.") from None
+    clock, never = SystemClock(), threading.Event()
+    deadline_s = clock.monotonic_s() + STOP_WITHIN_S
+    while clock.monotonic_s() < deadline_s:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            click.echo("headrace is stopped")
+            return
+        clock.wait(never, LOOK_EVERY_S)
+    raise fail(f"headrace (pid {pid}) did not stop within {STOP_WITHIN_S:.0f} s.")
+
+
+@click.command()
+@data_dir_option
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+def status(data_dir: Path, *, as_json: bool) -> None:
+    """Say what runs on the data directory; exit 1 when nothing does."""
+    usable(data_dir)
+    running = health(data_dir)
+    if running is None:
+        none = f"No headrace runs on {data_dir}; start one: headrace up"
+        raise fail(silent_cloud(data_dir) or none)
+    # A cloud with --auth answers this only to those who have a key.
+    running.setdefault("data_dir", str(data_dir.absolute()))
+    if as_json:
+        click.echo(json.dumps(running))
+        return
+    table = Table(show_header=False, box=None)
+    for name in ("endpoint_url", "status", "pid", "data_dir", "version"):
+        table.add_row(name.replace("_", " "), str(running[name]))
+    table.add_row("moto", moto_in_words(running))
+    table.add_row("services", ", ".join(running["services"]) + " (others: moto)")
+    # As wide as it gets: a path that is broken into lines cannot be copied.
+    Console(width=1000, soft_wrap=True).print(table)
+    print_losses(running)

@@ -1,0 +1,26 @@
+"""Words about a cloud's health page, for `headrace up` and `headrace status`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+
+def how_far(status: dict[str, Any]) -> str:
+    """Return how much is loaded, in words."""
+    loading = status["moto_loading"]
+    return f"{loading['done']:,} of {loading['all']:,}"
+
+
+def print_losses(page: dict[str, Any]) -> None:
+    """Say which records the cloud found missing when it started."""
+    for sentence in page.get("losses", ()):
+        click.echo(f"Warning: {sentence}; see: headrace check --repair", err=True)
+
+
+def moto_in_words(page: dict[str, Any]) -> str:
+    """Return a phrase about the state of moto's services on a health page."""
+    if page["moto"] == "loading":
+        return f"loading, {how_far(page)}"
+    return ": ".join(filter(None, (page["moto"], page.get("moto_failure"))))

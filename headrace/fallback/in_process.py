@@ -1,0 +1,104 @@
+"""Calls operations of moto's services from inside the process, by botocore's clients without a socket."""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import botocore.session
+from botocore.awsrequest import AWSResponse
+from botocore.config import Config as BotocoreConfig
+from botocore.exceptions import ClientError
+
+from headrace.aws.errors import AwsError
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.fallback.moto_requests import aws_response, http_request_of
+
+
+class InProcessCalls:
+    """A client for each service, account and region, made when it is first asked for. Thread-safe."""
+
+    def __init__(
+        self,
+        handle: Callable[[HttpRequest, str], HttpResponse],
+        *,
+        ids: Ids,
+        clock: Clock,
+        endpoint_host: Callable[[], str],
+    ) -> None:
+        """Take what answers a request to a service."""
+        self._handle = handle
+        self._ids = ids
+        self._clock = clock
+        self._endpoint_host = endpoint_host
+        self._clients: dict[tuple[str, str, str], Any] = {}
+        self._lock = threading.Lock()
+
+    def call(
+        self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
+    ) -> dict[str, Any]:
+        """Return an operation's output. Raises AwsError."""
+        client = self._client(service, account, region)
+        method = _client_methods(service).get(operation)
+        if method is None:
+            raise AwsError("UnknownOperationException", f"{service} has no operation {operation}")
+        try:
+            output = getattr(client, method)(**params)
+        except ClientError as error:
+            details = cast("dict[str, Any]", error.response)
+            raise AwsError(
+                details["Error"].get("Code", "InternalFailure"),
+                details["Error"].get("Message", ""),
+                details.get("ResponseMetadata", {}).get("HTTPStatusCode", 400),
+            ) from error
+        output.pop("ResponseMetadata", None)
+        return cast("dict[str, Any]", output)
+
+    def _client(self, service: str, account: str, region: str) -> Any:
+        key = (service, account, region)
+        with self._lock:
+            client = self._clients.get(key)
+            if client is None:
+                client = self._clients[key] = _session().create_client(
+                    service,
+                    region_name=region,
+                    aws_access_key_id=account,
+                    aws_secret_access_key="headrace",
+                    endpoint_url=f"http://{self._endpoint_host()}",
+                    config=BotocoreConfig(
+                        retries={"total_max_attempts": 1}, parameter_validation=False
+                    ),
+                )
+                client.meta.events.register_first(
+                    "before-send.*",
+                    functools.partial(self._send, service=service, account=account, region=region),
+                )
+            return client
+
+    def _send(self, request: Any, service: str, account: str, region: str, **_: Any) -> AWSResponse:
+        from headrace.aws.operation import Call
+
+        http_request = http_request_of(request)
+        http_request.call = Call(account, region, self._ids.uuid(), self._clock.now_ms(), service)
+        scope = re.search(r"/([^/]+)/aws4_request", http_request.headers.get("authorization", ""))
+        response = self._handle(http_request, scope.group(1) if scope else service)
+        return aws_response(request.url, response)
+
+
+@functools.cache
+def _session() -> Any:
+    return botocore.session.Session()
+
+
+@functools.cache
+def _client_methods(service: str) -> dict[str, str]:
+    from botocore import xform_name
+
+    from headrace.aws.model import service_model
+
+    return {name: xform_name(name) for name in service_model(service).operation_names}

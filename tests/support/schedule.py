@@ -1,0 +1,74 @@
+"""Which tests a worker of pytest-xdist runs together, and which it begins with.
+
+A file's tests stay together: they share a cloud. The longest files go out first, so that no worker is alone at the end.
+"""
+
+from __future__ import annotations
+
+from xdist.scheduler import LoadScopeScheduling
+
+# Together: each line has one Spark session. First what takes longest; files that are not named follow in their order.
+TOGETHER = (
+    ("pipeline/test_pipeline.py",),
+    (
+        "spark_jobs/test_weather_delays.py", "spark_jobs/test_views.py", "spark_jobs/test_kills.py",
+    ),
+    (
+        "spark_jobs/test_departures.py", "spark_jobs/test_windows.py", "spark_jobs/test_sketches.py",
+        "spark_jobs/test_cascades.py", "spark_jobs/test_tables.py", "spark_jobs/test_common.py",
+    ),
+    ("spark_jobs/test_step.py",),
+    ("spark/test_steps.py",),
+    (
+        "spark/test_source.py", "spark/test_credentials.py", "spark/test_data_loss.py", "spark/test_sink.py",
+        "spark/test_progress.py", "spark/test_kpl.py",
+    ),
+    ("spark/test_kills.py",),
+    ("crash/test_pipeline_kills.py",),
+    ("crash/test_kinesis_crash.py",),
+    ("security/test_auth_process.py",),
+    ("unit/store/test_losses.py",),
+    ("server/test_process.py",),
+    ("security/test_patterns.py",),
+    ("api/s3/test_spark.py",),
+    ("spark/test_package.py",),
+    ("spark/test_locales.py",),
+    ("api/emr_serverless/test_submit.py",),
+    ("security/test_browser.py",),
+    ("scripts/test_flights.py",),
+    ("spark/test_history.py",),
+    ("unit/lambda_/test_poller.py",),
+    ("spark/test_throttling.py",),
+    ("api/cloudformation/test_custom_resources.py",),
+    ("api/emr/test_submit.py",),
+    ("security/test_function_walls.py",),
+    ("crash/test_full_disk.py",),
+    ("api/emr/test_crash.py",),
+    ("crash/test_moto_crash.py",),
+    ("cdk/test_templates.py", "cdk/test_processing_options.py", "cdk/test_spark_steps.py", "cdk/test_constructs.py"),
+)  # fmt: skip
+# Each test has a cloud of its own, and takes long.
+APART = frozenset({"spark_jobs/test_step.py"})
+
+_UNIT_OF = {file: unit for unit, files in enumerate(TOGETHER) for file in files}
+
+
+def file_of(node_id: str) -> str:
+    """Return a test's file, below tests/."""
+    return node_id.partition("::")[0].removeprefix("tests/")
+
+
+def place_in_order(node_id: str) -> int:
+    """Return where a test stands when the longest go first; tests with the same number keep their order."""
+    return _UNIT_OF.get(file_of(node_id), len(TOGETHER))
+
+
+class LongestFirst(LoadScopeScheduling):
+    """Hands out files, or several together, as `TOGETHER` and `APART` say."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = file_of(nodeid)
+        if file in APART:
+            return nodeid
+        unit = _UNIT_OF.get(file)
+        return file if unit is None else TOGETHER[unit][0]
