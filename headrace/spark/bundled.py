@@ -1,6 +1,6 @@
 """What the connector that EMR bundles (`aws-kinesis`) takes, and what our source and sink are to be given for it.
 
-For `format("aws-kinesis")` in steps on the local cloud: `autoload/pyspark_aws_kinesis` from Spark 4.0 on, `autoload35`
+For `format("aws-kinesis")` in steps on the local cloud: `connector/` from Spark 4.0 on, `connector35/`
 on 3.5.
 """
 

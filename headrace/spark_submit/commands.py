@@ -188,8 +188,8 @@ def _with_connector(
     """Return `spark` with the stand-in for EMR's connector, if the job names it and this Spark can have it."""
     if spark.environment is None or not connector.names_connector(submission, properties):
         return spark
-    if spark.minor < (4, 0):
-        return replace(spark, notes=(*spark.notes, connector.NOTE_35))
+    if spark.minor < connector.OLDEST_SPARK:
+        return replace(spark, notes=(*spark.notes, connector.NOTE_TOO_OLD))
     return replace(spark, connector=True, notes=(*spark.notes, connector.NOTE))
 
 
@@ -209,10 +209,12 @@ def _spark_environment(spark: JobSpark, conf: Path, folder: Path) -> dict[str, s
     }
     if spark.environment is None:
         # The installed Spark runs with headrace's own packages, and the Kinesis source announces itself.
-        environment["PYTHONPATH"] = os.pathsep.join((str(AUTOLOAD), str(PACKAGE_ROOT)))
+        folders = (AUTOLOAD, connector.stand_in(spark.minor), PACKAGE_ROOT)
+        environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
     elif spark.connector:
         packages = connector.packages_folder(spark.environment.python)
-        environment["PYTHONPATH"] = os.pathsep.join((str(connector.STAND_IN), str(packages)))
+        folders = (connector.stand_in(spark.minor), packages)
+        environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
     if spark.java_home is not None:
         environment["JAVA_HOME"] = str(spark.java_home)
     return environment

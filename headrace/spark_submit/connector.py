@@ -1,9 +1,9 @@
 """The stand-in for `aws-kinesis`, the connector that EMR's image carries: who gets it, and what it brings along.
 
 It is `headrace.spark` under the connector's name, on the path of jobs that name the connector (its jar, or
-`aws-kinesis` in their arguments or their file), from Spark 4.0 on. It is Python, and Spark wants PyArrow for a source
+`aws-kinesis` in their arguments or their file), from Spark 3.5 on. It is Python, and Spark wants PyArrow for a source
 in Python before the source can be asked: so PyArrow and boto3 are on that job's path too, where EMR's image may lack
-them. The job's log says so.
+them. The job's log says so. On Spark 3.5 jobs in Python alone are answered, when they read or write a stream.
 """
 
 from __future__ import annotations
@@ -32,16 +32,21 @@ _FILES = (
     *_PACKAGES, "pyarrow.libs", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3",
 )  # fmt: skip
 _SPARK = Path(headrace.__file__).parent / "spark"
-STAND_IN = _SPARK / "connector"
+# Spark 3.5 has no sources in Python: there PySpark itself is changed in the job's process.
+OLDEST_SPARK, _FIRST_WITH_SOURCES = (3, 5), (4, 0)
 
 NOTE = (
     "the job names EMR's connector aws-kinesis: headrace.spark answers for it, and it, PyArrow and boto3 are on the "
     "job's path for that; on EMR they need not be there, and a job that imports them itself must bring them"
 )
-NOTE_35 = (
-    "the job names EMR's connector aws-kinesis, and nothing answers for it on a Spark before 4.0, which has no sources "
-    "in Python: use headrace.spark.streams.kinesis_stream"
+NOTE_TOO_OLD = (
+    "the job names EMR's connector aws-kinesis, and nothing answers for it here on a Spark before 3.5"
 )
+
+
+def stand_in(spark: Minor) -> Path:
+    """Return the folder for the job's PYTHONPATH that has `aws-kinesis` answered on a Spark."""
+    return _SPARK / ("connector" if spark >= _FIRST_WITH_SOURCES else "connector35")
 
 
 def names_connector(submission: Submission, properties: Mapping[str, str]) -> bool:

@@ -21,7 +21,7 @@ from headrace.spark.sink import InvalidSchema
 from tests.spark.test_sink import stored
 from tests.support.server import ServerProcess
 
-AUTOLOAD = Path(headrace.spark.__file__).parent / "autoload"
+AUTOLOAD = Path(headrace.spark.__file__).parent / "connector"
 AWS = "https://kinesis.eu-west-1.amazonaws.com"
 
 

@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).parents[2]
-AUTOLOAD = Path(headrace.spark.__file__).parent / "autoload35"
+AUTOLOAD = Path(headrace.spark.__file__).parent / "connector35"
 # For Python's start in the driver and in tasks.
 WITHOUT_PANDAS = """
 import sys
