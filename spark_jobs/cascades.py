@@ -73,7 +73,7 @@ class Cascades(StatefulProcessor):
         """Put the flights that came among the waiting."""
         for frame in rows:
             names = ("at_ms", "event_id", "dep_delay")
-            came: list[Waiting] = list(zip(*(frame[name].tolist() for name in names), strict=True))
+            came: list[Waiting] = list(zip(*(frame[name].tolist() for name in names)))
             self._waiting.appendList(came)
             self._handle.registerTimer(min(came)[0])
         return iter(())

@@ -10,5 +10,6 @@ The jobs are the files beside this folder, each a script of its own. To submit o
 - `kinesis.py`: the streams that jobs read. `options.py`: the options that jobs take.
 - `batches.py`: results as Parquet folders. `outputs.py`: results as such folders or as events in a stream.
 - `queries.py`: the run of a query and of a job. `totals.py`: what a query counts over all its micro-batches.
-- `views.py`: the views of the batch, the speed and the serving layer. `heavy.py`: frequent names in bounded room.
+- `views.py`: the views of the batch, the speed and the serving layer. `heavy.py`, `quantiles.py`: frequent names and
+  quantiles in bounded room.
 """

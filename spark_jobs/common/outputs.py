@@ -28,7 +28,7 @@ _TIMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Results:
     """How a job's rows are named and ordered.
 

@@ -67,7 +67,7 @@ class Steps:
                 answer = self.kinesis.put_records(StreamName=name, Records=put)
                 put = [
                     record
-                    for record, result in zip(put, answer["Records"], strict=True)
+                    for record, result in zip(put, answer["Records"])
                     if "ErrorCode" in result
                 ]
 

@@ -6,17 +6,20 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config as BotocoreConfig
 
+from tests.support.environments import cloud_python
 from tests.support.small_disk import SmallDisk
+
+if TYPE_CHECKING:
+    from typing import Self
 
 REGION = "us-east-1"
 
@@ -82,7 +85,7 @@ class ServerProcess:
         if self._disk is not None:
             where = self._disk.inside / self.data_dir.relative_to(self._disk.outside)
             log_folder = self._disk.inside.parent  # the disk may be full
-        command = [sys.executable, "-m", "headrace.cli.main", "up", "--data-dir", str(where),
+        command = [cloud_python(), "-m", "headrace.cli.main", "up", "--data-dir", str(where),
                    "--port", str(self.port), *self._arguments]  # fmt: skip
         with (log_folder / "headrace.log").open("ab") as log:
             self._process = subprocess.Popen(

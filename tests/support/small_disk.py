@@ -10,7 +10,10 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Self
 
 _PAGE_BYTES = 4096
 
