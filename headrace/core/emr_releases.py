@@ -1,0 +1,211 @@
+"""The releases of EMR and EMR Serverless, as data: which Spark, Hadoop, Python, Java and Scala each label stands for.
+
+Where a line comes from is in its `evidence` and `source`. Pages of AWS's ReleaseGuide and EMR-Serverless-UserGuide are
+below https://docs.aws.amazon.com/emr/latest/.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+# documented: AWS's page says it. reported: others who use the release say it, and no page of AWS's was found.
+Evidence = Literal["documented", "reported"]
+
+LOOKED_UP = "2026-11-22"
+EMR = "emr"
+SERVERLESS = "emr-serverless"
+_GUIDE = "https://docs.aws.amazon.com/emr/latest/ReleaseGuide/"
+_SERVERLESS_GUIDE = "https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/"
+_LABEL = re.compile(r"emr-(spark-)?(\d+)\.(\d+)(?:\.(\d+)|-preview)")
+
+
+class UnknownRelease(LookupError):
+    """The table has no such label. `hint` says why when AWS may have it all the same; else it is empty."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.hint = _hint(label)
+        super().__init__(f"no release {label} of EMR is known; {self.hint}".removesuffix("; "))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """One release.
+
+    Attributes:
+        label: `emr-7.13.0`.
+        spark: EMR's own version, `3.5.6-amzn-2`.
+        hadoop: the same of Hadoop; empty when no page says it.
+        pythons: the Pythons on the image that PySpark runs with, `3.9`.
+        python: the one that PySpark takes unless a job says otherwise.
+        java: the feature release that Spark runs on unless told otherwise.
+        scala: the version that Spark was built with.
+        services: `emr` (on EC2), `emr-serverless`.
+        date: the day on which this was looked up.
+        source: the address of the page.
+        evidence: `documented`, or `reported` when the numbers are not AWS's own.
+    """
+
+    label: str
+    spark: str
+    hadoop: str
+    pythons: tuple[str, ...]
+    python: str
+    java: int
+    scala: str
+    services: tuple[str, ...]
+    date: str
+    source: str
+    evidence: Evidence = "documented"
+
+    @property
+    def spark_version(self) -> str:
+        """The community's version: `3.5.6`."""
+        return self.spark.partition("-")[0]
+
+    @property
+    def spark_minor(self) -> tuple[int, int]:
+        """Major and minor version: `(3, 5)`."""
+        major, minor = self.spark_version.split(".")[:2]
+        return int(major), int(minor)
+
+
+def release_of(label: str) -> Release:
+    """Return the release of a label. Raises UnknownRelease."""
+    try:
+        return _BY_LABEL[label]
+    except KeyError:
+        raise UnknownRelease(label) from None
+
+
+def releases(service: str | None = None) -> list[Release]:
+    """Return all releases, or those of `emr` or `emr-serverless`; the newest first."""
+    return [release for release in _RELEASES if service is None or service in release.services]
+
+
+def _hint(label: str) -> str:
+    """Return why the table may lack a label that AWS has; empty for what is no label at all."""
+    if re.fullmatch(r"emr-[45]\.\d+\.\d+", label):
+        return "headrace has no releases before emr-6.0.0, whose Spark runs on no Java of today"
+    found = _LABEL.fullmatch(label)
+    if found is None:
+        return ""
+    own = [version for known in _BY_LABEL if (version := _version(known))[0] == bool(found[1])]
+    if _version(label) > max(own):
+        return f"headrace knows the releases that were documented by {LOOKED_UP}"
+    return ""
+
+
+def _version(label: str) -> tuple[bool, int, int, int]:
+    found = _LABEL.fullmatch(label)
+    assert found is not None, label
+    return bool(found[1]), int(found[2]), int(found[3]), int(found[4] or -1)
+
+
+def _spark_8(
+    label: str,
+    spark: str,
+    hadoop: str,
+    scala: str,
+    source: str,
+    *,
+    pythons: tuple[str, ...],
+    python: str = "3.11",
+    services: tuple[str, ...] = (EMR, SERVERLESS),
+) -> Release:
+    return Release(
+        label=label, spark=spark, hadoop=hadoop, pythons=pythons, python=python, java=17,
+        scala=scala, services=services, date=LOOKED_UP, source=source,
+    )  # fmt: skip
+
+
+def _seven(
+    minor: int,
+    spark: str,
+    hadoop: str,
+    *,
+    scala: str = "2.12.18",
+    pythons: tuple[str, ...] = ("3.9", "3.11"),
+    python: str = "3.9",
+    source: str = "emr-release-app-versions-7.x.html",
+    evidence: Evidence = "documented",
+) -> Release:
+    return Release(
+        label=f"emr-7.{minor}.0", spark=spark, hadoop=hadoop, pythons=pythons, python=python,
+        java=17, scala=scala, services=(EMR, SERVERLESS), date=LOOKED_UP, source=_GUIDE + source,
+        evidence=evidence,
+    )  # fmt: skip
+
+
+def _six(number: str, spark: str, hadoop: str, scala: str) -> Release:
+    """A release of 6.x: Python 3.7 (and 2.7, which no Spark from 3.1 on takes) and Java 8; configuring-java8.html."""
+    minor, patch = number.split(".")[1:]
+    # "With Amazon EMR 6.6.0 and higher"; the patch releases are not in its list: release-versions.html.
+    serverless = int(minor) >= 6 and patch == "0"
+    return Release(
+        label=f"emr-{number}", spark=spark, hadoop=hadoop, pythons=("3.7",), python="3.7", java=8,
+        scala=scala, services=(EMR, SERVERLESS) if serverless else (EMR,), date=LOOKED_UP,
+        source=_GUIDE + "emr-release-app-versions-6.x.html",
+    )  # fmt: skip
+
+
+_RELEASES = (
+    # EC2's page lists Python 3.11 and 3.13; EMR Serverless' adds 3.12.
+    _spark_8(
+        "emr-spark-8.1.0", "4.1.1-amzn-0", "3.4.2-amzn-3", "2.13.17",
+        _GUIDE + "emr-spark810-release.html", pythons=("3.11", "3.12", "3.13"),
+    ),
+    _spark_8(
+        "emr-spark-8.0.0", "4.0.2-amzn-0", "", "2.13.16",
+        _GUIDE + "emr-spark800-release.html", pythons=("3.11", "3.12", "3.13"),
+    ),
+    _spark_8(
+        "emr-spark-8.0-preview", "4.0.1-amzn-0", "", "2.13.16",
+        _SERVERLESS_GUIDE + "release-version-emr-spark-8.0-preview.html",
+        pythons=("3.9", "3.11", "3.12"), python="3.9", services=(SERVERLESS,),
+    ),
+    # That it exists and has Spark 3.5 is AWS's word (emr-eks-spark-connect.html); the patch is its users'.
+    _seven(14, "3.5.8", "", python="3.11", source="Spark-release-history.html", evidence="reported"),
+    # "Python 3.11 is now the default Python version for PySpark and Spark workloads" (emr-7130-release.html).
+    _seven(13, "3.5.6-amzn-2", "3.4.2-amzn-0", python="3.11"),
+    _seven(12, "3.5.6-amzn-1", "3.4.1-amzn-4"),
+    _seven(11, "3.5.6-amzn-0", "3.4.1-amzn-3"),
+    _seven(10, "3.5.5-amzn-1", "3.4.1-amzn-2"),
+    _seven(9, "3.5.5-amzn-0", "3.4.1-amzn-1"),
+    _seven(8, "3.5.4-amzn-0", "3.4.1-amzn-0"),
+    _seven(7, "3.5.3-amzn-1", "3.4.0-amzn-3"),
+    _seven(6, "3.5.3-amzn-0", "3.4.0-amzn-2"),
+    _seven(5, "3.5.2-amzn-1", "3.4.0-amzn-1"),
+    _seven(4, "3.5.2-amzn-0", "3.4.0-amzn-0"),
+    _seven(3, "3.5.1-amzn-1", "3.3.6-amzn-5"),
+    _seven(2, "3.5.1-amzn-0", "3.3.6-amzn-4", scala="2.12.17"),
+    _seven(1, "3.5.0-amzn-1", "3.3.6-amzn-3", scala="2.12.17"),
+    _seven(0, "3.5.0-amzn-0", "3.3.6-amzn-2", scala="2.12.17", pythons=("3.9",)),
+    _six("6.15.0", "3.4.1-amzn-2", "3.3.6-amzn-1", "2.12.17"),
+    _six("6.14.0", "3.4.1-amzn-1", "3.3.3-amzn-6", "2.12.15"),
+    _six("6.13.0", "3.4.1-amzn-0", "3.3.3-amzn-5", "2.12.15"),
+    _six("6.12.0", "3.4.0-amzn-0", "3.3.3-amzn-4", "2.12.15"),
+    _six("6.11.1", "3.3.2-amzn-0.1", "3.3.3-amzn-3.1", "2.12.15"),
+    _six("6.11.0", "3.3.2-amzn-0", "3.3.3-amzn-3", "2.12.15"),
+    _six("6.10.1", "3.3.1-amzn-0.1", "3.3.3-amzn-2.1", "2.12.15"),
+    _six("6.10.0", "3.3.1-amzn-0", "3.3.3-amzn-2", "2.12.15"),
+    _six("6.9.1", "3.3.0-amzn-1.1", "3.3.3-amzn-1.1", "2.12.15"),
+    _six("6.9.0", "3.3.0-amzn-1", "3.3.3-amzn-1", "2.12.15"),
+    _six("6.8.1", "3.3.0-amzn-0.1", "3.2.1-amzn-8.1", "2.12.15"),
+    _six("6.8.0", "3.3.0-amzn-0", "3.2.1-amzn-8", "2.12.15"),
+    _six("6.7.0", "3.2.1-amzn-0", "3.2.1-amzn-7", "2.12.15"),
+    _six("6.6.0", "3.2.0-amzn-0", "3.2.1-amzn-6", "2.12.15"),
+    _six("6.5.0", "3.1.2-amzn-1", "3.2.1-amzn-5", "2.12.10"),
+    _six("6.4.0", "3.1.2-amzn-0", "3.2.1-amzn-4", "2.12.10"),
+    _six("6.3.1", "3.1.1", "3.2.1", "2.12.10"),
+    _six("6.3.0", "3.1.1-amzn-0", "3.2.1-amzn-3", "2.12.10"),
+    _six("6.2.1", "3.0.1", "3.2.1-amzn-2.1", "2.12.10"),
+    _six("6.2.0", "3.0.1-amzn-0", "3.2.1-amzn-2", "2.12.10"),
+    _six("6.1.1", "3.0.0", "3.2.1-amzn-1.1", "2.12.10"),
+    _six("6.1.0", "3.0.0", "3.2.1", "2.12.10"),
+    _six("6.0.1", "2.4.4", "3.2.1", "2.12.10"),
+    _six("6.0.0", "2.4.4", "3.2.1", "2.12.10"),
+)  # fmt: skip
+_BY_LABEL = {release.label: release for release in _RELEASES}
