@@ -16,6 +16,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common import events, queries, views
 
+NEEDS_SPARK = "3.5"
+
 
 def transform(records: DataFrame, cut: str) -> DataFrame:
     """Return the view of the flights in `records` (rows with `data`) before `cut`, each counted once."""

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from spark_jobs.common import events, options, outputs, queries
 
+NEEDS_SPARK = "4.0"
 LATE_MINUTES = 15
 IN_A_ROW = 3
 FORGET_MS = 24 * 3600 * 1000

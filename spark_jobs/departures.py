@@ -41,6 +41,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common import batches, events, options, outputs, queries
 
+NEEDS_SPARK = "3.5"
 WINDOW = "1 hour"
 SCHEMA = "event_id STRING, event_time TIMESTAMP, origin STRING, dep_delay INT, cancelled BOOLEAN"
 REQUIRED = ("event_id", "event_time", "origin", "cancelled")

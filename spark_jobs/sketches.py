@@ -24,6 +24,7 @@ from pyspark.sql.types import BinaryType, LongType
 
 from spark_jobs.common import batches, events, heavy, options, quantiles, queries
 
+NEEDS_SPARK = "3.5"
 HLL_BITS = 12
 ROWS, WIDTH = heavy.DEPTH, heavy.WIDTH
 SAMPLE = 100

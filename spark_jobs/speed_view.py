@@ -14,6 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.common import batches, events, options, queries, views
 
+NEEDS_SPARK = "3.5"
+
 
 def transform(records: DataFrame, since: str | None, watermark: str) -> DataFrame:
     """Return the flights of `records` that the view counts: on time, once, from `since` on."""
