@@ -47,6 +47,7 @@ from headrace.services.s3.api import build_s3, s3_api
 from headrace.services.s3.cors import BucketRules
 from headrace.spark_submit.event_bounds import EventLogBounds
 from headrace.spark_submit.history import HistoryOnDemand
+from headrace.spark_submit.sparks import Sparks
 from headrace.store.check import STATE_FILE
 from headrace.store.data_dir import DataDirInUse, check_no_repair_is_half_done, lock
 from headrace.store.database import Database
@@ -184,12 +185,14 @@ class Cloud:
             metrics=self._metrics,
             **shared,
         )
+        self._sparks = Sparks(installed=config.spark == "installed", strict=config.strict)
         self.emr = build_emr(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
             objects=self.s3.objects,
             endpoint_url=self.endpoint_url,
             secret_of=secret_of,
+            sparks=self._sparks,
             metrics=self._metrics,
             buses=EventBuses(self.gateway),
             run_bootstrap_actions=config.run_bootstrap_actions,
@@ -201,6 +204,7 @@ class Cloud:
             objects=self.s3.objects,
             endpoint_url=self.endpoint_url,
             secret_of=secret_of,
+            sparks=self._sparks,
             **shared,
         )
         self.cloudformation = build_cloudformation(
@@ -247,6 +251,7 @@ class Cloud:
                 clock, self.emr_serverless.store, config.data_dir / EMR_SERVERLESS_FOLDER
             ),
             history=self._spark_history,
+            sparks=self._sparks,
             data_dir=config.data_dir,
             endpoint_url=self.endpoint_url,
         )

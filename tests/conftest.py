@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 
 from headrace.cli.interrupts import pass_interrupts_on
+from headrace.spark_submit.environments import CACHE_VARIABLE
 from tests.support.clock import FakeClock
 
 # No test may reach AWS, whatever the machine is configured for.
@@ -19,6 +20,10 @@ os.environ["AWS_SECRET_ACCESS_KEY"] = "test"
 os.environ["AWS_DEFAULT_REGION"] = "us-east-1"
 for _name in ("AWS_ENDPOINT_URL", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
     os.environ.pop(_name, None)
+
+# Environments of Sparks: of the tests' own, made by linking what is installed; no test fetches one.
+_ROOT = Path(__file__).resolve().parents[1]
+os.environ.setdefault(CACHE_VARIABLE, str(_ROOT / ".spark" / "cache"))
 
 # Tests that are run in the background, too, start programs that can be interrupted.
 pass_interrupts_on()

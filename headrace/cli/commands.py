@@ -15,6 +15,7 @@ from headrace.cli.options import fail, sentence
 from headrace.cli.put import put
 from headrace.cli.replay import replay
 from headrace.cli.run import down, status, up
+from headrace.cli.spark import spark
 from headrace.cli.submit import submit
 from headrace.cli.tail import tail
 from headrace.cli.trace import trace
@@ -71,5 +72,5 @@ def headrace() -> None:
     """AWS streaming, whole, on a laptop."""
 
 
-for command in (up, down, status, put, tail, replay, check, faults, trace, submit, history):
+for command in (up, down, status, put, tail, replay, check, faults, trace, submit, history, spark):
     headrace.add_command(command)

@@ -37,6 +37,7 @@ from headrace.core.config import (
     Config,
     Durability,
     Limits,
+    Spark,
 )
 from headrace.spark.held_folder import HeldFolder
 
@@ -79,6 +80,14 @@ EPHEMERAL_PREFIX = "headrace-ephemeral-"
     "--ephemeral-dir", type=click.Path(file_okay=False, path_type=Path), hidden=True, default=None
 )
 @click.option("--strict", is_flag=True, help="Refuse properties that would be ignored.")
+@click.option(
+    "--spark",
+    type=click.Choice(["label", "installed"]),
+    default="label",
+    envvar="HEADRACE_SPARK",
+    show_default=True,
+    help="label: each Spark job runs with the Spark of its release label; installed: all with headrace's own.",
+)
 @click.option(
     "--state-delay",
     default=0.0,
@@ -137,6 +146,7 @@ def up(
     ephemeral: bool,
     ephemeral_dir: Path | None,
     strict: bool,
+    spark: Spark,
     state_delay: float,
     limits: Limits,
     run_bootstrap_actions: bool,
@@ -188,6 +198,7 @@ def up(
         durability=durability,
         ephemeral=ephemeral,
         strict=strict,
+        spark=spark,
         state_delay_ms=round(state_delay * 1000),
         limits=limits,
         run_bootstrap_actions=run_bootstrap_actions,

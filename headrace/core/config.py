@@ -8,6 +8,7 @@ from typing import Literal
 
 Durability = Literal["os", "fsync"]
 Limits = Literal["off", "aws"]
+Spark = Literal["label", "installed"]
 
 DEFAULT_PORT = 4566
 DEFAULT_REGION = "us-east-1"
@@ -32,7 +33,8 @@ class Config:
         state_delay_ms: how long Kinesis streams and consumers stay CREATING, UPDATING or DELETING.
         limits: `aws` throttles Kinesis as AWS does: each shard's throughput, and the rates of calls.
         run_bootstrap_actions: run the bootstrap actions of EMR's clusters on this machine.
-        strict: refuse properties that would be ignored.
+        strict: refuse properties that would be ignored, and Spark jobs whose Spark would not be their label's.
+        spark: `label` runs each Spark job with the Spark of its release label, `installed` all with headrace's own.
         function_folders: folders of this machine that functions may read and write, beside their own /tmp.
         log_group_events: events of a CloudWatch log group that are kept in memory; the oldest go.
         log_group_mib: the same in MiB of messages.
@@ -50,6 +52,7 @@ class Config:
     durability: Durability = "os"
     ephemeral: bool = False
     strict: bool = False
+    spark: Spark = "label"
     state_delay_ms: int = 0
     limits: Limits = "off"
     run_bootstrap_actions: bool = False

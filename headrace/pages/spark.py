@@ -19,6 +19,7 @@ from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.history import HistoryOnDemand, link_event_logs
 from headrace.spark_submit.page_paths import HISTORY_PATH, SERVERLESS_PATH, STATUS_PATH
 from headrace.spark_submit.spark_home import why_no_spark
+from headrace.spark_submit.sparks import Sparks
 
 SPARK_PATH = "/_headrace/spark"
 # Of clusters, and of applications, on the status page.
@@ -33,6 +34,7 @@ class SparkPages:
         emr: those of clusters and steps.
         serverless: those of applications and job runs.
         history: the history server.
+        sparks: chooses the Spark of each job.
         data_dir: the cloud's.
         endpoint_url: the cloud's URL.
     """
@@ -40,6 +42,7 @@ class SparkPages:
     emr: EmrPages
     serverless: ServerlessPages
     history: HistoryOnDemand
+    sparks: Sparks
     data_dir: Path
     endpoint_url: Callable[[], str]
 
@@ -84,7 +87,7 @@ class SparkPages:
         )
 
     def _spark(self, _request: HttpRequest, _rest: list[str]) -> HttpResponse:
-        return json_response({"problem": why_no_spark()})
+        return json_response({"problem": why_no_spark(installed=self.sparks.installed)})
 
     def _history(self, request: HttpRequest, rest: list[str]) -> HttpResponse:
         """Start the history server if need be, and lead there: to an application's page if one is named."""

@@ -13,6 +13,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.spark_versions import (
+    Minor,
+    checkpoint_manager,
+    has_log4j2,
+    loads_defaults,
+    write_resolver,
+)
 
 # spark-submit's switches that take no value; every other --option takes one.
 _SWITCHES = frozenset({"--verbose", "-v", "--supervise", "--load-spark-defaults"})
@@ -26,18 +33,27 @@ _JAVA_OPTIONS = (
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 
-LOGGING = """\
+_LOG4J2 = """\
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
 appender.console.type = Console
 appender.console.name = console
 appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+appender.console.layout.pattern = %d{{yy/MM/dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
 logger.native.name = org.apache.hadoop.util.NativeCodeLoader
 logger.native.level = error
-logger.resolver.name = org.apache.spark.sql.execution.streaming.ResolveWriteToStream
+logger.resolver.name = {resolver}
 logger.resolver.level = error
+"""
+_LOG4J1 = """\
+log4j.rootCategory=WARN, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.target=System.err
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{{yy/MM/dd HH:mm:ss}} %p %c{{1}}: %m%n
+log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
+log4j.logger.{resolver}=ERROR
 """
 
 
@@ -102,11 +118,13 @@ def deploy_mode(submission: Submission, defaults: Mapping[str, str]) -> str:
     return mode
 
 
-def local_arguments(submission: Submission, local: Callable[[str], str]) -> list[str]:
-    """Return the arguments for this machine; `local` fetches a URI and returns its path."""
+def local_arguments(
+    submission: Submission, local: Callable[[str], str], *, spark: Minor
+) -> list[str]:
+    """Return the arguments for this machine and a Spark; `local` fetches a URI and returns its path."""
     # Given as options, for a property `spark.submit.deployMode` would win over their absence.
     arguments = ["--master", "local[*]", "--deploy-mode", "client"]
-    if option_values(submission, "--properties-file"):
+    if option_values(submission, "--properties-file") and loads_defaults(spark):
         # Otherwise Spark would not read the file with headrace's settings, which lead `s3://` to this cloud.
         arguments.append("--load-spark-defaults")
     for name, value in submission.options:
@@ -118,8 +136,16 @@ def local_arguments(submission: Submission, local: Callable[[str], str]) -> list
     return [*arguments, local(submission.application), *submission.arguments]
 
 
-def spark_properties(*, buckets: Mapping[str, Path], cores: int) -> dict[str, str]:
-    """Return the Spark settings that lead `s3://` to this cloud's plain files and suit a small machine.
+def logging_file(spark: Minor) -> tuple[str, str]:
+    """Return the name and the text of the file that has a Spark log to stderr what matters."""
+    resolver = write_resolver(spark)
+    if has_log4j2(spark):
+        return "log4j2.properties", _LOG4J2.format(resolver=resolver)
+    return "log4j.properties", _LOG4J1.format(resolver=resolver)
+
+
+def spark_properties(*, buckets: Mapping[str, Path], cores: int, spark: Minor) -> dict[str, str]:
+    """Return the settings that lead a Spark's `s3://` to this cloud's plain files and suit a small machine.
 
     A bucket made after the step has begun is not among `buckets`: the step cannot see it.
     """
@@ -128,8 +154,7 @@ def spark_properties(*, buckets: Mapping[str, Path], cores: int) -> dict[str, st
         "spark.hadoop.fs.s3.impl": overload,
         "spark.hadoop.fs.s3a.impl": overload,
         "spark.hadoop.fs.viewfs.overload.scheme.target.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-        "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
-        "FileSystemBasedCheckpointFileManager",
+        "spark.sql.streaming.checkpointFileManagerClass": checkpoint_manager(spark),
         "spark.driver.defaultJavaOptions": _JAVA_OPTIONS,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",

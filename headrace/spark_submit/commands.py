@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import logging as logs
 import os
 import shutil
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import headrace
 from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore, any_secret
 from headrace.spark_submit.arguments import (
-    LOGGING,
     Submission,
     local_arguments,
+    logging_file,
+    option_values,
     properties_file,
     spark_properties,
 )
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.spark_home import find_java, find_spark_home
+from headrace.spark_submit.making import command_that_makes, mending
+from headrace.spark_submit.spark_versions import has_log4j2, loads_defaults
+from headrace.spark_submit.sparks import JobSpark, Sparks, is_python_setting
 from headrace.spark_submit.ui import events_folder, ui_logging, ui_properties
 from headrace.spark_submit.utf8 import require_utf8, utf8_environment
+
+log = logs.getLogger(__name__)
 
 AUTOLOAD = Path(headrace.__file__).parent / "spark" / "autoload"
 PACKAGE_ROOT = Path(headrace.__file__).parent.parent
@@ -29,11 +34,15 @@ PACKAGE_ROOT = Path(headrace.__file__).parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What a job's process is started with: its arguments, its environment, and the folder it starts in."""
+    """What a job's process is started with: its arguments, its environment, and the folder it starts in.
+
+    `notes` are what the job's log says of it before it is started.
+    """
 
     arguments: list[str]
     environment: dict[str, str]
     cwd: Path
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +54,14 @@ class JobContext:
         endpoint_url: this cloud's.
         cores: how many tasks a Spark job runs at a time.
         secret_of: gives the secret with which a job of an account signs what it asks of this cloud.
+        sparks: chooses the Spark of each job.
     """
 
     objects: ObjectStore
     endpoint_url: Callable[[], str]
     cores: int
     secret_of: Callable[[str], str] = any_secret
+    sparks: Sparks = field(default_factory=Sparks)
 
 
 def make_folders(folder: Path) -> Path:
@@ -102,10 +113,21 @@ def fetch(objects: ObjectStore, uri: str, folder: Path) -> Path:
     return folder / name
 
 
+def python_settings(properties: Mapping[str, str], exported: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a job that name an interpreter: its Spark properties, and variables that it sets."""
+    found = {name: value for name, value in exported.items() if is_python_setting(name)}
+    for name, value in properties.items():
+        variable = name.rpartition(".")[2]
+        if is_python_setting(name) or is_python_setting(variable):
+            found[name if is_python_setting(name) else variable] = value
+    return found
+
+
 def spark_command(
     context: JobContext,
     submission: Submission,
     folder: Path,
+    spark: JobSpark,
     *,
     defaults: Mapping[str, str],
     logging: Mapping[str, str],
@@ -116,14 +138,14 @@ def spark_command(
         context: what this cloud gives to every job.
         submission: what follows `spark-submit`.
         folder: the job's own.
+        spark: what the job is run with.
         defaults: the classification `spark-defaults`; it wins over headrace's settings.
-        logging: the classification `spark-log4j2`.
+        logging: the classification `spark-log4j2`, or `spark-log4j` of a Spark before 3.3.
 
     Raises:
-        JobRefused: Spark or Java is missing, or a file cannot be fetched.
+        JobRefused: a file cannot be fetched, or the image has no such Python.
     """
-    home, java_home = find_spark_home(), find_java()
-    require_utf8(os.environ, folder, home, *context.objects.buckets().values())
+    require_utf8(os.environ, folder, spark.home, *context.objects.buckets().values())
 
     def local(uri: str) -> str:
         """Fetch `s3://bucket/key#name`; anything else stays as it is."""
@@ -134,30 +156,102 @@ def spark_command(
 
     conf = folder / "conf"
     conf.mkdir(exist_ok=True)
-    properties = spark_properties(buckets=context.objects.buckets(), cores=context.cores)
+    properties = spark_properties(
+        buckets=context.objects.buckets(), cores=context.cores, spark=spark.minor
+    )
     properties.update(ui_properties(folder))
-    properties.update(defaults)
+    submission = _with_pythons_of(spark, submission)
+    if not loads_defaults(spark.minor):
+        submission = _with_properties_file(submission, properties, conf)
+    properties.update({name: _python(spark, name, value) for name, value in defaults.items()})
     events_folder(folder).mkdir(exist_ok=True)
     (conf / "spark-defaults.conf").write_text(properties_file(properties), encoding="ascii")
+    name, text = logging_file(spark.minor)
+    if has_log4j2(spark.minor):
+        text += ui_logging(folder)
     # Later lines win, so the job's own settings are added to ours.
     given = properties_file(logging, separator=" = ")
-    (conf / "log4j2.properties").write_text(LOGGING + ui_logging(folder) + given, encoding="ascii")
+    (conf / name).write_text(text + given, encoding="ascii")
+    arguments = [
+        str(spark.home / "bin" / "spark-submit"),
+        *local_arguments(submission, local, spark=spark.minor),
+    ]
+    return arguments, _spark_environment(spark, conf, folder)
+
+
+def _spark_environment(spark: JobSpark, conf: Path, folder: Path) -> dict[str, str]:
     environment = {
-        "SPARK_HOME": str(home),
+        "SPARK_HOME": str(spark.home),
         "SPARK_CONF_DIR": str(conf),
         "SPARK_LOCAL_DIRS": str(folder / "tmp"),
         # spark-submit is a short JVM that starts the job's: compiling it well would not pay.
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        # The Kinesis source announces itself from `autoload`; jobs need not know of it.
-        "PYTHONPATH": os.pathsep.join((str(AUTOLOAD), str(PACKAGE_ROOT))),
+        "PYSPARK_PYTHON": str(spark.python),
+        "PYSPARK_DRIVER_PYTHON": str(spark.python),
         "PYTHONUNBUFFERED": "1",
         # pyspark warns of pandas 3 at every start, whether or not the job uses it.
         "PYTHONWARNINGS": "ignore:PySpark does not yet fully support pandas:FutureWarning",
     }
-    if java_home is not None:
-        environment["JAVA_HOME"] = str(java_home)
-    arguments = [str(home / "bin" / "spark-submit"), *local_arguments(submission, local)]
-    return arguments, environment
+    if spark.environment is None:
+        # The installed Spark runs with headrace's own packages, and the Kinesis source announces itself.
+        environment["PYTHONPATH"] = os.pathsep.join((str(AUTOLOAD), str(PACKAGE_ROOT)))
+    if spark.java_home is not None:
+        environment["JAVA_HOME"] = str(spark.java_home)
+    return environment
+
+
+def with_spark(command: Command, spark: JobSpark, folder: Path) -> Command:
+    """Return the command of a Spark job with its notes, made to make the environment first where there is none."""
+    command = replace(command, notes=(*command.notes, *spark.notes))
+    if not spark.must_be_made:
+        return command
+    assert spark.release is not None
+    log.info(
+        "Spark %s of %s is made first, for %s; once, and it takes minutes (ahead: %s)",
+        spark.release.spark_version,
+        spark.release.label,
+        folder.name,
+        mending(spark.release.label),
+    )
+    arguments, environment = command_that_makes(
+        spark, folder / "controller", command.arguments, command.environment
+    )
+    return replace(command, arguments=arguments, environment=environment)
+
+
+def _python(spark: JobSpark, name: str, value: str) -> str:
+    """Return a property's value for this machine: an interpreter of EMR's image is one of ours."""
+    if not is_python_setting(name):
+        return value
+    return spark.interpreter_for(value) or value
+
+
+def _with_pythons_of(spark: JobSpark, submission: Submission) -> Submission:
+    options: list[tuple[str, str | None]] = []
+    for option, setting in submission.options:
+        if option in ("--conf", "-c") and setting is not None:
+            name, equals, value = setting.partition("=")
+            setting = f"{name}{equals}{_python(spark, name, value)}"
+        options.append((option, setting))
+    return Submission(options, submission.application, submission.arguments)
+
+
+def _with_properties_file(
+    submission: Submission, properties: Mapping[str, str], conf: Path
+) -> Submission:
+    """Put headrace's settings into the file of `--properties-file`, beside which this Spark reads no other."""
+    given = option_values(submission, "--properties-file")
+    if not given:
+        return submission
+    try:
+        text = Path(given[-1]).read_text(encoding="iso-8859-1")
+    except OSError as error:
+        raise JobRefused(f"{given[-1]} cannot be read: {error.strerror}.") from None
+    merged = conf / "properties"
+    merged.write_text(properties_file(properties) + text, encoding="iso-8859-1")
+    options = [
+        (name, str(merged) if name == "--properties-file" else value)
+        for name, value in submission.options
+    ]
+    return Submission(options, submission.application, submission.arguments)

@@ -89,6 +89,8 @@ class SupervisedJob:
             for name in logs:
                 (folder / name).touch()
             made = command()
+            for note in made.notes:
+                _note(clock, folder, note)
             _note(clock, folder, f"the command is: {' '.join(made.arguments)}")
             process = JobProcess.start(
                 folder, made.arguments, environment=made.environment, cwd=made.cwd

@@ -1,4 +1,4 @@
-"""Finds Spark and Java on this machine, or says in one sentence what to install."""
+"""Finds the installed Spark, and Java, on this machine, or says in one sentence what to install."""
 
 from __future__ import annotations
 
@@ -10,14 +10,22 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from headrace.spark_submit.environments import made
 from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.spark_versions import Minor, dotted, javas, takes_java
 
-OLDEST_JAVA = 17
+_NOW: Minor = (4, 0)
 _VERSION_WITHIN_S = 30
+# Where Linux distributions, SDKMAN and macOS put JDKs, below the root.
+JAVA_FOLDERS = (
+    "usr/lib/jvm/*",
+    f"{Path.home().as_posix().lstrip('/')}/.sdkman/candidates/java/*",
+    "Library/Java/JavaVirtualMachines/*/Contents/Home",
+)
 
 
 def find_spark_home() -> Path:
-    """Return the home of Spark: HEADRACE_SPARK_HOME, else what pyspark carries. Raises JobRefused."""
+    """Return the home of the installed Spark: HEADRACE_SPARK_HOME, else what pyspark carries. Raises JobRefused."""
     named = os.environ.get("HEADRACE_SPARK_HOME")
     if named:
         if not (Path(named) / "bin" / "spark-submit").is_file():
@@ -33,10 +41,25 @@ def find_spark_home() -> Path:
     )
 
 
-def why_no_spark() -> str | None:
-    """Return why no Spark job can be run here, as one sentence; None when it can."""
+def find_any_spark_home() -> Path:
+    """Return the home of the installed Spark, else of the newest that was made for a label. Raises JobRefused."""
     try:
-        find_spark_home()
+        return find_spark_home()
+    except JobRefused:
+        for environment in () if os.environ.get("HEADRACE_SPARK_HOME") else made():
+            return environment.home
+        raise
+
+
+def why_no_spark(*, installed: bool) -> str | None:
+    """Return why no Spark job can be run here, as one sentence; None when it can.
+
+    Args:
+        installed: whether jobs run with the installed Spark; else with that of the label, which is made when needed.
+    """
+    try:
+        if installed or os.environ.get("HEADRACE_SPARK_HOME"):
+            find_spark_home()
         find_java()
     except JobRefused as error:
         return str(error)
@@ -44,20 +67,40 @@ def why_no_spark() -> str | None:
 
 
 def find_java() -> Path | None:
-    """Return JAVA_HOME if it is set; None says that `java` is on the path. Raises JobRefused."""
+    """Return the JAVA_HOME for the Spark of today; None says that `java` is on the path. Raises JobRefused."""
+    return java_for(_NOW)[0]
+
+
+def java_for(spark: Minor) -> tuple[Path | None, int | None]:
+    """Return the JAVA_HOME for a Spark, None when `java` is on the path, and its feature release. Raises JobRefused.
+
+    JAVA_HOME, else the path; where that Java does not suit this Spark, the oldest that does of JAVA_FOLDERS.
+    """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    version = None if java is None else _java_version(java)
+    if java is not None and (version is None or takes_java(spark, version)):
+        return (Path(home) if home else None), version
+    others = [
+        (number, place) for place in _java_homes() if takes_java(spark, number := _number(place))
+    ]
+    if others:
+        number, place = min(others)
+        return place, number
+    needs = f"Spark {'' if spark == _NOW else dotted(spark) + ' '}needs {javas(spark)}"
     if java is None:
         where = f"under JAVA_HOME ({home})" if home else "on the path"
-        raise JobRefused(
-            f"There is no java {where}: Spark needs Java {OLDEST_JAVA} or newer; install a JDK or set JAVA_HOME."
-        )
-    version = _java_version(java)
-    if version is not None and version < OLDEST_JAVA:
-        raise JobRefused(
-            f"{java} is Java {version}: Spark needs Java {OLDEST_JAVA} or newer; install a JDK or set JAVA_HOME."
-        )
-    return Path(home) if home else None
+        raise JobRefused(f"There is no java {where}: {needs}; install a JDK or set JAVA_HOME.")
+    raise JobRefused(f"{java} is Java {version}: {needs}; install a JDK or set JAVA_HOME.")
+
+
+def _java_homes() -> list[Path]:
+    found = [place for folder in JAVA_FOLDERS for place in Path("/").glob(folder)]
+    return sorted(place for place in found if (place / "bin" / "java").is_file())
+
+
+def _number(home: Path) -> int:
+    return _java_version(str(home / "bin" / "java")) or 0
 
 
 @functools.cache

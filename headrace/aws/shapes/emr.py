@@ -359,6 +359,25 @@ DescribePersistentAppUIOutput = TypedDict(
     },
 )
 
+DescribeReleaseLabelInput = TypedDict(
+    "DescribeReleaseLabelInput",
+    {
+    "ReleaseLabel": NotRequired[str],
+    "NextToken": NotRequired[str],
+    "MaxResults": NotRequired[int],
+    },
+)
+
+DescribeReleaseLabelOutput = TypedDict(
+    "DescribeReleaseLabelOutput",
+    {
+    "ReleaseLabel": NotRequired[str],
+    "Applications": NotRequired[list["SimplifiedApplication"]],
+    "NextToken": NotRequired[str],
+    "AvailableOSReleases": NotRequired[list["OSRelease"]],
+    },
+)
+
 DescribeSecurityConfigurationInput = TypedDict(
     "DescribeSecurityConfigurationInput",
     {
@@ -926,6 +945,23 @@ ListInstancesOutput = TypedDict(
     },
 )
 
+ListReleaseLabelsInput = TypedDict(
+    "ListReleaseLabelsInput",
+    {
+    "Filters": NotRequired["ReleaseLabelFilter"],
+    "NextToken": NotRequired[str],
+    "MaxResults": NotRequired[int],
+    },
+)
+
+ListReleaseLabelsOutput = TypedDict(
+    "ListReleaseLabelsOutput",
+    {
+    "ReleaseLabels": NotRequired[list[str]],
+    "NextToken": NotRequired[str],
+    },
+)
+
 ListSecurityConfigurationsInput = TypedDict(
     "ListSecurityConfigurationsInput",
     {
@@ -1017,6 +1053,13 @@ MonitoringConfiguration = TypedDict(
     },
 )
 
+OSRelease = TypedDict(
+    "OSRelease",
+    {
+    "Label": NotRequired[str],
+    },
+)
+
 OnDemandCapacityReservationOptions = TypedDict(
     "OnDemandCapacityReservationOptions",
     {
@@ -1092,6 +1135,14 @@ PutManagedScalingPolicyInput = TypedDict(
 )
 
 PutManagedScalingPolicyOutput = TypedDict("PutManagedScalingPolicyOutput", {})
+
+ReleaseLabelFilter = TypedDict(
+    "ReleaseLabelFilter",
+    {
+    "Prefix": NotRequired[str],
+    "Application": NotRequired[str],
+    },
+)
 
 RemoveAutoTerminationPolicyInput = TypedDict(
     "RemoveAutoTerminationPolicyInput",
@@ -1281,6 +1332,14 @@ SimpleScalingPolicyConfiguration = TypedDict(
     "AdjustmentType": NotRequired[str],
     "ScalingAdjustment": int,
     "CoolDown": NotRequired[int],
+    },
+)
+
+SimplifiedApplication = TypedDict(
+    "SimplifiedApplication",
+    {
+    "Name": NotRequired[str],
+    "Version": NotRequired[str],
     },
 )
 

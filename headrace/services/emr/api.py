@@ -21,6 +21,7 @@ from headrace.services.emr.ports import Ports
 from headrace.services.emr.profile import PROFILE
 from headrace.services.emr.store import Store
 from headrace.spark_submit.commands import JobContext
+from headrace.spark_submit.sparks import Sparks
 from headrace.store.database import Database
 
 # Below the data directory: a folder for each cluster, with a folder for each step.
@@ -37,6 +38,7 @@ def build_emr(
     objects: ObjectStore,
     endpoint_url: Callable[[], str],
     secret_of: Callable[[str], str] = any_secret,
+    sparks: Sparks | None = None,
     metrics: MetricSink,
     buses: EventBusSender,
     run_bootstrap_actions: bool = False,
@@ -46,7 +48,9 @@ def build_emr(
     ports = Ports(
         clock=clock,
         store=store,
-        context=JobContext(objects, endpoint_url, os.cpu_count() or 1, secret_of),
+        context=JobContext(
+            objects, endpoint_url, os.cpu_count() or 1, secret_of, sparks or Sparks()
+        ),
         metrics=metrics,
         folder=folder,
         run_bootstrap_actions=run_bootstrap_actions,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.aws.errors import AwsError
+from headrace.core.emr_releases import UnknownRelease
 
 
 def invalid_request(message: str) -> AwsError:
@@ -23,6 +24,12 @@ def unknown_step(step_id: str) -> AwsError:
 def validation(message: str) -> AwsError:
     """A request that the older operations (RunJobFlow, AddJobFlowSteps, ...) refuse."""
     return AwsError("ValidationException", message, 400)
+
+
+def unknown_release(error: UnknownRelease) -> str:
+    """No such release label. Observed (public reports of RunJobFlow): the sentence up to the full stop."""
+    hint = f" ({error.hint})" if error.hint else ""
+    return f"The supplied release label is invalid: {error.label}.{hint}"
 
 
 def unknown_job_flow() -> AwsError:

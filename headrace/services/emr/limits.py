@@ -17,6 +17,8 @@ MOST_CANCELLED_STEPS = 256
 SHORTEST_IDLE_S = 60
 LONGEST_IDLE_S = 604_800
 DEFAULT_IDLE_S = 3600
+# Documented: API_ListReleaseLabels, "The default is 100"; the model's maximum too.
+RELEASE_LABELS_PER_PAGE = 100
 # Documented: EMR Management Guide, "up to 48 task instance groups".
 MOST_TASK_GROUPS = 48
 # Assumed: ListInstances documents pages, but not their size.

@@ -73,6 +73,11 @@ class Cluster:
         return self.request.get("LogUri") or None
 
     @property
+    def release_label(self) -> str | None:
+        """Its release, such as `emr-7.13.0`; None when it was given none."""
+        return self.request.get("ReleaseLabel") or None
+
+    @property
     def ending(self) -> bool:
         """Whether it is ending or has ended, and so takes no more steps."""
         return self.state in ENDED_CLUSTER or self.state is ClusterState.TERMINATING

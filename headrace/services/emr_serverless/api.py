@@ -20,6 +20,7 @@ from headrace.services.emr_serverless.profile import PROFILE
 from headrace.services.emr_serverless.runner import Ports
 from headrace.services.emr_serverless.store import Store
 from headrace.spark_submit.commands import JobContext
+from headrace.spark_submit.sparks import Sparks
 from headrace.store.database import Database
 
 # Below the data directory: a folder for each application, job run and attempt.
@@ -36,6 +37,7 @@ def build_emr_serverless(
     objects: ObjectStore,
     endpoint_url: Callable[[], str],
     secret_of: Callable[[str], str] = any_secret,
+    sparks: Sparks | None = None,
 ) -> EmrServerless:
     """Return EMR Serverless with its parts; nothing runs before `EmrServerless.start`."""
     store = Store(database)
@@ -43,7 +45,9 @@ def build_emr_serverless(
     ports = Ports(
         clock=clock,
         store=store,
-        context=JobContext(objects, endpoint_url, os.cpu_count() or 1, secret_of),
+        context=JobContext(
+            objects, endpoint_url, os.cpu_count() or 1, secret_of, sparks or Sparks()
+        ),
         folder=(data_dir / FOLDER).absolute(),
         ended=lambda: idle_watch.wake(),
     )

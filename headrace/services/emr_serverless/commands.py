@@ -8,14 +8,18 @@ from typing import Any
 
 from headrace.core.values import listed, mapped
 from headrace.services.emr_serverless.state import Application, JobRun
-from headrace.spark_submit.arguments import Submission, parse_submission
+from headrace.spark_submit.arguments import Submission, parse_submission, properties_of
 from headrace.spark_submit.commands import (
     Command,
     JobContext,
+    fetch,
     job_environment,
     make_folders,
+    python_settings,
     spark_command,
+    with_spark,
 )
+from headrace.spark_submit.containers import unpack_archives
 from headrace.spark_submit.errors import JobRefused
 
 _DRIVER_ENVIRONMENT = "spark.emr-serverless.driverEnv."
@@ -66,25 +70,26 @@ def prepare(context: JobContext, application: Application, run: JobRun, folder: 
     work = make_folders(folder)
     submission = submission_of(run.request["jobDriver"]["sparkSubmit"])
     defaults = classification(application, run, "spark-defaults")
-    settings = dict(defaults)
-    for name, value in submission.options:
-        if name in ("--conf", "-c") and value is not None:
-            key, _, setting = value.partition("=")
-            settings[key] = setting
-    arguments, spark = spark_command(
+    settings = properties_of(submission, defaults)
+    driver = {
+        name.removeprefix(_DRIVER_ENVIRONMENT): value
+        for name, value in settings.items()
+        if name.startswith(_DRIVER_ENVIRONMENT)
+    }
+    spark = context.sparks.of(run.release_label, python_settings(settings, driver))
+    arguments, more = spark_command(
         context,
         submission,
         folder,
+        spark,
         defaults=defaults,
         logging=classification(application, run, "spark-driver-log4j2"),
     )
+    # An executor finds the job's archives unpacked in the folder that it starts in, and so does the driver.
+    unpack_archives(submission, settings, work, lambda uri: fetch(context.objects, uri, work))
     environment = {
         **job_environment(context, folder, account=run.account, region=run.region),
-        **spark,
-        **{
-            name.removeprefix(_DRIVER_ENVIRONMENT): value
-            for name, value in settings.items()
-            if name.startswith(_DRIVER_ENVIRONMENT)
-        },
+        **more,
+        **{name: spark.interpreter_for(value) or value for name, value in driver.items()},
     }
-    return Command(arguments, environment, work)
+    return with_spark(Command(arguments, environment, work), spark, folder)

@@ -26,6 +26,8 @@ from headrace.spark_submit.logs import JobLogs, LogPlace, failure_cause, log_loc
 log = logging.getLogger(__name__)
 
 LOGS = ("stdout", "stderr")
+# AWS has no such log: it says with which Spark the job runs here, and what is not as on EMR. It stays on this machine.
+CONTROLLER = "controller"
 STOPPED_DETAILS = "The local cloud was stopped while the job was running."
 LOST_DETAILS = "The job's process ended without an exit code while the local cloud was not running."
 KILLED_DETAILS = "The job's process was killed."
@@ -133,7 +135,7 @@ class JobRunner:
                 self.folder,
                 lambda: prepare(self._ports.context, self._application, self._run, self.folder),
                 kind="job",
-                logs=LOGS,
+                logs=(*LOGS, CONTROLLER),
             )
         except JobRefused as error:
             (self.folder / "stderr").write_text(f"{error}\n", errors="replace")

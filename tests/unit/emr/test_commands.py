@@ -140,6 +140,7 @@ def test_what_cannot_run_is_refused_in_a_sentence(
 
 def test_a_missing_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr("headrace.spark_submit.spark_home.JAVA_FOLDERS", ())
     with pytest.raises(JobRefused, match="Spark needs Java 17 or newer"):
         made(tmp_path, "command-runner.jar", "spark-submit", "s3://bucket/job.py")
 
@@ -150,6 +151,7 @@ def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr("headrace.spark_submit.spark_home.JAVA_FOLDERS", ())
     with pytest.raises(JobRefused, match="is Java 8: Spark needs Java 17 or newer"):
         made(tmp_path, "command-runner.jar", "spark-submit", "s3://bucket/job.py")
 

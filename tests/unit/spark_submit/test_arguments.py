@@ -21,7 +21,7 @@ def local(uri: str) -> str:
 
 
 def turned(*arguments: str) -> list[str]:
-    return local_arguments(parse_submission(arguments), local)
+    return local_arguments(parse_submission(arguments), local, spark=(4, 0))
 
 
 def test_the_cluster_is_replaced_by_this_machine() -> None:
@@ -66,7 +66,9 @@ def test_what_cannot_be_submitted_is_refused(arguments: list[str], sentence: str
 
 
 def test_every_bucket_becomes_a_mount() -> None:
-    properties = spark_properties(buckets={"my.bucket": Path("/data dir/s3/my.bucket")}, cores=2)
+    properties = spark_properties(
+        buckets={"my.bucket": Path("/data dir/s3/my.bucket")}, cores=2, spark=(4, 0)
+    )
     key = "spark.hadoop.fs.viewfs.mounttable.my.bucket.linkFallback"
     assert properties[key] == "file:///data%20dir/s3/my.bucket"
 

@@ -28,23 +28,24 @@ def test_nothing_is_missing_where_both_are(
 ) -> None:
     make_java(tmp_path / "jdk", "21.0.2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
-    assert why_no_spark() is None
+    assert why_no_spark(installed=False) is None
 
 
 def test_a_missing_spark_is_named(spark: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_SPARK_HOME", "/none")
-    assert why_no_spark() == "HEADRACE_SPARK_HOME (/none) has no bin/spark-submit."
+    assert why_no_spark(installed=False) == "HEADRACE_SPARK_HOME (/none) has no bin/spark-submit."
 
 
 def test_a_missing_or_old_java_is_named(
     spark: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    said = why_no_spark()
+    monkeypatch.setattr("headrace.spark_submit.spark_home.JAVA_FOLDERS", ())
+    said = why_no_spark(installed=False)
     assert said is not None
     assert said.startswith("There is no java on the path: Spark needs Java 17 or newer;")
     make_java(tmp_path / "old", "11.0.2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
-    said = why_no_spark()
+    said = why_no_spark(installed=False)
     assert said is not None
     assert "is Java 11: Spark needs Java 17 or newer;" in said

@@ -27,6 +27,7 @@ from headrace.services.emr.actions.instance_groups import (
     modify_instance_groups,
 )
 from headrace.services.emr.actions.instances import list_instances
+from headrace.services.emr.actions.releases import describe_release_label, list_release_labels
 from headrace.services.emr.actions.run_job_flow import run_job_flow
 from headrace.services.emr.actions.security_configurations import (
     create_security_configuration,
@@ -66,6 +67,7 @@ ACTIONS: list[Action] = [
     delete_security_configuration,
     describe_cluster,
     describe_persistent_app_ui,
+    describe_release_label,
     describe_security_configuration,
     describe_step,
     get_auto_termination_policy,
@@ -77,6 +79,7 @@ ACTIONS: list[Action] = [
     list_instance_fleets,
     list_instance_groups,
     list_instances,
+    list_release_labels,
     list_security_configurations,
     list_steps,
     modify_cluster,

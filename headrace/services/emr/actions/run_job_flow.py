@@ -8,11 +8,12 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
+from headrace.core.emr_releases import EMR, UnknownRelease, release_of
 from headrace.core.values import listed
 from headrace.services.emr.actions.common import cluster_arn, idle_timeout_s
 from headrace.services.emr.actions.steps import new_steps
 from headrace.services.emr.backend import Emr
-from headrace.services.emr.errors import validation
+from headrace.services.emr.errors import unknown_release, validation
 from headrace.services.emr.limits import MOST_CONCURRENT_STEPS
 from headrace.services.emr.state import Cluster
 
@@ -24,6 +25,7 @@ def run_job_flow(emr: Emr, call: Call, request: shapes.RunJobFlowInput) -> shape
     concurrency = request.get("StepConcurrencyLevel", 1)
     check_concurrency(concurrency, validation)
     check_fleets_or_groups(instances)
+    _check_release(request.get("ReleaseLabel"))
     idle, scaling = request.get("AutoTerminationPolicy"), request.get("ManagedScalingPolicy")
     cluster = Cluster(
         id=f"j-{emr.ids.alnum_upper(13)}",
@@ -52,6 +54,17 @@ def run_job_flow(emr: Emr, call: Call, request: shapes.RunJobFlowInput) -> shape
     )
     emr.add(cluster, steps)
     return {"JobFlowId": cluster.id, "ClusterArn": cluster_arn(cluster)}
+
+
+def _check_release(label: str | None) -> None:
+    """Raise AwsError unless EMR on EC2 has the release, or none is named."""
+    if label is None:
+        return
+    try:
+        if EMR not in release_of(label).services:
+            raise UnknownRelease(label)
+    except UnknownRelease as error:
+        raise validation(unknown_release(error)) from None
 
 
 def check_concurrency(level: int, error: Callable[[str], AwsError]) -> None:

@@ -1,6 +1,6 @@
 """Turns a step's jar and arguments into a command line, an environment and a filled folder.
 
-`command-runner.jar` runs any command on the path, as on EMR; `spark-submit` is the one that pyspark carries.
+`command-runner.jar` runs any command on the path, as on EMR; `spark-submit` is that of the release label's Spark.
 `script-runner.jar` runs a shell script from S3; any other jar runs as `hadoop jar` runs it. In cluster mode the
 driver finds its `--files` and `--archives` in the folder it starts in, as in a container of YARN.
 """
@@ -15,18 +15,27 @@ from typing import Any
 from headrace.core.ports import ObjectStore
 from headrace.core.values import listed, mapped
 from headrace.services.emr.state import Cluster, Step
-from headrace.services.emr.steps.containers import fill_container
 from headrace.services.emr.steps.jars import example_submission, jar_command
-from headrace.spark_submit.arguments import Submission, deploy_mode, parse_submission
+from headrace.spark_submit.arguments import (
+    Submission,
+    deploy_mode,
+    parse_submission,
+    properties_of,
+)
 from headrace.spark_submit.commands import (
     Command,
     JobContext,
     fetch,
     job_environment,
     make_folders,
+    python_settings,
     spark_command,
+    with_spark,
 )
+from headrace.spark_submit.containers import fill_container
 from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.spark_versions import has_log4j2
+from headrace.spark_submit.sparks import JobSpark
 
 _LONGEST_SHEBANG = 256
 
@@ -34,11 +43,12 @@ _LONGEST_SHEBANG = 256
 def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> Command:
     """Fill the step's folder and return its command. Raises JobRefused."""
     work = make_folders(folder)
+    exported = _classification(cluster, "spark-env", "export")
     environment = {
         **job_environment(context, folder, account=cluster.account, region=cluster.region),
         "EMR_CLUSTER_ID": cluster.id,
         "EMR_STEP_ID": step.id,
-        **_classification(cluster, "spark-env", "export"),
+        **exported,
     }
     jar = step.jar.rpartition("/")[2]
     if jar == "command-runner.jar":
@@ -46,7 +56,9 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
     elif jar == "script-runner.jar":
         arguments = ["bash", *step.args]
     else:
-        return Command(jar_command(context, step, folder), environment, work)
+        spark = context.sparks.of(cluster.release_label)
+        command = Command(jar_command(context, step, folder, spark), environment, work)
+        return with_spark(command, spark, folder)
     if len(arguments) < (1 if jar == "command-runner.jar" else 2):
         raise JobRefused(f"The step gives {jar} no command to run.")
     if jar == "script-runner.jar":
@@ -56,19 +68,25 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
         arguments[1:2] = [_fetched(context.objects, text, work) for text in arguments[1:2]]
     elif (found := spark_submission(cluster, step)) is not None:
         submission, defaults = found
+        settings = python_settings(properties_of(submission, defaults), exported)
+        spark = context.sparks.of(cluster.release_label, settings)
         mode = deploy_mode(submission, defaults)
         if arguments[0] == "spark-example":
-            submission = example_submission(submission)
+            submission = example_submission(submission, spark)
         arguments, more = spark_command(
             context,
             submission,
             folder,
+            spark,
             defaults=defaults,
-            logging=_classification(cluster, "spark-log4j2"),
+            logging=_classification(
+                cluster, "spark-log4j2" if has_log4j2(spark.minor) else "spark-log4j"
+            ),
         )
-        environment.update(more)
+        environment.update({**more, **_own_pythons(spark, exported)})
         if mode == "cluster":
             environment.update(fill_container(submission, defaults, work, environment))
+        return with_spark(Command(arguments, environment, work), spark, folder)
     else:
         program = shutil.which(arguments[0], path=environment["PATH"])
         if program is None:
@@ -77,6 +95,14 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
             )
         arguments[0] = program
     return Command(arguments, environment, work)
+
+
+def _own_pythons(spark: JobSpark, exported: dict[str, str]) -> dict[str, str]:
+    """Return the interpreters of `spark-env` that are not the image's: a bootstrap action may have made them."""
+    if spark.environment is None:
+        return {}
+    named = python_settings({}, exported).items()
+    return {name: value for name, value in named if spark.interpreter_for(value) is None}
 
 
 def spark_submission(cluster: Cluster, step: Step) -> tuple[Submission, dict[str, str]] | None:

@@ -16,16 +16,17 @@ from headrace.services.emr.state import Step
 from headrace.spark_submit.arguments import Submission, spark_properties
 from headrace.spark_submit.commands import JobContext, fetch
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.spark_home import find_java, find_spark_home
+from headrace.spark_submit.making import mending
+from headrace.spark_submit.sparks import JobSpark
 from headrace.spark_submit.utf8 import require_utf8
 
 _HADOOP = "spark.hadoop."
 _EXAMPLES = "org.apache.spark.examples."
 
 
-def jar_command(context: JobContext, step: Step, folder: Path) -> list[str]:
-    """Return the command that runs the step's own jar. Raises JobRefused."""
-    home, java_home = find_spark_home(), find_java()
+def jar_command(context: JobContext, step: Step, folder: Path, spark: JobSpark) -> list[str]:
+    """Return the command that runs the step's own jar with the libraries of a Spark. Raises JobRefused."""
+    home, java_home = spark.home, spark.java_home
     jar = step.jar.removeprefix("file://")
     if jar.startswith(("s3://", "s3a://", "s3n://")):
         jar = str(fetch(context.objects, jar, folder / "work"))
@@ -34,7 +35,9 @@ def jar_command(context: JobContext, step: Step, folder: Path) -> list[str]:
     require_utf8(os.environ, folder, home)
     conf = folder / "conf"
     conf.mkdir(exist_ok=True)
-    properties = spark_properties(buckets=context.objects.buckets(), cores=context.cores)
+    properties = spark_properties(
+        buckets=context.objects.buckets(), cores=context.cores, spark=spark.minor
+    )
     (conf / "core-site.xml").write_text(_site(properties), encoding="utf-8")
     return [
         "java" if java_home is None else str(java_home / "bin" / "java"),
@@ -49,13 +52,18 @@ def jar_command(context: JobContext, step: Step, folder: Path) -> list[str]:
     ]
 
 
-def example_submission(submission: Submission) -> Submission:
+def example_submission(submission: Submission, spark: JobSpark) -> Submission:
     """Return the `spark-submit` of `spark-example CLASS`. Raises JobRefused.
 
     What pip installs of Spark has its examples in Python and not the jar, so the namesake in Python runs.
     """
+    if spark.must_be_made:
+        assert spark.release is not None
+        raise JobRefused(
+            f"The examples of Spark {spark.release.spark_version} are not here yet: {mending(spark.release.label)}"
+        )
     package, _, name = submission.application.removeprefix(_EXAMPLES).rpartition(".")
-    folder = find_spark_home() / "examples" / "src" / "main" / "python"
+    folder = spark.home / "examples" / "src" / "main" / "python"
     wanted = {name.lower(), *(name.lower().removeprefix(prefix) for prefix in ("spark", "java"))}
     for path in sorted(folder.joinpath(*package.split(".")).glob("*.py")):
         if path.stem.replace("_", "") in wanted:

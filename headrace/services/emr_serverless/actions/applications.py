@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr_serverless as shapes
+from headrace.core.emr_releases import SERVERLESS, UnknownRelease, release_of
 from headrace.core.values import moment, present
 from headrace.services.emr_serverless.actions.common import fingerprint, page
 from headrace.services.emr_serverless.backend import EmrServerless
@@ -33,6 +34,16 @@ def _full(application: Application) -> Any:
     }
 
 
+def _check_release(label: str) -> None:
+    """Raise AwsError unless EMR Serverless has the release. The sentence is assumed: none was found in public."""
+    try:
+        if SERVERLESS not in release_of(label).services:
+            raise UnknownRelease(label)
+    except UnknownRelease as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        raise validation(f"Unsupported release label {label}{hint}") from None
+
+
 @operation("CreateApplication")
 def create_application(
     emr: EmrServerless, call: Call, request: shapes.CreateApplicationRequest
@@ -42,6 +53,7 @@ def create_application(
     engine = _ENGINES.get(request["type"].lower())
     if engine is None:
         raise validation(f"Unsupported engine {request['type']}")
+    _check_release(request["releaseLabel"])
     made = fingerprint(given)
     with emr.store.lock:
         application = next(
@@ -115,6 +127,8 @@ def update_application(
         application = emr.application(application_id, account=call.account, region=call.region)
         if application.state not in _AT_REST:
             raise wrong_state(f"Application {application_id}", _AT_REST, application.state)
+        if "releaseLabel" in request:
+            _check_release(request["releaseLabel"])
         changes = {k: v for k, v in request.items() if k not in ("applicationId", "clientToken")}
         application.request = {**application.request, **changes}
         application.updated_ms = call.now_ms

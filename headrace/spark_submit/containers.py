@@ -1,4 +1,4 @@
-"""Lays out a driver's folder in cluster mode as a YARN container: files by name, archives unpacked, environment.
+"""Lays out a driver's folder as a container of YARN or EMR Serverless: files by name, archives unpacked, environment.
 
 Files are links and archives folders in the folder that the driver starts in, named after `#` or else after the file
 (Spark, "Running Spark on YARN"). Spark itself unpacks an archive that has no name after `#`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from headrace.spark_submit.arguments import Submission, option_values, properties_of
@@ -49,6 +49,30 @@ def fill_container(
     if "PYTHONPATH" in added and "PYTHONPATH" in environment:
         added["PYTHONPATH"] = os.pathsep.join((environment["PYTHONPATH"], added["PYTHONPATH"]))
     return added
+
+
+def unpack_archives(
+    submission: Submission,
+    properties: Mapping[str, str],
+    work: Path,
+    fetched: Callable[[str], Path],
+) -> None:
+    """Unpack `--archives` and `spark.archives` that have a name after `#` into `work`. Raises JobRefused.
+
+    Args:
+        submission: the job's.
+        properties: its Spark properties.
+        work: the folder that the driver starts in; it holds the files of `--archives` already.
+        fetched: copies what an S3 URI names into `work`.
+    """
+    named = _items(submission, "--archives")
+    for item in named or [i for i in properties.get("spark.archives", "").split(",") if i]:
+        uri, _, _ = item.partition("#")
+        if uri.startswith(("s3://", "s3a://", "s3n://")) and not named:
+            fetched(uri)
+        source, name = _source(item, work)
+        if name != source.name:
+            _unpack(item, source, work / name)
 
 
 def _items(submission: Submission, option: str) -> list[str]:

@@ -1,0 +1,89 @@
+"""`headrace spark`: the Sparks of EMR's release labels on this machine: made ahead, listed, removed."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from headrace.cli.options import fail
+from headrace.core.emr_releases import UnknownRelease, release_of, releases
+from headrace.spark_submit.environments import Environment, cache_folder, cached, ensure, python_for
+from headrace.spark_submit.environments import made as made_environments
+from headrace.spark_submit.environments import remove as remove_environment
+from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.making import mending
+from headrace.spark_submit.spark_home import java_for
+from headrace.spark_submit.spark_versions import Minor, dotted, minor_of
+from headrace.spark_submit.sparks import differences
+
+_VERSION = re.compile(r"[234]\.\d+\.\d+")
+
+
+@click.group()
+def spark() -> None:
+    """The Sparks that jobs run with, by EMR's release labels; each is made at first need, or ahead."""
+
+
+@spark.command()
+@click.argument("labels", nargs=-1, required=True, metavar="LABEL...")
+def install(labels: tuple[str, ...]) -> None:
+    """Make the Sparks of release labels such as emr-7.13.0, or of versions such as 4.1.4."""
+    for label in labels:
+        version, wanted = _named(label)
+        try:
+            interpreter, python = python_for(version, wanted)
+            environment = cached(version, python)
+            java = java_for(minor_of(version))[1]
+            ensure(environment, interpreter, say=click.echo, mend=mending(label))
+        except JobRefused as error:
+            raise fail(str(error)) from None
+        click.echo(f"{label}: {_described(environment)}")
+        if not _VERSION.fullmatch(label):
+            for line in differences(release_of(label), environment, java):
+                click.echo(f"  {line}")
+
+
+@spark.command(name="list")
+def list_() -> None:
+    """List EMR's releases, and the Sparks that are here."""
+    here = made_environments()
+    for release in releases():
+        found = [e for e in here if e.spark == release.spark_version]
+        # The Python that a job of this label takes comes first.
+        found.sort(key=lambda e: dotted(e.python) != release.python)
+        where = f"in {found[0].folder}" if found else "not made yet"
+        click.echo(f"{release.label:22} Spark {release.spark:15} Python {release.python:5} {where}")
+    known = {release.spark_version for release in releases()}
+    for environment in here:
+        if environment.spark not in known:
+            click.echo(f"{'of no label':22} {_described(environment)}")
+
+
+@spark.command()
+@click.argument("name", metavar="LABEL|VERSION")
+def remove(name: str) -> None:
+    """Remove the Spark of a label, or of a version, from this machine."""
+    version, _ = _named(name)
+    found = [environment for environment in made_environments() if environment.spark == version]
+    if not found:
+        raise fail(f"There is no Spark {version} in {cache_folder()}.")
+    for environment in found:
+        remove_environment(environment)
+        click.echo(f"removed {environment.folder}")
+
+
+def _named(name: str) -> tuple[str, list[Minor]]:
+    """Return the version that a label or a version names, and the Pythons of its image, the default one first."""
+    if _VERSION.fullmatch(name):
+        return name, []
+    try:
+        release = release_of(name)
+    except UnknownRelease as error:
+        raise fail(f"{error}; see: headrace spark list".replace(";;", ";")) from None
+    others = [python for python in release.pythons if python != release.python]
+    return release.spark_version, [minor_of(python) for python in (release.python, *others)]
+
+
+def _described(environment: Environment) -> str:
+    return f"Spark {environment.spark} with Python {dotted(environment.python)} in {environment.folder}"

@@ -1,0 +1,62 @@
+"""ListReleaseLabels and DescribeReleaseLabel, from the table of releases."""
+
+from __future__ import annotations
+
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import emr as shapes
+from headrace.core.emr_releases import EMR, Release, UnknownRelease, release_of, releases
+from headrace.core.values import present
+from headrace.services.emr.actions.common import page
+from headrace.services.emr.backend import Emr
+from headrace.services.emr.errors import invalid_request, unknown_release
+from headrace.services.emr.limits import RELEASE_LABELS_PER_PAGE
+
+
+def _applications(release: Release) -> list[tuple[str, str]]:
+    """Return the applications that the table knows, with "the concise version" (API_DescribeReleaseLabel)."""
+    found = [("Hadoop", release.hadoop), ("Spark", release.spark)]
+    return [(name, version.partition("-")[0]) for name, version in found if version]
+
+
+def _has(release: Release, wanted: str) -> bool:
+    """Whether a release has an application, named with its version (`Spark@3.5.6`) or without."""
+    name, _, version = wanted.partition("@")
+    return any(
+        name.lower() == has.lower() and version in ("", number)
+        for has, number in _applications(release)
+    )
+
+
+@operation("ListReleaseLabels")
+def list_release_labels(
+    emr: Emr, call: Call, request: shapes.ListReleaseLabelsInput
+) -> shapes.ListReleaseLabelsOutput:
+    """Return the labels of EMR on EC2, the newest first, of a prefix or with an application."""
+    filters = request.get("Filters") or {}
+    prefix, application = filters.get("Prefix", ""), filters.get("Application", "")
+    found = [
+        release.label
+        for release in releases(EMR)
+        if release.label.startswith(prefix) and (not application or _has(release, application))
+    ]
+    most = request.get("MaxResults", RELEASE_LABELS_PER_PAGE)
+    shown, token = page(found, request.get("NextToken"), most)
+    return present({"ReleaseLabels": shown, "NextToken": token})
+
+
+@operation("DescribeReleaseLabel")
+def describe_release_label(
+    emr: Emr, call: Call, request: shapes.DescribeReleaseLabelInput
+) -> shapes.DescribeReleaseLabelOutput:
+    """Return a release's applications; which builds of Amazon Linux there are for it, the table does not know."""
+    label = request.get("ReleaseLabel", "")
+    try:
+        release = release_of(label)
+        if EMR not in release.services:
+            raise UnknownRelease(label)
+    except UnknownRelease as error:
+        raise invalid_request(unknown_release(error)) from None
+    applications: list[shapes.SimplifiedApplication] = [
+        {"Name": name, "Version": version} for name, version in _applications(release)
+    ]
+    return {"ReleaseLabel": label, "Applications": applications, "AvailableOSReleases": []}

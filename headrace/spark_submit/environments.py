@@ -1,0 +1,357 @@
+"""Environments of Sparks: a folder with an interpreter, pip's PySpark, and the packages that EMR's image has.
+
+They are in one cache for all clouds of a user, named `<Spark>-py<Python>`. One is made under another name and renamed
+when it is whole, under a lock: so clouds share it, and what a crash left half made is removed and made anew.
+
+    python -m headrace.spark_submit.environments 3.5.6 FOLDER --python 3.9 pandas pyarrow pytest
+
+makes one anywhere else, with more packages, and prints its interpreter; `scripts/test --spark` does so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import importlib.util
+import json
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.pythons import find_python
+from headrace.spark_submit.spark_versions import Minor, dotted, minor_of, pythons, version_at
+
+Say = Callable[[str], None]
+
+CACHE_VARIABLE = "HEADRACE_SPARK_CACHE"
+# Environments whose PySpark is linked instead of being fetched again, beside headrace's own; as in PATH.
+REUSE_VARIABLE = "HEADRACE_SPARK_REUSE"
+_MARKER = "headrace.json"
+_NAME = re.compile(r"(\d+\.\d+\.\d+)-py(\d+\.\d+)")
+_PYSPARK = ("pyspark", "py4j")
+_NUMPY = ("numpy", "numpy.libs")
+_TAIL_LINES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """One Spark's environment, whether or not it is made.
+
+    Attributes:
+        spark: the version, `3.5.6`.
+        python: the version of its interpreter, `(3, 9)`.
+        folder: where it is.
+    """
+
+    spark: str
+    python: Minor
+    folder: Path
+
+    @property
+    def packages(self) -> Path:
+        """Its site-packages."""
+        return self.folder / "lib" / f"python{dotted(self.python)}" / "site-packages"
+
+    @property
+    def home(self) -> Path:
+        """Its SPARK_HOME."""
+        return self.packages / "pyspark"
+
+    @property
+    def interpreter(self) -> Path:
+        """Its Python."""
+        return self.folder / "bin" / "python"
+
+    @property
+    def whole(self) -> bool:
+        """Whether it can be used: it was made to the end, and nothing that it links to has gone since."""
+        return (
+            (self.folder / _MARKER).is_file()
+            and self.interpreter.exists()
+            and (self.home / "bin" / "spark-submit").is_file()
+        )
+
+
+def cache_folder() -> Path:
+    """Return where the environments are: HEADRACE_SPARK_CACHE, else `headrace/spark` in the user's cache."""
+    named = os.environ.get(CACHE_VARIABLE)
+    if named:
+        return Path(named).absolute()
+    home = Path(os.environ.get("HOME") or "/")
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache").absolute() / "headrace/spark"
+
+
+def cached(spark: str, python: Minor) -> Environment:
+    """Return the environment of a Spark and a Python in the cache, made or not."""
+    return Environment(spark, python, cache_folder() / f"{spark}-py{dotted(python)}")
+
+
+def made() -> list[Environment]:
+    """Return the whole environments of the cache, the newest Spark first."""
+    found: list[Environment] = []
+    with contextlib.suppress(FileNotFoundError):
+        for path in cache_folder().iterdir():
+            name = _NAME.fullmatch(path.name)
+            if name is not None:
+                environment = Environment(name[1], minor_of(name[2]), path)
+                found += [environment] if environment.whole else []
+    numbers = {e: ([int(n) for n in e.spark.split(".")], e.python) for e in found}
+    return sorted(found, key=numbers.__getitem__, reverse=True)
+
+
+def python_for(spark: str, wanted: Sequence[Minor] = ()) -> tuple[Path, Minor]:
+    """Return an interpreter for a Spark, and its version. Raises JobRefused.
+
+    Args:
+        spark: the version.
+        wanted: the Pythons of EMR's image, the default one first; then comes what is nearest and runs the Spark.
+    """
+    can = pythons(minor_of(spark))
+    near = wanted[0] if wanted else can[-1]
+    others = sorted((p for p in can if p not in wanted), key=lambda p: (abs(p[1] - near[1]), -p[1]))
+    for version in (*wanted, *others):
+        found = find_python(version)
+        if found is not None:
+            return found, version
+    name = dotted(wanted[0] if wanted else can[-1])
+    raise JobRefused(
+        f"Spark {spark} runs with Python {dotted(can[0])} to {dotted(can[-1])}, and this machine has none of them: "
+        f"install one (pyenv install {name}, or uv python install {name}), and try again."
+    )
+
+
+def ensure(
+    environment: Environment, python: Path, *, say: Say, more: Sequence[str] = (), mend: str
+) -> None:
+    """Make an environment unless it is whole. Raises JobRefused, with `mend`, the command that tries again.
+
+    Safe beside other processes that do the same: one makes it, the others wait.
+    """
+    if environment.whole:
+        return
+    folder = environment.folder
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(folder, say):
+            if not environment.whole:
+                _make(environment, python, say, more, mend)
+    except OSError as error:
+        raise JobRefused(
+            f"Spark {environment.spark} cannot be installed in {folder}: {error.strerror}. When that is mended: {mend}"
+        ) from error
+
+
+def link_if_possible(environment: Environment, python: Path) -> None:
+    """Make an environment when all of it is on this machine already: that takes no network, and half a second."""
+    if environment.whole or not {_PYSPARK[0], _NUMPY[0]} <= {
+        p.name for p in _reusable(environment)
+    }:
+        return
+    ensure(environment, python, say=lambda _: None, mend="try again.")
+
+
+def remove(environment: Environment) -> None:
+    """Remove an environment from the cache."""
+    with _locked(environment.folder, lambda _: None):
+        shutil.rmtree(environment.folder)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, say: Say) -> Generator[None]:
+    """Hold the lock of an environment's folder; the system lets go of it when the process ends, however it ends."""
+    with (folder.parent / f".{folder.name}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"another process makes {folder}: waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _make(environment: Environment, python: Path, say: Say, more: Sequence[str], mend: str) -> None:
+    """Make the environment beside its place, and move it there. The caller holds the lock."""
+    folder = environment.folder
+    for left in (folder, *folder.parent.glob(f".{folder.name}.part-*")):
+        if left.exists() or left.is_symlink():
+            say(f"{left} is half made: removing it")
+            shutil.rmtree(left)
+    part = Environment(
+        environment.spark,
+        environment.python,
+        folder.with_name(f".{folder.name}.part-{secrets.token_hex(4)}"),
+    )
+    try:
+        _fill(part, python, say, more, mend, folder)
+        _move_scripts(part.folder / "bin", part.folder, folder)
+        marker = {"spark": version_at(part.home), "python": dotted(part.python)}
+        (part.folder / _MARKER).write_text(json.dumps(marker) + "\n")
+        part.folder.rename(folder)
+    except BaseException:
+        shutil.rmtree(part.folder, ignore_errors=True)
+        raise
+    say(f"Spark {environment.spark} with Python {dotted(environment.python)} is in {folder}")
+
+
+def _fill(
+    part: Environment, python: Path, say: Say, more: Sequence[str], mend: str, folder: Path
+) -> None:
+    linked = list(_reusable(part))
+    wanted = [] if any(_PYSPARK[0] == path.name for path in linked) else [_requirement(part.spark)]
+    if not any(_NUMPY[0] == path.name for path in linked):
+        # PySpark 3 uses names that NumPy 2 no longer has.
+        wanted.append("numpy<2" if minor_of(part.spark) < (4, 0) else "numpy")
+    wanted += more
+    how = [] if wanted else ["--without-pip"]
+    _run([str(python), "-m", "venv", *how, str(part.folder)], part.spark, mend)
+    for path in linked:
+        (part.packages / path.name).symlink_to(path)
+    if wanted:
+        say(
+            f"installing {' '.join(wanted)} with Python {dotted(part.python)} into {folder}; once, and it takes minutes"
+        )
+        _pip(part, wanted, mend)
+
+
+def _pip(part: Environment, wanted: list[str], mend: str) -> None:
+    command = [
+        str(part.interpreter), "-m", "pip", "install", "--disable-pip-version-check", "--no-input",
+        "--progress-bar", "off", "--retries", "1",
+    ]  # fmt: skip
+    exact = _requirement(part.spark)
+    try:
+        _run([*command, *wanted], part.spark, mend)
+    except _NoSuchVersion as error:
+        nearest = _nearest(part.spark, error.versions)
+        if nearest is None:
+            raise JobRefused(f"pip has no PySpark {dotted(minor_of(part.spark))}. {mend}") from None
+        others = [_requirement(nearest) if each == exact else each for each in wanted]
+        _run([*command, *others], part.spark, mend)
+
+
+def _requirement(spark: str) -> str:
+    return f"pyspark=={spark}"
+
+
+def _nearest(spark: str, versions: Sequence[str]) -> str | None:
+    """Return the patch of the same minor that is nearest to a version; the newer one of two."""
+    patch = int(spark.split(".")[2])
+    same = [
+        v for v in versions if re.fullmatch(r"\d+\.\d+\.\d+", v) and minor_of(v) == minor_of(spark)
+    ]
+    return min(
+        same,
+        key=lambda v: (abs(int(v.split(".")[2]) - patch), -int(v.split(".")[2])),
+        default=None,
+    )
+
+
+def _reusable(part: Environment) -> Iterator[Path]:
+    """Return what another environment has of the same, to be linked: PySpark, and a NumPy of the same Python."""
+    for packages in _donors():
+        if version_at(packages / "pyspark") != part.spark or not (packages / "py4j").is_dir():
+            continue
+        yield from (packages / name for name in _PYSPARK)
+        # Compiled: it goes with one version of Python.
+        if packages.parent.name == f"python{dotted(part.python)}":
+            yield from (path for name in _NUMPY if (path := packages / name).is_dir())
+        return
+
+
+def _donors() -> Iterator[Path]:
+    spec = importlib.util.find_spec("pyspark")
+    yield from (Path(place).parent for place in (spec and spec.submodule_search_locations) or [])
+    for folder in os.environ.get(REUSE_VARIABLE, "").split(os.pathsep):
+        if folder:
+            yield from Path(folder).glob("lib/python*/site-packages")
+
+
+class _NoSuchVersion(Exception):
+    """pip does not have a version; `versions` are those it has."""
+
+    def __init__(self, versions: list[str]) -> None:
+        super().__init__()
+        self.versions = versions
+
+
+def _run(command: list[str], spark: str, mend: str) -> None:
+    """Run a command that makes a part. Raises JobRefused with the cause, _NoSuchVersion."""
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+        # What headrace itself was started with is not the environment's.
+        env={name: v for name, v in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")},
+    )
+    if done.returncode == 0:
+        return
+    if (
+        known := re.search(r"requirement pyspark==\S+ \(from versions: (\d[^)]*)\)", done.stdout)
+    ) is not None:
+        raise _NoSuchVersion([each.strip() for each in known[1].split(",")])
+    raise JobRefused(f"Spark {spark} could not be installed: {_cause(done.stdout)} {mend}")
+
+
+def _cause(printed: str) -> str:
+    """Return why an installer failed, in a sentence, from what it printed."""
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    if "No space left on device" in printed:
+        return "there is no space left on the disk. When there is:"
+    if "ensurepip" in printed:
+        return "this Python cannot make environments (Debian: apt-get install python3-venv). When it can:"
+    network = ("NewConnectionError", "Max retries", "ConnectTimeout", "name resolution", "ProxyError",
+               "(from versions: none)", "Connection error", "CERTIFICATE_VERIFY_FAILED")  # fmt: skip
+    if any(word in printed for word in network):
+        return "pip did not reach its index (see `pip config list` and HTTPS_PROXY). When it does:"
+    last = " / ".join(line for line in lines[-_TAIL_LINES:]) or "it printed nothing"
+    return f"{last}. To try again:"
+
+
+def _move_scripts(folder: Path, old: Path, new: Path) -> None:
+    """Have the scripts of an environment name the place it is moved to."""
+    for path in folder.iterdir():
+        if path.is_file() and not path.is_symlink():
+            text = path.read_bytes()
+            if bytes(old) in text:
+                path.write_bytes(text.replace(bytes(old), bytes(new)))
+
+
+def main() -> int:
+    """Make an environment anywhere, and print its interpreter."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("spark", help="3.5.6")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--python", help="3.9; else the newest that this Spark runs with")
+    parser.add_argument("packages", nargs="*", help="what pip installs beside PySpark and NumPy")
+    given = parser.parse_args()
+    try:
+        wanted = [minor_of(given.python)] if given.python else []
+        python, version = python_for(given.spark, wanted)
+        environment = Environment(given.spark, version, given.folder.absolute())
+        ensure(
+            environment,
+            python,
+            say=lambda text: print(text, file=sys.stderr),  # noqa: T201
+            more=given.packages,
+            mend="run this again.",
+        )
+    except JobRefused as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 1
+    print(environment.interpreter)  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

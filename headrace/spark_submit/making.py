@@ -1,0 +1,88 @@
+"""Makes the environment of a job's Spark in the job's own process, before it becomes the job.
+
+    python -c BOOT PACKAGE_ROOT LABEL SPARK PYTHON CONTROLLER COMMAND...
+
+A user who cancels the job cancels the making with it, and a cloud that is killed and started again finds the process as
+it finds any job's. The variables of the cloud that pip needs come in one variable, and are gone when the job begins.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from headrace.spark_submit.environments import (
+    CACHE_VARIABLE,
+    REUSE_VARIABLE,
+    cached,
+    ensure,
+    python_for,
+)
+from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.spark_versions import dotted, minor_of
+from headrace.spark_submit.sparks import JobSpark
+
+VARIABLE = "HEADRACE_MAKES"
+_BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from headrace.spark_submit.making import main; main()"
+_ROOT = Path(__file__).resolve().parents[2]
+# What pip and the search for interpreters read of the cloud's environment.
+_NAMES = frozenset({
+    CACHE_VARIABLE, REUSE_VARIABLE, "HOME", "PATH", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
+    "PYENV_ROOT", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "LD_LIBRARY_PATH",
+})  # fmt: skip
+_PREFIXES = ("PIP_", "UV_")
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+
+def command_that_makes(
+    spark: JobSpark, controller: Path, arguments: list[str], environment: dict[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """Return the command that makes the environment of `spark` and then runs `arguments`, and its environment."""
+    assert spark.release is not None
+    assert spark.environment is not None
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _NAMES or name.startswith(_PREFIXES) or name.lower() in _PROXIES
+    }
+    command = [
+        sys.executable, "-I", "-c", _BOOT, str(_ROOT), spark.release.label,
+        spark.environment.spark, dotted(spark.environment.python), str(controller),
+    ]  # fmt: skip
+    return [*command, *arguments], {**environment, VARIABLE: json.dumps(kept)}
+
+
+def mending(label: str) -> str:
+    """Return the command that makes the environment of a label ahead."""
+    return f"headrace spark install {label}"
+
+
+def main() -> None:
+    """Make the environment, and become the job; end with a sentence on stderr when it cannot be made."""
+    label, spark, python, controller, *command = sys.argv[1:]
+    kept = json.loads(os.environ.pop(VARIABLE))
+    given = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(kept)
+    try:
+        interpreter, version = python_for(spark, [minor_of(python)])
+        environment = cached(spark, version)
+        ensure(
+            environment,
+            interpreter,
+            say=lambda text: _note(Path(controller), text),
+            mend=mending(label),
+        )
+    except JobRefused as error:
+        _note(Path(controller), str(error))
+        sys.exit(str(error))
+    os.execvpe(command[0], command, given)
+
+
+def _note(controller: Path, text: str) -> None:
+    now = datetime.now(UTC)
+    with controller.open("a", errors="replace") as file:
+        file.write(f"{now:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + f"Z INFO {text}\n")

@@ -1,0 +1,56 @@
+"""Finds interpreters of a version of Python on this machine: headrace's own, on PATH, pyenv's, uv's."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from headrace.spark_submit.spark_versions import Minor, dotted
+
+_ASK_WITHIN_S = 30
+_ASK = "import sys, venv; print('%d.%d' % sys.version_info[:2])"
+
+
+@functools.cache
+def find_python(version: Minor) -> Path | None:
+    """Return an interpreter of exactly that version which can make environments; None when there is none."""
+    for candidate in _candidates(dotted(version)):
+        if _version(candidate) == dotted(version):
+            return candidate
+    return None
+
+
+def _candidates(version: str) -> Iterator[Path]:
+    name = f"python{version}"
+    if version == dotted(sys.version_info[:2]):
+        yield Path(sys.base_prefix) / "bin" / name
+    # A shim of pyenv is there for versions that are not; asking for the version tells.
+    for folder in os.get_exec_path():
+        found = shutil.which(name, path=folder)
+        if found is not None:
+            yield Path(found)
+    home = Path(os.environ.get("HOME") or "/")
+    pyenv = Path(os.environ.get("PYENV_ROOT") or home / ".pyenv")
+    yield from sorted(pyenv.glob(f"versions/{version}*/bin/{name}"), reverse=True)
+    data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    yield from sorted(data.glob(f"uv/python/cpython-{version}.*/bin/{name}"), reverse=True)
+
+
+def _version(python: Path) -> str | None:
+    """Return what an interpreter says of itself; None when it cannot run, or lacks the module `venv`."""
+    try:
+        done = subprocess.run(
+            [str(python), "-I", "-c", _ASK],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_ASK_WITHIN_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

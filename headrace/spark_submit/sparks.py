@@ -1,0 +1,212 @@
+"""Which Spark a job is run with: that of its release label in an environment like EMR's, or the installed one.
+
+`Sparks.of(label)` says where that Spark is, with which Python and Java, what must be made first, and in which ways it
+is not EMR's. Nothing is made here: `making` does that in the job's own process, where a user can cancel it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.core.emr_releases import Release, UnknownRelease, release_of
+from headrace.spark_submit.environments import (
+    Environment,
+    cached,
+    link_if_possible,
+    python_for,
+)
+from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.spark_home import find_spark_home, java_for
+from headrace.spark_submit.spark_versions import Minor, dotted, minor_of, version_at
+
+# What a job is run with when its cluster has no label: that of `cdk/stacks/analytics.py`.
+DEFAULT_LABEL = "emr-spark-8.0.0"
+# Of a Spark whose version nobody can tell.
+_NEWEST: Minor = (4, 3)
+_IMAGE_PYTHON = re.compile(r"(?:/usr/bin/|/usr/local/bin/)?python(?:3(?:\.(\d+))?)?")
+# Settings whose value is an interpreter.
+_PYTHON_SETTINGS = (
+    "spark.pyspark.python",
+    "spark.pyspark.driver.python",
+    "PYSPARK_PYTHON",
+    "PYSPARK_DRIVER_PYTHON",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpark:
+    """What one job is run with.
+
+    Attributes:
+        home: SPARK_HOME.
+        minor: Spark's version, `(4, 0)`.
+        python: the interpreter.
+        java_home: JAVA_HOME; None when `java` is on the path.
+        java: Java's feature release; None when it does not say.
+        notes: what the job's log says of it: where it comes from, what differs from EMR.
+        release: whose Spark it is; None when it is the installed one.
+        environment: where the Spark of the release is, made or not; None when it is the installed one.
+    """
+
+    home: Path
+    minor: Minor
+    python: Path
+    java_home: Path | None
+    java: int | None
+    notes: tuple[str, ...]
+    release: Release | None = None
+    environment: Environment | None = None
+
+    @property
+    def must_be_made(self) -> bool:
+        """Whether the environment must be made before the job can run."""
+        return self.environment is not None and not self.environment.whole
+
+    def interpreter_for(self, value: str) -> str | None:
+        """Return the interpreter here that stands for one of EMR's image; None when `value` names none of those.
+
+        `/usr/bin/python3.11` is the image's Python 3.11: here, that of an environment of that Python. Raises JobRefused
+        when the image has no such Python, or the job is run with another.
+        """
+        found = _IMAGE_PYTHON.fullmatch(value)
+        if found is None or self.release is None:
+            return None
+        if found[1] is None or (version := (3, int(found[1]))) == _python_of(self.environment):
+            return str(self.python)
+        if dotted(version) not in self.release.pythons:
+            raise JobRefused(
+                f'Cannot run program "{value}": error=2, No such file or directory (the image of '
+                f"{self.release.label} has Python {', '.join(self.release.pythons)})"
+            )
+        raise JobRefused(
+            f"{value}: headrace runs {self.release.label} with Python {dotted(_python_of(self.environment))} here."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sparks:
+    """How this cloud chooses Sparks. Thread-safe.
+
+    Attributes:
+        installed: whether every job runs with the Spark that is installed beside headrace.
+        strict: whether a job is refused that would run with another minor version than its label's.
+    """
+
+    installed: bool = False
+    strict: bool = False
+
+    def of(self, label: str | None, settings: Mapping[str, str] | None = None) -> JobSpark:
+        """Return what a job of a label is run with. Raises JobRefused in one sentence.
+
+        Args:
+            label: the release's; None takes `DEFAULT_LABEL`.
+            settings: the job's, of which those that name an interpreter choose among the Pythons of the image.
+        """
+        try:
+            release = release_of(label or DEFAULT_LABEL)
+        except UnknownRelease as error:
+            # Clusters that were made by an older headrace may have any label.
+            raise JobRefused(f"The label's Spark is not known: {error}.") from None
+        if self.installed or os.environ.get("HEADRACE_SPARK_HOME"):
+            return self._installed(release, label)
+        return _of_release(release, label, _wanted_pythons(release, settings or {}))
+
+    def _installed(self, release: Release, label: str | None) -> JobSpark:
+        home = find_spark_home()
+        version = version_at(home)
+        minor = _NEWEST if version is None else minor_of(version)
+        name = f"Spark {version or 'of an unknown version'} in {home}"
+        if label is not None and self.strict and (version is None or minor != release.spark_minor):
+            raise JobRefused(
+                f"{name} is not the Spark {release.spark} of {label}, and --strict refuses to run one for the other: "
+                "start the cloud without --spark installed, or the cluster with another release label."
+            )
+        java_home, java = java_for(minor)
+        note = (
+            f"this job runs with {name} and headrace's own Python packages, whatever the label says; "
+            f"{release.label} has Spark {release.spark}"
+        )
+        return JobSpark(
+            home=home, minor=minor, python=Path(sys.executable), java_home=java_home, java=java,
+            notes=(note,),
+        )  # fmt: skip
+
+
+def is_python_setting(name: str) -> bool:
+    """Whether a property or a variable names the interpreter of a job."""
+    return name in _PYTHON_SETTINGS
+
+
+def _wanted_pythons(release: Release, settings: Mapping[str, str]) -> list[Minor]:
+    """Return the Pythons of the image, the one first that the job names, else its default."""
+    image = [
+        minor_of(release.python),
+        *(minor_of(p) for p in release.pythons if p != release.python),
+    ]
+    for key in _PYTHON_SETTINGS:
+        found = _IMAGE_PYTHON.fullmatch(settings.get(key, ""))
+        named = (3, int(found[1])) if found and found[1] else None
+        if named in image:
+            return [named, *(p for p in image if p != named)]
+    return image
+
+
+def _of_release(release: Release, label: str | None, wanted: Sequence[Minor]) -> JobSpark:
+    version = release.spark_version
+    interpreter, python = python_for(version, wanted)
+    environment = cached(version, python)
+    link_if_possible(environment, interpreter)
+    java_home, java = java_for(release.spark_minor)
+    notes = [f"Spark {version} of {release.label}, from pip, in {environment.folder}"]
+    if label is None:
+        notes.append(f"the cluster has no ReleaseLabel: {release.label} is taken")
+    notes += differences(release, environment, java)
+    return JobSpark(
+        home=environment.home, minor=release.spark_minor, python=environment.interpreter,
+        java_home=java_home, java=java, notes=tuple(notes), release=release, environment=environment,
+    )  # fmt: skip
+
+
+def differences(release: Release, environment: Environment, java: int | None) -> list[str]:
+    """Return in which ways a job here is not run as on EMR, a line each."""
+    notes: list[str] = []
+    if environment.whole and (is_version := version_at(environment.home)) != release.spark_version:
+        notes.append(f"pip has no Spark {release.spark_version}: this is {is_version}")
+    if "-amzn-" in release.spark:
+        notes.append(f"EMR's Spark is {release.spark}: Amazon's patches are not in this one")
+    python = dotted(environment.python)
+    if python == release.python:
+        pass
+    elif python in release.pythons:
+        notes.append(
+            f"Python is {python}, which the image has too; PySpark's default there is {release.python}"
+        )
+    else:
+        notes.append(
+            f"Python is {python}: this machine has no {' or '.join(release.pythons)}, as the image has"
+        )
+    if java is not None and java != release.java:
+        notes.append(f"Java is {java}; EMR's is {release.java}")
+    if environment.whole and release.hadoop:
+        hadoop = _hadoop_at(environment.home)
+        if hadoop is not None and hadoop != release.hadoop:
+            notes.append(f"Hadoop is {hadoop}; EMR's is {release.hadoop}")
+    notes.append(
+        "of third-party packages the interpreter has NumPy, as EMR's image is assumed to have; all else a job brings"
+    )
+    return notes
+
+
+def _hadoop_at(home: Path) -> str | None:
+    names = [path.name for path in home.glob("jars/hadoop-client-api-*.jar")]
+    return names[0].removeprefix("hadoop-client-api-").removesuffix(".jar") if names else None
+
+
+def _python_of(environment: Environment | None) -> Minor:
+    assert environment is not None
+    return environment.python
