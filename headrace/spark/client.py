@@ -56,6 +56,8 @@ log = logging.getLogger(__name__)
 _MOST_CONNECTIONS = 32
 _UNREACHABLE = (HTTPClientError, BotocoreConnectionError, HTTPError)
 _FOREIGN_NUMBER = re.compile(r"InvalidArgumentException: StartingSequenceNumber\b")
+# Quotes within a JSON string are escaped: this is the member, not somebody's text.
+_NONE_FAILED = re.compile(rb'"FailedRecordCount":\s*0\s*[,}]')
 _NO_CREDENTIALS = (CredentialRetrievalError, PartialCredentialsError)
 _THROTTLES = frozenset(
     {
@@ -208,12 +210,16 @@ class KinesisClient:
             )
         )
 
-    def put_records(self, body: bytes) -> list[dict[str, Any]]:
-        """Send a PutRecords request; return the answer's entries, of which each may be a failure. Raises KinesisError.
+    def put_records(self, body: bytes) -> list[dict[str, Any]] | None:
+        """Send a PutRecords request; return the answer's entries, of which each may be a failure; None: all are stored.
 
         When the service fails without an answer the request is sent again: records may then be stored twice.
+        Raises KinesisError.
         """
-        return cast("list[dict[str, Any]]", json.loads(self.send("PutRecords", body))["Records"])
+        answer = self.send("PutRecords", body)
+        if _NONE_FAILED.search(answer):
+            return None
+        return cast("list[dict[str, Any]]", json.loads(answer)["Records"])
 
     def send(self, operation: str, body: bytes) -> bytes:
         """Send a request of JSON; return the answer's. Waits and tries again as `records` does."""

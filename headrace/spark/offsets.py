@@ -110,6 +110,20 @@ class Offset:
         found = self.shards.get(shard_id)
         return 0 if found is None else found.count
 
+    def reaches(self, other: Offset) -> bool:
+        """Whether all that `other` has read of the shards that are named here still has been read here, too."""
+        return all(
+            shard.count >= other.count(name) and shard.ended >= other.ended(name)
+            for name, shard in self.shards.items()
+        ) and not any(
+            name not in self.shards and not shard.ended for name, shard in other.shards.items()
+        )
+
+    def ended(self, shard_id: str) -> bool:
+        """Whether a shard has been read to its end."""
+        found = self.shards.get(shard_id)
+        return found is not None and found.ended
+
     def to_json(self) -> dict[str, Any]:
         """Return the value that Spark stores."""
         return {

@@ -135,7 +135,9 @@ SOURCE = [
     ),
     Option(
         name="kinesis.maxFetchRecordsPerShard", field="max_records_per_shard", parse=count,
-        default="100000", bundled="100000", meaning="records of one shard in one micro-batch",
+        default="100000", bundled="100000",
+        meaning="records of one shard in one micro-batch; on Spark 4.0 and 4.1, where AvailableNow is one batch, there "
+        "is no default: without it a batch takes all that the stream holds",
     ),
     Option(
         name="kinesis.maxRecordsPerTrigger", field="max_records_per_trigger", parse=count,
@@ -175,7 +177,12 @@ SOURCE = [
     Option(
         name="kinesis.maxFetchTimePerShardSec", field="max_fetch_time_s", parse=count, bundled="no default",
         meaning="how long a micro-batch that has records is held back for a shard's allowance; without it 50 ms, "
-        "and with AvailableNow until kinesis.maxFetchRecordsPerShard is reached",
+        "and with AvailableNow (on Spark 4.0 and 4.1 always) until kinesis.maxFetchRecordsPerShard is reached",
+    ),
+    Option(
+        name="kinesis.availableNow", field="available_now", parse=boolean, default="false",
+        meaning="true: on Spark 4.0 and 4.1 no limit above holds, so that the one batch of AvailableNow takes all; "
+        "later Sparks tell the source themselves, and it has no effect",
     ),
     _idle("kinesis.checkNewRecordThreads", "8", "up to 16 shards are read side by side"),
     _idle("kinesis.minBatchesToRetain", "Spark's", _NO_METADATA),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -60,7 +60,7 @@ class Options(Connection):
     Attributes:
         init: where a query without a checkpoint begins; None: at LATEST for a stream, TRIM_HORIZON for a batch.
         fail_on_data_loss: whether records that are gone fail the query, or are passed over with a warning.
-        max_records_per_shard: of one micro-batch.
+        max_records_per_shard: of one micro-batch; None sets no bound.
         max_records_per_trigger: of one micro-batch over all shards; None sets no bound.
         records_per_fetch: of one GetRecords call.
         max_bytes_per_shard, max_bytes_per_trigger: of data, of one micro-batch; one record of each shard always fits.
@@ -69,11 +69,12 @@ class Options(Connection):
         max_fetch_time_s: how long a micro-batch that has records is held back for a shard's allowance; None: as long as
             it takes when a stream is drained (AvailableNow), else next to nothing.
         describe_interval_s: between two looks for new shards.
+        available_now: whether the run is to take all that there is, where Spark does not say so itself.
     """
 
     init: Init | None = None
     fail_on_data_loss: bool = True
-    max_records_per_shard: int = 100_000
+    max_records_per_shard: int | None = 100_000
     max_records_per_trigger: int | None = None
     records_per_fetch: int = MOST_RECORDS_PER_FETCH
     max_bytes_per_shard: int | None = None
@@ -82,6 +83,16 @@ class Options(Connection):
     read_bytes_per_s: int = READ_BYTES_PER_S
     max_fetch_time_s: int | None = None
     describe_interval_s: float = 1.0
+    available_now: bool = False
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether a micro-batch may have any number of records and bytes, however long it takes to read them."""
+        limits = (
+            self.max_records_per_shard, self.max_records_per_trigger, self.max_bytes_per_shard,
+            self.max_bytes_per_trigger, self.max_fetch_time_s,
+        )  # fmt: skip
+        return all(limit is None for limit in limits)
 
 
 @dataclass(frozen=True)
@@ -100,6 +111,21 @@ class SinkOptions(Connection):
 def parse_options(given: Mapping[str, str]) -> Options:
     """Return the options of a source. Raises InvalidOption."""
     return Options(**_values(given, "source", SOURCE))
+
+
+def as_one_batch(options: Options, given: Mapping[str, str]) -> Options:
+    """Return a source's options for a Spark that does not tell it of AvailableNow, which there is a single batch.
+
+    So only those limits hold that were set, and none when the run is known to be such a one.
+    """
+    if options.available_now:
+        return replace(
+            options, max_records_per_shard=None, max_records_per_trigger=None,
+            max_bytes_per_shard=None, max_bytes_per_trigger=None, max_fetch_time_s=None,
+        )  # fmt: skip
+    if any(name.lower() == "kinesis.maxfetchrecordspershard" for name in given):
+        return options
+    return replace(options, max_records_per_shard=None)
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from headrace.spark.spans import (
     advance,
     eligible,
     expired,
+    families,
     shares,
     spans_between,
     without,
@@ -75,6 +77,7 @@ class Fetcher:
         spool: what it has read.
         ended: whether the closed shard's last record is in the spool.
         behind_ms: how far the last answer was from the shard's end, in milliseconds; None before the first.
+        caught_up: whether the last look found nothing more to read then.
         done: whether it has read all that was there when `until_ms` was set (AvailableNow).
     """
 
@@ -87,9 +90,12 @@ class Fetcher:
         folder: Path,
         until_ms: int | None,
         wall_s: Callable[[], float] = wall_s,
+        *,
+        patient: bool = False,
     ) -> None:
         self._reads = reads
         self._options = options
+        self._patient = patient or until_ms is not None
         self.shard_id = shard_id
         self._init = start.init
         known = start.shards.get(shard_id)
@@ -108,12 +114,14 @@ class Fetcher:
         self.spool = ShardSpool(folder, start.count(shard_id))
         self.ended = False
         self.done = False
+        self.caught_up = False
         self.behind_ms: int | None = None
 
-    def fill(self, begin: int, end: int) -> None:
+    def fill(self, begin: int, end: float, now_ms: Callable[[], int] | None = None) -> None:
         """Read on from record `begin` until the spool ends at `end` or later, or there is nothing more to read now.
 
-        While the spool has something to give, waits for the shard's allowance no longer than the options say.
+        While the spool has something to give, waits for the shard's allowance no longer than the options say. With
+        `now_ms` nothing more is what has arrived by then: a producer that is never outrun does not hold the batch back.
         """
         most_bytes = self._options.max_bytes_per_shard
         may_wait_s = self._may_wait_s()
@@ -133,11 +141,15 @@ class Fetcher:
                 return
             self._iterator = page.next_iterator
             self.behind_ms = page.millis_behind_latest
+            self.caught_up = page.millis_behind_latest == 0
             if page.next_iterator is None:
                 self.ended = True
-            elif page.millis_behind_latest == 0:
+            elif self.caught_up:
                 self.done = self._until_ms is not None
                 self._idle_until_s = time.monotonic() + self._options.fetch_interval_ms / 1000
+                return
+            elif now_ms is not None and page.last is not None and page.last[1] > now_ms():
+                self.caught_up = True
                 return
 
     def _may_wait_s(self) -> float:
@@ -146,7 +158,8 @@ class Fetcher:
             return self._options.max_fetch_time_s
         # Nobody waits for the first records of a query that drains a stream (AvailableNow): it gets micro-batches as
         # large as its options say, instead of as many small ones as the allowance makes.
-        return math.inf if self._until_ms is not None else _SHORT_WAIT_S
+        # So does a query that may be one without telling.
+        return math.inf if self._patient else _SHORT_WAIT_S
 
     def _next_page(self) -> Page:
         while True:
@@ -200,11 +213,35 @@ class Fetcher:
         return Page(page.records.slice(0, kept), page.next_iterator, page.millis_behind_latest)
 
 
+class _Once:
+    """A value that is made when it is first asked for. Thread-safe."""
+
+    def __init__(self, make: Callable[[], int]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._value: int | None = None
+
+    def __call__(self) -> int:
+        with self._lock:
+            if self._value is None:
+                self._value = self._make()
+            return self._value
+
+
 class Planner:
     """Plans the micro-batches of one query. Called by one thread at a time, as Spark does.
 
+    Args:
+        reads: the calls to Kinesis.
+        options: the query's.
+        one_batch: whether a run may end after one batch without telling (AvailableNow on Spark 4.0 and 4.1). A batch
+            then is as large as its limits allow, however long Kinesis takes to give it; and without limits it is whole:
+            it has the children of the shards that end in it, too.
+        clock_s, wall_s: a clock that only goes forward, and the time of day.
+
     Attributes:
         folder: the spool; what a driver that was killed has left is removed by the next planner.
+        has_left: whether a limit has kept the last plan from taking all that the stream held.
     """
 
     def __init__(
@@ -212,11 +249,14 @@ class Planner:
         reads: Reads,
         options: Options,
         *,
+        one_batch: bool = False,
         clock_s: Callable[[], float] = time.monotonic,
         wall_s: Callable[[], float] = wall_s,
     ) -> None:
         self._reads = reads
         self._options = options
+        self._one_batch = one_batch
+        self.has_left = False
         self._clock_s = clock_s
         self._wall_s = wall_s
         self.folder = HeldFolder.make(SPOOL_PREFIX)
@@ -250,18 +290,30 @@ class Planner:
         if has_latest(start.init):
             # Pinned in a batch without records: Spark keeps a batch's end, but not the first batch's start.
             return Offset(start.stream, pinned(start.init, self._reads.now_ms()[0]))
+        whole = self._one_batch and most is None and self._options.is_unlimited
+        now_ms = _Once(lambda: self._reads.now_ms()[1]) if whole else None
         drained: set[str] = set()
+        found: dict[str, Fetcher] = {}
         while True:
             base = self._without_expired(start)
             fetchers = [self._fetcher(name, base) for name in eligible(self._shards, base, drained)]
-            self._fill(fetchers, base, most)
-            empty = {
-                f.shard_id for f in fetchers if f.ended and f.spool.end == base.count(f.shard_id)
+            found |= {fetcher.shard_id: fetcher for fetcher in fetchers}
+            self._fill(fetchers, base, most, now_ms)
+            passed = {
+                f.shard_id
+                for f in fetchers
+                if f.ended and (whole or f.spool.end == base.count(f.shard_id))
             }
-            if not empty:
+            if not passed:
                 break
-            drained |= empty
-        return self._end(base, fetchers, drained, most)
+            drained |= passed
+        end = self._end(base, list(found.values()), drained, most)
+        self.has_left = not whole and any(
+            # The children of a shard that ended wait for the next batch.
+            f.ended or not f.caught_up or f.spool.end > end.count(f.shard_id)
+            for f in fetchers
+        )
+        return end
 
     def slices(self, start: Offset, end: Offset) -> list[tuple[Span, list[Slice]]]:
         """Return what lies between two offsets, and where it is spooled (nowhere: an empty list)."""
@@ -272,6 +324,18 @@ class Planner:
             slices = fetcher.spool.slices(first, first + span.count) if fetcher else None
             found.append((span, slices or []))
         return found
+
+    def tasks(self, start: Offset, end: Offset) -> list[list[tuple[Span, list[Slice]]]]:
+        """Return the same by tasks: a task reads its spans one after the other, and tasks are done side by side."""
+        found = dict(self.slices(start, end))
+        finished = {name for name in end.shards if end.ended(name) and not start.ended(name)}
+        if not finished:
+            return [[one] for one in found.items()]
+        self._list()
+        return [
+            [(span, found[span]) for span in family]
+            for family in families(found, finished, self._shards)
+        ]
 
     def release(self, end: Offset) -> None:
         """Let go of what lies before `end`: no task will read it again."""
@@ -311,19 +375,26 @@ class Planner:
             self._fetchers_made += 1
             folder = self.folder.path / f"{self._fetchers_made}-{shard_id}"
             found = Fetcher(
-                self._reads, self._options, shard_id, base, folder, self._until_ms, self._wall_s
-            )
+                self._reads, self._options, shard_id, base, folder, self._until_ms, self._wall_s,
+                patient=self._one_batch,
+            )  # fmt: skip
             self._fetchers[shard_id] = found
         return found
 
-    def _fill(self, fetchers: list[Fetcher], base: Offset, most: int | None) -> None:
-        per_shard = self._options.max_records_per_shard
-        want = per_shard if most is None else min(per_shard, most)
+    def _fill(
+        self,
+        fetchers: list[Fetcher],
+        base: Offset,
+        most: int | None,
+        now_ms: Callable[[], int] | None,
+    ) -> None:
+        limits = (self._options.max_records_per_shard, most)
+        want = min((limit for limit in limits if limit is not None), default=math.inf)
         running = [not fetcher.ended for fetcher in fetchers]
 
         def fill(fetcher: Fetcher) -> None:
             begin = base.count(fetcher.shard_id)
-            fetcher.fill(begin, begin + want)
+            fetcher.fill(begin, begin + want, now_ms)
 
         list(self._threads.map(fill, fetchers))
         if any(was_running and fetcher.ended for was_running, fetcher in zip(running, fetchers)):
@@ -334,9 +405,9 @@ class Planner:
         self, base: Offset, fetchers: list[Fetcher], drained: set[str], most: int | None
     ) -> Offset:
         per_shard = self._options.max_records_per_shard
-        available = {
-            f.shard_id: min(f.spool.end - base.count(f.shard_id), per_shard) for f in fetchers
-        }
+        available = {f.shard_id: f.spool.end - base.count(f.shard_id) for f in fetchers}
+        if per_shard is not None:
+            available = {name: min(rows, per_shard) for name, rows in available.items()}
         taken = self._within_bytes(base, fetchers, shares(available, most))
         spans: list[tuple[Span, int]] = []
         ended = set(drained)

@@ -5,11 +5,13 @@
 
 `log_progress(spark)` logs that of every batch, and `headrace.spark.cloudwatch` sends it on. Spark's Python
 sources cannot set metrics of their own (Spark 4.3 asks only the JVM's for them); what they report as the latest offset
-is in the progress, and the lag stands there.
+is in the progress, and the lag stands there. Spark 4.0 and 4.1 do not ask for that either: there the lag stands in the
+batch's end offset.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import logging
 from collections.abc import Mapping
@@ -60,7 +62,9 @@ def of_progress(progress: Mapping[str, Any]) -> list[StreamProgress]:
         end = _value(source.get("endOffset"))
         if not {"v", "stream", "shards"} <= set(end):
             continue
-        behind = cast("dict[str, int]", _value(source.get("latestOffset")).get(BEHIND) or {})
+        # Spark 4.0 and 4.1 do not ask for a latest offset; there the lag is in the batch's end.
+        told: Any = _value(source.get("latestOffset")).get(BEHIND) or end.get(BEHIND)
+        behind = cast("dict[str, int]", told or {})
         shards = cast("dict[str, dict[str, Any]]", end["shards"])
         found.append(
             StreamProgress(
@@ -78,11 +82,16 @@ def of_progress(progress: Mapping[str, Any]) -> list[StreamProgress]:
 
 
 def _value(offset: Any) -> dict[str, Any]:
-    """Return an offset, which progress gives as a value or as its JSON."""
-    try:
-        value = json.loads(offset) if isinstance(offset, str) else offset
-    except ValueError:
-        return {}
+    """Return an offset, which progress gives as a value, as its JSON, or (Spark 4.0 and 4.1) as Python writes it."""
+    value = offset
+    if isinstance(offset, str):
+        try:
+            value = json.loads(offset)
+        except ValueError:
+            try:
+                value = ast.literal_eval(offset)
+            except (ValueError, SyntaxError):
+                return {}
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 

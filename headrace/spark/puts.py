@@ -1,15 +1,21 @@
-"""Chooses the records of one PutRecords request, and sends requests until no record waits."""
+"""Sends a task's records by PutRecords: each partition key's in their order, several requests under way at once."""
 
 from __future__ import annotations
 
+import heapq
 import json
-from base64 import b64encode
-from collections.abc import Callable, Iterable
+from binascii import b2a_base64
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii
 from typing import Any
 
 MOST_RECORDS = 500  # documented: API_PutRecords
-MOST_BYTES = 5 * 1024 * 1024  # documented: API_PutRecords, partition keys included
+# Documented, partition keys included: 10 MiB since records may be as large, 5 MiB before. A larger record goes alone.
+MOST_BYTES = 5 * 1024 * 1024
+_MOST_UNDER_WAY = 4
 _FIRST_BACKOFF_S = 0.05
 _LONGEST_BACKOFF_S = 2.0
 
@@ -18,29 +24,8 @@ class WriteFailed(Exception):
     """Kinesis has not taken a record within its time to live."""
 
 
-@dataclass(frozen=True)
-class Put:
-    """A record to write. `place` is its number in the task, from 0."""
-
-    place: int
-    data: bytes
-    key: str
-    hash_key: str | None = None
-
-    @property
-    def size(self) -> int:
-        """What the record counts for in a request, in bytes."""
-        return len(self.data) + len(self.key.encode())
-
-    @property
-    def lane(self) -> tuple[str, str | None]:
-        """What must keep its order: the key, or the key in the part of the stream that the hash key chooses."""
-        return self.key, self.hash_key
-
-    def entry(self) -> dict[str, str]:
-        """Return the request's entry."""
-        entry = {"Data": b64encode(self.data).decode(), "PartitionKey": self.key}
-        return entry if self.hash_key is None else entry | {"ExplicitHashKey": self.hash_key}
+class InvalidKey(ValueError):
+    """A partition key is not text."""
 
 
 @dataclass
@@ -52,43 +37,62 @@ class Written:
     retried: int = 0
 
 
-def take(waiting: Iterable[Put], *, ordered: bool) -> tuple[list[Put], list[Put]]:
-    """Return the next request's records, and those that wait on, both in their order.
+class Lane(deque[bytes]):
+    """The data of records that must keep their order: of one key, or of one key and one hash key.
 
-    Kinesis may refuse any record of a request and store a later one. So, where order matters, a request has a key
-    once, and what follows waits until that one is stored.
+    The first is the one that is sent next, or is under way.
+
+    Attributes:
+        name: what the lane is found by; None: by nothing, it has one record only.
+        frame: what stands behind a record's data in a request.
+        key_bytes: what the key counts for in a request.
+        refused_s: since when the first record has been refused; None: it has not.
+        backoff_s: how long it rests when it is refused again.
     """
-    taken: list[Put] = []
-    left: list[Put] = []
-    lanes: set[tuple[str, str | None]] = set()
-    size = 0
-    full = False
-    for put in waiting:
-        full = full or len(taken) == MOST_RECORDS or bool(taken and size + put.size > MOST_BYTES)
-        if full or (ordered and put.lane in lanes):
-            left.append(put)
-            continue
-        taken.append(put)
-        size += put.size
-        lanes.add(put.lane)
-    return taken, left
+
+    __slots__ = ("backoff_s", "frame", "key_bytes", "name", "refused_s")
+
+    def __init__(self, name: Any, key: bytes, hash_key: str | None) -> None:
+        super().__init__()
+        self.name = name
+        self.key_bytes = len(key)
+        self.refused_s: float | None = None
+        self.backoff_s = _FIRST_BACKOFF_S
+        try:
+            text = '","PartitionKey":' + encode_basestring_ascii(key.decode())
+        except UnicodeDecodeError:
+            raise InvalidKey(f"The partition key {key!r} is not UTF-8.") from None
+        if hash_key is not None:
+            text += ',"ExplicitHashKey":' + encode_basestring_ascii(hash_key)
+        self.frame = (text + "}").encode()
+
+    def next_bytes(self) -> int:
+        """Return what the next record counts for in a request."""
+        return len(self[0]) + self.key_bytes
 
 
 class Sender:
-    """Sends one task's records. Used by one thread.
+    """Sends one task's records. Used by one thread; the requests are under way in others.
+
+    Kinesis may refuse any record of a request and store a later one. So, where order matters, a request has a lane
+    once, and a lane is in one request at a time: what follows waits until that record is stored. What is refused rests,
+    longer each time, while the other lanes go on.
 
     Args:
-        put_records: sends a request's body, and returns the answer's entries.
+        put_records: sends a request's body, and returns the answer's entries; None when all are stored. Thread-safe.
         stream: the stream's name.
         ordered: whether a key's records keep their order.
         ttl_s: how long a refused record is tried again.
         clock_s: a clock that only goes forward.
         sleep: waits so many seconds.
+
+    Attributes:
+        waiting, waiting_bytes: of the records that are not stored yet.
     """
 
     def __init__(
         self,
-        put_records: Callable[[bytes], list[dict[str, Any]]],
+        put_records: Callable[[bytes], list[dict[str, Any]] | None],
         stream: str,
         *,
         ordered: bool,
@@ -98,50 +102,145 @@ class Sender:
     ) -> None:
         self._put_records = put_records
         self._stream = stream
+        self._head = f'{{"StreamName":{json.dumps(stream)},"Records":['.encode()
         self._ordered = ordered
         self._ttl_s = ttl_s
         self._clock_s = clock_s
         self._sleep = sleep
+        self._threads = ThreadPoolExecutor(_MOST_UNDER_WAY, thread_name_prefix="kinesis-put")
+        self._lanes: dict[Any, Lane] = {}
+        self._ready: deque[Lane] = deque()
+        self._ready_bytes = 0
+        self._resting: list[tuple[float, int, Lane]] = []
+        self._rests = 0
+        self._under_way: dict[Future[list[dict[str, Any]] | None], list[Lane]] = {}
+        self._paused_until_s = float("-inf")
         self._backoff_s = _FIRST_BACKOFF_S
-        self._refused_s: dict[int, float] = {}
+        self.waiting = 0
+        self.waiting_bytes = 0
         self.written = Written()
 
-    def send(self, puts: Iterable[Put], *, keep: int = 0) -> list[Put]:
-        """Write records until no more than `keep` wait; return those. Raises WriteFailed, KinesisError."""
-        waiting = list(puts)
-        while len(waiting) > keep:
-            request, waiting = take(waiting, ordered=self._ordered)
-            waiting = self._sent(request) + waiting
-        return waiting
+    def close(self) -> None:
+        """Wait for what is under way: when a task ends, nothing of it comes to the stream any more."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def _sent(self, request: list[Put]) -> list[Put]:
-        """Send one request; return the records to send again."""
-        body = {"StreamName": self._stream, "Records": [put.entry() for put in request]}
-        answers = self._put_records(json.dumps(body).encode())
-        again: list[Put] = []
-        for put, answer in zip(request, answers):
-            if answer.get("ErrorCode"):
-                self._refuse(put, answer)
-                again.append(put)
+    def add(
+        self, data: Sequence[bytes], keys: Sequence[bytes], hash_keys: Sequence[str | None] | None
+    ) -> None:
+        """Take records to be sent, in their order. Raises InvalidKey."""
+        hash_keys = hash_keys or [None] * len(data)
+        lanes, known = self._lanes, self._lanes.get
+        for record, key, hash_key in zip(data, keys, hash_keys):
+            name: Any = key if hash_key is None else (key, hash_key)
+            lane = known(name) if self._ordered else None
+            if lane is None:
+                lane = Lane(name if self._ordered else None, key, hash_key)
+                if self._ordered:
+                    lanes[name] = lane
+                lane.append(record)
+                self._be_ready(lane)
             else:
-                self.written.records += 1
-                self.written.bytes += put.size
-                self._refused_s.pop(put.place, None)
-        if not again:
-            self._backoff_s = _FIRST_BACKOFF_S
-            return again
-        self.written.retried += len(again)
-        if len(again) * 2 <= len(request):
-            # One shard is hot; the others go on meanwhile.
-            self._backoff_s = _FIRST_BACKOFF_S
-        self._sleep(self._backoff_s)
-        self._backoff_s = min(self._backoff_s * 2, _LONGEST_BACKOFF_S)
-        return again
+                lane.append(record)
+            self.waiting_bytes += len(record) + lane.key_bytes
+        self.waiting += len(data)
 
-    def _refuse(self, put: Put, answer: dict[str, Any]) -> None:
-        since_s = self._refused_s.setdefault(put.place, self._clock_s())
-        if self._clock_s() - since_s >= self._ttl_s:
+    def send(self, *, keep: int = 0, keep_bytes: int = 0) -> None:
+        """Send until no more than `keep` records and `keep_bytes` wait. Raises WriteFailed, KinesisError."""
+        while self.waiting > keep or self.waiting_bytes > keep_bytes:
+            now_s = self._clock_s()
+            while self._resting and self._resting[0][0] <= now_s:
+                self._be_ready(heapq.heappop(self._resting)[2])
+            if self._may_start(now_s):
+                request = self._take()
+                self._under_way[self._threads.submit(self._sent, request)] = request
+            elif self._under_way:
+                self._wait(now_s)
+            else:
+                self._sleep(self._next_s(now_s) - now_s)
+
+    # --- parts --------------------------------------------------------------------------------
+
+    def _be_ready(self, lane: Lane) -> None:
+        self._ready.append(lane)
+        self._ready_bytes += lane.next_bytes()
+
+    def _may_start(self, now_s: float) -> bool:
+        if not self._ready or now_s < self._paused_until_s:
+            return False
+        # A short request only when there is nothing to wait for that would make it longer.
+        full = len(self._ready) >= MOST_RECORDS or self._ready_bytes >= MOST_BYTES
+        return not self._under_way or (full and len(self._under_way) < _MOST_UNDER_WAY)
+
+    def _next_s(self, now_s: float) -> float:
+        """Return when there will be something to start; only called when there is not now."""
+        if self._ready or not self._resting:
+            return max(now_s, self._paused_until_s)
+        return max(self._resting[0][0], self._paused_until_s)
+
+    def _take(self) -> list[Lane]:
+        """Return the lanes whose first records make the next request."""
+        request: list[Lane] = []
+        size = 0
+        while self._ready and len(request) < MOST_RECORDS:
+            more = self._ready[0].next_bytes()
+            if request and size + more > MOST_BYTES:
+                break
+            request.append(self._ready.popleft())
+            size += more
+        self._ready_bytes -= size
+        return request
+
+    def _sent(self, request: list[Lane]) -> list[dict[str, Any]] | None:
+        entries = [
+            b'{"Data":"' + b2a_base64(lane[0], newline=False) + lane.frame for lane in request
+        ]
+        return self._put_records(self._head + b",".join(entries) + b"]}")
+
+    def _wait(self, now_s: float) -> None:
+        """Wait for an answer, but no longer than until something can be started."""
+        can_start = len(self._under_way) < _MOST_UNDER_WAY and (self._ready or self._resting)
+        most_s = self._next_s(now_s) - now_s if can_start else 0.0
+        done, _ = wait(self._under_way, most_s or None, return_when=FIRST_COMPLETED)
+        for future in done:
+            self._settle(self._under_way.pop(future), future.result())
+
+    def _settle(self, request: list[Lane], answers: list[dict[str, Any]] | None) -> None:
+        refused = 0
+        for number, lane in enumerate(request):
+            answer = None if answers is None else answers[number]
+            if answer is not None and answer.get("ErrorCode"):
+                self._rest(lane, answer)
+                refused += 1
+                continue
+            size = lane.next_bytes()
+            lane.popleft()
+            self.waiting_bytes -= size
+            self.written.bytes += size
+            if lane.refused_s is not None:
+                lane.refused_s, lane.backoff_s = None, _FIRST_BACKOFF_S
+            if lane:
+                self._be_ready(lane)
+            elif lane.name is not None:
+                del self._lanes[lane.name]
+        stored = len(request) - refused
+        self.waiting -= stored
+        self.written.records += stored
+        self.written.retried += refused
+        if refused * 2 > len(request):
+            # More than one hot shard: all go slower.
+            self._paused_until_s = self._clock_s() + self._backoff_s
+            self._backoff_s = min(self._backoff_s * 2, _LONGEST_BACKOFF_S)
+        else:
+            self._backoff_s = _FIRST_BACKOFF_S
+
+    def _rest(self, lane: Lane, answer: dict[str, Any]) -> None:
+        now_s = self._clock_s()
+        lane.refused_s = now_s if lane.refused_s is None else lane.refused_s
+        if now_s - lane.refused_s >= self._ttl_s:
             raise WriteFailed(
                 f"Stream {self._stream} has refused a record for {self._ttl_s:g} s (kinesis.sink.recordTtl): "
                 f"{answer['ErrorCode']}: {answer.get('ErrorMessage', '')}"
             )
+        self._rests += 1
+        heapq.heappush(self._resting, (now_s + lane.backoff_s, self._rests, lane))
+        lane.backoff_s = min(lane.backoff_s * 2, _LONGEST_BACKOFF_S)

@@ -13,22 +13,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import Any, cast
 
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from headrace.spark.options import SinkOptions
-from headrace.spark.puts import MOST_RECORDS, Put, Sender, Written
-
-if TYPE_CHECKING:
-    from headrace.spark.untyped import Records
+from headrace.spark.puts import MOST_RECORDS, Sender, Written
+from headrace.spark.untyped import Records, pa
+from headrace.spark.versions import ArrowWriter, CommitMessage, StreamArrowWriter
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +31,7 @@ _POSSIBLE = {"explicitHashKey": (StringType,)}
 _PASSED_OVER = frozenset({"streamName", "sequenceNumber", "approximateArrivalTimestamp", "shardId"})
 # A key that comes in every row leaves one record a request: look further ahead for others before sending short ones.
 _LOOK_AHEAD = 20 * MOST_RECORDS
+_LOOK_AHEAD_BYTES = 32 * 1024 * 1024
 
 
 class InvalidSchema(ValueError):
@@ -44,7 +39,7 @@ class InvalidSchema(ValueError):
 
 
 @dataclass
-class TaskWritten(WriterCommitMessage):
+class TaskWritten(CommitMessage):
     """What one task wrote."""
 
     records: int
@@ -72,7 +67,7 @@ def check_schema(schema: StructType) -> None:
 
 
 def write(options: SinkOptions, batches: Iterator[Records]) -> TaskWritten:
-    """Put a task's records. Raises WriteFailed, KinesisError, InvalidSchema (a null key or null data)."""
+    """Put a task's records. Raises WriteFailed, KinesisError, InvalidKey, InvalidSchema (a null key or null data)."""
     # boto3 takes long to import: in tasks only.
     from headrace.spark.client import KinesisClient
 
@@ -85,49 +80,45 @@ def write(options: SinkOptions, batches: Iterator[Records]) -> TaskWritten:
         clock_s=time.monotonic,
         sleep=time.sleep,
     )
+    look_ahead = _LOOK_AHEAD if options.ordered else MOST_RECORDS
     try:
-        waiting: list[Put] = []
-        for puts in numbered(batches):
-            waiting = sender.send(
-                waiting + puts, keep=_LOOK_AHEAD if options.ordered else MOST_RECORDS
-            )
-        sender.send(waiting)
+        for batch in batches:
+            sender.add(*_columns(batch))
+            sender.send(keep=look_ahead, keep_bytes=_LOOK_AHEAD_BYTES)
+        sender.send()
     finally:
+        sender.close()
         client.close()
     written = sender.written
     return TaskWritten(written.records, written.bytes, written.retried)
 
 
-def numbered(batches: Iterable[Records]) -> Iterator[list[Put]]:
-    """Yield each batch's records to put; a record's place is its own among all of them. Raises InvalidSchema."""
-    place = 0
-    for batch in batches:
-        yield _puts(batch, place)
-        place += batch.num_rows
+def _columns(batch: Records) -> tuple[list[bytes], list[bytes], list[str | None] | None]:
+    """Return data, keys and hash keys of a batch's records. Raises InvalidSchema."""
+    data, keys = batch.column("data"), batch.column("partitionKey")
+    for column, what in ((data, "no data"), (keys, "no partitionKey")):
+        if column.null_count:
+            raise InvalidSchema(f"A row that was to be written to Kinesis has {what}.")
+    found = _values(data), _values(keys)
+    if b"" in found[1]:
+        raise InvalidSchema("A row that was to be written to Kinesis has no partitionKey.")
+    if "explicitHashKey" not in batch.schema.names:
+        return *found, None
+    hash_keys = cast("list[str | None]", batch.column("explicitHashKey").to_pylist())
+    return *found, [hash_key or None for hash_key in hash_keys]
 
 
-def _puts(batch: Records, place: int) -> list[Put]:
-    names = cast("list[str]", batch.schema.names)
-    rows = range(batch.num_rows)
-    data = cast("list[bytes | str | None]", batch.column("data").to_pylist())
-    keys = cast("list[str | None]", batch.column("partitionKey").to_pylist())
-    hashes = cast(
-        "list[str | None]",
-        batch.column("explicitHashKey").to_pylist()
-        if "explicitHashKey" in names
-        else [None for _ in rows],
-    )
-    return [Put(place + row, *_record(data[row], keys[row]), hashes[row] or None) for row in rows]
+def _values(column: Any) -> list[bytes]:
+    """Return the values of a binary or string column without nulls; by its buffers, as one by one is slow."""
+    column = column.cast(pa.large_binary())
+    _, offsets, data = column.buffers()
+    first = column.offset
+    places = memoryview(offsets).cast("q")[first : first + len(column) + 1].tolist()
+    text = b"" if data is None else data.to_pybytes()
+    return [text[begin:end] for begin, end in zip(places, places[1:])]
 
 
-def _record(data: bytes | str | None, key: str | None) -> tuple[bytes, str]:
-    if data is None or not key:
-        what = "no data" if data is None else "no partitionKey"
-        raise InvalidSchema(f"A row that was to be written to Kinesis has {what}.")
-    return (data.encode() if isinstance(data, str) else data), key
-
-
-def _sum(messages: list[WriterCommitMessage | None]) -> Written:
+def _sum(messages: list[Any]) -> Written:
     total = Written()
     for message in messages:
         if isinstance(message, TaskWritten):
@@ -137,40 +128,40 @@ def _sum(messages: list[WriterCommitMessage | None]) -> Written:
     return total
 
 
-class KinesisBatchWriter(DataSourceArrowWriter):
+class KinesisBatchWriter(ArrowWriter):
     """`df.write.format("kinesis").mode("append")`."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[Records]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator[Records]) -> TaskWritten:
         """Put a task's records."""
         return write(self._options, iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+    def commit(self, messages: list[Any]) -> None:
         """Log what was written."""
         log.info("Wrote %s to stream %s.", _sum(messages), self._options.stream)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+    def abort(self, messages: list[Any]) -> None:
         """Log what stays although the write failed."""
         log.warning("A write to stream %s failed; %s stay.", self._options.stream, _sum(messages))
 
 
-class KinesisStreamWriter(DataSourceStreamArrowWriter):
+class KinesisStreamWriter(StreamArrowWriter):
     """`df.writeStream.format("kinesis")`."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[Records]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator[Records]) -> TaskWritten:
         """Put a task's records."""
         return write(self._options, iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+    def commit(self, messages: list[Any], batchId: int) -> None:
         """Log what a batch wrote."""
         log.info("Batch %d wrote %s to stream %s.", batchId, _sum(messages), self._options.stream)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+    def abort(self, messages: list[Any], batchId: int) -> None:
         """Log what stays although the batch failed: running it again puts it twice."""
         log.warning(
             "Batch %d to stream %s failed; %s stay.", batchId, self._options.stream, _sum(messages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -9,21 +10,20 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     DataSourceWriter,
     InputPartition,
 )
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from headrace.spark.offsets import Init, Latest, Offset, TrimHorizon, has_latest
-from headrace.spark.options import InvalidOption, Options, parse_options, parse_sink_options
+from headrace.spark.options import (
+    InvalidOption,
+    Options,
+    as_one_batch,
+    parse_options,
+    parse_sink_options,
+)
 from headrace.spark.planner import Planner, as_offset
 from headrace.spark.progress import BEHIND
 from headrace.spark.reading import COLUMNS, pages, read_span, with_constants
@@ -31,9 +31,19 @@ from headrace.spark.sink import KinesisBatchWriter, KinesisStreamWriter, check_s
 from headrace.spark.spans import Span
 from headrace.spark.spool import Slice
 from headrace.spark.untyped import Records, pa
+from headrace.spark.versions import (
+    HAS_READ_LIMITS,
+    AvailableNow,
+    Place,
+    most_rows,
+    read_limit,
+    spark_version,
+)
 
 if TYPE_CHECKING:
     from headrace.spark.client import KinesisClient
+
+log = logging.getLogger(__name__)
 
 
 def connect(options: Options) -> KinesisClient:
@@ -44,13 +54,12 @@ def connect(options: Options) -> KinesisClient:
 
 
 class SpanPartition(InputPartition):
-    """What one task of a micro-batch reads."""
+    """What one task of a micro-batch reads: spans, one after the other, and where they are spooled."""
 
-    def __init__(self, init: Init, span: Span, slices: list[Slice]) -> None:
-        super().__init__((init, span, slices))
+    def __init__(self, init: Init, spans: list[tuple[Span, list[Slice]]]) -> None:
+        super().__init__((init, spans))
         self.init = init
-        self.span = span
-        self.slices = slices
+        self.spans = spans
 
 
 class ShardPartition(InputPartition):
@@ -82,7 +91,10 @@ class KinesisDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a streaming query."""
-        return KinesisStreamReader(parse_options(self.options))
+        options = parse_options(self.options)
+        if not HAS_READ_LIMITS:
+            options = as_one_batch(options, self.options)
+        return KinesisStreamReader(options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""
@@ -95,7 +107,7 @@ class KinesisDataSource(DataSource):
         check_schema(schema)
         return KinesisBatchWriter(parse_sink_options(self.options))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         """Return the writer of a streaming query in append or update mode."""
         if overwrite:
             raise InvalidOption("A Kinesis stream can only be appended to: not in complete mode.")
@@ -103,19 +115,26 @@ class KinesisDataSource(DataSource):
         return KinesisStreamWriter(parse_sink_options(self.options))
 
 
-class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans in one process of the driver's; `read` runs in tasks, on a copy that has never planned."""
+class KinesisStreamReader(DataSourceStreamReader, AvailableNow):
+    """Plans in one process of the driver's; `read` runs in tasks, on a copy that has never planned.
+
+    Spark 4.0 and 4.1 tell `latestOffset` neither where the batch begins nor a limit; see `headrace.spark.versions`.
+    """
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._planner: Planner | None = None
+        self._place = Place(options.stream, self.initialOffset())
+        self._has_warned = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options, "_planner": None}
 
     def _plan(self) -> Planner:
         if self._planner is None:
-            self._planner = Planner(connect(self._options), self._options)
+            self._planner = Planner(
+                connect(self._options), self._options, one_batch=not HAS_READ_LIMITS
+            )
             # How Spark ends this process when the query is over; it calls `stop` only when the driver has died.
             self._planner.folder.close_at_sigterm()
         return self._planner
@@ -124,10 +143,9 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where a query begins. The same at every start: Spark asks again when it repeats batch 0."""
         return Offset(self._options.stream, self._options.init or Latest()).to_json()
 
-    def getDefaultReadLimit(self) -> ReadLimit:
+    def getDefaultReadLimit(self) -> Any:
         """Return the limit that the options set on a micro-batch."""
-        most = self._options.max_records_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        return read_limit(self._options.max_records_per_trigger)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return how far the shards are known to be behind, for the query's progress (`headrace.spark.progress`)."""
@@ -139,24 +157,54 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """End at what the stream holds now."""
         self._plan().stop_at_now()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the end of the batch that begins at `start`."""
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return self._plan().plan(as_offset(start, self._options.stream), most).to_json()
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:
+        """Return the end of the batch that begins at `start`; on Spark 4.0 and 4.1 at the place that was found out."""
+        if not HAS_READ_LIMITS:
+            return self._own_latest_offset()
+        return self._plan().plan(as_offset(start, self._options.stream), most_rows(limit)).to_json()
+
+    def _own_latest_offset(self) -> dict[str, Any]:
+        start = self._place.next_start()
+        before = as_offset(start, self._options.stream)
+        after = self._plan().plan(before, self._options.max_records_per_trigger)
+        if after == before:
+            # The same text, or Spark would see something new in it.
+            return start
+        self._warn_of_what_is_left()
+        # Spark asks for the lag nowhere else.
+        end = after.to_json() | {BEHIND: self._plan().behind_ms()}
+        self._place.planned(end)
+        return end
+
+    def _warn_of_what_is_left(self) -> None:
+        if self._has_warned or not self._plan().has_left:
+            return
+        self._has_warned = True
+        log.warning(
+            "A limit (kinesis.maxFetchRecordsPerShard, kinesis.maxRecordsPerTrigger, bytes or time) has cut a batch of "
+            "stream %s: records are left for the next one. On Spark %d.%d a run with the trigger AvailableNow has one "
+            "batch only. If this is one, they stay unread until the query is started again; set kinesis.availableNow "
+            "to true, or no limit, to have them all in one batch.",
+            self._options.stream, *spark_version(),
+        )  # fmt: skip
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return a partition for each shard that has records between two offsets."""
+        """Return a partition for each shard that has records between two offsets, or for a shard and its children."""
         stream = self._options.stream
         first, last = as_offset(start, stream), as_offset(end, stream)
-        return [
-            SpanPartition(first.init, span, slices)
-            for span, slices in self._plan().slices(first, last)
-        ]
+        if not HAS_READ_LIMITS and self._place.told(start, end):
+            log.warning(
+                "A batch of stream %s that was interrupted is done again. On Spark %d.%d a run with the trigger "
+                "AvailableNow has one batch only: if this is one, start the query once more for what came since.",
+                stream, *spark_version(),
+            )  # fmt: skip
+        return [SpanPartition(first.init, spans) for spans in self._plan().tasks(first, last)]
 
     def read(self, partition: InputPartition) -> Iterator[Records]:
         """Yield a partition's records."""
         assert isinstance(partition, SpanPartition)
-        return read_span(self._options, partition.init, partition.span, partition.slices)
+        for span, slices in partition.spans:
+            yield from read_span(self._options, partition.init, span, slices)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Let go of what Spark has finished with."""

@@ -1,7 +1,8 @@
 """Decides which records of each shard a micro-batch takes: pure functions of shards, offsets and what was fetched.
 
 The rule that keeps a key's records in order across a reshard: a shard is read only when its parents were drained in an
-*earlier* batch, or gave this batch no record. Within a batch shards are read side by side.
+*earlier* batch, or gave this batch no record. Within a batch shards are read side by side. Only a batch without limits,
+which may be a run's only one, takes parents and children together: one task then reads them one after the other.
 """
 
 from __future__ import annotations
@@ -102,3 +103,38 @@ def spans_between(start: Offset, end: Offset) -> list[Span]:
             first = None if before is None else before.sequence_number
             spans.append(Span(name, first, after.sequence_number, count))
     return spans
+
+
+def families(
+    spans: Collection[Span], finished: Collection[str], shards: Collection[Shard]
+) -> list[list[Span]]:
+    """Group spans that one task must read one after the other: shards and their children, parents first.
+
+    Args:
+        spans: what a batch takes.
+        finished: the shards that end within the batch, with records or without.
+        shards: as they are listed now; a parent that is listed no more has no record left that could be read.
+    """
+    here = {span.shard_id for span in spans} | set(finished)
+    parents = {
+        shard.shard_id: [parent for parent in shard.parent_ids if parent in here]
+        for shard in shards
+        if shard.shard_id in here
+    }
+    group = {name: name for name in here}
+
+    def root(name: str) -> str:
+        while group[name] != name:
+            name = group[name]
+        return name
+
+    def depth(name: str) -> int:
+        return max((depth(parent) + 1 for parent in parents.get(name, ())), default=0)
+
+    for name, above in parents.items():
+        for parent in above:
+            group[root(name)] = root(parent)
+    found: dict[str, list[Span]] = {}
+    for span in sorted(spans, key=lambda span: (depth(span.shard_id), span.shard_id)):
+        found.setdefault(root(span.shard_id), []).append(span)
+    return list(found.values())

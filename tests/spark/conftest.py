@@ -16,8 +16,11 @@ import pytest
 # Of pyspark, about pandas 3, which these tests do not use.
 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 
-# Before the JVM starts: its Python workers must find pyarrow.
+# Before the JVM starts: its Python workers must find pyarrow, and headrace where it is not installed (the environment
+# of a Spark under test).
 os.environ["PYSPARK_PYTHON"] = sys.executable
+_PATH = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATH))
 
 from tests.support.server import REGION, ServerProcess, wait_until  # noqa: E402 - see above
 

@@ -34,6 +34,15 @@ def drain(frame: Any, places: tuple[str, str]) -> Any:
     return query
 
 
+def run_to_the_end(query: Any) -> Any:
+    """Run a query that was started without AvailableNow, batch by batch, until nothing is left; return it."""
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    return query
+
+
 def numbers(spark: Any, out: str) -> list[int]:
     """Return the numbers that a query wrote."""
     return sorted(int(bytes(row.data)) for row in spark.read.parquet(out).select("data").collect())
@@ -79,7 +88,8 @@ def test_limits_cut_a_backlog_into_batches(
 ) -> None:
     stream = make_stream(2)
     stream.put(1000)
-    query = drain(stream_of(spark, stream, maxRecordsPerTrigger="300"), places)
+    writer = stream_of(spark, stream, maxRecordsPerTrigger="300").writeStream.format("parquet")
+    query = run_to_the_end(writer.option("checkpointLocation", places[1]).start(places[0]))
     assert [batch["numInputRows"] for batch in query.recentProgress if batch["numInputRows"]] == [
         300, 300, 300, 100,
     ]  # fmt: skip
@@ -152,14 +162,12 @@ def test_a_batch_that_is_done_again_has_the_records_it_had(
         batches.append((batch_id, found))
 
     def run() -> None:
-        query = (
+        run_to_the_end(
             stream_of(spark, stream, maxRecordsPerTrigger="150")
             .writeStream.option("checkpointLocation", places[1])
-            .trigger(availableNow=True)
             .foreachBatch(keep)
             .start()
         )
-        assert query.awaitTermination(120)
 
     run()
     first = dict(batches)
@@ -278,7 +286,8 @@ def test_progress_tells_lag_rates_and_what_was_read(
 ) -> None:
     stream = make_stream(1)
     stream.put(300)
-    query = drain(stream_of(spark, stream, maxRecordsPerTrigger="200"), places)
+    writer = stream_of(spark, stream, maxRecordsPerTrigger="200").writeStream.format("parquet")
+    query = run_to_the_end(writer.option("checkpointLocation", places[1]).start(places[0]))
     batches = [one for batch in query.recentProgress for one in of_progress(batch)]
     assert [one.rows for one in batches if one.rows] == [200, 100]
     (shard,) = stream.shards()

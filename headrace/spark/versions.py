@@ -1,0 +1,142 @@
+"""What the running Spark's Python data sources can do: the one place where `headrace.spark` differs by version.
+
+| Spark | a stream's reader | a stream's writer |
+| --- | --- | --- |
+| 3.5 | there are no data sources in Python: see `headrace.spark.streams` | |
+| 4.0 | is told neither where a batch begins nor a limit; AvailableNow is one batch | is given rows, by a trick Arrow |
+| 4.1 | the same | is given Arrow |
+| 4.2, 4.3 | is told where a batch begins, its limit, and of AvailableNow, and tells its lag | the same |
+
+What is there is found by looking for it, not by a version's number: vendors bring things back.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+
+from headrace.spark.offsets import Offset
+
+if TYPE_CHECKING:
+    from headrace.spark.untyped import Records
+
+
+class AskedTooEarly(Exception):
+    """Spark asked for a batch's end before it said where the query stands."""
+
+
+class StandIn:
+    """What a class of a newer Spark is here: nothing."""
+
+
+def spark_version() -> tuple[int, int]:
+    """Return the running Spark's version, such as (4, 0)."""
+    major, minor, *_ = pyspark.__version__.split(".")
+    return int(major), int(minor)
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("pyspark"):
+            raise
+        return None
+
+
+_sources: Any = _module("pyspark.sql.datasource")
+_streaming: Any = _module("pyspark.sql.streaming.datasource")
+
+HAS_DATA_SOURCES = _sources is not None
+HAS_ARROW_STREAM_WRITER = hasattr(_sources, "DataSourceStreamArrowWriter")
+# latestOffset(start, limit), getDefaultReadLimit, reportLatestOffset and prepareForTriggerAvailableNow: all in one.
+HAS_READ_LIMITS = hasattr(_streaming, "SupportsTriggerAvailableNow")
+
+# What a reader that can end at what is there now inherits from, beside Spark's own DataSourceStreamReader.
+AvailableNow: Any = _streaming.SupportsTriggerAvailableNow if HAS_READ_LIMITS else StandIn
+CommitMessage: Any = _sources.WriterCommitMessage if HAS_DATA_SOURCES else StandIn
+ArrowWriter: Any = _sources.DataSourceArrowWriter if HAS_DATA_SOURCES else StandIn
+
+
+def _stream_arrow_writer() -> Any:
+    if HAS_ARROW_STREAM_WRITER:
+        return _sources.DataSourceStreamArrowWriter
+    if not HAS_DATA_SOURCES:
+        return StandIn
+
+    # Spark 4.0 looks whether a writer takes Arrow in the same place for batches and streams, and knows a batch's only.
+    class StreamArrowWriter(_sources.DataSourceStreamWriter, _sources.DataSourceArrowWriter):
+        def write(self, iterator: Iterator[Records]) -> Any:
+            raise NotImplementedError
+
+    return StreamArrowWriter
+
+
+StreamArrowWriter: Any = _stream_arrow_writer()
+
+
+def read_limit(most: int | None) -> Any:
+    """Return Spark's value for a micro-batch of `most` rows; None: as many as there are. Only with HAS_READ_LIMITS."""
+    return _streaming.ReadAllAvailable() if most is None else _streaming.ReadMaxRows(most)
+
+
+def most_rows(limit: Any) -> int | None:
+    """Return the rows that a limit of Spark's allows; None: any number."""
+    return int(limit.max_rows) if isinstance(limit, _streaming.ReadMaxRows) else None
+
+
+class Place:
+    """Where the next micro-batch begins, found out from Spark's other calls. For Sparks without HAS_READ_LIMITS.
+
+    Started again with a checkpoint, Spark first asks for the partitions between the last planned offset and itself.
+    A query's first start begins with the call for a batch's end. The one way to have both calls the other way round is
+    `spark.sql.streaming.triggerAvailableNowWrapper.enabled`, and that is refused: the plan would have begun anew.
+
+    What is too far ahead does no harm: Spark's batches begin where the last one ended, whatever was planned since.
+    So it only ever moves forward. Used by one thread.
+    """
+
+    def __init__(self, stream: str, initial: dict[str, Any]) -> None:
+        self._stream = stream
+        self._initial = initial
+        self._found: dict[str, Any] | None = None
+        self._guessed = self._planned = False
+        self._told = False
+
+    def next_start(self) -> dict[str, Any]:
+        """Return the offset, as Spark's JSON, at which the next batch begins."""
+        if self._found is None:
+            self._guessed = True
+            self._found = self._initial
+        return self._found
+
+    def planned(self, end: dict[str, Any]) -> None:
+        """Take note that a batch was planned from `next_start` up to `end`."""
+        self._planned = True
+        self._found = end
+
+    def told(self, start: dict[str, Any], end: dict[str, Any]) -> bool:
+        """Take note that Spark asked for what lies between two offsets.
+
+        Return whether that is a batch of an earlier run, which was interrupted and is done again.
+        Raises AskedTooEarly.
+        """
+        restarted = start == end and not self._told and end != self._initial
+        if restarted and self._guessed:
+            raise AskedTooEarly(
+                f"Spark {pyspark.__version__} asked for the end of a batch of stream {self._stream} before it said "
+                "where the query stands, so the source would have begun anew. Its option "
+                "spark.sql.streaming.triggerAvailableNowWrapper.enabled does that: leave it at false. AvailableNow "
+                "then takes all that the stream holds in one batch. Nothing was read or lost."
+            )
+        again = start != end and self._found == end and not self._planned
+        self._told = True
+        if self._found is None or self._offset(end).reaches(self._offset(self._found)):
+            self._found = end
+        return again
+
+    def _offset(self, value: dict[str, Any]) -> Offset:
+        return Offset.from_json(value, self._stream)
