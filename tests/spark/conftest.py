@@ -29,7 +29,7 @@ from tests.support.server import REGION, ServerProcess, wait_until  # noqa: E402
 def spark() -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
-    from headrace.spark.source import KinesisDataSource
+    from headrace.spark.streams import has_data_sources
 
     session = (
         SparkSession.builder.master("local[2]")
@@ -40,7 +40,10 @@ def spark() -> Iterator[Any]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
-    session.dataSource.register(KinesisDataSource)
+    if has_data_sources():
+        from headrace.spark.source import KinesisDataSource
+
+        session.dataSource.register(KinesisDataSource)
     yield session
     session.stop()
 

@@ -1,0 +1,119 @@
+"""Frames of Arrow that tasks make or take, where Spark has no Python data sources (3.5): a part for each task.
+
+`DataFrame.mapInArrow` does the same, but needs pandas in the driver, which this source does without. The functions that
+tasks run are objects here, so that what they carry to the executors is plain to see.
+"""
+
+# ruff: noqa: SLF001 - PySpark has no public way to its JVM
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.udf import UserDefinedFunction
+
+from headrace.spark.offsets import Init, TrimHorizon
+from headrace.spark.options import Options, SinkOptions
+from headrace.spark.reading import COLUMNS, pages, read_span, with_constants
+from headrace.spark.spans import Span
+from headrace.spark.spool import Slice
+from headrace.spark.untyped import Records, pa, untyped
+
+_SQL_MAP_ARROW_ITER_UDF = 207  # pyspark.rdd.PythonEvalType, of which 4.0 has moved the home
+_WRITTEN = "records BIGINT, bytes BIGINT, retried BIGINT"
+
+MapFunction = Callable[[Iterator[Records]], Iterator[Records]]
+
+
+@dataclass(frozen=True)
+class SpanReader:
+    """Reads a micro-batch: the task that is given row n reads the n-th span.
+
+    Attributes:
+        init: where a shard begins of which no record has been read.
+        parts: each span, and where it is spooled (nowhere: an empty list).
+    """
+
+    options: Options
+    init: Init
+    parts: Sequence[tuple[Span, list[Slice]]]
+
+    def __call__(self, batches: Iterator[Records]) -> Iterator[Records]:
+        """Yield the records of the task's spans."""
+        for number in _numbers(batches):
+            span, slices = self.parts[number]
+            yield from read_span(self.options, self.init, span, slices)
+
+
+@dataclass(frozen=True)
+class ShardReader:
+    """Reads a stream as it is: the task that is given row n reads the n-th shard up to a time in epoch milliseconds."""
+
+    options: Options
+    shard_ids: Sequence[str]
+    until_ms: int
+
+    def __call__(self, batches: Iterator[Records]) -> Iterator[Records]:
+        """Yield the records of the task's shards."""
+        # boto3 takes long to import: in tasks only.
+        from headrace.spark.client import KinesisClient
+
+        client = KinesisClient(self.options)
+        try:
+            for number in _numbers(batches):
+                yield from self._shard(client, self.shard_ids[number])
+        finally:
+            client.close()
+
+    def _shard(self, client: Any, shard_id: str) -> Iterator[Records]:
+        init = self.options.init or TrimHorizon()
+        for page in pages(client, self.options, shard_id, None, init):
+            arrivals = page.records.column("approximateArrivalTimestamp").cast(pa.int64())
+            early = sum(1 for us in arrivals.to_pylist() if us <= self.until_ms * 1000)
+            if early:
+                records = page.records.slice(0, early)
+                yield with_constants(records, self.options.stream, shard_id)
+            if early < page.records.num_rows or page.millis_behind_latest == 0:
+                return
+
+
+@dataclass(frozen=True)
+class RecordWriter:
+    """Puts a task's rows, and gives one row that says how many."""
+
+    options: SinkOptions
+
+    def __call__(self, batches: Iterator[Records]) -> Iterator[Records]:
+        """Yield what the task wrote."""
+        from headrace.spark.sink import write
+
+        done = write(self.options, batches)
+        yield pa.RecordBatch.from_pydict(
+            {"records": [done.records], "bytes": [done.bytes], "retried": [done.retried]}
+        )
+
+
+def read_in_tasks(spark: SparkSession, reader: SpanReader | ShardReader, tasks: int) -> Any:
+    """Return the Java frame of a reader's records, with the source's columns and so many tasks. Needs one at least."""
+    return _map_in_arrow(spark.range(0, tasks, 1, tasks), reader, COLUMNS)
+
+
+def write_in_tasks(frame: DataFrame, options: SinkOptions) -> DataFrame:
+    """Return a frame that has the rows of `frame` put when it is collected: a row of counts for each task."""
+    return DataFrame(_map_in_arrow(frame, RecordWriter(options), _WRITTEN), frame.sparkSession)
+
+
+def _map_in_arrow(frame: DataFrame, function: MapFunction, columns: str) -> Any:
+    mapped = untyped(UserDefinedFunction)(
+        function, returnType=columns, evalType=_SQL_MAP_ARROW_ITER_UDF
+    )
+    expression = mapped(*[frame[name] for name in frame.columns])._jc.expr()
+    return untyped(frame)._jdf.pythonMapInArrow(expression, False)  # no barrier
+
+
+def _numbers(batches: Iterator[Records]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()

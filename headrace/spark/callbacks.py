@@ -1,0 +1,275 @@
+"""The streaming source of Spark 3.5, which has no Python data sources: one in the driver's Python, called by the JVM.
+
+Spark's engine talks to a source by two Java interfaces. Py4J, by which PySpark works, gives the JVM an object that
+implements them and hands each call to Python, as it does for `foreachBatch`. The frame of a micro-batch is one that
+PySpark makes, of rows that tasks read (see `arrow_tasks`). So offsets, checkpoints, limits, triggers and progress are
+Spark's own.
+
+The JVM's names here are Spark's inner ones: they are the same in all of 3.5, and others in 4.x.
+"""
+
+# ruff: noqa: SLF001 - PySpark has no public way to its JVM
+
+from __future__ import annotations
+
+import atexit
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import py4j.clientserver  # pyright: ignore[reportMissingTypeStubs]
+import pyspark.java_gateway
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.spark.arrow_tasks import SpanReader, read_in_tasks
+from headrace.spark.offsets import Latest, Offset
+from headrace.spark.options import Options
+from headrace.spark.planner import Planner, as_offset
+from headrace.spark.progress import BEHIND
+from headrace.spark.reading import COLUMNS
+from headrace.spark.spans import Span, spans_between
+from headrace.spark.spool import Slice
+from headrace.spark.untyped import untyped
+
+if TYPE_CHECKING:
+    from headrace.spark.client import KinesisClient
+
+_LOOK_FOR_STOP_S = 0.1
+
+T = TypeVar("T")
+
+
+class UnsupportedSession(RuntimeError):
+    """The session has not what the source needs."""
+
+
+class Run:
+    """One run of one query: its planner. Called by the query's thread only.
+
+    Args:
+        available_now: whether it ends at what the stream holds when it begins, whatever the trigger.
+    """
+
+    def __init__(self, options: Options, *, available_now: bool) -> None:
+        self._options = options
+        self._available_now = available_now
+        self._client: KinesisClient | None = None
+        self._planner: Planner | None = None
+
+    def plan(self, start: Offset, most: int | None) -> Offset:
+        """Return the end of the batch that begins at `start`."""
+        return self._planning().plan(start, most)
+
+    def parts(self, start: Offset, end: Offset) -> list[tuple[Span, list[Slice]]]:
+        """Return what lies between two offsets, and where it is spooled. Calls Kinesis for nothing."""
+        if self._planner is None:
+            return [(span, []) for span in spans_between(start, end)]
+        return self._planner.slices(start, end)
+
+    def stop_at_now(self) -> None:
+        """Have the run end at what the stream holds now."""
+        self._planning().stop_at_now()
+
+    def behind_ms(self) -> dict[str, int]:
+        """Return how far each shard is known to be behind, in milliseconds."""
+        return {} if self._planner is None else self._planner.behind_ms()
+
+    def release(self, end: Offset) -> None:
+        """Let go of what lies before `end`."""
+        if self._planner is not None:
+            self._planner.release(end)
+
+    def close(self) -> None:
+        """Stop reading and remove the spool."""
+        atexit.unregister(self.close)
+        if self._planner is not None:
+            self._planner.close()
+            self._planner = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _planning(self) -> Planner:
+        if self._planner is None:
+            # boto3 takes long to import: only where a query has begun.
+            from headrace.spark.client import KinesisClient
+
+            self._client = KinesisClient(self._options)
+            planner = Planner(self._client, self._options)
+            # A job may end without stopping its queries.
+            atexit.register(self.close)
+            if self._available_now:
+                planner.stop_at_now()
+            self._planner = planner
+        return self._planner
+
+
+class CallbackSource:
+    """The source of one streaming frame, as the JVM calls it. Each run of a query that uses the frame reads by itself.
+
+    Thread-safe: Spark calls it on the thread of the run, and each run has one.
+    """
+
+    def __init__(self, spark: SparkSession, options: Options, *, available_now: bool) -> None:
+        self._spark = spark
+        self._options = options
+        self._available_now = available_now
+        self._jvm: Any = untyped(spark)._jvm
+        self._session: Any = untyped(spark)._jsparkSession
+        self._schema: Any = self._jvm.org.apache.spark.sql.types.StructType.fromDDL(COLUMNS)
+        self._runs: dict[int, Run] = {}
+
+    class Java:
+        """What Py4J has the JVM's object implement."""
+
+        implements = (
+            "org.apache.spark.sql.execution.streaming.Source",
+            "org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow",
+        )
+
+    # --- what Spark asks ----------------------------------------------------------------------
+
+    def schema(self) -> Any:
+        """Return the columns."""
+        return self._schema
+
+    def initialOffset(self) -> Any:
+        """Return where a query begins."""
+        return self._to_java(self._initial())
+
+    def deserializeOffset(self, text: str) -> Any:
+        """Return the offset that a checkpoint holds."""
+        return self._jvm.org.apache.spark.sql.execution.streaming.SerializedOffset(text)
+
+    def getDefaultReadLimit(self) -> Any:
+        """Return the limit that the options set on a micro-batch."""
+        limits = self._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
+        most = self._options.max_records_per_trigger
+        return limits.allAvailable() if most is None else limits.maxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """End at what the stream holds now."""
+        run = self._run()
+        self._unless_stopped(run.stop_at_now)
+
+    def latestOffset(self, start: Any, limit: Any) -> Any:
+        """Return the end of the batch that begins at `start`; None is where the query begins."""
+        most = _most(limit)
+        first = self._initial() if start is None else self._to_python(start)
+        run = self._run()
+        return self._to_java(self._unless_stopped(lambda: run.plan(first, most)))
+
+    def reportLatestOffset(self) -> Any:
+        """Return how far the shards are known to be behind, for the query's progress (`headrace.spark.progress`)."""
+        behind = json.dumps({BEHIND: self._run().behind_ms()})
+        return self.deserializeOffset(behind)
+
+    def getBatch(self, start: Any, end: Any) -> Any:
+        """Return the frame of the records between two offsets. Spark asks again for a batch that is done again."""
+        first = self._initial() if start.isEmpty() else self._to_python(start.get())
+        parts = self._run().parts(first, self._to_python(end))
+        if parts:
+            reader = SpanReader(self._options, first.init, parts)
+            frame = read_in_tasks(self._spark, reader, len(parts))
+        else:
+            frame = self.empty()
+        rows = frame.queryExecution().toRdd()
+        return self._session.internalCreateDataFrame(rows, self._schema, True)
+
+    def commit(self, end: Any) -> None:
+        """Let go of what Spark has finished with."""
+        self._run().release(self._to_python(end))
+
+    def stop(self) -> None:
+        """End the run's reading and remove its spool."""
+        run = self._runs.pop(self._thread_id(), None)
+        if run is not None:
+            run.close()
+
+    def getOffset(self) -> Any:
+        """Fail: Spark asks only sources without limits."""
+        raise NotImplementedError("a source with limits is asked for latestOffset")
+
+    def toString(self) -> str:
+        """Return the description in a query's progress and plan."""
+        return f"Kinesis[{self._options.stream}]"
+
+    def hashCode(self) -> int:
+        """Return the identity's hash: Spark keeps sources in maps."""
+        return hash(id(self)) & 0x7FFFFFFF
+
+    def equals(self, other: Any) -> bool:
+        """Whether it is the same one."""
+        return other is self
+
+    # --- parts --------------------------------------------------------------------------------
+
+    def empty(self) -> Any:
+        """Return a Java frame without rows."""
+        return self._session.createDataFrame(self._jvm.java.util.ArrayList(), self._schema)
+
+    def _run(self) -> Run:
+        """Return the run on whose thread Spark is calling: Py4J calls back on that very thread."""
+        thread_id = self._thread_id()
+        found = self._runs.get(thread_id)
+        if found is None:
+            found = Run(self._options, available_now=self._available_now)
+            self._runs[thread_id] = found
+        return found
+
+    def _thread_id(self) -> int:
+        return int(self._jvm.java.lang.Thread.currentThread().getId())
+
+    def _unless_stopped(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns, done on another thread; end soon, with an error, when the query is stopped.
+
+        Spark stops a query by interrupting its thread, and waits for the thread's end. Without this a stop would last
+        as long as the tries of a call to a service that is not there.
+        """
+        done: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - handed to who waits
+                done.set_exception(error)
+
+        threading.Thread(target=run, name="kinesis-plan", daemon=True).start()
+        while not wait([done], _LOOK_FOR_STOP_S).done:
+            # Raises InterruptedException, by which Spark knows that this is no failure.
+            self._jvm.java.lang.Thread.sleep(1)
+        return done.result()
+
+    def _initial(self) -> Offset:
+        # The same at every start: Spark does not keep it, and asks again when it repeats batch 0.
+        return Offset(self._options.stream, self._options.init or Latest())
+
+    def _to_java(self, offset: Offset) -> Any:
+        return self.deserializeOffset(json.dumps(offset.to_json()))
+
+    def _to_python(self, offset: Any) -> Offset:
+        return as_offset(json.loads(offset.json()), self._options.stream)
+
+
+def _most(limit: Any) -> int | None:
+    return int(limit.maxRows()) if limit.getClass().getSimpleName() == "ReadMaxRows" else None
+
+
+def stream_frame(spark: SparkSession, options: Options, *, available_now: bool) -> DataFrame:
+    """Return the streaming frame of a new source. Raises UnsupportedSession."""
+    gateway: Any = untyped(spark.sparkContext)._gateway
+    if not isinstance(gateway, py4j.clientserver.ClientServer):
+        raise UnsupportedSession(
+            "On Spark 3.5 the kinesis source needs Python threads that are the JVM's, which is PySpark's default: "
+            "do not set PYSPARK_PIN_THREAD to false."
+        )
+    untyped(pyspark.java_gateway).ensure_callback_server_started(gateway)
+    source = CallbackSource(spark, options, available_now=available_now)
+    jvm: Any = untyped(spark)._jvm
+    session: Any = untyped(spark)._jsparkSession
+    columns = source.empty().queryExecution().analyzed().output()
+    relation = jvm.org.apache.spark.sql.execution.streaming.StreamingExecutionRelation
+    plan = relation(source, columns, jvm.scala.Option.apply(None), session)
+    return DataFrame(jvm.org.apache.spark.sql.Dataset.ofRows(session, plan), spark)

@@ -1,0 +1,224 @@
+"""Kinesis in a job that runs on every Spark from 3.5 on: functions in the place of `format("kinesis")`.
+
+    from headrace.spark.streams import kinesis_stream
+
+    flights = kinesis_stream(spark, **{"kinesis.streamName": "flights"})
+
+From Spark 4.0 on they are `format("kinesis")`, registered where need be. Spark 3.5 has no sources in Python: there the
+functions themselves are the way (see `callbacks` and `arrow_tasks`), with the same options, columns and promises.
+Options are named as in `headrace.spark.option_table`; a value may be a bool or a number.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from headrace.spark.offsets import TrimHorizon, has_latest
+from headrace.spark.option_table import SOURCE
+from headrace.spark.option_values import boolean
+from headrace.spark.options import (
+    InvalidOption,
+    Options,
+    SinkOptions,
+    parse_options,
+    parse_sink_options,
+)
+from headrace.spark.untyped import untyped
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+log = logging.getLogger(__name__)
+
+_FORMAT = "kinesis"
+_AVAILABLE_NOW = "kinesis.availableNow"
+_WRITTEN_COLUMNS = ("data", "partitionKey", "explicitHashKey")
+
+
+def has_data_sources() -> bool:
+    """Whether this Spark has data sources in Python: from 4.0 on."""
+    return find_spec("pyspark.sql.datasource") is not None
+
+
+def kinesis_stream(
+    spark: SparkSession, *, available_now: bool = False, **options: object
+) -> DataFrame:
+    """Return a streaming frame of a stream, with the source's columns.
+
+    A query that uses it sees every record once by its checkpoint, and a shard's records in their order. Several queries
+    may use one frame: each reads by itself.
+
+    Args:
+        spark: a session of Spark 3.5 or later; on 3.5 not one of Spark Connect.
+        available_now: whether a query ends its reading at what the stream holds when it starts, on every Spark; with
+            the trigger AvailableNow it then ends by itself.
+        options: of the source, as in `spark.readStream.format("kinesis").options(...)`.
+
+    Raises:
+        InvalidOption: an option is unknown, missing, or has an invalid value.
+        UnsupportedSession: (Spark 3.5) the session has not what the source needs.
+    """
+    given, now = _with_available_now(options, asked=available_now)
+    if has_data_sources():
+        from headrace.spark.registering import register
+
+        if now and any(option.name == _AVAILABLE_NOW for option in SOURCE):
+            given[_AVAILABLE_NOW] = "true"
+        register(spark)
+        return spark.readStream.format(_FORMAT).options(**given).load()
+    parsed = parse_options(given)
+    _check(spark)
+    from headrace.spark.callbacks import stream_frame
+
+    return stream_frame(spark, parsed, available_now=now)
+
+
+def kinesis_batch(spark: SparkSession, **options: object) -> DataFrame:
+    """Return a frame of what a stream holds now, from `kinesis.startingPosition` on (TRIM_HORIZON without one).
+
+    Every action reads the stream again; on Spark 3.5 up to the time of this call, on others up to that of the action.
+
+    Raises:
+        InvalidOption: an option is unknown, missing, or has an invalid value.
+        KinesisError: (Spark 3.5) the stream is not there, or cannot be read.
+    """
+    given = _as_text(options)
+    if has_data_sources():
+        from headrace.spark.registering import register
+
+        register(spark)
+        return spark.read.format(_FORMAT).options(**given).load()
+    parsed = parse_options(given)
+    if parsed.init is not None and has_latest(parsed.init):
+        raise InvalidOption("A batch read cannot start at LATEST: there is nothing after it.")
+    _check(spark)
+    return _shards_frame(spark, replace(parsed, init=parsed.init or TrimHorizon()))
+
+
+def write_to_kinesis(frame: DataFrame, **options: object) -> None:
+    """Append a frame's rows to a stream, and return when all are stored. At least once (see `headrace.spark.sink`).
+
+    Serves as the body of a `foreachBatch` too: `foreachBatch(lambda batch, _: write_to_kinesis(batch, **options))`.
+
+    Args:
+        frame: with `data` and `partitionKey`, and, if wanted, `explicitHashKey`; the source's other columns are passed
+            over.
+        options: of the sink.
+
+    Raises:
+        InvalidOption: an option is unknown, missing, or has an invalid value.
+        InvalidSchema: the frame has not the columns of a record.
+    """
+    given = _as_text(options)
+    if has_data_sources():
+        from headrace.spark.registering import register
+
+        register(frame.sparkSession)
+        frame.write.format(_FORMAT).options(**given).mode("append").save()
+        return
+    _append(frame, _parse_sink(frame, given))
+
+
+def stream_to_kinesis(frame: DataFrame, **options: object) -> DataStreamWriter:
+    """Return the writer of a query that appends a streaming frame's rows to a stream: set a checkpoint, and start it.
+
+    In append or update mode. Arguments and errors are those of `write_to_kinesis`. On Spark 3.5 it is a `foreachBatch`.
+    """
+    given = _as_text(options)
+    if has_data_sources():
+        from headrace.spark.registering import register
+
+        register(frame.sparkSession)
+        return frame.writeStream.format(_FORMAT).options(**given)
+    sink = _parse_sink(frame, given)
+    return frame.writeStream.foreachBatch(lambda batch, _: _append(batch, sink))
+
+
+# --- Spark 3.5 ------------------------------------------------------------------------------------
+
+
+def _check(spark: SparkSession) -> None:
+    """Raise UnsupportedSession where Spark is too old, or the session's JVM is out of reach."""
+    import pyspark
+    from pyspark.sql import SparkSession
+
+    from headrace.spark.callbacks import UnsupportedSession
+
+    version = tuple(int(number) for number in pyspark.__version__.split(".")[:2])
+    if version < (3, 5):
+        raise UnsupportedSession(
+            f"The kinesis source needs Spark 3.5 or later; this is {pyspark.__version__}."
+        )
+    if not isinstance(untyped(spark), SparkSession):
+        raise UnsupportedSession(
+            "On Spark 3.5 the kinesis source needs a session with a JVM of its own: not Spark Connect."
+        )
+
+
+def _shards_frame(spark: SparkSession, options: Options) -> DataFrame:
+    from pyspark.sql import DataFrame
+
+    from headrace.spark.arrow_tasks import ShardReader, read_in_tasks
+    from headrace.spark.client import KinesisClient
+
+    client = KinesisClient(options)
+    try:
+        until_ms = client.now_ms()[1]
+        shards = [shard.shard_id for shard in client.shards()]
+    finally:
+        client.close()
+    reader = ShardReader(options, shards, until_ms)
+    return DataFrame(read_in_tasks(spark, reader, len(shards)), spark)
+
+
+def _parse_sink(frame: DataFrame, given: Mapping[str, str]) -> SinkOptions:
+    from headrace.spark.sink import check_schema
+
+    options = parse_sink_options(given)
+    check_schema(frame.schema)
+    return options
+
+
+def _append(frame: DataFrame, options: SinkOptions) -> None:
+    from headrace.spark.arrow_tasks import write_in_tasks
+
+    columns = [name for name in _WRITTEN_COLUMNS if name in frame.columns]
+    tasks = write_in_tasks(frame.select(*columns), options).collect()
+    log.info(
+        "Wrote %d records to stream %s, %d of them sent again.",
+        sum(task.records for task in tasks), options.stream, sum(task.retried for task in tasks),
+    )  # fmt: skip
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def _as_text(options: Mapping[str, object]) -> dict[str, str]:
+    """Return options as Spark hands them on; one whose value is None is left out."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+        if value is not None
+    }
+
+
+def _with_available_now(
+    options: Mapping[str, object], *, asked: bool
+) -> tuple[dict[str, str], bool]:
+    """Return the options but for `kinesis.availableNow`, and whether it, or the argument, is true."""
+    given = _as_text(options)
+    now = asked
+    for name in [name for name in given if name.lower() == _AVAILABLE_NOW.lower()]:
+        text = given.pop(name)
+        try:
+            now = boolean(text) or now
+        except ValueError as error:
+            raise InvalidOption(
+                f"Option {_AVAILABLE_NOW} has the value {text!r}: {error}."
+            ) from None
+    return given, now
