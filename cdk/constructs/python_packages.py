@@ -24,6 +24,11 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.core.emr_releases import UnknownRelease, release_of, releases
+from headrace.spark_submit.environments import python_for
+from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.spark_versions import dotted, minor_of
+
 CACHE_VARIABLE = "HEADRACE_PACKAGES_CACHE"
 # What the archive is unpacked as, beside the driver and each executor; see `options`.
 FOLDER = "packages"
@@ -106,6 +111,25 @@ def options(archive_uri: str) -> list[str]:
         *("--conf", f"spark.yarn.appMasterEnv.PYTHONPATH=./{FOLDER}"),
         *("--conf", f"spark.executorEnv.PYTHONPATH=./{FOLDER}"),
     ]
+
+
+def archive_for(requirements: Path, label: str, instance_type: str) -> Path:
+    """Return the archive of the packages for a release, and for the Python that the local cloud takes for it here."""
+    try:
+        release = release_of(label)
+    except UnknownRelease:
+        # Newer than what is known: most like the newest.
+        release = releases()[0]
+    others = (python for python in release.pythons if python != release.python)
+    wanted = [minor_of(python) for python in (release.python, *others)]
+    target = Target(release.python, machine_of(instance_type))
+    try:
+        also = here(dotted(python_for(release.spark_version, wanted)[1]))
+    except JobRefused:
+        # No Python here runs it: the step will not run here, and on EMR it will.
+        also = target
+    named = requirements_of(requirements, release.spark_minor)
+    return archive(named, target, also)
 
 
 def archive(requirements: Path, target: Target, also: Target) -> Path:

@@ -18,11 +18,7 @@ from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from cdk.constructs import python_packages
-from cdk.constructs.python_packages import Target
-from headrace.core.emr_releases import UnknownRelease, release_of, releases
 from headrace.spark.package import build
-from headrace.spark_submit.environments import python_for
-from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.needs import ReleaseTooOld, check_release
 
 # Zip files know no time before; a fixed one keeps the asset's hash the same until a job changes.
@@ -149,7 +145,9 @@ class SparkJobs(Construct):
     @cached_property
     def packages(self) -> assets.Asset:
         """The asset of the Python packages that EMR's image lacks, fetched when first asked for: `python_packages`."""
-        path = packages_archive(self._folder / "requirements", self._release, self._instance_type)
+        path = python_packages.archive_for(
+            self._folder / "requirements", self._release, self._instance_type
+        )
         packages = assets.Asset(self, "Packages", path=str(path))
         packages.grant_read(self._role)
         return packages
@@ -236,26 +234,6 @@ class SparkJobs(Construct):
 
     def _allow(self, actions: list[str], resources: list[str]) -> None:
         self._role.add_to_policy(iam.PolicyStatement(actions=actions, resources=resources))
-
-
-def packages_archive(requirements: Path, label: str, instance_type: str) -> Path:
-    """Return the archive of the packages for a release, and for the Python that the local cloud takes for it here."""
-    try:
-        release = release_of(label)
-    except UnknownRelease:
-        # Newer than what is known: most like the newest.
-        release = releases()[0]
-    wanted = [(int(major), int(minor)) for major, minor in (p.split(".") for p in release.pythons)]
-    wanted.sort(key=lambda python: f"{python[0]}.{python[1]}" != release.python)
-    target = Target(release.python, python_packages.machine_of(instance_type))
-    try:
-        _, (major, minor) = python_for(release.spark_version, wanted)
-        also = python_packages.here(f"{major}.{minor}")
-    except JobRefused:
-        # No Python here runs it: the step will not run here, and on EMR it will.
-        also = target
-    named = python_packages.requirements_of(requirements, release.spark_minor)
-    return python_packages.archive(named, target, also)
 
 
 def _stream_arn(name: str) -> str:

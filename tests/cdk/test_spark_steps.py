@@ -10,7 +10,7 @@ import pytest
 from aws_cdk.assertions import Annotations, Match, Template
 
 from cdk.app import build
-from cdk.constructs import spark_jobs
+from cdk.constructs import python_packages
 from cdk.constructs.spark_jobs import JOBS
 
 EVERY = (
@@ -143,7 +143,7 @@ def test_steps_that_cannot_run_are_refused(steps: str, sentence: str) -> None:
 def test_a_job_that_needs_a_newer_spark_is_refused_before_its_packages_are_fetched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(spark_jobs, "packages_archive", None)
+    monkeypatch.setattr(python_packages, "archive_for", None)
 
     with pytest.raises(
         Exception, match=r"cascades\.py needs Spark 4\.0, and emr-7\.13\.0 has Spark 3\.5\.6"
@@ -164,7 +164,7 @@ def test_a_release_that_may_be_newer_is_warned_of_and_another_refused(
 ) -> None:
     path = tmp_path / "packages.tgz"
     path.touch()
-    monkeypatch.setattr(spark_jobs, "packages_archive", lambda *_: path)
+    monkeypatch.setattr(python_packages, "archive_for", lambda *_: path)
     app = cdk.App(context={"emr_release": label}, analytics_reporting=False)
     if sentence is not None:
         with pytest.raises(Exception, match=sentence):
