@@ -40,6 +40,7 @@ class Release:
         hadoop: the same of Hadoop; empty when no page says it.
         pythons: the Pythons on the image that PySpark runs with, `3.9`.
         python: the one that PySpark takes unless a job says otherwise.
+        system_python: the one that `python3` and `pip3` are on a cluster's machines.
         java: the feature release that Spark runs on unless told otherwise.
         scala: the version that Spark was built with.
         services: `emr` (on EC2), `emr-serverless`.
@@ -53,6 +54,7 @@ class Release:
     hadoop: str
     pythons: tuple[str, ...]
     python: str
+    system_python: str
     java: int
     scala: str
     services: tuple[str, ...]
@@ -116,8 +118,8 @@ def _spark_8(
     services: tuple[str, ...] = (EMR, SERVERLESS),
 ) -> Release:
     return Release(
-        label=label, spark=spark, hadoop=hadoop, pythons=pythons, python=python, java=17,
-        scala=scala, services=services, date=LOOKED_UP, source=source,
+        label=label, spark=spark, hadoop=hadoop, pythons=pythons, python=python,
+        system_python=python, java=17, scala=scala, services=services, date=LOOKED_UP, source=source,
     )  # fmt: skip
 
 
@@ -134,7 +136,7 @@ def _seven(
 ) -> Release:
     return Release(
         label=f"emr-7.{minor}.0", spark=spark, hadoop=hadoop, pythons=pythons, python=python,
-        java=17, scala=scala, services=(EMR, SERVERLESS), date=LOOKED_UP, source=_GUIDE + source,
+        system_python="3.9", java=17, scala=scala, services=(EMR, SERVERLESS), date=LOOKED_UP, source=_GUIDE + source,
         evidence=evidence,
     )  # fmt: skip
 
@@ -145,8 +147,8 @@ def _six(number: str, spark: str, hadoop: str, scala: str) -> Release:
     # "With Amazon EMR 6.6.0 and higher"; the patch releases are not in its list: release-versions.html.
     serverless = int(minor) >= 6 and patch == "0"
     return Release(
-        label=f"emr-{number}", spark=spark, hadoop=hadoop, pythons=("3.7",), python="3.7", java=8,
-        scala=scala, services=(EMR, SERVERLESS) if serverless else (EMR,), date=LOOKED_UP,
+        label=f"emr-{number}", spark=spark, hadoop=hadoop, pythons=("3.7",), python="3.7",
+        system_python="3.7", java=8, scala=scala, services=(EMR, SERVERLESS) if serverless else (EMR,), date=LOOKED_UP,
         source=_GUIDE + "emr-release-app-versions-6.x.html",
     )  # fmt: skip
 
@@ -168,7 +170,8 @@ _RELEASES = (
     ),
     # That it exists and has Spark 3.5 is AWS's word (emr-eks-spark-connect.html); the patch is its users'.
     _seven(14, "3.5.8", "", python="3.11", source="Spark-release-history.html", evidence="reported"),
-    # "Python 3.11 is now the default Python version for PySpark and Spark workloads" (emr-7130-release.html).
+    # "Python 3.11 is now the default Python version for PySpark and Spark workloads. Python 3.9 remains the default for
+    # all other applications" (emr-7130-release.html): so what `pip3` installs, PySpark does not see.
     _seven(13, "3.5.6-amzn-2", "3.4.2-amzn-0", python="3.11"),
     _seven(12, "3.5.6-amzn-1", "3.4.1-amzn-4"),
     _seven(11, "3.5.6-amzn-0", "3.4.1-amzn-3"),

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import headrace
 from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore, any_secret
+from headrace.spark_submit import connector
 from headrace.spark_submit.arguments import (
     Submission,
     local_arguments,
     logging_file,
     option_values,
     properties_file,
+    properties_of,
     spark_properties,
 )
 from headrace.spark_submit.errors import JobRefused
@@ -131,8 +133,8 @@ def spark_command(
     *,
     defaults: Mapping[str, str],
     logging: Mapping[str, str],
-) -> tuple[list[str], dict[str, str]]:
-    """Return `spark-submit` as it runs here, and what it needs of the environment.
+) -> tuple[list[str], dict[str, str], JobSpark]:
+    """Return `spark-submit` as it runs here, what it needs of the environment, and `spark` with what the job adds.
 
     Args:
         context: what this cloud gives to every job.
@@ -172,11 +174,23 @@ def spark_command(
     # Later lines win, so the job's own settings are added to ours.
     given = properties_file(logging, separator=" = ")
     (conf / name).write_text(text + given, encoding="ascii")
-    arguments = [
-        str(spark.home / "bin" / "spark-submit"),
-        *local_arguments(submission, local, spark=spark.minor),
-    ]
-    return arguments, _spark_environment(spark, conf, folder)
+    given_properties = properties_of(submission, defaults)
+    options = local_arguments(connector.without_jar(submission), local, spark=spark.minor)
+    application = options[-1 - len(submission.arguments)]
+    spark = _with_connector(spark, replace(submission, application=application), given_properties)
+    arguments = [str(spark.home / "bin" / "spark-submit"), *options]
+    return arguments, _spark_environment(spark, conf, folder), spark
+
+
+def _with_connector(
+    spark: JobSpark, submission: Submission, properties: Mapping[str, str]
+) -> JobSpark:
+    """Return `spark` with the stand-in for EMR's connector, if the job names it and this Spark can have it."""
+    if spark.environment is None or not connector.names_connector(submission, properties):
+        return spark
+    if spark.minor < (4, 0):
+        return replace(spark, notes=(*spark.notes, connector.NOTE_35))
+    return replace(spark, connector=True, notes=(*spark.notes, connector.NOTE))
 
 
 def _spark_environment(spark: JobSpark, conf: Path, folder: Path) -> dict[str, str]:
@@ -196,6 +210,9 @@ def _spark_environment(spark: JobSpark, conf: Path, folder: Path) -> dict[str, s
     if spark.environment is None:
         # The installed Spark runs with headrace's own packages, and the Kinesis source announces itself.
         environment["PYTHONPATH"] = os.pathsep.join((str(AUTOLOAD), str(PACKAGE_ROOT)))
+    elif spark.connector:
+        packages = connector.packages_folder(spark.environment.python)
+        environment["PYTHONPATH"] = os.pathsep.join((str(connector.STAND_IN), str(packages)))
     if spark.java_home is not None:
         environment["JAVA_HOME"] = str(spark.java_home)
     return environment

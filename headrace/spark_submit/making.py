@@ -1,6 +1,6 @@
 """Makes the environment of a job's Spark in the job's own process, before it becomes the job.
 
-    python -c BOOT PACKAGE_ROOT LABEL SPARK PYTHON CONTROLLER COMMAND...
+    python -c BOOT PACKAGE_ROOT LABEL SPARK PYTHON CONNECTOR CONTROLLER COMMAND...
 
 A user who cancels the job cancels the making with it, and a cloud that is killed and started again finds the process as
 it finds any job's. The variables of the cloud that pip needs come in one variable, and are gone when the job begins.
@@ -14,6 +14,8 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from headrace.core.emr_releases import release_of
+from headrace.spark_submit.connector import make_packages
 from headrace.spark_submit.environments import (
     CACHE_VARIABLE,
     REUSE_VARIABLE,
@@ -23,7 +25,7 @@ from headrace.spark_submit.environments import (
 )
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_versions import dotted, minor_of
-from headrace.spark_submit.sparks import JobSpark
+from headrace.spark_submit.sparks import JobSpark, facts_of
 
 VARIABLE = "HEADRACE_MAKES"
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from headrace.spark_submit.making import main; main()"
@@ -50,7 +52,8 @@ def command_that_makes(
     }
     command = [
         sys.executable, "-I", "-c", _BOOT, str(_ROOT), spark.release.label,
-        spark.environment.spark, dotted(spark.environment.python), str(controller),
+        spark.environment.spark, dotted(spark.environment.python),
+        "connector" if spark.connector else "", str(controller),
     ]  # fmt: skip
     return [*command, *arguments], {**environment, VARIABLE: json.dumps(kept)}
 
@@ -62,7 +65,7 @@ def mending(label: str) -> str:
 
 def main() -> None:
     """Make the environment, and become the job; end with a sentence on stderr when it cannot be made."""
-    label, spark, python, controller, *command = sys.argv[1:]
+    label, spark, python, wants_connector, controller, *command = sys.argv[1:]
     kept = json.loads(os.environ.pop(VARIABLE))
     given = dict(os.environ)
     os.environ.clear()
@@ -74,8 +77,12 @@ def main() -> None:
             environment,
             interpreter,
             say=lambda text: _note(Path(controller), text),
-            mend=mending(label),
+            mend=f"{mending(label)}.",
         )
+        if wants_connector:
+            make_packages(version)
+        for line in facts_of(release_of(label), environment):
+            _note(Path(controller), line)
     except JobRefused as error:
         _note(Path(controller), str(error))
         sys.exit(str(error))

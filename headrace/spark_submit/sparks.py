@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.core.emr_releases import Release, UnknownRelease, release_of
+from headrace.spark_submit import connector
 from headrace.spark_submit.environments import (
     Environment,
     cached,
@@ -51,6 +52,7 @@ class JobSpark:
         notes: what the job's log says of it: where it comes from, what differs from EMR.
         release: whose Spark it is; None when it is the installed one.
         environment: where the Spark of the release is, made or not; None when it is the installed one.
+        connector: whether the stand-in for EMR's connector is on the job's path.
     """
 
     home: Path
@@ -61,11 +63,15 @@ class JobSpark:
     notes: tuple[str, ...]
     release: Release | None = None
     environment: Environment | None = None
+    connector: bool = False
 
     @property
     def must_be_made(self) -> bool:
-        """Whether the environment must be made before the job can run."""
-        return self.environment is not None and not self.environment.whole
+        """Whether the environment, or what the connector needs, must be made before the job can run."""
+        if self.environment is None:
+            return False
+        lacks_connector = self.connector and not connector.is_made(self.environment.python)
+        return lacks_connector or not self.environment.whole
 
     def interpreter_for(self, value: str) -> str | None:
         """Return the interpreter here that stands for one of EMR's image; None when `value` names none of those.
@@ -99,6 +105,15 @@ class Sparks:
 
     installed: bool = False
     strict: bool = False
+
+    def release_of(self, label: str | None) -> Release | None:
+        """Return the release whose Spark jobs of a label run with; None when that is the installed one, or unknown."""
+        if self.installed or os.environ.get("HEADRACE_SPARK_HOME"):
+            return None
+        try:
+            return release_of(label or DEFAULT_LABEL)
+        except UnknownRelease:
+            return None
 
     def of(self, label: str | None, settings: Mapping[str, str] | None = None) -> JobSpark:
         """Return what a job of a label is run with. Raises JobRefused in one sentence.
@@ -174,9 +189,7 @@ def _of_release(release: Release, label: str | None, wanted: Sequence[Minor]) ->
 
 def differences(release: Release, environment: Environment, java: int | None) -> list[str]:
     """Return in which ways a job here is not run as on EMR, a line each."""
-    notes: list[str] = []
-    if environment.whole and (is_version := version_at(environment.home)) != release.spark_version:
-        notes.append(f"pip has no Spark {release.spark_version}: this is {is_version}")
+    notes = facts_of(release, environment) if environment.whole else []
     if "-amzn-" in release.spark:
         notes.append(f"EMR's Spark is {release.spark}: Amazon's patches are not in this one")
     python = dotted(environment.python)
@@ -192,19 +205,27 @@ def differences(release: Release, environment: Environment, java: int | None) ->
         )
     if java is not None and java != release.java:
         notes.append(f"Java is {java}; EMR's is {release.java}")
-    if environment.whole and release.hadoop:
-        hadoop = _hadoop_at(environment.home)
-        if hadoop is not None and hadoop != release.hadoop:
-            notes.append(f"Hadoop is {hadoop}; EMR's is {release.hadoop}")
     notes.append(
         "of third-party packages the interpreter has NumPy, as EMR's image is assumed to have; all else a job brings"
     )
     return notes
 
 
-def _hadoop_at(home: Path) -> str | None:
-    names = [path.name for path in home.glob("jars/hadoop-client-api-*.jar")]
-    return names[0].removeprefix("hadoop-client-api-").removesuffix(".jar") if names else None
+def facts_of(release: Release, environment: Environment) -> list[str]:
+    """Return in which ways the Spark of a whole environment is not EMR's, as its jars tell; a line each."""
+    notes: list[str] = []
+    version = version_at(environment.home)
+    if version != release.spark_version:
+        notes.append(f"pip has no Spark {release.spark_version}: this is {version}")
+    for name, jar, on_emr in (
+        ("Hadoop", "hadoop-client-api", release.hadoop),
+        ("Scala", "scala-library", release.scala),
+    ):
+        found = [path.name for path in environment.home.glob(f"jars/{jar}-*.jar")]
+        here = found[0].removeprefix(f"{jar}-").removesuffix(".jar") if found else None
+        if here is not None and on_emr and here != on_emr:
+            notes.append(f"{name} is {here}; EMR's is {on_emr}")
+    return notes
 
 
 def _python_of(environment: Environment | None) -> Minor:

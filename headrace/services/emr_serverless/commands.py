@@ -77,7 +77,7 @@ def prepare(context: JobContext, application: Application, run: JobRun, folder: 
         if name.startswith(_DRIVER_ENVIRONMENT)
     }
     spark = context.sparks.of(run.release_label, python_settings(settings, driver))
-    arguments, more = spark_command(
+    arguments, more, spark = spark_command(
         context,
         submission,
         folder,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from headrace.services.emr.clusters.instance_ids import master_instance_id
 from headrace.services.emr.ports import Ports
 from headrace.services.emr.state import Cluster
 from headrace.services.emr.steps.commands import script_command
+from headrace.spark_submit.cluster_pythons import make_cluster_pythons
 from headrace.spark_submit.commands import Command, fetch, job_environment, make_folders
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.job import SupervisedJob
@@ -94,6 +96,10 @@ class Bootstrap:
         environment = job_environment(
             context, folder, account=cluster.account, region=cluster.region
         )
+        release = context.sparks.release_of(cluster.release_label)
+        if release is not None:
+            pythons = make_cluster_pythons(release, folder.parents[1])
+            environment["PATH"] = f"{pythons}{os.pathsep}{environment['PATH']}"
         local = fetch(context.objects, script["Path"], work)
         arguments = script_command(str(local), listed(script, "Args"))
         return Command(arguments, environment, work)

@@ -22,6 +22,7 @@ from headrace.spark_submit.arguments import (
     parse_submission,
     properties_of,
 )
+from headrace.spark_submit.cluster_pythons import with_cluster_python
 from headrace.spark_submit.commands import (
     Command,
     JobContext,
@@ -69,11 +70,13 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
     elif (found := spark_submission(cluster, step)) is not None:
         submission, defaults = found
         settings = python_settings(properties_of(submission, defaults), exported)
-        spark = context.sparks.of(cluster.release_label, settings)
+        spark = with_cluster_python(
+            context.sparks.of(cluster.release_label, settings), folder.parent
+        )
         mode = deploy_mode(submission, defaults)
         if arguments[0] == "spark-example":
             submission = example_submission(submission, spark)
-        arguments, more = spark_command(
+        arguments, more, spark = spark_command(
             context,
             submission,
             folder,

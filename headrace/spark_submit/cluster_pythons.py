@@ -1,0 +1,99 @@
+"""The Pythons of a cluster's machines, into which its bootstrap actions install, for the steps of that cluster alone.
+
+`python3 -m pip install` and `sudo pip3 install` are how a bootstrap action on EMR brings a package to PySpark. Here a
+cluster's folder has a `bin` with the Pythons of the image that this machine has, under the names they have on EMR. Each
+becomes, when it is first called, an environment that sees the packages of the image. `sudo` there only runs its
+command: nothing of it reaches the machine, and no job runs as root.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from headrace.core.emr_releases import Release
+from headrace.spark_submit.environments import cached
+from headrace.spark_submit.pythons import find_python
+from headrace.spark_submit.spark_versions import dotted, minor_of
+from headrace.spark_submit.sparks import JobSpark
+
+_FOLDER = "python"
+_SUDO = """\
+#!/bin/sh
+# Options of sudo, and variables before the command; the command runs as the same user.
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -u|-g|-h|-p|-C|-r|-t|-T|-U|-D|-R) shift 2 ;;
+    --) shift; break ;;
+    -*) shift ;;
+    *=*) export "$1"; shift ;;
+    *) break ;;
+  esac
+done
+[ $# -eq 0 ] || exec "$@"
+"""
+# Made beside its place and moved there, so that a crash leaves none half made; of two at once, one is thrown away.
+_PYTHON = """\
+#!/bin/sh
+made={made}
+if [ ! -x "$made/bin/python" ]; then
+  part="$made.part.$$"
+  {base} -m venv "$part" && echo {image} > "$part/lib/python{version}/site-packages/emr_image.pth" || exit
+  if [ -e "$made" ]; then rm -rf "$part"; else mv "$part" "$made"; fi
+fi
+exec "$made/bin/python"{module} "$@"
+"""
+
+
+def make_cluster_pythons(release: Release, cluster: Path) -> Path:
+    """Make the programs by which a cluster's bootstrap actions call its Pythons; return their folder."""
+    folder = cluster / _FOLDER
+    if not folder.is_dir():
+        part = folder.with_name(f".{_FOLDER}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        (part / "bin").mkdir(parents=True)
+        for python in release.pythons:
+            _offer(release, python, part / "bin", folder)
+        _program(part / "bin" / "sudo", _SUDO)
+        part.rename(folder)
+    return folder / "bin"
+
+
+def with_cluster_python(spark: JobSpark, cluster: Path) -> JobSpark:
+    """Return `spark` with the cluster's own Python, if its bootstrap actions were given one."""
+    if spark.environment is None:
+        return spark
+    version = dotted(spark.environment.python)
+    python = cluster / _FOLDER / version / "bin" / "python"
+    if not python.exists():
+        return spark
+    note = f"what the cluster's bootstrap actions installed for Python {version} is there too"
+    return replace(spark, python=python, notes=(*spark.notes, note))
+
+
+def _offer(release: Release, version: str, programs: Path, folder: Path) -> None:
+    """Write the programs of one Python, if this machine has it."""
+    base = find_python(minor_of(version))
+    if base is None:
+        return
+    image = cached(release.spark_version, minor_of(version)).packages
+    names = [version]
+    if version == release.system_python:
+        names += ["3", ""]
+    for program, module in (("python", ""), ("pip", " -m pip")):
+        text = _PYTHON.format(
+            made=shlex.quote(str(folder / version)),
+            base=shlex.quote(str(base)),
+            image=shlex.quote(str(image)),
+            version=version,
+            module=module,
+        )
+        for name in names:
+            _program(programs / f"{program}{name}", text)
+
+
+def _program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)

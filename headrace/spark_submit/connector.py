@@ -1,0 +1,142 @@
+"""The stand-in for `aws-kinesis`, the connector that EMR's image carries: who gets it, and what it brings along.
+
+It is `headrace.spark` under the connector's name, on the path of jobs that name the connector (its jar, or
+`aws-kinesis` in their arguments or their file), from Spark 4.0 on. It is Python, and Spark wants PyArrow for a source
+in Python before the source can be asked: so PyArrow and boto3 are on that job's path too, where EMR's image may lack
+them. The job's log says so.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import headrace
+from headrace.spark_submit.arguments import Submission, option_values
+from headrace.spark_submit.environments import cache_folder
+from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.spark_versions import Minor, dotted
+
+# Documented: jobs-spark-streaming-connectors.html (EMR Serverless), from 7.1.0 on.
+FOLDER_ON_EMR = "/usr/share/aws/kinesis/"
+_NAME = "aws-kinesis"
+_LONGEST_SOURCE_BYTES = 4 * 1024 * 1024
+_PACKAGES = ("pyarrow", "boto3")
+# What boto3 needs, and what compiled packages have beside them.
+_FILES = (
+    *_PACKAGES, "pyarrow.libs", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3",
+)  # fmt: skip
+_SPARK = Path(headrace.__file__).parent / "spark"
+STAND_IN = _SPARK / "connector"
+
+NOTE = (
+    "the job names EMR's connector aws-kinesis: headrace.spark answers for it, and it, PyArrow and boto3 are on the "
+    "job's path for that; on EMR they need not be there, and a job that imports them itself must bring them"
+)
+NOTE_35 = (
+    "the job names EMR's connector aws-kinesis, and nothing answers for it on a Spark before 4.0, which has no sources "
+    "in Python: use headrace.spark.streams.kinesis_stream"
+)
+
+
+def names_connector(submission: Submission, properties: Mapping[str, str]) -> bool:
+    """Whether a job names the connector: its jar, or `aws-kinesis` in its arguments or its file on this machine."""
+    if any(_is_its_jar(jar) for jar in _jars(submission, properties)):
+        return True
+    if any(_NAME in argument for argument in submission.arguments):
+        return True
+    file = Path(submission.application)
+    if file.suffix != ".py" or not file.is_file() or file.stat().st_size > _LONGEST_SOURCE_BYTES:
+        return False
+    return _NAME.encode() in file.read_bytes()
+
+
+def without_jar(submission: Submission) -> Submission:
+    """Return a submission without the connector's jar, which this machine does not have."""
+    options: list[tuple[str, str | None]] = []
+    for option, value in submission.options:
+        name, equals, jars = (value or "").partition("=")
+        if option == "--jars" and value is not None:
+            value = _others(value)
+            if not value:
+                continue
+        elif option in ("--conf", "-c") and name == "spark.jars":
+            value = f"{name}{equals}{_others(jars)}"
+        options.append((option, value))
+    return Submission(options, submission.application, submission.arguments)
+
+
+def _others(jars: str) -> str:
+    return ",".join(jar for jar in jars.split(",") if not _is_its_jar(jar))
+
+
+def packages_folder(python: Minor) -> Path:
+    """Return where what the stand-in needs is, made or not."""
+    return cache_folder() / f"connector-py{dotted(python)}"
+
+
+def is_made(python: Minor) -> bool:
+    """Whether what the stand-in needs is whole, and of this headrace."""
+    folder = packages_folder(python)
+    spark = folder / "headrace" / "spark"
+    return spark.is_symlink() and spark.resolve() == _SPARK and (folder / _PACKAGES[0]).exists()
+
+
+def make_packages(python: Minor) -> None:
+    """Make what the stand-in needs: links to headrace's own packages, else pip's for this Python. Raises JobRefused."""
+    folder = packages_folder(python)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f".{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if is_made(python):
+            return
+        part = folder.with_name(f".{folder.name}.part")
+        for left in (folder, part):
+            shutil.rmtree(left, ignore_errors=True)
+        (part / "headrace").mkdir(parents=True)
+        (part / "headrace" / "__init__.py").touch()
+        (part / "headrace" / "spark").symlink_to(_SPARK)
+        own = list(_own_packages(python))
+        for path in own:
+            (part / path.name).symlink_to(path)
+        if not own:
+            _install(part, python)
+        part.rename(folder)
+
+
+def _install(folder: Path, python: Minor) -> None:
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+            "--no-input", "--target", str(folder), "--python-version", dotted(python),
+            "--only-binary", ":all:", *_PACKAGES,
+        ],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["pip printed nothing"])[-1]
+        raise JobRefused(f"What stands in for EMR's connector cannot be installed: {last}")
+
+
+def _own_packages(python: Minor) -> Iterator[Path]:
+    """Return headrace's own packages, if they are for this Python."""
+    if python != sys.version_info[:2]:
+        return
+    spec = importlib.util.find_spec(_PACKAGES[0])
+    for place in (spec and spec.submodule_search_locations) or []:
+        packages = Path(place).parent
+        yield from (path for name in _FILES if (path := packages / name).exists())
+
+
+def _jars(submission: Submission, properties: Mapping[str, str]) -> list[str]:
+    given = [*option_values(submission, "--jars"), properties.get("spark.jars", "")]
+    return [jar for value in given for jar in value.split(",")]
+
+
+def _is_its_jar(jar: str) -> bool:
+    return jar.removeprefix("file://").startswith(FOLDER_ON_EMR)
