@@ -22,7 +22,8 @@ def build(path: Path) -> Path:
     entries = {"headrace/__init__.py": b""}
     for file in sorted(_HERE.glob("*.py")):
         entries[f"headrace/spark/{file.name}"] = file.read_bytes()
-    for file in sorted((_HERE / "autoload").rglob("*.py")):
+    # Not `pyspark_aws_kinesis`: on EMR the image's own connector answers to that name.
+    for file in sorted((_HERE / "autoload" / "pyspark_headrace").rglob("*.py")):
         entries[file.relative_to(_HERE / "autoload").as_posix()] = file.read_bytes()
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in entries.items():

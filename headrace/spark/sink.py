@@ -104,7 +104,9 @@ def _columns(batch: Records) -> tuple[list[bytes], list[bytes], list[str | None]
         raise InvalidSchema("A row that was to be written to Kinesis has no partitionKey.")
     if "explicitHashKey" not in batch.schema.names:
         return *found, None
-    hash_keys = cast("list[str | None]", batch.column("explicitHashKey").to_pylist())
+    hash_keys = cast(
+        "list[str | None]", batch.column("explicitHashKey").cast(pa.string()).to_pylist()
+    )
     return *found, [hash_key or None for hash_key in hash_keys]
 
 

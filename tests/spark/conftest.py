@@ -22,9 +22,11 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 _PATH = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATH))
 
-from tests.support.environments import left_out  # noqa: E402 - see above
+from tests.support.environments import borrow, left_out  # noqa: E402 - see above
 from tests.support.server import REGION, ServerProcess, wait_until  # noqa: E402
 
+# Some tests have a cloud in their own process.
+borrow()
 collect_ignore = left_out("spark")
 
 

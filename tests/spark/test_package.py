@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,12 @@ def test_a_job_that_spark_submit_gives_the_zip_reads_a_stream(
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=170,
     )  # fmt: skip
     assert "all there" in done.stdout, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def test_the_zip_leaves_the_bundled_connectors_name_alone(tmp_path: Path) -> None:
+    names = zipfile.ZipFile(build(tmp_path / "a.zip")).namelist()
+    assert "pyspark_headrace/__init__.py" in names
+    assert not [name for name in names if "aws_kinesis" in name]
 
 
 def test_the_same_source_gives_the_same_zip(tmp_path: Path) -> None:
