@@ -31,10 +31,13 @@ AUTOLOAD = Path(headrace.spark.__file__).parent / "autoload"
 class Driver:
     """The copying job as a process of its own, its JVM and its Python workers in one session."""
 
-    def __init__(self, server: ServerProcess, stream: Stream, folder: Path) -> None:
+    def __init__(
+        self, server: ServerProcess, stream: Stream, folder: Path, job: Path = JOB
+    ) -> None:
         self.folder = folder
         self.temporary = folder / "tmp"
         self.stream = stream
+        self.job = job
         conf = "--conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1"
         self._environment = {
             **os.environ,
@@ -53,7 +56,7 @@ class Driver:
         self.temporary.mkdir(parents=True, exist_ok=True)
         with (self.folder / "log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-W", "ignore", str(JOB), self.stream.name, f"{self.folder}/", mode],
+                [sys.executable, "-W", "ignore", str(self.job), self.stream.name, f"{self.folder}/", mode],
                 stdout=log, stderr=log, env=self._environment, start_new_session=True,
             )  # fmt: skip
         try:
@@ -94,9 +97,11 @@ class Driver:
         ]
 
 
-def run(server: ServerProcess, stream: Stream, folder: Path, seed: int, kills: int) -> None:
+def run(
+    server: ServerProcess, stream: Stream, folder: Path, seed: int, kills: int, job: Path = JOB
+) -> None:
     chance = random.Random(seed)
-    driver = Driver(server, stream, folder)
+    driver = Driver(server, stream, folder, job)
     for _ in range(kills):
         merge = len(stream.open_shards()) > 2 and chance.random() < 0.5
         change: Any = stream.merge if merge else stream.split
