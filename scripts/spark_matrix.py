@@ -109,10 +109,16 @@ def variables(minor: str, environment: Environment) -> dict[str, str]:
 def main() -> int:
     """Run the Spark tests on one Spark, and return pytest's exit status."""
     parser = argparse.ArgumentParser(prog="scripts/test --spark", description=main.__doc__)
-    parser.add_argument("version", choices=MATRIX)
+    parser.add_argument("version", choices=MATRIX, nargs="?")
+    parser.add_argument("--list", action="store_true", help="print all versions, and do nothing")
     parser.add_argument("--core", action="store_true", help="only what make test runs on it")
     parser.add_argument("--install", action="store_true", help="only make its environment")
     given, rest = parser.parse_known_args()
+    if given.list:
+        print(*MATRIX)
+        return 0
+    if given.version is None:
+        parser.error(f"--spark wants one of {', '.join(MATRIX)}")
     try:
         environment = environment_of(given.version)
     except JobRefused as error:

@@ -45,7 +45,7 @@ def borrow() -> None:
     For a cloud in the tests' own process; nothing is found where the Pythons differ.
     """
     if not is_own():
-        version = "python%d.%d" % sys.version_info[:2]
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         sys.path.append(str(Path(cloud_python()).parents[1] / "lib" / version / "site-packages"))
 
 
