@@ -106,14 +106,14 @@ def variables(minor: str, environment: Environment) -> dict[str, str]:
     return found
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """Run the Spark tests on one Spark, and return pytest's exit status."""
     parser = argparse.ArgumentParser(prog="scripts/test --spark", description=main.__doc__)
     parser.add_argument("version", choices=MATRIX, nargs="?")
     parser.add_argument("--list", action="store_true", help="print all versions, and do nothing")
     parser.add_argument("--core", action="store_true", help="only what make test runs on it")
     parser.add_argument("--install", action="store_true", help="only make its environment")
-    given, rest = parser.parse_known_args()
+    given, rest = parser.parse_known_args(arguments)
     if given.list:
         print(*MATRIX)
         return 0
@@ -139,4 +139,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:]))
