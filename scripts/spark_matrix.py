@@ -61,9 +61,11 @@ MATRIX = {
     "4.3": Tested("4.3.0", "3.11"),
 }
 # What `make test` runs on the oldest and the newest: the source, the sink, a job as a step, a kill.
+_DRAINED = "a_drained_query_has_bounded_batches_and_its_progress_and_goes_on_where_it_stopped"
 CORE = (
-    "tests/spark/test_streams.py",
-    "tests/spark_jobs/test_kills.py",
+    f"tests/spark/test_streams.py::test_{_DRAINED}",
+    "tests/spark/test_streams_writes.py::test_a_frame_is_appended_every_key_in_order",
+    "tests/spark/test_streams_kills.py::test_every_record_is_written_once_whatever_was_killed",
     "tests/spark_jobs/test_matrix_step.py",
 )
 ALL = ("tests/spark", "tests/spark_jobs")

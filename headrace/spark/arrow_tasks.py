@@ -30,22 +30,22 @@ MapFunction = Callable[[Iterator[Records]], Iterator[Records]]
 
 @dataclass(frozen=True)
 class SpanReader:
-    """Reads a micro-batch: the task that is given row n reads the n-th span.
+    """Reads a micro-batch: the task that is given row n reads the n-th task's spans, one after the other.
 
     Attributes:
         init: where a shard begins of which no record has been read.
-        parts: each span, and where it is spooled (nowhere: an empty list).
+        tasks: the spans of each, and where they are spooled (nowhere: an empty list).
     """
 
     options: Options
     init: Init
-    parts: Sequence[tuple[Span, list[Slice]]]
+    tasks: Sequence[list[tuple[Span, list[Slice]]]]
 
     def __call__(self, batches: Iterator[Records]) -> Iterator[Records]:
         """Yield the records of the task's spans."""
         for number in _numbers(batches):
-            span, slices = self.parts[number]
-            yield from read_span(self.options, self.init, span, slices)
+            for span, slices in self.tasks[number]:
+                yield from read_span(self.options, self.init, span, slices)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from headrace.spark.options import Options
 from headrace.spark.planner import Planner, as_offset
 from headrace.spark.progress import BEHIND
 from headrace.spark.reading import COLUMNS
-from headrace.spark.spans import Span, spans_between
+from headrace.spark.spans import Span
 from headrace.spark.spool import Slice
 from headrace.spark.untyped import untyped
 
@@ -46,15 +46,10 @@ class UnsupportedSession(RuntimeError):
 
 
 class Run:
-    """One run of one query: its planner. Called by the query's thread only.
+    """One run of one query: its planner. Called by the query's thread only."""
 
-    Args:
-        available_now: whether it ends at what the stream holds when it begins, whatever the trigger.
-    """
-
-    def __init__(self, options: Options, *, available_now: bool) -> None:
+    def __init__(self, options: Options) -> None:
         self._options = options
-        self._available_now = available_now
         self._client: KinesisClient | None = None
         self._planner: Planner | None = None
 
@@ -62,11 +57,9 @@ class Run:
         """Return the end of the batch that begins at `start`."""
         return self._planning().plan(start, most)
 
-    def parts(self, start: Offset, end: Offset) -> list[tuple[Span, list[Slice]]]:
-        """Return what lies between two offsets, and where it is spooled. Calls Kinesis for nothing."""
-        if self._planner is None:
-            return [(span, []) for span in spans_between(start, end)]
-        return self._planner.slices(start, end)
+    def tasks(self, start: Offset, end: Offset) -> list[list[tuple[Span, list[Slice]]]]:
+        """Return, by tasks, what lies between two offsets, and where it is spooled."""
+        return self._planning().tasks(start, end)
 
     def stop_at_now(self) -> None:
         """Have the run end at what the stream holds now."""
@@ -97,12 +90,9 @@ class Run:
             from headrace.spark.client import KinesisClient
 
             self._client = KinesisClient(self._options)
-            planner = Planner(self._client, self._options)
+            self._planner = Planner(self._client, self._options)
             # A job may end without stopping its queries.
             atexit.register(self.close)
-            if self._available_now:
-                planner.stop_at_now()
-            self._planner = planner
         return self._planner
 
 
@@ -112,10 +102,9 @@ class CallbackSource:
     Thread-safe: Spark calls it on the thread of the run, and each run has one.
     """
 
-    def __init__(self, spark: SparkSession, options: Options, *, available_now: bool) -> None:
+    def __init__(self, spark: SparkSession, options: Options) -> None:
         self._spark = spark
         self._options = options
-        self._available_now = available_now
         self._jvm: Any = untyped(spark)._jvm
         self._session: Any = untyped(spark)._jsparkSession
         self._schema: Any = self._jvm.org.apache.spark.sql.types.StructType.fromDDL(COLUMNS)
@@ -169,10 +158,12 @@ class CallbackSource:
     def getBatch(self, start: Any, end: Any) -> Any:
         """Return the frame of the records between two offsets. Spark asks again for a batch that is done again."""
         first = self._initial() if start.isEmpty() else self._to_python(start.get())
-        parts = self._run().parts(first, self._to_python(end))
-        if parts:
-            reader = SpanReader(self._options, first.init, parts)
-            frame = read_in_tasks(self._spark, reader, len(parts))
+        last = self._to_python(end)
+        run = self._run()
+        tasks = self._unless_stopped(lambda: run.tasks(first, last))
+        if tasks:
+            reader = SpanReader(self._options, first.init, tasks)
+            frame = read_in_tasks(self._spark, reader, len(tasks))
         else:
             frame = self.empty()
         rows = frame.queryExecution().toRdd()
@@ -215,7 +206,7 @@ class CallbackSource:
         thread_id = self._thread_id()
         found = self._runs.get(thread_id)
         if found is None:
-            found = Run(self._options, available_now=self._available_now)
+            found = Run(self._options)
             self._runs[thread_id] = found
         return found
 
@@ -257,7 +248,7 @@ def _most(limit: Any) -> int | None:
     return int(limit.maxRows()) if limit.getClass().getSimpleName() == "ReadMaxRows" else None
 
 
-def stream_frame(spark: SparkSession, options: Options, *, available_now: bool) -> DataFrame:
+def stream_frame(spark: SparkSession, options: Options) -> DataFrame:
     """Return the streaming frame of a new source. Raises UnsupportedSession."""
     gateway: Any = untyped(spark.sparkContext)._gateway
     if not isinstance(gateway, py4j.clientserver.ClientServer):
@@ -266,7 +257,7 @@ def stream_frame(spark: SparkSession, options: Options, *, available_now: bool) 
             "do not set PYSPARK_PIN_THREAD to false."
         )
     untyped(pyspark.java_gateway).ensure_callback_server_started(gateway)
-    source = CallbackSource(spark, options, available_now=available_now)
+    source = CallbackSource(spark, options)
     jvm: Any = untyped(spark)._jvm
     session: Any = untyped(spark)._jsparkSession
     columns = source.empty().queryExecution().analyzed().output()

@@ -14,12 +14,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from headrace.spark.offsets import TrimHorizon, has_latest
-from headrace.spark.option_table import SOURCE
-from headrace.spark.option_values import boolean
 from headrace.spark.options import (
     InvalidOption,
     Options,
@@ -28,6 +25,7 @@ from headrace.spark.options import (
     parse_sink_options,
 )
 from headrace.spark.untyped import untyped
+from headrace.spark.versions import HAS_DATA_SOURCES, spark_version
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,11 +38,6 @@ _AVAILABLE_NOW = "kinesis.availableNow"
 _WRITTEN_COLUMNS = ("data", "partitionKey", "explicitHashKey")
 
 
-def has_data_sources() -> bool:
-    """Whether this Spark has data sources in Python: from 4.0 on."""
-    return find_spec("pyspark.sql.datasource") is not None
-
-
 def kinesis_stream(
     spark: SparkSession, *, available_now: bool = False, **options: object
 ) -> DataFrame:
@@ -55,27 +48,27 @@ def kinesis_stream(
 
     Args:
         spark: a session of Spark 3.5 or later; on 3.5 not one of Spark Connect.
-        available_now: whether a query ends its reading at what the stream holds when it starts, on every Spark; with
-            the trigger AvailableNow it then ends by itself.
+        available_now: say true where the query has the trigger AvailableNow. Spark 4.0 and 4.1 do not tell the source,
+            and have one batch then: it takes all. On others, 3.5 too, the limits hold, and it has no effect.
         options: of the source, as in `spark.readStream.format("kinesis").options(...)`.
 
     Raises:
         InvalidOption: an option is unknown, missing, or has an invalid value.
         UnsupportedSession: (Spark 3.5) the session has not what the source needs.
     """
-    given, now = _with_available_now(options, asked=available_now)
-    if has_data_sources():
+    given = _as_text(options)
+    if available_now:
+        given[_AVAILABLE_NOW] = "true"
+    if HAS_DATA_SOURCES:
         from headrace.spark.registering import register
 
-        if now and any(option.name == _AVAILABLE_NOW for option in SOURCE):
-            given[_AVAILABLE_NOW] = "true"
         register(spark)
         return spark.readStream.format(_FORMAT).options(**given).load()
     parsed = parse_options(given)
     _check(spark)
     from headrace.spark.callbacks import stream_frame
 
-    return stream_frame(spark, parsed, available_now=now)
+    return stream_frame(spark, parsed)
 
 
 def kinesis_batch(spark: SparkSession, **options: object) -> DataFrame:
@@ -88,7 +81,7 @@ def kinesis_batch(spark: SparkSession, **options: object) -> DataFrame:
         KinesisError: (Spark 3.5) the stream is not there, or cannot be read.
     """
     given = _as_text(options)
-    if has_data_sources():
+    if HAS_DATA_SOURCES:
         from headrace.spark.registering import register
 
         register(spark)
@@ -115,13 +108,13 @@ def write_to_kinesis(frame: DataFrame, **options: object) -> None:
         InvalidSchema: the frame has not the columns of a record.
     """
     given = _as_text(options)
-    if has_data_sources():
+    if HAS_DATA_SOURCES:
         from headrace.spark.registering import register
 
         register(frame.sparkSession)
         frame.write.format(_FORMAT).options(**given).mode("append").save()
         return
-    _append(frame, _parse_sink(frame, given))
+    append(frame, _parse_sink(frame, given))
 
 
 def stream_to_kinesis(frame: DataFrame, **options: object) -> DataStreamWriter:
@@ -130,13 +123,17 @@ def stream_to_kinesis(frame: DataFrame, **options: object) -> DataStreamWriter:
     In append or update mode. Arguments and errors are those of `write_to_kinesis`. On Spark 3.5 it is a `foreachBatch`.
     """
     given = _as_text(options)
-    if has_data_sources():
+    if HAS_DATA_SOURCES:
         from headrace.spark.registering import register
 
         register(frame.sparkSession)
         return frame.writeStream.format(_FORMAT).options(**given)
     sink = _parse_sink(frame, given)
-    return frame.writeStream.foreachBatch(lambda batch, _: _append(batch, sink))
+
+    def write(batch: DataFrame, _: int) -> None:
+        append(batch, sink)
+
+    return frame.writeStream.foreachBatch(write)
 
 
 # --- Spark 3.5 ------------------------------------------------------------------------------------
@@ -149,8 +146,7 @@ def _check(spark: SparkSession) -> None:
 
     from headrace.spark.callbacks import UnsupportedSession
 
-    version = tuple(int(number) for number in pyspark.__version__.split(".")[:2])
-    if version < (3, 5):
+    if spark_version() < (3, 5):
         raise UnsupportedSession(
             f"The kinesis source needs Spark 3.5 or later; this is {pyspark.__version__}."
         )
@@ -184,7 +180,8 @@ def _parse_sink(frame: DataFrame, given: Mapping[str, str]) -> SinkOptions:
     return options
 
 
-def _append(frame: DataFrame, options: SinkOptions) -> None:
+def append(frame: DataFrame, options: SinkOptions) -> None:
+    """Put a frame's rows by tasks that take Arrow, of its columns those of a record."""
     from headrace.spark.arrow_tasks import write_in_tasks
 
     columns = [name for name in _WRITTEN_COLUMNS if name in frame.columns]
@@ -205,20 +202,3 @@ def _as_text(options: Mapping[str, object]) -> dict[str, str]:
         for name, value in options.items()
         if value is not None
     }
-
-
-def _with_available_now(
-    options: Mapping[str, object], *, asked: bool
-) -> tuple[dict[str, str], bool]:
-    """Return the options but for `kinesis.availableNow`, and whether it, or the argument, is true."""
-    given = _as_text(options)
-    now = asked
-    for name in [name for name in given if name.lower() == _AVAILABLE_NOW.lower()]:
-        text = given.pop(name)
-        try:
-            now = boolean(text) or now
-        except ValueError as error:
-            raise InvalidOption(
-                f"Option {_AVAILABLE_NOW} has the value {text!r}: {error}."
-            ) from None
-    return given, now

@@ -3,8 +3,8 @@
     PYTHONPATH=. HEADRACE_PYTHON=.venv/bin/python /path/to/spark3.5/bin/python -m scripts.benchmarks.spark_functions
 
 Runs with the interpreter of the Spark that is measured, 3.5 or later; the cloud runs with HEADRACE_PYTHON. Both share
-this machine's cores (`local[2]`). Read limits of AWS are off: they hold a shard to 2 MiB a second. Prints JSON, rates in
-rows a second over the queries' batches.
+this machine's cores (`local[2]`). Read limits of AWS are off: they hold a shard to 2 MiB a second. Prints JSON, with
+rates in rows a second over the queries' batches.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ def fill(endpoint_url: str, stream: str, records: int, size: int) -> None:
         waiting = [{"Data": data, "PartitionKey": f"key-{n}"} for n in range(first, first + 500)]
         while waiting:
             body = json.dumps({"StreamName": stream, "Records": waiting}).encode()
-            answers = client.put_records(body)
-            waiting = [put for put, answer in zip(waiting, answers) if answer.get("ErrorCode")]
+            answers: list[dict[str, Any]] = client.put_records(body) or []
+            refused = [place for place, answer in enumerate(answers) if answer.get("ErrorCode")]
+            waiting = [waiting[place] for place in refused]
 
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(send, range(0, records, 500)))
@@ -87,7 +88,7 @@ def functions_frame(spark: Any, endpoint_url: str, stream: str) -> Any:
 
 
 class ByBoto3:
-    """The alternative: a foreachBatch of a `rate` stream that reads every shard with boto3, and makes a frame of rows."""
+    """The alternative: a foreachBatch of a `rate` stream that reads every shard with boto3, and makes rows of it."""
 
     def __init__(self, endpoint_url: str, stream: str) -> None:
         import boto3
@@ -167,8 +168,8 @@ def count_by_boto3(spark: Any, endpoint_url: str, stream: str, records: int, to:
 
 
 def main() -> None:
-    """Measure."""
-    words = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    """Measure `kinesis_stream` on two local cores."""
+    words = argparse.ArgumentParser(description=main.__doc__)
     words.add_argument("--records", type=int, default=1_600_000, help="backlog of 100 B records")
     words.add_argument("--slow-records", type=int, default=50_000, help="of the alternative")
     given = words.parse_args()

@@ -34,7 +34,7 @@ collect_ignore = left_out("spark")
 def spark() -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
-    from headrace.spark.streams import has_data_sources
+    from headrace.spark.versions import HAS_DATA_SOURCES
 
     session = (
         SparkSession.builder.master("local[2]")
@@ -45,7 +45,7 @@ def spark() -> Iterator[Any]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
-    if has_data_sources():
+    if HAS_DATA_SOURCES:
         from headrace.spark.source import KinesisDataSource
 
         session.dataSource.register(KinesisDataSource)

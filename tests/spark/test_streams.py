@@ -18,13 +18,14 @@ import pytest
 from headrace.spark.options import InvalidOption
 from headrace.spark.planner import SPOOL_PREFIX
 from headrace.spark.progress import of_progress
-from headrace.spark.streams import has_data_sources, kinesis_batch, kinesis_stream
+from headrace.spark.streams import kinesis_batch, kinesis_stream
+from headrace.spark.versions import HAS_DATA_SOURCES
 from tests.spark.conftest import Stream
 from tests.support.server import REGION, wait_until
 
 pytestmark = pytest.mark.spark
 
-only_callbacks = pytest.mark.skipif(has_data_sources(), reason="of the way on Spark 3.5")
+only_callbacks = pytest.mark.skipif(HAS_DATA_SOURCES, reason="of the way on Spark 3.5")
 
 
 def frame_of(spark: Any, stream: Stream, **options: str) -> Any:
@@ -209,7 +210,7 @@ def test_latest_takes_what_comes_after_the_query_began_and_a_stop_removes_the_sp
         query.stop()
     assert numbers(spark, places[0]) == list(range(100, 200))
     assert query.exception() is None
-    if not has_data_sources():
+    if not HAS_DATA_SOURCES:
         assert spools() == before
 
 
@@ -235,29 +236,6 @@ def test_state_and_watermarks(spark: Any, make_stream: Any, tmp_path: Path) -> N
     assert query.awaitTermination(170)
     totals = spark.table("counts").groupBy("partitionKey").sum("count").collect()
     assert sorted((row[0], row[1]) for row in totals) == sorted((f"key-{n}", 10) for n in range(20))
-
-
-@only_callbacks
-def test_a_frame_may_be_told_to_end_at_what_is_there(
-    spark: Any, make_stream: Any, places: tuple[str, str]
-) -> None:
-    stream = make_stream(1)
-    stream.put(50)
-    frame = kinesis_stream(spark, available_now=True, **stream.options())
-    query = start(frame, places, processingTime="100 milliseconds")
-    try:
-        wait_until(lambda: sum(rows_of_batches(query)) == 50, within_s=60)
-        time.sleep(0.01)  # The stream's clock goes on by more than it counts in.
-        stream.put(50)
-        batches = query.lastProgress["batchId"]
-        wait_until(lambda: query.status["message"].startswith("Waiting"), within_s=60)
-        query.processAllAvailable()
-        assert query.lastProgress["batchId"] >= batches
-    finally:
-        query.stop()
-    assert numbers(spark, places[0]) == list(range(50))
-    with pytest.raises(InvalidOption, match=r"kinesis\.availableNow has the value 'maybe'"):
-        kinesis_stream(spark, **stream.options(availableNow="maybe"))
 
 
 # --- what goes wrong ------------------------------------------------------------------------------
@@ -314,7 +292,7 @@ def test_records_that_are_gone_fail_the_query(
     before = spools()
     with pytest.raises(Exception, match=r"DataLoss: .* is not the stream .* another checkpoint"):
         drain(frame_of(spark, fresh), places)
-    if not has_data_sources():
+    if not HAS_DATA_SOURCES:
         assert spools() == before
     assert numbers(spark, places[0]) == list(range(100))
 

@@ -1,0 +1,100 @@
+"""What the connector that EMR bundles (`aws-kinesis`) takes, and what our source and sink are to be given for it.
+
+For `format("aws-kinesis")` in steps on the local cloud: `autoload/pyspark_aws_kinesis` from Spark 4.0 on, `autoload35`
+on 3.5.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from headrace.spark.option_table import Option
+from headrace.spark.option_values import region_of
+from headrace.spark.options import InvalidOption
+from headrace.spark.sink import InvalidSchema
+
+log = logging.getLogger(__name__)
+
+FORMAT = "aws-kinesis"
+NEEDED_OF_SOURCE = ("kinesis.endpointUrl",)
+NEEDED_OF_SINK = ("kinesis.region", "kinesis.endpointUrl")
+_OF_SPARK = frozenset({"checkpointlocation", "path"})
+
+
+def warn_of_aggregation() -> None:
+    """Log in what the sink differs."""
+    log.warning(
+        "Records are written one by one; on EMR the aws-kinesis connector aggregates them unless "
+        "kinesis.sink.aggregationEnabled is false."
+    )
+
+
+def as_ours(
+    given: Mapping[str, str], table: list[Option], needed: tuple[str, ...]
+) -> dict[str, str]:
+    """Return the options that our source or sink is to have for what a job gave the bundled connector.
+
+    Raises InvalidOption for what is missing.
+    """
+    known = {option.name.lower(): option for option in table if option.bundled is not None}
+    found = {name.lower(): text for name, text in given.items()}
+    for name in ("kinesis.streamName", *needed):
+        if not found.get(name.lower()):
+            raise InvalidOption(f"{name} is not specified: the aws-kinesis connector needs it.")
+    for name in sorted(set(found) - set(known) - _OF_SPARK):
+        log.warning("The aws-kinesis connector has no option %s: it has no effect.", name)
+        del found[name]
+    _without_fan_out(found)
+    found.pop("kinesis.sink.aggregationenabled", None)
+    _at_the_local_cloud(found)
+    return _defaults(known) | found
+
+
+def _without_fan_out(found: dict[str, str]) -> None:
+    if found.get("kinesis.consumertype", "").lower() != "subscribetoshard":
+        return
+    if not found.get("kinesis.consumername"):
+        raise InvalidOption("kinesis.consumerName must be specified for SubscribeToShard.")
+    log.warning("The stream is read by GetRecords here; on EMR by SubscribeToShard.")
+    del found["kinesis.consumertype"]
+
+
+def _at_the_local_cloud(found: dict[str, str]) -> None:
+    """Leave out an address of AWS where the environment says that AWS is elsewhere, as it does in local steps."""
+    url = found["kinesis.endpointurl"]
+    region = region_of(url)
+    elsewhere = os.environ.get("AWS_ENDPOINT_URL_KINESIS") or os.environ.get("AWS_ENDPOINT_URL")
+    if region is None or not elsewhere:
+        return
+    log.info("%s is at %s here.", url, elsewhere)
+    del found["kinesis.endpointurl"]
+    found.setdefault("kinesis.kinesisregion", region)
+
+
+def _defaults(known: Mapping[str, Option]) -> dict[str, str]:
+    """Return the bundled connector's defaults."""
+    found: dict[str, str] = {}
+    for name, option in known.items():
+        if option.kind != "used" or not option.bundled or option.parse is str:
+            continue
+        try:
+            option.parse(option.bundled)
+        except ValueError:  # words of the table, no value
+            continue
+        found[name] = option.bundled
+    return found
+
+
+def check_schema(schema: StructType) -> None:
+    """Raise InvalidSchema when the connector would not write a frame."""
+    types = {field.name: field.dataType for field in schema.fields}
+    for name in ("data", "partitionKey"):
+        if name not in types:
+            raise InvalidSchema(f"Required attribute '{name}' not found")
+    for name in ("data", "partitionKey", "explicitHashKey"):
+        if not isinstance(types.get(name, StringType()), (BinaryType, StringType)):
+            raise InvalidSchema(f"{name} attribute type must be a String or BinaryType")
