@@ -1,4 +1,4 @@
-"""The core of the Spark tests on the oldest and the newest Spark, each in its own environment, beside all other tests."""
+"""The core of the Spark tests on the oldest and the newest Spark, each in its environment, beside all other tests."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,11 @@ warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", F
 os.environ["PYSPARK_PYTHON"] = sys.executable
 _PATH = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATH))
+
+# Tests look for what a query leaves there: other processes' tests leave theirs elsewhere.
+os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+_TEMPORARY = tempfile.TemporaryDirectory(prefix="headrace-spark-tests-")
+os.environ["TMPDIR"] = tempfile.tempdir = _TEMPORARY.name
 
 from tests.support.environments import borrow, left_out  # noqa: E402 - see above
 from tests.support.server import REGION, ServerProcess, wait_until  # noqa: E402
