@@ -79,6 +79,7 @@ class ServiceApi:
         subject: gives the stream and shard of a request to an operation (empty where it names none), for faults
             on demand; it may raise AwsError for a request of the wrong form.
         fidelity: its parameters that are only stored, or ignored.
+        fidelity_notes: what the report says beside a row, by `Operation.Parameter`.
         fidelity_rows: gives more rows of the fidelity report: of the stack of a name, or, when that is empty, of all
             stacks and of this machine.
         pages: the pages that show its data.
@@ -93,6 +94,7 @@ class ServiceApi:
     inline: frozenset[str] = field(default_factory=frozenset[str])
     subject: Callable[[HttpRequest, str, Call], tuple[str, str]] | None = None
     fidelity: FidelityTable = field(default_factory=dict[str, Mapping[str, FidelityLevel]])
+    fidelity_notes: Mapping[str, str] = field(default_factory=dict[str, str])
     fidelity_rows: Callable[[str], Sequence[Mapping[str, str]]] | None = None
     pages: Sequence[DataPage] = ()
 

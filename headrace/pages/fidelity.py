@@ -1,7 +1,7 @@
 """What is accepted and not acted upon: `/_headrace/fidelity`, of one stack with `?stack=<name>`.
 
 A list of rows. Those of stacks name a resource and its property; those of services, which have the empty name for a
-stack, name an operation and its parameter.
+stack, name an operation and its parameter, and some a note on what comes of it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ def rows_of(api: ServiceApi) -> Iterator[Mapping[str, str]]:
     """Yield the rows of a service's own table."""
     for operation, parameters in api.fidelity.items():
         for name, level in parameters.items():
+            note = api.fidelity_notes.get(f"{operation}.{name}")
             yield {
                 "stack": "",
                 "service": api.name,
                 "operation": operation,
                 "property": name,
                 "level": level,
+                **({} if note is None else {"note": note}),
             }

@@ -61,6 +61,12 @@ def make_cluster_pythons(release: Release, cluster: Path) -> Path:
     return folder / "bin"
 
 
+def programs_in(cluster: Path) -> Path | None:
+    """Return the folder of the programs that a cluster's bootstrap actions were given; None if they were given none."""
+    programs = cluster / _FOLDER / "bin"
+    return programs if programs.is_dir() else None
+
+
 def with_cluster_python(spark: JobSpark, cluster: Path) -> JobSpark:
     """Return `spark` with the cluster's own Python, if its bootstrap actions were given one."""
     if spark.environment is None:

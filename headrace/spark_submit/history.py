@@ -23,7 +23,7 @@ from headrace.spark_submit.arguments import logging_file, properties_file
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.limits import STOP_GRACE_S
 from headrace.spark_submit.logs import failure_cause, tail
-from headrace.spark_submit.spark_home import find_any_spark_home, find_java
+from headrace.spark_submit.spark_home import find_java, find_newest_spark_home
 from headrace.spark_submit.spark_versions import minor_of, version_at
 from headrace.spark_submit.ui import EventLog, event_logs_in
 from headrace.spark_submit.utf8 import require_utf8, utf8_environment
@@ -134,7 +134,7 @@ class HistoryServer:
 
     def start(self) -> None:
         """Start the process. Raises JobRefused when Spark or Java is missing, or the port is taken."""
-        home, java_home = find_any_spark_home(), find_java()
+        home, java_home = find_newest_spark_home(), find_java()
         if not (home / "bin" / "spark-class").is_file():
             raise JobRefused(
                 f"{home} has no bin/spark-class: the history server cannot be started."

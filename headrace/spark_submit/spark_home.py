@@ -12,7 +12,14 @@ from pathlib import Path
 
 from headrace.spark_submit.environments import made
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.spark_versions import Minor, dotted, javas, takes_java
+from headrace.spark_submit.spark_versions import (
+    Minor,
+    dotted,
+    javas,
+    minor_of,
+    takes_java,
+    version_at,
+)
 
 _NOW: Minor = (4, 0)
 _VERSION_WITHIN_S = 30
@@ -41,14 +48,21 @@ def find_spark_home() -> Path:
     )
 
 
-def find_any_spark_home() -> Path:
-    """Return the home of the installed Spark, else of the newest that was made for a label. Raises JobRefused."""
+def find_newest_spark_home() -> Path:
+    """Return the home of the newest Spark that is here, for it reads what the others wrote. Raises JobRefused.
+
+    HEADRACE_SPARK_HOME wins; else it is the installed one, or one that was made for a label.
+    """
+    here = () if os.environ.get("HEADRACE_SPARK_HOME") else made()
     try:
-        return find_spark_home()
+        installed = find_spark_home()
     except JobRefused:
-        for environment in () if os.environ.get("HEADRACE_SPARK_HOME") else made():
-            return environment.home
+        if here:
+            return here[0].home
         raise
+    version = version_at(installed)
+    newer = (e.home for e in here if version is not None and minor_of(e.spark) > minor_of(version))
+    return next(newer, installed)
 
 
 def why_no_spark(*, installed: bool) -> str | None:

@@ -27,6 +27,11 @@ from headrace.spark_submit.spark_versions import Minor, dotted, minor_of, versio
 
 # What a job is run with when its cluster has no label: that of `cdk/stacks/analytics.py`.
 DEFAULT_LABEL = "emr-spark-8.0.0"
+# What the fidelity report says of release labels.
+FIDELITY_NOTE = (
+    "Spark jobs run with pip's PySpark of the label's version: without Amazon's patches, with that PySpark's Hadoop "
+    "and Scala, on a Python and a Java of this machine; each job's log says what differs. Other applications: none."
+)
 # Of a Spark whose version nobody can tell.
 _NEWEST: Minor = (4, 3)
 _IMAGE_PYTHON = re.compile(r"(?:/usr/bin/|/usr/local/bin/)?python(?:3(?:\.(\d+))?)?")
@@ -114,6 +119,18 @@ class Sparks:
             return release_of(label or DEFAULT_LABEL)
         except UnknownRelease:
             return None
+
+    def programs_of(self, label: str | None) -> Path | None:
+        """Return the folder with the `python3` that a label's programs find; None where it is that of this machine."""
+        release = self.release_of(label)
+        if release is None:
+            return None
+        try:
+            _, python = python_for(release.spark_version, _wanted_pythons(release, {}))
+        except JobRefused:
+            return None
+        environment = cached(release.spark_version, python)
+        return environment.interpreter.parent if environment.whole else None
 
     def of(self, label: str | None, settings: Mapping[str, str] | None = None) -> JobSpark:
         """Return what a job of a label is run with. Raises JobRefused in one sentence.

@@ -16,7 +16,7 @@ from headrace.services.emr.announcements import Announcer
 from headrace.services.emr.app_uis import AppUis
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import translate
-from headrace.services.emr.fidelity import FIDELITY
+from headrace.services.emr.fidelity import FIDELITY, FIDELITY_NOTES
 from headrace.services.emr.ports import Ports
 from headrace.services.emr.profile import PROFILE
 from headrace.services.emr.store import Store
@@ -69,4 +69,5 @@ def emr_api(emr: Emr) -> ServiceApi:
         translate=translate,
         profile=PROFILE,
         fidelity=FIDELITY,
+        fidelity_notes=FIDELITY_NOTES,
     )

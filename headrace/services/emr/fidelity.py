@@ -15,6 +15,7 @@ start and the step's number for YARN's count. FailureDetails carry the driver's 
 from __future__ import annotations
 
 from headrace.core.ports import FidelityLevel
+from headrace.spark_submit.sparks import FIDELITY_NOTE
 
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "RunJobFlow": {
@@ -22,6 +23,7 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         # Run when the cloud was started with --run-bootstrap-actions; what one leaves running ends with it.
         "BootstrapActions": "stored",
         "Applications": "stored",
+        # Refused when there is no such release; it decides which Spark runs.
         "ReleaseLabel": "stored",
         "AmiVersion": "stored",
         "CustomAmiId": "stored",
@@ -72,3 +74,4 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "GetPersistentAppUIPresignedURL": {"AuthProxyCall": "ignored", "ExecutionRoleArn": "ignored"},
     "GetOnClusterAppUIPresignedURL": {"DryRun": "ignored", "ExecutionRoleArn": "ignored"},
 }
+FIDELITY_NOTES = {"RunJobFlow.ReleaseLabel": FIDELITY_NOTE}

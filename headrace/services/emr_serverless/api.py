@@ -14,7 +14,7 @@ from headrace.core.workers import Supervisor
 from headrace.services.emr_serverless.actions import ACTIONS
 from headrace.services.emr_serverless.backend import EmrServerless
 from headrace.services.emr_serverless.errors import translate
-from headrace.services.emr_serverless.fidelity import FIDELITY
+from headrace.services.emr_serverless.fidelity import FIDELITY, FIDELITY_NOTES
 from headrace.services.emr_serverless.idle import IdleWatch
 from headrace.services.emr_serverless.profile import PROFILE
 from headrace.services.emr_serverless.runner import Ports
@@ -69,4 +69,5 @@ def emr_serverless_api(emr_serverless: EmrServerless) -> ServiceApi:
         translate=translate,
         profile=PROFILE,
         fidelity=FIDELITY,
+        fidelity_notes=FIDELITY_NOTES,
     )

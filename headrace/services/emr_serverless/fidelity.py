@@ -7,6 +7,7 @@ and shown, and of the Spark properties the counts and sizes of executors mean no
 from __future__ import annotations
 
 from headrace.core.ports import FidelityLevel
+from headrace.spark_submit.sparks import FIDELITY_NOTE
 
 _APPLICATION: dict[str, FidelityLevel] = {
     "architecture": "stored",
@@ -20,6 +21,7 @@ _APPLICATION: dict[str, FidelityLevel] = {
     # Of its parts, s3MonitoringConfiguration.logUri is where logs go.
     "monitoringConfiguration": "stored",
     "networkConfiguration": "stored",
+    # Refused when there is no such release; it decides which Spark runs.
     "releaseLabel": "stored",
     # Of its parts, maxConcurrentRuns is enforced; queueTimeoutMinutes is not.
     "schedulerConfiguration": "stored",
@@ -37,4 +39,8 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         "configurationOverrides": "stored",
     },
     "GetDashboardForJobRun": {"attempt": "ignored", "accessSystemProfileLogs": "ignored"},
+}
+FIDELITY_NOTES = {
+    "CreateApplication.releaseLabel": FIDELITY_NOTE,
+    "UpdateApplication.releaseLabel": FIDELITY_NOTE,
 }

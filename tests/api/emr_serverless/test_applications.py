@@ -121,3 +121,17 @@ def test_accounts_and_regions_are_apart(data_dir: Path) -> None:
         with refused("ResourceNotFoundException", 404):
             other.state(made)
         assert other.emr.list_applications()["applications"] == []
+
+
+@pytest.mark.parametrize("label", ["emr-6.5.0", "emr-6.8.1", "emr-7.1.7", "spark"])
+def test_a_release_that_emr_serverless_has_not_is_refused(lab: Lab, label: str) -> None:
+    # Documented: release-versions.html, from 6.6.0 on and no patch releases. The sentence is assumed.
+    with pytest.raises(ClientError) as raised:
+        lab.emr.create_application(name="a", releaseLabel=label, type="SPARK")
+    assert raised.value.response["Error"]["Code"] == "ValidationException"
+    assert raised.value.response["Error"]["Message"] == f"Unsupported release label {label}"
+    made = lab.emr.create_application(name="a", releaseLabel="emr-spark-8.0-preview", type="SPARK")
+    with pytest.raises(ClientError, match="Unsupported release label"):
+        lab.emr.update_application(
+            applicationId=made["applicationId"], releaseLabel=label, clientToken="t"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +66,30 @@ def test_an_application_is_made_changed_and_deleted_with_its_stack(data_dir: Pat
                 == "TERMINATED"
             )
         )
+
+
+def test_an_unknown_release_fails_the_stack_in_both_services(data_dir: Path) -> None:
+    cluster = {
+        "Type": "AWS::EMR::Cluster",
+        "Properties": {
+            "Name": "c", "ReleaseLabel": "emr-7.1.7", "JobFlowRole": "r", "ServiceRole": "r",
+            "Instances": {},
+        },
+    }  # fmt: skip
+    with InProcessCloud(data_dir) as cloud:
+        cfn = cloud.client("cloudformation")
+        for name, resource, sentence in (
+            ("c", cluster, "The supplied release label is invalid: emr-7.1.7."),
+            ("a", application(ReleaseLabel="emr-6.5.0"), "Unsupported release label emr-6.5.0"),
+        ):
+            cfn.create_stack(
+                StackName=name, TemplateBody=json.dumps({"Resources": {"It": resource}})
+            )
+            wait_until(
+                lambda name=name: (
+                    cfn.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"]
+                    == "ROLLBACK_COMPLETE"
+                )
+            )
+            events = cfn.describe_stack_events(StackName=name)["StackEvents"]
+            assert any(sentence in event.get("ResourceStatusReason", "") for event in events)

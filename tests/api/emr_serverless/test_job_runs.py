@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.aws.http import HttpRequest
+from headrace.spark_submit.environments import CACHE_VARIABLE, cached
 from tests.api.emr.conftest import is_running
 from tests.api.emr_serverless.conftest import BUCKET, ROLE, Lab
 from tests.api.emr_serverless.test_applications import refused
 from tests.support.cloud import InProcessCloud
 from tests.support.server import wait_until
+from tests.support.spark_environments import make_whole
 
 
 def test_a_job_runs_and_its_logs_are_in_s3(lab: Lab) -> None:
@@ -216,3 +220,41 @@ def test_the_dashboard_shows_what_the_job_prints(data_dir: Path, spark_home: Pat
         assert b"&lt;b&gt;bold&lt;/b&gt;" in page.body
         assert b"SUCCESS" in page.body
         assert cloud.handle(HttpRequest("GET", path + "x")).status == 404
+
+
+def test_a_run_uses_the_spark_of_its_label_and_its_archives_are_unpacked(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    says = '#!/bin/sh\necho "$SPARK_HOME $PYSPARK_DRIVER_PYTHON path=$PYTHONPATH"; cat environment/told\n'
+    monkeypatch.setattr(
+        "headrace.spark_submit.environments.find_python", lambda _: Path(sys.executable)
+    )
+    make_whole(cached("3.5.5", (3, 9)), says)
+    with InProcessCloud(data_dir) as cloud:
+        lab = Lab(cloud.client("emr-serverless"), cloud.client("s3"))
+        lab.s3.create_bucket(Bucket=BUCKET)
+        (tmp_path / "packed").mkdir()
+        (tmp_path / "packed" / "told").write_text("unpacked\n")
+        archive = shutil.make_archive(str(tmp_path / "environment"), "gztar", tmp_path / "packed")
+        lab.s3.put_object(Bucket=BUCKET, Key="e.tar.gz", Body=Path(archive).read_bytes())
+        python = "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON=./environment/bin/python"
+        archives = f"spark.archives=s3://{BUCKET}/e.tar.gz#environment"
+        parameters = f"--conf {archives} --conf {python}"
+        application = lab.application()
+        run_id = lab.start(
+            application,
+            "true",
+            jobDriver={
+                "sparkSubmit": {
+                    "entryPoint": lab.script("true"),
+                    "sparkSubmitParameters": parameters,
+                }
+            },
+        )
+        assert lab.ended(application, run_id)["state"] == "SUCCESS"
+        home, driver, path, told = lab.log(application, run_id, "stdout").split()
+    assert home.startswith(f"{tmp_path}/cache/3.5.5-py3.")
+    assert (driver, path, told) == ("./environment/bin/python", "path=", "unpacked")
+    (controller,) = (data_dir / "emr-serverless").glob("*/*/*/controller")
+    assert "Spark 3.5.5 of emr-7.9.0, from pip" in controller.read_text()

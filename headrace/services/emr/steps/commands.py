@@ -8,6 +8,7 @@ driver finds its `--files` and `--archives` in the folder it starts in, as in a 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from headrace.spark_submit.arguments import (
     parse_submission,
     properties_of,
 )
-from headrace.spark_submit.cluster_pythons import with_cluster_python
+from headrace.spark_submit.cluster_pythons import programs_in, with_cluster_python
 from headrace.spark_submit.commands import (
     Command,
     JobContext,
@@ -51,6 +52,10 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
         "EMR_STEP_ID": step.id,
         **exported,
     }
+    # Not headrace's own `python3`, when there is another: on EMR it has none of headrace's packages.
+    programs = programs_in(folder.parent) or context.sparks.programs_of(cluster.release_label)
+    if programs is not None:
+        environment["PATH"] = f"{programs}{os.pathsep}{environment['PATH']}"
     jar = step.jar.rpartition("/")[2]
     if jar == "command-runner.jar":
         arguments = list(step.args)
