@@ -1,10 +1,11 @@
-"""A Kinesis source and sink for Spark Structured Streaming, on PySpark 4.3's Python data sources; no jar.
+"""A Kinesis source and sink for Spark Structured Streaming, on the Python data sources of Spark 4; no jar.
 
 `spark.readStream.format("kinesis")` and `df.writeStream.format("kinesis")` in a job. They need pyspark,
 pyarrow and boto3 and nothing else of headrace, so that they run on EMR as one zip
 (`headrace.spark.package`). Which file does what:
 
 - `source`: the data source and its readers, as Spark calls them;
+- `versions`: what the running Spark can do, and what stands in for the rest;
 - `options`: the options, in the spelling of the connector that EMR bundles;
 - `offsets`, `spans`: where a query stands, and what a micro-batch takes: pure functions;
 - `planner`: plans micro-batches in the driver, reading every shard once;
@@ -12,7 +13,7 @@ pyarrow and boto3 and nothing else of headrace, so that they run on EMR as one z
 - `reading`: a task's part: from the spool, or again from Kinesis, exactly the same records;
 - `client`, `get_records`, `pace`: the calls to Kinesis, GetRecords' answers as Arrow, and how often it may be called;
 - `kpl`: user records out of aggregated ones;
-- `sink`, `puts`: the writers, and what a PutRecords request takes;
+- `sink`, `puts`: the writers, and how their records are sent;
 - `registering`: makes the format known where Spark has not found it;
 - `progress`: lag and rates out of a query's progress.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.spark.source import KinesisDataSource
+from headrace.spark.versions import HAS_DATA_SOURCES
 
 
 def register(spark: Any) -> None:
@@ -12,12 +12,20 @@ def register(spark: Any) -> None:
 
     Spark finds it on the PYTHONPATH that spark-submit was started with, which steps on the local cloud have. A zip that
     is given by `--py-files`, as on EMR, is on the job's own path only. May be called as often as you like.
+    Raises NotImplementedError on Spark 3.5.
     """
-    if not _knows(spark):
+    if not HAS_DATA_SOURCES:
+        raise NotImplementedError(
+            f"Spark {spark.version} has no data sources in Python: "
+            "use kinesis_stream of headrace.spark.streams instead of the format kinesis."
+        )
+    from headrace.spark.source import KinesisDataSource
+
+    if not _knows(spark, KinesisDataSource.name()):
         spark.dataSource.register(KinesisDataSource)
 
 
-def _knows(spark: Any) -> bool:
+def _knows(spark: Any, name: str) -> bool:
     # Spark has no public way to ask, and warns when a source is registered twice.
     manager = spark._jsparkSession.sessionState().dataSourceManager()  # noqa: SLF001
-    return bool(manager.dataSourceExists(KinesisDataSource.name()))
+    return bool(manager.dataSourceExists(name))

@@ -12,10 +12,11 @@ the frame a key's records keep their order; repartition by `partitionKey` where 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.types import BinaryType, StringType, StructType
 
@@ -23,6 +24,9 @@ from headrace.spark.options import SinkOptions
 from headrace.spark.puts import MOST_RECORDS, Sender, Written
 from headrace.spark.untyped import Records, pa
 from headrace.spark.versions import ArrowWriter, CommitMessage, StreamArrowWriter
+
+if TYPE_CHECKING:
+    from headrace.spark.client import KinesisClient
 
 log = logging.getLogger(__name__)
 
@@ -68,10 +72,7 @@ def check_schema(schema: StructType) -> None:
 
 def write(options: SinkOptions, batches: Iterator[Records]) -> TaskWritten:
     """Put a task's records. Raises WriteFailed, KinesisError, InvalidKey, InvalidSchema (a null key or null data)."""
-    # boto3 takes long to import: in tasks only.
-    from headrace.spark.client import KinesisClient
-
-    client = KinesisClient(options)
+    client = _client(options)
     sender = Sender(
         client.put_records,
         options.stream,
@@ -86,11 +87,40 @@ def write(options: SinkOptions, batches: Iterator[Records]) -> TaskWritten:
             sender.add(*_columns(batch))
             sender.send(keep=look_ahead, keep_bytes=_LOOK_AHEAD_BYTES)
         sender.send()
-    finally:
+    except BaseException:
         sender.close()
         client.close()
+        raise
+    sender.close()
+    _keep(options, client)
     written = sender.written
     return TaskWritten(written.records, written.bytes, written.retried)
+
+
+# Making a client takes as long as writing tens of thousands of rows, and Spark gives task after task to one process. So
+# the last one is kept, with its connections. By what it was made for, the environment included.
+_kept: dict[tuple[SinkOptions, tuple[tuple[str, str], ...]], KinesisClient] = {}
+
+
+def _environment() -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(item for item in os.environ.items() if item[0].startswith("AWS_")))
+
+
+def _client(options: SinkOptions) -> KinesisClient:
+    """Return a client of this task's own; the kept one if it fits."""
+    found = _kept.pop((options, _environment()), None)
+    if found is not None:
+        return found
+    # boto3 takes long to import: in tasks only.
+    from headrace.spark.client import KinesisClient
+
+    return KinesisClient(options)
+
+
+def _keep(options: SinkOptions, client: KinesisClient) -> None:
+    while _kept:
+        _kept.popitem()[1].close()
+    _kept[options, _environment()] = client
 
 
 def _columns(batch: Records) -> tuple[list[bytes], list[bytes], list[str | None] | None]:

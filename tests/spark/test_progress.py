@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from datetime import UTC, datetime, timedelta
@@ -41,6 +42,18 @@ def test_a_progress_tells_of_every_kinesis_source_and_of_no_other() -> None:
     assert found.ended == {"a"}
     assert (found.input_per_s, found.processed_per_s) == (70.0, 0.0)
     assert found.behind_ms_by_shard == {"b": 1200, "c": 7}
+
+
+def test_a_progress_of_spark_4_0_has_its_offsets_as_python_writes_them_and_the_lag_in_the_end() -> (
+    None
+):
+    source = dict(ONE["sources"][1])
+    end = {**json.loads(source["endOffset"]), "millisBehindLatest": {"b": 9}}
+    for written in (str(end), json.dumps(end), end):
+        source |= {"endOffset": written, "latestOffset": "None"}
+        (found,) = of_progress({"sources": [source]})
+        assert (found.stream, found.behind_ms) == ("flights", 9)
+    assert of_progress({"sources": [source | {"endOffset": "{'v': 1, stream"}]}) == []
 
 
 def test_metrics_are_of_the_stream_and_the_query() -> None:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.client.faults import Faults
+from headrace.spark import sink
 from headrace.spark.client import KinesisError
 from headrace.spark.options import parse_sink_options
 from headrace.spark.sink import InvalidSchema, TaskWritten, write
@@ -228,3 +229,23 @@ def test_a_task_that_fails_half_way_and_is_done_again_loses_nothing(make_stream:
     assert set(seen) == set(range(len(rows)))
     assert sum(seen.values()) == half + len(rows)
     assert max(seen.values()) == 2
+
+
+def test_tasks_of_one_process_share_a_client_that_still_fits(
+    make_stream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, other = make_stream(1), make_stream(1)
+    put(first, numbered(5, keys=5))
+    (kept,) = sink._kept.values()
+    put(first, numbered(5, keys=5))
+    assert list(sink._kept.values()) == [kept]
+    monkeypatch.setenv("AWS_PROFILE_OF_THIS_TEST", "another")
+    put(first, numbered(5, keys=5))
+    assert list(sink._kept.values()) != [kept]
+    put(other, numbered(5, keys=5))
+    (now,) = sink._kept.values()
+    with pytest.raises(InvalidSchema):
+        put(other, [(None, "k", None)])
+    # What has failed is not used again.
+    assert now not in sink._kept.values()
+    assert (len(stored(first)), len(stored(other))) == (15, 5)

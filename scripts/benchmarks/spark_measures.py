@@ -1,0 +1,421 @@
+"""What the Spark benchmark measures, in the interpreter of the Spark that is measured: needs only what a job has.
+
+Used as a module by `scripts.benchmarks.spark`, and as a program by its `--spark`: what is asked for as JSON in, figures
+as JSON out.
+"""
+
+# ruff: noqa: B905 - zip has no `strict` on Python 3.9, which Spark 3.5 has
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import boto3
+from pyspark.sql import SparkSession
+
+from headrace.spark.client import KinesisClient
+from headrace.spark.offsets import TrimHorizon
+from headrace.spark.options import Options, SinkOptions
+from headrace.spark.puts import MOST_RECORDS, Sender
+from headrace.spark.reading import COLUMNS, pages
+from headrace.spark.versions import HAS_DATA_SOURCES, spark_version
+
+REGION = "us-east-1"
+SHARDS = 8
+WAIT_S = 600.0
+SINK_KEYS = 5_000
+
+
+class Failed(Exception):
+    """Something that was measured did not do what it should."""
+
+
+def _row_by_row(stream: str, endpoint_url: str) -> Any:
+    """Return what a page of documentation leads to: reads a page of each shard with boto3 and makes tuples of it."""
+
+    def read(start: dict[str, str]) -> tuple[list[tuple[Any, ...]], dict[str, str]]:
+        kinesis: Any = boto3.client("kinesis", region_name=REGION, endpoint_url=endpoint_url)
+        rows: list[tuple[Any, ...]] = []
+        end = dict(start)
+        for shard in kinesis.list_shards(StreamName=stream)["Shards"]:
+            name = shard["ShardId"]
+            where: dict[str, str] = {"ShardIteratorType": "TRIM_HORIZON"}
+            if name in end:
+                where = {
+                    "ShardIteratorType": "AFTER_SEQUENCE_NUMBER",
+                    "StartingSequenceNumber": end[name],
+                }
+            iterator = kinesis.get_shard_iterator(StreamName=stream, ShardId=name, **where)
+            page = kinesis.get_records(ShardIterator=iterator["ShardIterator"])
+            for record in page["Records"]:
+                rows.append((
+                    record["Data"], stream, record["PartitionKey"], record["SequenceNumber"],
+                    record["ApproximateArrivalTimestamp"], name,
+                ))  # fmt: skip
+                end[name] = record["SequenceNumber"]
+        return rows, end
+
+    return read
+
+
+def row_by_row_source() -> Any:
+    """Return the data source `format("rowbyrow")`. Not on Spark 3.5, which has no sources in Python."""
+    from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+
+    class RowByRow(SimpleDataSourceStreamReader):
+        """Reads row tuples."""
+
+        def __init__(self, options: Any) -> None:
+            self._read = _row_by_row(options["stream"], options["endpointUrl"])
+
+        def initialOffset(self) -> dict[str, str]:
+            """Return an offset that names no shard: all begin at the oldest record."""
+            return {}
+
+        def read(self, start: dict[str, str]) -> tuple[Iterator[tuple[Any, ...]], dict[str, str]]:
+            """Return the next rows of every shard."""
+            rows, end = self._read(start)
+            return iter(rows), end
+
+        def readBetweenOffsets(
+            self, start: dict[str, str], end: dict[str, str]
+        ) -> Iterator[tuple[Any, ...]]:
+            """Return the rows of a batch that is done again; the benchmark does none again."""
+            return self.read(start)[0]
+
+    class RowByRowSource(DataSource):
+        """`format("rowbyrow")`."""
+
+        @classmethod
+        def name(cls) -> str:
+            """Return the format's name."""
+            return "rowbyrow"
+
+        def schema(self) -> str:
+            """Return the columns of the other source."""
+            return COLUMNS
+
+        def simpleStreamReader(self, schema: Any) -> RowByRow:
+            """Return the reader."""
+            return RowByRow(self.options)
+
+    return RowByRowSource
+
+
+@dataclass
+class Run:
+    """What a query did: rows, its batches' seconds, and milliseconds by part."""
+
+    rows: int = 0
+    seconds: float = 0.0
+    parts_ms: dict[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def rate(self) -> float:
+        """Rows a second."""
+        return self.rows / self.seconds if self.seconds else 0.0
+
+
+class Bench:
+    """A Spark session and a cloud."""
+
+    def __init__(self, spark: Any, endpoint_url: str, folder: Path) -> None:
+        self.spark = spark
+        self.endpoint_url = endpoint_url
+        self.folder = folder
+        self.kinesis: Any = boto3.client("kinesis", region_name=REGION, endpoint_url=endpoint_url)
+        self._queries = 0
+
+    def create(self, stream: str) -> None:
+        """Make a stream."""
+        self.kinesis.create_stream(StreamName=stream, ShardCount=SHARDS)
+        self.kinesis.get_waiter("stream_exists").wait(
+            StreamName=stream, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+        )
+
+    def fill(self, stream: str, records: int, size: int) -> None:
+        """Make a stream that holds `records` of `size` bytes, evenly over its shards."""
+        self.create(stream)
+        client = KinesisClient(
+            SinkOptions(stream=stream, region=REGION, endpoint_url=self.endpoint_url)
+        )
+
+        def send(first: int) -> None:
+            sender = Sender(
+                client.put_records, stream,
+                ordered=False, ttl_s=60, clock_s=time.monotonic, sleep=time.sleep,
+            )  # fmt: skip
+            numbers = range(first, min(first + 10 * MOST_RECORDS, records))
+            sender.add([b"x" * size] * len(numbers), [b"key-%d" % n for n in numbers], None)
+            sender.send()
+            sender.close()
+
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(send, range(0, records, 10 * MOST_RECORDS)))
+        client.close()
+
+    def rows_to_write(self, records: int) -> Any:
+        """Return a streaming frame of rows of 100 B, two files with half of the keys each, in their order."""
+        path = str(self.folder / "rows")
+        frame = self.spark.range(records).selectExpr(
+            "lpad(cast(id as string), 100, '0') data",
+            f"concat('key-', id % {SINK_KEYS}) partitionKey",
+        )
+        frame.repartition(2, "partitionKey").sortWithinPartitions("data").write.parquet(path)
+        return self.spark.readStream.schema(frame.schema).parquet(path)
+
+    def written(self, form: str, stream: str, rows: Any) -> Run:
+        """Write a streaming frame to a new stream, by our sink or (`boto3`) by foreachBatch over boto3."""
+        self.create(stream)
+        writer = rows.writeStream.option("checkpointLocation", self.checkpoint())
+        if form == "boto3":
+            writer = writer.foreachBatch(_over_boto3(stream, self.endpoint_url))
+        else:
+            options = {"streamName": stream, "region": REGION, "endpointUrl": self.endpoint_url}
+            named = {f"kinesis.{name}": value for name, value in options.items()}
+            writer = writer.format("kinesis").options(**named)
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        return _run(query.recentProgress)
+
+    def is_in_order(self, stream: str, records: int) -> bool:
+        """Whether a stream has every record that was written to it once, and each key's in their order."""
+        options = Options(
+            stream=stream, region=REGION, endpoint_url=self.endpoint_url,
+            fetch_interval_ms=0, read_bytes_per_s=10**9,
+        )  # fmt: skip
+        client = KinesisClient(options)
+        order: defaultdict[str, list[int]] = defaultdict(list)
+        for shard in client.shards():
+            for page in pages(client, options, shard.shard_id, None, TrimHorizon()):
+                keys = page.records.column("partitionKey").to_pylist()
+                for key, data in zip(keys, page.records.column("data").to_pylist()):
+                    order[key].append(int(data))
+                if page.millis_behind_latest == 0:
+                    break
+        client.close()
+        wanted = sum(map(len, order.values())) == records
+        return wanted and all(
+            numbers == list(range(int(key[4:]), records, SINK_KEYS))
+            for key, numbers in order.items()
+        )
+
+    def frame(self, form: str, stream: str, **more: str) -> Any:
+        """Return the streaming frame of a source."""
+        if form == "rowbyrow":
+            reader = self.spark.readStream.format(form)
+            return reader.options(stream=stream, endpointUrl=self.endpoint_url).load()
+        options = {
+            "streamName": stream, "region": REGION, "endpointUrl": self.endpoint_url,
+            "startingPosition": "TRIM_HORIZON", "getRecords.fetchIntervalMs": "1",
+            "getRecords.maxBytesPerSecond": "1000000000", **more,
+        }  # fmt: skip
+        named = {f"kinesis.{name}": value for name, value in options.items()}
+        if not HAS_DATA_SOURCES:
+            streams: Any = importlib.import_module("headrace.spark.streams")
+            return streams.kinesis_stream(self.spark, **named)
+        return self.spark.readStream.format(form).options(**named).load()
+
+    def checkpoint(self) -> str:
+        """Return a folder of the next query's own."""
+        self._queries += 1
+        return str(self.folder / f"checkpoint-{self._queries}")
+
+    def count(self, form: str, stream: str, records: int, **more: str) -> Run:
+        """Count a backlog."""
+        if form == "foreachbatch":
+            return self._count_in_batches(stream, records)
+        counted = 0
+
+        def add(rows: Any, batch_id: int) -> None:
+            nonlocal counted
+            counted += rows.count()
+
+        query = (
+            self.frame(form, stream, **more).writeStream.foreachBatch(add)
+            .option("checkpointLocation", self.checkpoint())
+            .start()
+        )  # fmt: skip
+        deadline = time.monotonic() + WAIT_S
+        while counted < records and query.isActive and time.monotonic() < deadline:
+            time.sleep(0.05)
+        query.processAllAvailable()
+        query.stop()
+        if counted != records:
+            raise Failed(f"{form} counted {counted} of {records}")
+        return _run(query.recentProgress)
+
+    def _count_in_batches(self, stream: str, records: int) -> Run:
+        """Count a backlog by the alternative of Spark 3.5: a foreachBatch that calls boto3."""
+        read = _row_by_row(stream, self.endpoint_url)
+        end: dict[str, str] = {}
+        run = Run()
+        began = time.monotonic()
+
+        def add(ticks: Any, batch_id: int) -> None:
+            rows, following = read(end)
+            end.update(following)
+            run.rows += self.spark.createDataFrame(rows, COLUMNS).count() if rows else 0
+
+        ticks = self.spark.readStream.format("rate").load().writeStream.foreachBatch(add)
+        query = ticks.option("checkpointLocation", self.checkpoint()).start()
+        while run.rows < records and query.isActive and time.monotonic() - began < WAIT_S:
+            time.sleep(0.05)
+        run.seconds = time.monotonic() - began
+        query.stop()
+        if run.rows != records:
+            raise Failed(f"foreachBatch counted {run.rows} of {records}: {query.exception()}")
+        return run
+
+    def latency_ms(self, stream: str, *, stateful: bool, puts: int) -> list[float]:
+        """Return the times from a put to its row in a running query."""
+        self.kinesis.create_stream(StreamName=stream, ShardCount=1)
+        seen: dict[str, float] = {}
+        arrived = threading.Event()
+
+        def keep(rows: Any, batch_id: int) -> None:
+            for row in rows.collect():
+                seen[row.partitionKey] = time.monotonic()
+            arrived.set()
+
+        frame = self.frame("kinesis", stream)
+        frame = frame.groupBy("partitionKey").count() if stateful else frame
+        query = (
+            frame.writeStream.outputMode("update" if stateful else "append").foreachBatch(keep)
+            .option("checkpointLocation", self.checkpoint())
+            .start()
+        )  # fmt: skip
+        times: list[float] = []
+        try:
+            for number in range(puts + 3):
+                key = f"key-{number}"
+                put = time.monotonic()
+                self.kinesis.put_record(StreamName=stream, Data=b"x", PartitionKey=key)
+                while key not in seen:
+                    if not query.isActive or time.monotonic() - put > WAIT_S:
+                        raise Failed(f"the row did not come: {query.exception()}")
+                    arrived.wait(1)
+                    arrived.clear()
+                times.append((seen[key] - put) * 1000)
+        finally:
+            query.stop()
+        # The first batches start workers and compile code.
+        return times[3:]
+
+
+def _over_boto3(stream: str, endpoint_url: str) -> Any:
+    """Return what the foreachBatch of many a tutorial does: the rows of a partition by boto3, 500 at a time."""
+
+    def put(rows: Any) -> None:
+        kinesis: Any = boto3.client("kinesis", region_name=REGION, endpoint_url=endpoint_url)
+        waiting: list[dict[str, Any]] = []
+
+        def send() -> None:
+            while waiting:
+                answer = kinesis.put_records(StreamName=stream, Records=waiting)
+                pairs = zip(waiting, answer["Records"])
+                waiting[:] = [record for record, found in pairs if found.get("ErrorCode")]
+
+        for row in rows:
+            waiting.append({"Data": row.data, "PartitionKey": row.partitionKey})
+            if len(waiting) == MOST_RECORDS:
+                send()
+        send()
+
+    def put_batch(rows: Any, batch_id: int) -> None:
+        rows.foreachPartition(put)
+
+    return put_batch
+
+
+def _run(progress: list[Any]) -> Run:
+    run = Run()
+    for batch in progress:
+        if not batch["numInputRows"]:
+            continue
+        run.rows += batch["numInputRows"]
+        run.seconds += batch["durationMs"]["triggerExecution"] / 1000
+        for name, ms in batch["durationMs"].items():
+            run.parts_ms[name] = run.parts_ms.get(name, 0) + int(ms)
+    return run
+
+
+def session() -> Any:
+    """Return a Spark session on two cores, whose Python workers have this interpreter."""
+    # Before the JVM starts: its Python workers must find pyarrow.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    spark: Any = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    if HAS_DATA_SOURCES:
+        from headrace.spark.source import KinesisDataSource
+
+        spark.dataSource.register(KinesisDataSource)
+        spark.dataSource.register(row_by_row_source())
+    return spark
+
+
+def fill_once(bench: Bench, stream: str, records: int, size: int) -> None:
+    """Make a stream that holds a backlog, unless another Spark has made it."""
+    if stream not in bench.kinesis.list_streams(Limit=1000)["StreamNames"]:
+        bench.fill(stream, records, size)
+
+
+def counts(bench: Bench, records: int, slow_records: int, size: int) -> tuple[Run, Run]:
+    """Return the counting of a backlog by our source, and by the alternative."""
+    slow = "rowbyrow" if HAS_DATA_SOURCES else "foreachbatch"
+    # The JVM compiles what runs often: both are to be seen after that.
+    for form, count in (("kinesis", 400_000), (slow, 20_000)):
+        fill_once(bench, f"warm-up-{count}", count, 100)
+        bench.count(form, f"warm-up-{count}", count)
+    fill_once(bench, f"backlog-{size}", records, size)
+    run = bench.count("kinesis", f"backlog-{size}", records)
+    fill_once(bench, f"slow-{size}", slow_records, size)
+    return run, bench.count(slow, f"slow-{size}", slow_records)
+
+
+def main() -> None:
+    """Measure what the first argument asks for; print the figures as the last line."""
+    asked = json.loads(sys.argv[1])
+    spark = session()
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(spark, asked["endpoint_url"], Path(folder))
+        fast, slow = counts(bench, asked["records"], asked["slow_records"], 100)
+        found |= {"source": fast.rate, "row by row": slow.rate}
+        if HAS_DATA_SOURCES:
+            rows = bench.rows_to_write(asked["sink_records"])
+            for name in ("kinesis", "boto3"):
+                bench.written(name, f"warm-up-{name}-{spark_version()[1]}", rows)
+                stream = f"sink-{name}-{'-'.join(map(str, spark_version()))}"
+                found[f"sink, {name}"] = bench.written(name, stream, rows).rate
+            found["keys in order"] = float(
+                bench.is_in_order(stream.replace("boto3", "kinesis"), asked["sink_records"])
+            )
+        spark.stop()
+    print("figures", json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
