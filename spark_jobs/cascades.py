@@ -116,7 +116,7 @@ class Cascades(StatefulProcessor):
 
 def _frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
     names = ["tailnum", "started", "event_time", "event_id", "flights", "delay_minutes"]
-    frame = pd.DataFrame(rows, columns=names)
+    frame = pd.DataFrame(rows, columns=pd.Index(names))
     for name in ("started", "event_time"):
         frame[name] = pd.to_datetime(frame[name], unit="ms", utc=True)
     return frame.astype({"flights": "int32", "delay_minutes": "int32"})

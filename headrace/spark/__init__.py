@@ -14,6 +14,9 @@ pyarrow and boto3 and nothing else of headrace, so that they run on EMR as one z
 - `client`, `get_records`, `pace`: the calls to Kinesis, GetRecords' answers as Arrow, and how often it may be called;
 - `kpl`: user records out of aggregated ones;
 - `sink`, `puts`: the writers, and how their records are sent;
+- `streams`: functions in the place of the format, for jobs that run on Spark 3.5 too;
+- `callbacks`, `arrow_tasks`: the source on Spark 3.5, called by the JVM, and what its tasks do;
+- `bundled`: what `format("aws-kinesis")` takes, for local steps;
 - `registering`: makes the format known where Spark has not found it;
 - `progress`: lag and rates out of a query's progress.
 """
