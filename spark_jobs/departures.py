@@ -4,7 +4,7 @@
         --stream flights-enriched --region us-east-1
         --output s3://bucket/departures/ --checkpoint s3://bucket/checkpoints/departures/
 
-On EMR, the connector that EMR carries is taken with `--source-format aws-kinesis` (and `--jars` its jar); the options
+On EMR, the connector that EMR carries is taken with `--source-format` and its name (and `--jars` its jar); the options
 are the same. Each run takes up where the last one stopped. Two tables are under `--output` (or, to a stream, the
 updates alone):
 
