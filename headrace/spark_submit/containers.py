@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from headrace.spark_submit.arguments import Submission, option_values, properties_of
@@ -54,6 +54,25 @@ def fill_container(
     if path:
         added["PYTHONPATH"] = os.pathsep.join(path)
     return added
+
+
+def without_unpacked(submission: Submission, arguments: Sequence[str]) -> list[str]:
+    """Return spark-submit's `arguments` without the archives that `fill_container` has unpacked.
+
+    On this machine Spark would unpack them a second time, where no job looks for them.
+    """
+    found: list[str] = []
+    left = len(option_values(submission, "--archives"))
+    words = iter(arguments)
+    for word in words:
+        if word != "--archives" or not left:
+            found.append(word)
+            continue
+        left -= 1
+        # An archive without a name after `#` is Spark's own to unpack.
+        kept = ",".join(item for item in next(words).split(",") if "#" not in item)
+        found += [word, kept] if kept else []
+    return found
 
 
 def _python_files(submission: Submission, work: Path) -> list[str]:

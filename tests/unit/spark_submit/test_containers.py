@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from headrace.spark_submit.arguments import parse_submission
-from headrace.spark_submit.containers import fill_container
+from headrace.spark_submit.containers import fill_container, without_unpacked
 
 
 def path_of(work: Path, *options: str, environment: dict[str, str] | None = None) -> list[str]:
@@ -30,3 +30,18 @@ def test_py_files_are_on_the_path_behind_what_the_job_puts_there(tmp_path: Path)
 
 def test_without_any_the_path_is_left_alone(tmp_path: Path) -> None:
     assert fill_container(parse_submission(["s3://b/job.py"]), {}, tmp_path, {}) == {}
+
+
+def test_an_archive_that_yarn_unpacks_is_not_sparks_too() -> None:
+    submission = parse_submission(
+        ["--archives", "s3://b/a.tgz#a,s3://b/b.zip", "s3://b/job.py", "--archives", "x#y"]
+    )
+    given = ["--master", "local[*]", "--archives", "/w/a.tgz#a,/w/b.zip", "/w/job.py"]
+
+    found = without_unpacked(submission, [*given, "--archives", "x#y"])
+
+    assert found == [
+        *("--master", "local[*]", "--archives", "/w/b.zip", "/w/job.py", "--archives", "x#y")
+    ]
+    one = parse_submission(["--archives", "s3://b/a.tgz#a", "s3://b/job.py"])
+    assert without_unpacked(one, ["--archives", "/w/a.tgz#a", "/w/job.py"]) == ["/w/job.py"]
