@@ -59,14 +59,9 @@ def delay_quantile(sketches: DataFrame, share: float) -> DataFrame:
     return merged.select("origin", _quantile("sketches", F.lit(share)).alias("delay"))
 
 
-@F.udf(returnType=BinaryType())
-def _merged(packed: list[bytes]) -> bytes:
-    return quantiles.merged(packed).pack()
-
-
-@F.udf(returnType=LongType())
-def _quantile(packed: list[bytes], share: float) -> int | None:
-    return quantiles.merged(packed).quantile(share)
+# Without annotations, from which newer Sparks would take the kind of the function.
+_merged = F.udf(lambda packed: quantiles.merged(packed).pack(), BinaryType())
+_quantile = F.udf(lambda packed, share: quantiles.merged(packed).quantile(share), LongType())
 
 
 def counts(flights: DataFrame) -> DataFrame:

@@ -106,7 +106,7 @@ def test_a_text_that_is_no_utf8_is_no_json_and_a_replacement_character_is(
         b'{"a": 1',
         b"[1]",
         b'"a"',
-        b" \n",
+        b"  ",
     ]
     records = spark.createDataFrame([(bytearray(text), "") for text in texts], SCHEMA)
 
