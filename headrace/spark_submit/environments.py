@@ -334,7 +334,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--python", help="3.9; else the newest that this Spark runs with")
     parser.add_argument("packages", nargs="*", help="what pip installs beside PySpark and NumPy")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     try:
         wanted = [minor_of(given.python)] if given.python else []
         python, version = python_for(given.spark, wanted)

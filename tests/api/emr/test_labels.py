@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -126,8 +127,9 @@ def python39(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> It
 
 
 def test_an_environment_is_made_on_first_need_and_the_step_goes_on(
-    lab: Lab, python39: Path, cache: Path
+    lab: Lab, python39: Path, cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     (python39 / "pip").write_text(
         "pyspark 3.5.6; printf '#!/bin/sh\\necho \"ran in $SPARK_HOME\"\\n' > "
         '"$packages/pyspark/bin/spark-submit"; chmod +x "$packages/pyspark/bin/spark-submit"\n'
@@ -136,6 +138,7 @@ def test_an_environment_is_made_on_first_need_and_the_step_goes_on(
     assert lab.ended(*step)["State"] == "COMPLETED", log_of(lab, *step, "stderr")
     home = cache / "3.5.6-py3.9" / "lib" / "python3.9" / "site-packages" / "pyspark"
     assert log_of(lab, *step, "stdout") == f"ran in {home}\n"
+    assert f"Spark 3.5.6 of emr-7.12.0 is made first, for {step[1]}; once, and" in caplog.text
     controller = log_of(lab, *step, "controller")
     assert "installing pyspark==3.5.6 numpy<2 with Python 3.9" in controller
     assert f"Spark 3.5.6 with Python 3.9 is in {cache / '3.5.6-py3.9'}" in controller

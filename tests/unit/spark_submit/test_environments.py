@@ -234,3 +234,19 @@ def test_the_images_python_is_taken_else_the_nearest_that_this_spark_runs_with(
     here.clear()
     with pytest.raises(JobRefused, match=r"3\.5\.6 runs with Python 3\.8 to 3\.11, and this mach"):
         python_for("3.5.6", [(3, 9)])
+
+
+def test_scripts_make_an_environment_anywhere_with_more_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    python = make_python(tmp_path / "py", "pyspark 3.5.6")
+    monkeypatch.setattr(environments, "find_python", lambda _: python)
+    arguments = ["3.5.6", str(tmp_path / ".spark" / "3.5"), "--python", f"{HERE[0]}.{HERE[1]}"]
+    monkeypatch.setattr(sys, "argv", ["environments", *arguments, "pandas", "pyarrow"])
+    assert environments.main() == 0
+    assert capsys.readouterr().out == f"{tmp_path}/.spark/3.5/bin/python\n"
+    assert "numpy<2 pandas pyarrow" in (tmp_path / "py" / "pip.log").read_text()
+    python.write_text("#!/bin/sh\necho 'No space left on device'; exit 1\n")
+    monkeypatch.setattr(sys, "argv", ["environments", "3.5.6", str(tmp_path / "other")])
+    assert environments.main() == 1
+    assert "no space left on the disk. When there is: run this again." in capsys.readouterr().err
