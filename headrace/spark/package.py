@@ -2,7 +2,7 @@
 
     python -m headrace.spark.package headrace_spark.zip
 
-A job that is given it so says `spark.dataSource.register(KinesisDataSource)` once: Spark looks for sources on the
+A job that is given it so says `headrace.spark.registering.register(spark)` once: Spark looks for sources on the
 PYTHONPATH that spark-submit was started with, and not into `--py-files`. Steps on the local cloud need neither.
 """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 from headrace.spark.versions import HAS_DATA_SOURCES
@@ -22,7 +24,20 @@ def register(spark: Any) -> None:
     from headrace.spark.source import KinesisDataSource
 
     if not _knows(spark, KinesisDataSource.name()):
+        _show_the_planner_where_this_is(spark.sparkContext.environment)
         spark.dataSource.register(KinesisDataSource)
+
+
+def _show_the_planner_where_this_is(environment: dict[str, str]) -> None:
+    """Put this package's place on the path of the process in which a stream's reader plans.
+
+    Seen on Spark 4.0 to 4.3: `--py-files` are on the path of every Python process of Spark's but this one. It runs on
+    the driver's machine, where this package is; elsewhere the path leads nowhere, and harms nothing.
+    """
+    here = str(Path(__file__).parents[2])
+    paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if here not in paths:
+        environment["PYTHONPATH"] = os.pathsep.join([*paths, here])
 
 
 def _knows(spark: Any, name: str) -> bool:

@@ -209,7 +209,7 @@ def sink_rows(bench: Bench, records: int) -> list[tuple[str, float, str, str, bo
 @click.command()
 @click.option("--records", default=3_200_000, show_default=True, help="Backlog of 100 B records.")
 @click.option("--slow-records", default=100_000, show_default=True, help="Of the alternative.")
-@click.option("--sink-records", default=200_000, show_default=True, help="Rows to write.")
+@click.option("--sink-records", default=600_000, show_default=True, help="Rows to write.")
 @click.option("--puts", default=15, show_default=True, help="Single records for the latencies.")
 @click.option(
     "--spark", "which", help=f"Compare Sparks: all, or some of {', '.join(SPARKS)} with commas."

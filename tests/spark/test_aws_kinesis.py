@@ -140,7 +140,7 @@ def test_a_job_for_the_bundled_connector_runs_as_it_is(
     }
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", JOB, source.name, target.name, str(tmp_path / "c")],
-        env=environment, capture_output=True, text=True, check=False, timeout=170,
+        env=environment, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     assert sorted(int(record["Data"]) for record in stored(target)) == list(range(50))

@@ -117,11 +117,11 @@ def run(
                 assert alive.poll() is None, (folder / "log").read_text()[-4000:]
                 return driver.batches(kind) >= enough
 
-            wait_until(there, within_s=120, what=f"{enough} {kind}")
+            wait_until(there, within_s=300, what=f"{enough} {kind}")
         # That of the driver before was swept, and that of the one just killed was not removed by itself.
         assert len(driver.spools()) == 1
     with driver.running("drain") as process:
-        assert process.wait(180) == 0, (folder / "log").read_text()[-4000:]
+        assert process.wait(300) == 0, (folder / "log").read_text()[-4000:]
         wait_until(lambda: not driver.spools(), what="the removal of every spool")
     assert Counter(driver.rows()) == Counter(range(stream.count))
 

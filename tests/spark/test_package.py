@@ -130,7 +130,7 @@ def test_a_job_that_spark_submit_gives_the_zip_reads_a_stream(
     done = subprocess.run(
         [submit, "--master", "local[2]", "--conf", "spark.ui.enabled=false",
          "--conf", "spark.driver.host=127.0.0.1", "--py-files", path, job, stream.name, tmp_path],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=170,
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert "all there" in done.stdout, done.stdout[-3000:] + done.stderr[-3000:]
 
