@@ -59,12 +59,12 @@ def kinesis_stream(
     given = _as_text(options)
     if available_now:
         given[_AVAILABLE_NOW] = "true"
+    parsed = parse_options(given)
     if HAS_DATA_SOURCES:
         from headrace.spark.registering import register
 
         register(spark)
         return spark.readStream.format(_FORMAT).options(**given).load()
-    parsed = parse_options(given)
     _check(spark)
     from headrace.spark.callbacks import stream_frame
 
@@ -81,14 +81,14 @@ def kinesis_batch(spark: SparkSession, **options: object) -> DataFrame:
         KinesisError: (Spark 3.5) the stream is not there, or cannot be read.
     """
     given = _as_text(options)
+    parsed = parse_options(given)
+    if parsed.init is not None and has_latest(parsed.init):
+        raise InvalidOption("A batch read cannot start at LATEST: there is nothing after it.")
     if HAS_DATA_SOURCES:
         from headrace.spark.registering import register
 
         register(spark)
         return spark.read.format(_FORMAT).options(**given).load()
-    parsed = parse_options(given)
-    if parsed.init is not None and has_latest(parsed.init):
-        raise InvalidOption("A batch read cannot start at LATEST: there is nothing after it.")
     _check(spark)
     return _shards_frame(spark, replace(parsed, init=parsed.init or TrimHorizon()))
 
@@ -108,13 +108,14 @@ def write_to_kinesis(frame: DataFrame, **options: object) -> None:
         InvalidSchema: the frame has not the columns of a record.
     """
     given = _as_text(options)
+    sink = _parse_sink(frame, given)
     if HAS_DATA_SOURCES:
         from headrace.spark.registering import register
 
         register(frame.sparkSession)
         frame.write.format(_FORMAT).options(**given).mode("append").save()
         return
-    append(frame, _parse_sink(frame, given))
+    append(frame, sink)
 
 
 def stream_to_kinesis(frame: DataFrame, **options: object) -> DataStreamWriter:
@@ -123,12 +124,12 @@ def stream_to_kinesis(frame: DataFrame, **options: object) -> DataStreamWriter:
     In append or update mode. Arguments and errors are those of `write_to_kinesis`. On Spark 3.5 it is a `foreachBatch`.
     """
     given = _as_text(options)
+    sink = _parse_sink(frame, given)
     if HAS_DATA_SOURCES:
         from headrace.spark.registering import register
 
         register(frame.sparkSession)
         return frame.writeStream.format(_FORMAT).options(**given)
-    sink = _parse_sink(frame, given)
 
     def write(batch: DataFrame, _: int) -> None:
         append(batch, sink)

@@ -8,7 +8,6 @@ as JSON out.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import sys
@@ -30,6 +29,7 @@ from headrace.spark.offsets import TrimHorizon
 from headrace.spark.options import Options, SinkOptions
 from headrace.spark.puts import MOST_RECORDS, Sender
 from headrace.spark.reading import COLUMNS, pages
+from headrace.spark.streams import kinesis_stream, stream_to_kinesis
 from headrace.spark.versions import HAS_DATA_SOURCES, spark_version
 
 REGION = "us-east-1"
@@ -179,13 +179,13 @@ class Bench:
     def written(self, form: str, stream: str, rows: Any) -> Run:
         """Write a streaming frame to a new stream, by our sink or (`boto3`) by foreachBatch over boto3."""
         self.create(stream)
-        writer = rows.writeStream.option("checkpointLocation", self.checkpoint())
         if form == "boto3":
-            writer = writer.foreachBatch(_over_boto3(stream, self.endpoint_url))
+            writer = rows.writeStream.foreachBatch(_over_boto3(stream, self.endpoint_url))
         else:
             options = {"streamName": stream, "region": REGION, "endpointUrl": self.endpoint_url}
             named = {f"kinesis.{name}": value for name, value in options.items()}
-            writer = writer.format("kinesis").options(**named)
+            writer = stream_to_kinesis(rows, **named)
+        writer = writer.option("checkpointLocation", self.checkpoint())
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
         return _run(query.recentProgress)
@@ -224,8 +224,7 @@ class Bench:
         }  # fmt: skip
         named = {f"kinesis.{name}": value for name, value in options.items()}
         if not HAS_DATA_SOURCES:
-            streams: Any = importlib.import_module("headrace.spark.streams")
-            return streams.kinesis_stream(self.spark, **named)
+            return kinesis_stream(self.spark, **dict[str, Any](named))
         return self.spark.readStream.format(form).options(**named).load()
 
     def checkpoint(self) -> str:
@@ -404,15 +403,14 @@ def main() -> None:
         bench = Bench(spark, asked["endpoint_url"], Path(folder))
         fast, slow = counts(bench, asked["records"], asked["slow_records"], 100)
         found |= {"source": fast.rate, "row by row": slow.rate}
-        if HAS_DATA_SOURCES:
-            rows = bench.rows_to_write(asked["sink_records"])
-            for name in ("kinesis", "boto3"):
-                bench.written(name, f"warm-up-{name}-{spark_version()[1]}", rows)
-                stream = f"sink-{name}-{'-'.join(map(str, spark_version()))}"
-                found[f"sink, {name}"] = bench.written(name, stream, rows).rate
-            found["keys in order"] = float(
-                bench.is_in_order(stream.replace("boto3", "kinesis"), asked["sink_records"])
-            )
+        rows = bench.rows_to_write(asked["sink_records"])
+        for name in ("kinesis", "boto3"):
+            bench.written(name, f"warm-up-{name}-{spark_version()[1]}", rows)
+            stream = f"sink-{name}-{'-'.join(map(str, spark_version()))}"
+            found[f"sink, {name}"] = bench.written(name, stream, rows).rate
+        found["keys in order"] = float(
+            bench.is_in_order(stream.replace("boto3", "kinesis"), asked["sink_records"])
+        )
         spark.stop()
     print("figures", json.dumps(found))
 

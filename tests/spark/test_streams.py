@@ -1,6 +1,6 @@
-"""Kinesis by the functions that are the same on every Spark: `kinesis_stream` and `kinesis_batch`.
+"""`kinesis_stream` and `kinesis_batch` on Spark 3.5, where they are a source of their own (`headrace.spark.callbacks`).
 
-On Spark 3.5 they are a source of their own (`headrace.spark.callbacks`); from 4.0 on `format("kinesis")`.
+From 4.0 on they are `format("kinesis")`, which has its own tests; `test_streams_writes` uses them on every Spark.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from headrace.spark.versions import HAS_DATA_SOURCES
 from tests.spark.conftest import Stream
 from tests.support.server import REGION, wait_until
 
-pytestmark = pytest.mark.spark
-
-only_callbacks = pytest.mark.skipif(HAS_DATA_SOURCES, reason="of the way on Spark 3.5")
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(HAS_DATA_SOURCES, reason="of the way on Spark 3.5"),
+]
 
 
 def frame_of(spark: Any, stream: Stream, **options: str) -> Any:
@@ -170,7 +171,6 @@ def test_a_keys_records_come_in_order_through_splits_and_merges(
         assert [number for _, number in own] == sorted(number for _, number in own)
 
 
-@only_callbacks
 def test_each_query_on_one_frame_reads_by_itself(
     spark: Any, make_stream: Any, tmp_path: Path
 ) -> None:
@@ -210,8 +210,7 @@ def test_latest_takes_what_comes_after_the_query_began_and_a_stop_removes_the_sp
         query.stop()
     assert numbers(spark, places[0]) == list(range(100, 200))
     assert query.exception() is None
-    if not HAS_DATA_SOURCES:
-        assert spools() == before
+    assert spools() == before
 
 
 def test_state_and_watermarks(spark: Any, make_stream: Any, tmp_path: Path) -> None:
@@ -241,7 +240,6 @@ def test_state_and_watermarks(spark: Any, make_stream: Any, tmp_path: Path) -> N
 # --- what goes wrong ------------------------------------------------------------------------------
 
 
-@only_callbacks
 def test_wrong_options_are_refused_before_a_query_is_made(spark: Any) -> None:
     with pytest.raises(InvalidOption, match=r"no option 'kinesis\.streamname2'. Is .*streamName"):
         kinesis_stream(spark, **{"kinesis.streamname2": "s"})
@@ -252,7 +250,6 @@ def test_wrong_options_are_refused_before_a_query_is_made(spark: Any) -> None:
         kinesis_batch(spark, **options)
 
 
-@only_callbacks
 def test_a_session_that_cannot_have_it_is_told_so(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,8 +289,7 @@ def test_records_that_are_gone_fail_the_query(
     before = spools()
     with pytest.raises(Exception, match=r"DataLoss: .* is not the stream .* another checkpoint"):
         drain(frame_of(spark, fresh), places)
-    if not HAS_DATA_SOURCES:
-        assert spools() == before
+    assert spools() == before
     assert numbers(spark, places[0]) == list(range(100))
 
 
@@ -309,7 +305,6 @@ def test_a_checkpoint_of_another_stream_is_refused(
         drain(frame_of(spark, second), places)
 
 
-@only_callbacks
 def test_a_query_stops_promptly_while_kinesis_cannot_be_reached(
     spark: Any, places: tuple[str, str]
 ) -> None:
@@ -332,7 +327,6 @@ def test_a_query_stops_promptly_while_kinesis_cannot_be_reached(
     assert query.exception() is None
 
 
-@only_callbacks
 def test_offsets_are_those_of_later_sparks(
     spark: Any, make_stream: Any, places: tuple[str, str]
 ) -> None:

@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
+from headrace.spark.versions import HAS_DATA_SOURCES
 from tests.spark.test_kills import run
 from tests.support.server import ServerProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.crash]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.crash,
+    pytest.mark.skipif(HAS_DATA_SOURCES, reason="of the way on Spark 3.5"),
+]
 
 JOB = Path(__file__).parent / "jobs" / "copy_by_function.py"
 
