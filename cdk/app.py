@@ -3,6 +3,7 @@
 Run it with `cd cdk && npx cdk synth`, or with `npm --prefix cdk run cdk -- synth` from the repository's root.
 
 Context (`-c name=value`): `emr_subnet_id`, the subnet of the Spark cluster; without it EMR takes the default VPC;
+`emr_release`, such as `emr-7.13.0`, in place of the newest that has Spark 4.0;
 `aggregate=true` and `redrive=true`, the processing stack's options; `spark_steps`, jobs of `spark_jobs/` that run as
 steps on deployment, in this order, each with options of its own, such as
 `speed_view, fleet_enrich --planes s3://bucket/planes/, aircraft_days --output kinesis://sessions`.
@@ -39,7 +40,7 @@ CONTEXT: dict[str, Any] = {
 def build(app: cdk.App) -> list[cdk.Stack]:
     """Add the four stacks to `app`, upstream first, and return them."""
     from cdk.constructs.spark_jobs import parse_steps
-    from cdk.stacks.analytics import AnalyticsStack
+    from cdk.stacks.analytics import RELEASE, AnalyticsStack
     from cdk.stacks.delivery import DeliveryStack
     from cdk.stacks.ingest import IngestStack
     from cdk.stacks.processing import ProcessingStack
@@ -61,6 +62,7 @@ def build(app: cdk.App) -> list[cdk.Stack]:
             "headrace-analytics",
             enriched=ingest.enriched,
             subnet_id=app.node.try_get_context("emr_subnet_id"),
+            release=app.node.try_get_context("emr_release") or RELEASE,
             steps=parse_steps(app.node.try_get_context("spark_steps") or ""),
         ),
     ]

@@ -5,16 +5,16 @@ Nothing here is shared with `lambdas/` or `spark_jobs/`: where both agree, both 
 
 # pandas' own annotations give every index and conversion a union of all that it might return.
 # pyright: reportArgumentType=false, reportAssignmentType=false, reportAttributeAccessIssue=false
-# pyright: reportCallIssue=false, reportReturnType=false
+# pyright: reportCallIssue=false, reportReturnType=false, reportIndexIssue=false
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Union
 
 import pandas as pd
 
-Events = pd.DataFrame | Sequence[dict[str, Any]]
+Events = Union[pd.DataFrame, Sequence[dict[str, Any]]]
 
 WINDOW_KEY = ["window_start", "origin"]
 WINDOW_COLUMNS = [*WINDOW_KEY, "departures", "cancellations", "mean_delay", "p95_delay"]

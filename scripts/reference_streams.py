@@ -5,7 +5,7 @@ Nothing here is shared with `spark_jobs/`: where both agree, both are right. Tab
 
 # pandas' own annotations give every index and conversion a union of all that it might return.
 # pyright: reportArgumentType=false, reportAssignmentType=false, reportAttributeAccessIssue=false
-# pyright: reportCallIssue=false, reportReturnType=false
+# pyright: reportCallIssue=false, reportReturnType=false, reportIndexIssue=false, reportOperatorIssue=false
 
 from __future__ import annotations
 

@@ -278,8 +278,8 @@ def enriched(run: Run, expected: int, progress: Progress) -> list[dict[str, Any]
 def submit(run: Run) -> str:
     """Add the Spark step with the AWS CLI; return its id."""
     arguments = [
-        "spark-submit", "--deploy-mode", "cluster", "--conf", "spark.sql.shuffle.partitions=2",
-        "--py-files", run.output("analytics", "PyFiles"), run.output("analytics", "JobUri"),
+        "spark-submit", *run.output("analytics", "SubmitOptions").split(),
+        "--conf", "spark.sql.shuffle.partitions=2", run.output("analytics", "JobUri"),
         "--stream", run.output("ingest", "EnrichedStreamName"), "--region", REGION,
         "--output", run.output("analytics", "ResultsUri"),
         "--checkpoint", run.output("analytics", "CheckpointUri"),

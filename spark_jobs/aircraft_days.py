@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common import events, options, outputs, queries
 
+NEEDS_SPARK = "3.5"
 GAP = "8 hours"
 RESULTS = outputs.Results("aircraft_days", "sessions/", ("tailnum", "session_start"), "tailnum")
 

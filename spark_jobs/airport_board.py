@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common import events, options, queries
 
+NEEDS_SPARK = "3.5"
 LATEST = ("event_time", "event_id", "dest", "dep_delay")
 BOARD_SCHEMA = (
     "origin STRING, departures BIGINT, cancellations BIGINT, event_time TIMESTAMP, "

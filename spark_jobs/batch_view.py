@@ -14,7 +14,9 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.common import events, queries, views
+from spark_jobs.common import events, options, queries, views
+
+NEEDS_SPARK = "3.5"
 
 
 def transform(records: DataFrame, cut: str) -> DataFrame:
@@ -39,7 +41,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse the step's arguments."""
     parser = argparse.ArgumentParser(prog="batch_view.py", description="The batch layer's view.")
     parser.add_argument("--archive", required=True, help="s3:// URI of JSON lines")
-    parser.add_argument("--before", required=True, help="the cut, an ISO time")
+    parser.add_argument("--before", required=True, type=options.moment, help="the cut, an ISO time")
     parser.add_argument("--output", required=True, help="s3:// URI of the view")
     return parser.parse_args(argv)
 

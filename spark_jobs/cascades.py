@@ -23,6 +23,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from spark_jobs.common import events, options, outputs, queries
 
+NEEDS_SPARK = "4.0"
 LATE_MINUTES = 15
 IN_A_ROW = 3
 FORGET_MS = 24 * 3600 * 1000
@@ -73,7 +74,7 @@ class Cascades(StatefulProcessor):
         """Put the flights that came among the waiting."""
         for frame in rows:
             names = ("at_ms", "event_id", "dep_delay")
-            came: list[Waiting] = list(zip(*(frame[name].tolist() for name in names), strict=True))
+            came: list[Waiting] = list(zip(*(frame[name].tolist() for name in names)))
             self._waiting.appendList(came)
             self._handle.registerTimer(min(came)[0])
         return iter(())
@@ -115,7 +116,7 @@ class Cascades(StatefulProcessor):
 
 def _frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
     names = ["tailnum", "started", "event_time", "event_id", "flights", "delay_minutes"]
-    frame = pd.DataFrame(rows, columns=names)
+    frame = pd.DataFrame(rows, columns=pd.Index(names))
     for name in ("started", "event_time"):
         frame[name] = pd.to_datetime(frame[name], unit="ms", utc=True)
     return frame.astype({"flights": "int32", "delay_minutes": "int32"})

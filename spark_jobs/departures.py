@@ -4,7 +4,7 @@
         --stream flights-enriched --region us-east-1
         --output s3://bucket/departures/ --checkpoint s3://bucket/checkpoints/departures/
 
-On EMR, the connector that EMR carries is taken with `--source-format aws-kinesis` (and `--jars` its jar); the options
+On EMR, the connector that EMR carries is taken with `--source-format` and its name (and `--jars` its jar); the options
 are the same. Each run takes up where the last one stopped. Two tables are under `--output` (or, to a stream, the
 updates alone):
 
@@ -41,6 +41,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common import batches, events, options, outputs, queries
 
+NEEDS_SPARK = "3.5"
 WINDOW = "1 hour"
 SCHEMA = "event_id STRING, event_time TIMESTAMP, origin STRING, dep_delay INT, cancelled BOOLEAN"
 REQUIRED = ("event_id", "event_time", "origin", "cancelled")

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common import events, options, outputs, queries
 
+NEEDS_SPARK = "3.5"
 PLANES_SCHEMA = "tailnum STRING, year INT, manufacturer STRING, model STRING, seats INT"
 RESULTS = outputs.Results("fleet_enrich", "flights/", ("event_id",), "origin")
 

@@ -11,6 +11,8 @@ import sys
 from spark_jobs import speed_view
 from spark_jobs.common import options, queries
 
+NEEDS_SPARK = "3.5"
+
 
 def main(argv: list[str]) -> int:
     """Run the job; see the module."""

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common import batches, events, options, outputs, queries
 
+NEEDS_SPARK = "3.5"
 WINDOW, SLIDE = "1 hour", "15 minutes"
 DELAYED_MINUTES = 15
 KEY = ("window_start", "origin")

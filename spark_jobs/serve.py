@@ -16,6 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs import speed_view
 from spark_jobs.common import queries, views
 
+NEEDS_SPARK = "3.5"
+
 
 def transform(batch: DataFrame, speed: DataFrame) -> DataFrame:
     """Return the sum of both views, which must be of flights on either side of one cut."""

@@ -14,6 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.common import batches, events, options, queries, views
 
+NEEDS_SPARK = "3.5"
+
 
 def transform(records: DataFrame, since: str | None, watermark: str) -> DataFrame:
     """Return the flights of `records` that the view counts: on time, once, from `since` on."""
@@ -44,7 +46,9 @@ def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Parse the step's arguments."""
     parser = options.parser("speed_view", "The speed layer's view.")
-    parser.add_argument("--since", help="the cut, an ISO time; by default all flights count")
+    parser.add_argument(
+        "--since", type=options.moment, help="the cut, an ISO time; by default all flights count"
+    )
     return options.parse(parser, argv)
 
 

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common import events, kinesis, options, outputs, queries
 
+NEEDS_SPARK = "3.5"
 WEATHER_SCHEMA = (
     "event_id STRING, event_time TIMESTAMP, origin STRING, temp DOUBLE, wind_speed DOUBLE, "
     "precip DOUBLE, visib DOUBLE"

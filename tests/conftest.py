@@ -10,7 +10,6 @@ import hypothesis
 import pytest
 
 from headrace.cli.interrupts import pass_interrupts_on
-from headrace.spark_submit.environments import CACHE_VARIABLE
 from tests.support import schedule
 from tests.support.clock import FakeClock
 from tests.support.java import compile_little
@@ -25,7 +24,7 @@ for _name in ("AWS_ENDPOINT_URL", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
 
 # Environments of Sparks: of the tests' own, made by linking what is installed; no test fetches one.
 _ROOT = Path(__file__).resolve().parents[1]
-os.environ.setdefault(CACHE_VARIABLE, str(_ROOT / ".spark" / "cache"))
+os.environ.setdefault("HEADRACE_SPARK_CACHE", str(_ROOT / ".spark" / "cache"))
 
 # Tests that are run in the background, too, start programs that can be interrupted.
 pass_interrupts_on()

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from aws_cdk import Aws, CfnTag
+from aws_cdk import Annotations, Aws, CfnTag
 from aws_cdk import aws_emr as emr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk.constructs.checks import check_between, check_name
+from headrace.core.emr_releases import EMR, UnknownRelease, release_of
 
 # EMR's managed service policy covers what carries this tag, and nothing else.
 MANAGED_TAG = "for-use-with-amazon-emr-managed-policies"
@@ -51,6 +52,7 @@ class SparkCluster(Construct):
         super().__init__(scope, construct_id)
         check_name("A cluster's name", name, NAME_PATTERN)
         check_name("An EMR release", release, RELEASE_PATTERN)
+        self._check_known(release)
         check_name("An instance type", instance_type, INSTANCE_PATTERN)
         check_between("A cluster's workers", workers, 1, MAX_WORKERS)
         if subnet_id is not None:
@@ -86,6 +88,18 @@ class SparkCluster(Construct):
             tags=[CfnTag(key=MANAGED_TAG, value="true")],
         )
         self.cluster.node.add_dependency(self.role, service_role)
+
+    def _check_known(self, label: str) -> None:
+        """Refuse a release that EMR on EC2 has not; warn of one that may be newer than what is known."""
+        try:
+            release = release_of(label)
+        except UnknownRelease as unknown:
+            if not unknown.hint:
+                raise ValueError(f"EMR has no release {label}.") from None
+            Annotations.of(self).add_warning_v2(f"headrace:release:{label}", f"{unknown}.")
+        else:
+            if EMR not in release.services:
+                raise ValueError(f"{label} is a release of EMR Serverless, not of EMR on EC2.")
 
     def _node_role(self, bucket: s3.IBucket, prefixes: list[str]) -> iam.Role:
         role = iam.Role(self, "NodeRole", assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"))

@@ -1,4 +1,4 @@
-"""Uploads the Spark jobs: each job's script, and all of `spark_jobs/` as the package that `--py-files` takes."""
+"""Uploads the Spark jobs: each job's script, `spark_jobs/` as a package for `--py-files`, and what they need."""
 
 # jsii names the parameters of its interfaces unlike those of its classes, so that no class fits its interface.
 # pyright: reportArgumentType=false
@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 import zipfile
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from aws_cdk import Aws, Stage
@@ -16,7 +17,9 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
+from cdk.constructs import python_packages
 from headrace.spark.package import build
+from headrace.spark_submit.needs import ReleaseTooOld, check_release
 
 # Zip files know no time before; a fixed one keeps the asset's hash the same until a job changes.
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
@@ -114,14 +117,20 @@ class SparkJobs(Construct):
     Attributes:
         package: the package's asset.
         source: the asset of `headrace.spark`, with `format("kinesis")`: EMR has no source of that name.
-        py_files: both, for `--py-files`.
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, folder: Path, role: iam.Role
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        folder: Path,
+        role: iam.Role,
+        release: str,
+        instance_type: str,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._folder, self._role = folder, role
+        self._folder, self._role, self._release = folder, role, release
         self._scripts: dict[str, assets.Asset] = {}
         # Beside what the CDK writes itself: an asset must lie somewhere until it is taken up.
         stage = Stage.of(self)
@@ -131,14 +140,39 @@ class SparkJobs(Construct):
         self.package.grant_read(role)
         self.source = assets.Asset(self, "Source", path=str(_kinesis_source(outdir)))
         self.source.grant_read(role)
-        self.py_files = f"{self.package.s3_object_url},{self.source.s3_object_url}"
+        self._instance_type = instance_type
+
+    @cached_property
+    def packages(self) -> assets.Asset:
+        """The asset of the Python packages that EMR's image lacks, fetched when first asked for: `python_packages`."""
+        path = python_packages.archive_for(
+            self._folder / "requirements", self._release, self._instance_type
+        )
+        packages = assets.Asset(self, "Packages", path=str(path))
+        packages.grant_read(self._role)
+        return packages
+
+    @property
+    def submit_options(self) -> list[str]:
+        """The options of `spark-submit` that bring the package, the source and the packages to a job."""
+        return [
+            *python_packages.options(self.packages.s3_object_url),
+            *("--py-files", f"{self.package.s3_object_url},{self.source.s3_object_url}"),
+        ]
 
     def script(self, name: str) -> assets.Asset:
-        """Return the asset of a job's script. Raises ValueError for an unknown job."""
+        """Return the asset of a job's script.
+
+        Raises ValueError for an unknown job, and for one that needs a newer Spark than the release's.
+        """
         if name not in self._scripts:
             path = self._folder / f"{name}.py"
             if not path.is_file():
                 raise ValueError(f"There is no job {name!r} in {self._folder.name}.")
+            try:
+                check_release(path, self._release)
+            except ReleaseTooOld as error:
+                raise ValueError(str(error)) from None
             self._scripts[name] = assets.Asset(self, f"Script{name}", path=str(path))
             self._scripts[name].grant_read(self._role)
         return self._scripts[name]
@@ -151,6 +185,7 @@ class SparkJobs(Construct):
         The role is granted what the options name: another stream to read, one to write to, a table in S3.
         """
         name = step.name
+        script = self.script(name)
         folders = JOBS[name].folders
         if folders is None:
             given = [
@@ -169,9 +204,9 @@ class SparkJobs(Construct):
             hadoop_jar_step=emr.CfnStep.HadoopJarStepConfigProperty(
                 jar="command-runner.jar",
                 args=[
-                    *("spark-submit", "--py-files", self.py_files),
+                    *("spark-submit", *self.submit_options),
                     # Of an option that is given twice, the last counts.
-                    *(self.script(name).s3_object_url, *given, *step.options),
+                    *(script.s3_object_url, *given, *step.options),
                 ],
             ),
         )

@@ -8,7 +8,6 @@ from typing import Any
 from aws_cdk import CfnOutput, Stack
 from aws_cdk import aws_emr as emr
 from aws_cdk import aws_kinesis as kinesis
-from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from cdk.constructs.spark_cluster import SparkCluster
@@ -16,8 +15,9 @@ from cdk.constructs.spark_jobs import READS_STREAM, SparkJobs, Step, prefixes
 from cdk.constructs.workspace_bucket import WorkspaceBucket
 
 JOB = Path(__file__).resolve().parents[2] / "spark_jobs" / "departures.py"
-# Spark 4 on EMR; 7.x is Spark 3.5.
+# Spark 4.0 on EMR; 7.x is Spark 3.5.
 RELEASE = "emr-spark-8.0.0"
+INSTANCE_TYPE = "m5.xlarge"
 RESULTS_PREFIX = "departures/"
 CHECKPOINT_PREFIX = "checkpoints/departures/"
 
@@ -25,7 +25,9 @@ CHECKPOINT_PREFIX = "checkpoints/departures/"
 class AnalyticsStack(Stack):
     """The cluster on which the jobs of `spark_jobs/` run as steps: `departures.py`, and at deployment those of `steps`.
 
-    Outputs: ClusterId, JobUri, ResultsUri, CheckpointUri, ResultsBucketName, ResultsPrefix.
+    `release` is the EMR release; a job that needs a newer Spark is refused.
+
+    Outputs: ClusterId, JobUri, SubmitOptions, ResultsUri, CheckpointUri, ResultsBucketName, ResultsPrefix.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class AnalyticsStack(Stack):
         *,
         enriched: kinesis.IStream,
         subnet_id: str | None = None,
+        release: str = RELEASE,
         steps: list[Step] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -50,11 +53,19 @@ class AnalyticsStack(Stack):
                 CHECKPOINT_PREFIX,
                 *prefixes(steps or []),
             ],
-            release=RELEASE,
+            release=release,
+            instance_type=INSTANCE_TYPE,
             subnet_id=subnet_id,
         )
         enriched.grant(spark.role, *READS_STREAM)
-        jobs = SparkJobs(self, "Jobs", folder=JOB.parent, role=spark.role)
+        jobs = SparkJobs(
+            self,
+            "Jobs",
+            folder=JOB.parent,
+            role=spark.role,
+            release=release,
+            instance_type=INSTANCE_TYPE,
+        )
         before: emr.CfnStep | None = None
         for step in steps or []:
             added = jobs.add_step(
@@ -68,11 +79,15 @@ class AnalyticsStack(Stack):
             if before is not None:
                 added.add_dependency(before)
             before = added
-        job = assets.Asset(self, "DeparturesJob", path=str(JOB))
-        job.grant_read(spark.role)
+        job = jobs.script(JOB.stem)
         CfnOutput(self, "ClusterId", value=spark.cluster.ref)
         CfnOutput(self, "JobUri", value=job.s3_object_url, description="the step's script")
-        CfnOutput(self, "PyFiles", value=jobs.py_files, description="the step's --py-files")
+        CfnOutput(
+            self,
+            "SubmitOptions",
+            value=" ".join(jobs.submit_options),
+            description="the step's options of spark-submit: what it brings along",
+        )
         CfnOutput(
             self,
             "ResultsUri",

@@ -20,6 +20,7 @@ from headrace.cli.options import client, endpoint_option, explain, fail
 from headrace.cli.submit_logs import AWS_LOGS_WITHIN_S, DriverLogs, follow
 from headrace.cli.submit_plan import Plan, make_plan, upload_commands
 from headrace.client.http import ask
+from headrace.spark_submit.needs import ReleaseTooOld, check_release
 
 CLUSTER_NAME = "headrace-submit"
 _BUCKET_PREFIX = "headrace-submit"
@@ -135,10 +136,16 @@ def _run(
 ) -> bool:
     """Run the plan, and return whether the job succeeded. All checks come before anything is made."""
     wait_s = AWS_LOGS_WITHIN_S if aws else 0
-    if serverless:
-        submit_serverless.check_application(make("emr-serverless"), application_id)
-    else:
-        _check_cluster(make("emr"), cluster_id)
+    job = next(iter(plan.uris))
+    try:
+        if serverless:
+            application_id = submit_serverless.find_application(
+                make("emr-serverless"), application_id, job
+            )
+        else:
+            cluster_id = _find_cluster(make("emr"), cluster_id, job)
+    except (ReleaseTooOld, ValueError) as error:
+        raise fail(str(error)) from error
     _upload(make("s3"), plan, make_bucket=not aws)
     if asked:
         return False
@@ -164,13 +171,22 @@ def _check_spark(endpoint_url: str) -> None:
         raise fail(f"The cloud at {endpoint_url} cannot run Spark jobs. {problem}")
 
 
-def _check_cluster(emr: Any, cluster_id: str | None) -> None:
-    """Fail with a sentence when the cluster that is named cannot take a step."""
-    if cluster_id is None:
-        return
-    status = emr.describe_cluster(ClusterId=cluster_id)["Cluster"]["Status"]
-    if status["State"] in _CLUSTER_ENDS:
-        raise fail(f"The cluster {cluster_id} is {status['State']}, and takes no more steps.")
+def _find_cluster(emr: Any, cluster_id: str | None, job: Path) -> str | None:
+    """Return the cluster for a job: the one that is named, or one that waits or runs; None when one is to be made.
+
+    Fails with a sentence when the one that is named cannot take the step. Raises ReleaseTooOld, ValueError.
+    """
+    if cluster_id is not None:
+        cluster = emr.describe_cluster(ClusterId=cluster_id)["Cluster"]
+        state = cluster["Status"]["State"]
+        if state in _CLUSTER_ENDS:
+            raise fail(f"The cluster {cluster_id} is {state}, and takes no more steps.")
+        check_release(job, cluster.get("ReleaseLabel", ""))
+        return cluster_id
+    found = _running_cluster(emr, job)
+    if found is None:
+        check_release(job, submit_serverless.RELEASE_LABEL)
+    return found
 
 
 def _check_aws(
@@ -249,19 +265,22 @@ def _run_step(
 ) -> bool:
     """Add the step, follow it, and return whether it has COMPLETED."""
     emr = make("emr")
-    cluster_id = cluster_id or _running_cluster(emr) or _new_cluster(emr, plan.log_uri)
+    cluster_id = cluster_id or _new_cluster(emr, plan.log_uri)
     step_id = _add_step(emr, cluster_id, plan.name, plan.args)
     click.echo(plan.step_command(cluster_id), err=True)
     return _follow(emr, make("s3"), cluster_id, step_id, wait_s, asked) == "COMPLETED"
 
 
-def _running_cluster(emr: Any) -> str | None:
-    """Return a cluster that waits or runs and outlives its steps; the newest first."""
+def _running_cluster(emr: Any, job: Path) -> str | None:
+    """Return a cluster that waits or runs, outlives its steps and has the Spark that a job needs; the newest first."""
     states = ["WAITING", "RUNNING"]
     for page in emr.get_paginator("list_clusters").paginate(ClusterStates=states):
         for found in page["Clusters"]:
             described = emr.describe_cluster(ClusterId=found["Id"])["Cluster"]
-            if not described["AutoTerminate"] and described.get("LogUri"):
+            if described["AutoTerminate"] or not described.get("LogUri"):
+                continue
+            with contextlib.suppress(ReleaseTooOld):
+                check_release(job, described.get("ReleaseLabel", ""))
                 return str(found["Id"])
     return None
 

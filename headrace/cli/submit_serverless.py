@@ -6,6 +6,7 @@ import contextlib
 import json
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,9 +14,11 @@ import click
 from headrace.cli.interrupts import StopAsked
 from headrace.cli.options import fail
 from headrace.cli.submit_logs import JobLogs, follow
+from headrace.spark_submit.needs import ReleaseTooOld, check_release
 
 APPLICATION_NAME = "headrace-submit"
-RELEASE_LABEL = "emr-7.9.0"
+# What is made when nothing is there; the CDK app's.
+RELEASE_LABEL = "emr-spark-8.0.0"
 ROLE_NAME = "headrace-submit"
 _ENDED = {"SUCCESS", "FAILED", "CANCELLED"}
 
@@ -85,7 +88,7 @@ def run_job(
 
     Logs that are not there when it has ended are waited for, `wait_s` at most.
     """
-    application_id = application_id or _application(emr)
+    application_id = application_id or _new_application(emr)
     if role is None:
         arn = emr.get_application(applicationId=application_id)["application"]["arn"]
         role = role_arn(str(arn.split(":")[4]))
@@ -110,22 +113,31 @@ def run_job(
     return _follow(emr, logs, application_id, run_id, wait_s, asked) == "SUCCESS"
 
 
-def check_application(emr: Any, application_id: str | None) -> None:
-    """Fail with a sentence when the application that is named cannot take a job run."""
-    if application_id is None:
-        return
-    state = emr.get_application(applicationId=application_id)["application"]["state"]
-    if state == "TERMINATED":
-        raise fail(f"The application {application_id} is TERMINATED, and takes no more job runs.")
+def find_application(emr: Any, application_id: str | None, job: Path) -> str | None:
+    """Return the application for a job: the one that is named, or of earlier submissions; None when one is to be made.
 
-
-def _application(emr: Any) -> str:
-    """Return the application of earlier submissions, or a new one."""
+    Fails with a sentence when the one that is named cannot take the job run. Raises ReleaseTooOld, ValueError.
+    """
+    if application_id is not None:
+        application = emr.get_application(applicationId=application_id)["application"]
+        if application["state"] == "TERMINATED":
+            raise fail(
+                f"The application {application_id} is TERMINATED, and takes no more job runs."
+            )
+        check_release(job, application["releaseLabel"])
+        return application_id
     states = ["CREATED", "STARTED", "STOPPED"]
     for page in emr.get_paginator("list_applications").paginate(states=states):
         for found in page["applications"]:
             if found.get("name") == APPLICATION_NAME:
-                return str(found["id"])
+                with contextlib.suppress(ReleaseTooOld):
+                    check_release(job, found["releaseLabel"])
+                    return str(found["id"])
+    check_release(job, RELEASE_LABEL)
+    return None
+
+
+def _new_application(emr: Any) -> str:
     made = emr.create_application(name=APPLICATION_NAME, releaseLabel=RELEASE_LABEL, type="SPARK")
     click.echo(f"made the application {made['applicationId']}", err=True)
     return str(made["applicationId"])

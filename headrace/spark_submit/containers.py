@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from headrace.spark_submit.arguments import Submission, option_values, properties_of
 from headrace.spark_submit.errors import JobRefused
 
 _ENVIRONMENT = "spark.yarn.appMasterEnv."
+_MODULES = "__pyfiles__"
 # A path of EMR's machines means nothing here: only a Python that the job brings along is taken.
 _PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
@@ -46,9 +47,51 @@ def fill_container(
     if "PYSPARK_PYTHON" in added:
         # Otherwise the driver would keep this machine's Python.
         added.setdefault("PYSPARK_DRIVER_PYTHON", added["PYSPARK_PYTHON"])
-    if "PYTHONPATH" in added and "PYTHONPATH" in environment:
-        added["PYTHONPATH"] = os.pathsep.join((environment["PYTHONPATH"], added["PYTHONPATH"]))
+    path = [
+        *(each for each in (environment.get("PYTHONPATH"), added.get("PYTHONPATH")) if each),
+        *_python_files(submission, work),
+    ]
+    if path:
+        added["PYTHONPATH"] = os.pathsep.join(path)
     return added
+
+
+def without_unpacked(submission: Submission, arguments: Sequence[str]) -> list[str]:
+    """Return spark-submit's `arguments` without the archives that `fill_container` has unpacked.
+
+    On this machine Spark would unpack them a second time, where no job looks for them.
+    """
+    found: list[str] = []
+    left = len(option_values(submission, "--archives"))
+    words = iter(arguments)
+    for word in words:
+        if word != "--archives" or not left:
+            found.append(word)
+            continue
+        left -= 1
+        # An archive without a name after `#` is Spark's own to unpack.
+        kept = ",".join(item for item in next(words).split(",") if "#" not in item)
+        found += [word, kept] if kept else []
+    return found
+
+
+def _python_files(submission: Submission, work: Path) -> list[str]:
+    """Return what `--py-files` add to a container's PYTHONPATH, as YARN's client does: archives, a folder of modules.
+
+    Spark itself gives them to the driver's Python and to tasks, but not to the workers in which it plans a data source
+    that is written in Python.
+    """
+    found: list[str] = []
+    for item in _items(submission, "--py-files"):
+        source, name = _source(item, work)
+        if name.endswith(".py"):
+            folder = work / _MODULES
+            folder.mkdir(exist_ok=True)
+            _link(source, folder / name)
+            found += [] if str(folder) in found else [str(folder)]
+        else:
+            found.append(str(source))
+    return found
 
 
 def unpack_archives(

@@ -30,9 +30,15 @@ def read(spark: SparkSession, folder: str) -> DataFrame | None:
     try:
         return spark.read.option("basePath", folder).parquet(folder)
     except AnalysisException as error:
-        if error.getCondition() not in ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"):
+        if _condition(error) not in ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"):
             raise
         return None
+
+
+def _condition(error: AnalysisException) -> str | None:
+    """Return the name of the error, which Spark 3.5 calls its class."""
+    named = getattr(error, "getCondition", None) or error.getErrorClass
+    return named()
 
 
 def latest(updates: DataFrame, key: tuple[str, ...]) -> DataFrame:

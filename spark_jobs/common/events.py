@@ -91,8 +91,7 @@ def unreadable(records: DataFrame, schema: str, required: tuple[str, ...]) -> Da
     text = F.col("data").cast("string")
     # from_json takes an empty text for no record at all: neither an object nor malformed.
     nothing = F.col("data").isNull() | (F.trim(text) == "")
-    is_object = F.is_valid_utf8(F.col("data")) & F.startswith(F.ltrim(text), F.lit("{"))
-    json = F.try_parse_json(text).isNotNull() & is_object
+    json = F.json_object_keys(text).isNotNull() & _is_utf8(F.col("data"))
     reason = (
         F.when(nothing, F.lit("empty"))
         .when(~json, F.lit("no JSON object"))
@@ -105,6 +104,13 @@ def unreadable(records: DataFrame, schema: str, required: tuple[str, ...]) -> Da
         .where(~readable(required))
         .select(reason.alias("reason"), *records.columns)
     )
+
+
+def _is_utf8(data: Column) -> Column:
+    """Return whether bytes are valid UTF-8; Spark has a function of its own for that from 4.0 on."""
+    # What is not valid becomes U+FFFD on the way to UTF-16, and so comes back as other bytes.
+    there = F.encode(data.cast("string"), "UTF-16BE")
+    return F.decode(there, "UTF-16BE").cast("binary") == data
 
 
 def on_time_once(

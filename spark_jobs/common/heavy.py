@@ -99,6 +99,6 @@ def candidates_of(batches: Iterable[Any]) -> Iterator[Any]:
                 counted.add(pair["values"], pair["counts"])
     found = counted.candidates()
     if found:
-        names, estimates = zip(*found, strict=True)
+        names, estimates = zip(*found)
         columns = [pa.array(names, pa.string()), pa.array(estimates, pa.int64())]
         yield pa.RecordBatch.from_arrays(columns, names=["name", "estimate"])

@@ -1,30 +1,39 @@
-"""Opens a Kinesis stream as a streaming DataFrame: headrace's source, or the connector that EMR carries."""
+"""Opens Kinesis streams for jobs, by headrace's source and sink or by the connector that EMR carries."""
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 
 from pyspark.sql import DataFrame, SparkSession
 
 
-def make_known(spark: SparkSession, source_format: str) -> None:
-    """Register headrace's source when it comes by `--py-files`, as on EMR: Spark does not look for sources there."""
-    if source_format == "kinesis" and importlib.util.find_spec("headrace") is not None:
-        from headrace.spark.registering import register
-
-        register(spark)
-
-
 def source(spark: SparkSession, arguments: argparse.Namespace, stream: str) -> DataFrame:
-    """Return `stream`, read from its oldest record on, or from the checkpoint."""
+    """Return `stream`, read from its oldest record, or from the checkpoint, up to what it holds when a query starts."""
     options = {
-        "kinesis.streamName": stream,
-        "kinesis.region": arguments.region,
+        **_place(arguments, stream),
         "kinesis.startingposition": "TRIM_HORIZON",
         "kinesis.maxFetchRecordsPerShard": str(arguments.max_records_per_shard),
     }
+    if arguments.source_format != "kinesis":
+        return spark.readStream.format(arguments.source_format).options(**options).load()
+    from headrace.spark.streams import kinesis_stream
+
+    return kinesis_stream(spark, available_now=True, **options)
+
+
+def write(records: DataFrame, arguments: argparse.Namespace, stream: str) -> None:
+    """Append `records`, rows with data and partitionKey, to `stream`; return when all are stored."""
+    options = _place(arguments, stream)
+    if arguments.source_format != "kinesis":
+        records.write.format(arguments.source_format).options(**options).mode("append").save()
+        return
+    from headrace.spark.streams import write_to_kinesis
+
+    write_to_kinesis(records, **options)
+
+
+def _place(arguments: argparse.Namespace, stream: str) -> dict[str, str]:
+    place = {"kinesis.streamName": stream, "kinesis.region": arguments.region}
     if arguments.endpoint_url:
-        options["kinesis.endpointUrl"] = arguments.endpoint_url
-    make_known(spark, arguments.source_format)
-    return spark.readStream.format(arguments.source_format).options(**options).load()
+        place["kinesis.endpointUrl"] = arguments.endpoint_url
+    return place

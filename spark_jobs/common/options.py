@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+from datetime import datetime
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
@@ -18,6 +20,22 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     result.add_argument("--watermark", default="2 days", help="how late an event may come")
     result.add_argument("--max-records-per-shard", type=int, default=10_000_000)
     return result
+
+
+def moment(text: str) -> str:
+    """Return an option's ISO time as Spark is to read it; refuse one without its zone, or that is none.
+
+    Spark would take a text that is no time for null where ANSI mode is off, as it is by default before 4.0.
+    """
+    try:
+        at = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no ISO time with its zone, such as 2013-02-01T00:00:00Z"
+        )
+    return at.isoformat()
 
 
 def parse(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.common import batches
+from spark_jobs.common import batches, kinesis
 
 STREAM = "kinesis://"
 _TIMES = {
@@ -28,7 +28,7 @@ _TIMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Results:
     """How a job's rows are named and ordered.
 
@@ -57,15 +57,7 @@ def sink(arguments: argparse.Namespace, results: Results) -> batches.Sink:
     stream = stream_of(arguments.output)
     if stream is None:
         return batches.into(f"{arguments.output}{results.folder}")
-    options = {"kinesis.streamName": stream, "kinesis.region": arguments.region}
-    if arguments.endpoint_url:
-        options["kinesis.endpointUrl"] = arguments.endpoint_url
-
-    def write(rows: DataFrame, batch_id: int) -> None:
-        records = events(rows, batch_id, results)
-        records.write.format(arguments.source_format).options(**options).mode("append").save()
-
-    return write
+    return lambda rows, batch_id: kinesis.write(events(rows, batch_id, results), arguments, stream)
 
 
 def events(rows: DataFrame, batch_id: int, results: Results) -> DataFrame:

@@ -188,7 +188,7 @@ def test_the_package_of_the_jobs_holds_what_they_share(assembly: Path) -> None:
         ),
         (
             "analytics",
-            {"ClusterId", "JobUri", "PyFiles", "ResultsUri", "CheckpointUri"}
+            {"ClusterId", "JobUri", "SubmitOptions", "ResultsUri", "CheckpointUri"}
             | {"ResultsBucketName", "ResultsPrefix"},
         ),
     ],

@@ -6,9 +6,9 @@ import itertools
 import os
 import re
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,17 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 _PATH = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATH))
 
-from tests.support.environments import cloud_python  # noqa: E402 - see above
-from tests.support.server import REGION, ServerProcess, wait_until  # noqa: E402 - see above
+# Tests look for what a query leaves there: other processes' tests leave theirs elsewhere.
+os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+_TEMPORARY = tempfile.TemporaryDirectory(prefix="headrace-spark-tests-")
+os.environ["TMPDIR"] = tempfile.tempdir = _TEMPORARY.name
 
-# Some tests have a cloud in their own process. The environment of a Spark under test lacks what a cloud needs: it is
-# taken from the cloud's, which has the same Python, behind its own packages; else these tests are left out.
-_VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
-sys.path.append(str(Path(cloud_python()).parents[1] / "lib" / _VERSION / "site-packages"))
-collect_ignore = [] if find_spec("cbor2") else ["test_data_loss.py", "test_locales.py"]
+from tests.support.environments import borrow, left_out  # noqa: E402 - see above
+from tests.support.server import REGION, ServerProcess, wait_until  # noqa: E402
+
+# Some tests have a cloud in their own process.
+borrow()
+collect_ignore = left_out("spark")
 
 
 @pytest.fixture(scope="session")

@@ -119,13 +119,10 @@ class FakeReads:
 
 
 def _begin(records: list[Record], position: Position) -> int:
-    match position:
-        case AtTimestamp(timestamp_ms):
-            return sum(1 for _, _, arrival in records if arrival < timestamp_ms)
-        case AtSequenceNumber(number, after):
-            return sum(
-                1 for _, found, _ in records if found < number or (after and found == number)
-            )
-        case _:
-            assert isinstance(position, TrimHorizon)
-            return 0
+    if isinstance(position, AtTimestamp):
+        return sum(1 for _, _, arrival in records if arrival < position.timestamp_ms)
+    if isinstance(position, AtSequenceNumber):
+        number, after = position.sequence_number, position.after
+        return sum(1 for _, found, _ in records if found < number or (after and found == number))
+    assert isinstance(position, TrimHorizon)
+    return 0

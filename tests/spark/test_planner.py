@@ -311,15 +311,15 @@ def test_every_record_once_and_every_key_in_order_through_reshards_and_crashes(
     def act() -> None:
         reads.clock_ms += dice.randint(0, 2)
         open_shards = reads.open_shards
-        match dice.randint(0, 5):
-            case 0:
-                reads.split(dice.choice(open_shards))
-            case 1 if len(open_shards) > 1:
-                reads.merge(*dice.sample(open_shards, 2))
-            case 2:
-                reads.expire_iterators()
-            case _:
-                reads.put(dice.choice(open_shards), dice.randint(0, 9))
+        what = dice.randint(0, 5)
+        if what == 0:
+            reads.split(dice.choice(open_shards))
+        elif what == 1 and len(open_shards) > 1:
+            reads.merge(*dice.sample(open_shards, 2))
+        elif what == 2:
+            reads.expire_iterators()
+        else:
+            reads.put(dice.choice(open_shards), dice.randint(0, 9))
 
     try:
         for _ in range(30):

@@ -1,4 +1,4 @@
-"""What a Spark job imports of headrace can be read by the oldest Python that an EMR 7 image has."""
+"""A Spark job, and what it imports of headrace, can be read by the oldest Python that an EMR 7 image has."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import headrace.spark
 
 # documented: EMR release guide, emr-release-app-versions-7.x
 OLDEST = (3, 9)
-FILES = sorted(Path(headrace.spark.__file__).parent.rglob("*.py"))
+SOURCE = Path(headrace.spark.__file__).parent
+JOBS = Path(__file__).parents[2] / "spark_jobs"
+FILES = sorted([*SOURCE.rglob("*.py"), *JOBS.rglob("*.py")])
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.name}")
 def test_a_module_has_no_newer_syntax(file: Path) -> None:
     ast.parse(file.read_text(), str(file), feature_version=OLDEST)
 

@@ -6,16 +6,23 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 # Of pyspark, about pandas 3, which the jobs do not use.
 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 
-# Before the JVM starts: its Python workers must find pandas.
+# Before the JVM starts: its Python workers must find pandas, and the jobs where they are not installed.
 os.environ["PYSPARK_PYTHON"] = sys.executable
+_PATH = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _PATH))
 
 from pyspark.sql import SparkSession  # noqa: E402 - the warning comes with the import
+
+from tests.support.environments import left_out  # noqa: E402
+
+collect_ignore = left_out("spark_jobs")
 
 
 @pytest.fixture(scope="session")

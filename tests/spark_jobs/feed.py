@@ -5,31 +5,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.cli.flights import iter_events
-from headrace.cli.lateness import Lateness, arrivals
+from tests.support.flights import Event, flights, late
 
-Event = dict[str, Any]
+__all__ = ["Event", "Feed", "arguments", "cut", "flights", "late", "stream", "table"]
+
 SCHEMA = "data BINARY, partitionKey STRING"
-
-
-def flights(count: int, *, month: int = 1) -> list[Event]:
-    """The month's first flights, enriched as far as the jobs look."""
-    return [e | {"cancelled": e["dep_time"] is None} for e in islice(iter_events(month), count)]
-
-
-def late(events: list[Event], *, share: float = 0.2, mean_s: float = 43_200.0) -> list[Event]:
-    """The same events as they come when some are late."""
-    model = Lateness(share, mean_s, 10 * mean_s, seed=20130101)
-    return [event for _, event in arrivals(events, "event_time", model)]
 
 
 def cut(events: list[Event], size: int) -> list[list[Event]]:

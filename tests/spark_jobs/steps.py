@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
+import re
+import subprocess
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +17,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.spark_jobs.feed import Event
+from tests.support.environments import cloud_python
 from tests.support.server import REGION, ServerProcess, wait_until
 
 JOBS = Path(__file__).parents[2] / "spark_jobs"
 BUCKET = "jobs-work"
 PUT_AT_ONCE = 500
+# The release of the steps' cluster: the app's, or that of the Spark under test; none with a Spark that no release has.
+RELEASE = os.environ.get("HEADRACE_TEST_RELEASE", "emr-spark-8.0.0")
+HAS_RELEASE = "HEADRACE_SPARK_HOME" not in os.environ
+# As the CDK app makes them: the options that bring all to a step, and the files that these name.
+_BROUGHT = """
+import json, sys
+from pathlib import Path
+from cdk.constructs import python_packages
+from headrace.spark.package import build
+release, jobs, bucket, folder = sys.argv[1:]
+archive = python_packages.archive_for(Path(jobs) / "requirements", release, "m5.xlarge")
+source = build(Path(folder) / "headrace_spark.zip")
+files = {path.name: str(path) for path in (archive, source)}
+print(json.dumps([files, python_packages.options(f"s3://{bucket}/{archive.name}")]))
+"""
 
 
 def package() -> bytes:
@@ -29,6 +48,17 @@ def package() -> bytes:
     return data.getvalue()
 
 
+def brought(folder: Path) -> tuple[dict[str, Path], list[str]]:
+    """What a step brings along beside the jobs: files by their names, and the options that name those in BUCKET."""
+    done = subprocess.run(
+        [cloud_python(), "-c", _BROUGHT, RELEASE, str(JOBS), BUCKET, str(folder)],
+        cwd=JOBS.parent, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    files, options = json.loads(done.stdout)
+    return {name: Path(path) for name, path in files.items()}, options
+
+
 class Steps:
     """A bucket with the package and each job's script, and a cluster that runs them."""
 
@@ -37,8 +67,16 @@ class Steps:
         self.kinesis, self.s3, self.emr = clients
         self.s3.create_bucket(Bucket=BUCKET)
         self.upload("spark_jobs.zip", package())
+        files, self.options = brought(server.data_dir)
+        for name, path in files.items():
+            self.upload(name, path.read_bytes())
+        self.options += [
+            "--py-files",
+            f"s3://{BUCKET}/spark_jobs.zip,s3://{BUCKET}/headrace_spark.zip",
+        ]
         self.cluster = self.emr.run_job_flow(
             Name="jobs",
+            ReleaseLabel=RELEASE,
             LogUri=f"s3://{BUCKET}/logs/",
             Instances={"KeepJobFlowAliveWhenNoSteps": True},
         )["JobFlowId"]
@@ -67,7 +105,7 @@ class Steps:
                 answer = self.kinesis.put_records(StreamName=name, Records=put)
                 put = [
                     record
-                    for record, result in zip(put, answer["Records"], strict=True)
+                    for record, result in zip(put, answer["Records"])
                     if "ErrorCode" in result
                 ]
 
@@ -108,10 +146,16 @@ class Steps:
 
     def run(self, script: str, *argv: str, within_s: float = 300) -> str:
         """Run a script of the bucket as a step to its end, and return what it printed."""
-        command = [
-            *("spark-submit", "--conf", "spark.sql.shuffle.partitions=2"),
-            *("--py-files", f"s3://{BUCKET}/spark_jobs.zip", f"s3://{BUCKET}/{script}", *argv),
-        ]
+        step_id, state = self.ended(script, *argv, options=self.options, within_s=within_s)
+        assert state == "COMPLETED", self.log(step_id, "stderr")[-4000:]
+        return self.log(step_id, "stdout")
+
+    def ended(
+        self, script: str, *argv: str, options: Sequence[str], within_s: float = 300
+    ) -> tuple[str, str]:
+        """Run a script of the bucket as a step with options of spark-submit; return its id and its last state."""
+        shuffle = ("--conf", "spark.sql.shuffle.partitions=2")
+        command = ["spark-submit", *shuffle, *options, f"s3://{BUCKET}/{script}", *argv]
         jar = {"Jar": "command-runner.jar", "Args": command}
         step = {"Name": script, "ActionOnFailure": "CONTINUE", "HadoopJarStep": jar}
         added = self.emr.add_job_flow_steps(JobFlowId=self.cluster, Steps=[step])
@@ -122,12 +166,22 @@ class Steps:
             state = found["Step"]["Status"]["State"]
             return state if state in ("COMPLETED", "FAILED", "CANCELLED") else None
 
-        state = wait_until(ended, within_s=within_s, what=f"the end of the step {script}")
-        assert state == "COMPLETED", self._log(step_id, "stderr")[-4000:]
-        return self._log(step_id, "stdout")
+        return step_id, wait_until(ended, within_s=within_s, what=f"the end of the step {script}")
 
-    def _log(self, step_id: str, name: str) -> str:
-        key = f"logs/{self.cluster}/steps/{step_id}/{name}.gz"
+    def log(self, step_id: str, name: str) -> str:
+        """What the step's driver printed, in its container; what YARN's client printed when there is none."""
+        below = f"logs/{self.cluster}/steps/{step_id}/"
+        client = self._read(f"{below}stderr.gz")
+        named = re.search(r"Submitted application (application_\d+_\d+)", client)
+        if named is not None:
+            containers = f"logs/{self.cluster}/containers/{named[1]}/"
+            listed = self.s3.list_objects_v2(Bucket=BUCKET, Prefix=containers).get("Contents", [])
+            for key in (item["Key"] for item in listed):
+                if key.endswith(f"_01_000001/{name}.gz"):
+                    return self._read(key)
+        return self._read(f"{below}{name}.gz")
+
+    def _read(self, key: str) -> str:
         return gzip.decompress(self.s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()).decode()
 
     def rows(self, prefix: str) -> list[dict[str, Any]]:

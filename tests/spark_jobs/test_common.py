@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import aircraft_days, airport_board, rolling_delays
+from spark_jobs import aircraft_days, airport_board, rolling_delays, speed_view
 from spark_jobs.common import events, options, outputs, queries
 from tests.spark_jobs.feed import SCHEMA, Event, Feed, arguments, flights
 
@@ -57,6 +57,78 @@ def test_drifted_events_pass_with_null_or_go_to_quarantine(spark: SparkSession) 
         name: reason for name, _, reason in QUARANTINED
     }
     assert len(passed) == len(PASSES)
+
+
+# What is a time, and what is none: on every Spark, with ANSI mode and without.
+TIMES: list[tuple[str, int | None]] = [
+    ("2013-01-01T10:00:00Z", 1357034400),
+    ("2013-01-01T11:00:00+01:00", 1357034400),
+    ("2013-01-01 10:00:00Z", 1357034400),
+    ("2013-01-01T10:00:00.5Z", 1357034400),
+    ("2013-02-30T10:00:00Z", None),
+    ("2013-01-01T25:00:00Z", None),
+    ("20130101T100000Z", None),
+    ("01/02/2013", None),
+    ("tomorrow", None),
+    ("1e400", None),
+    ("", None),
+]
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_a_malformed_time_is_quarantined_whatever_the_mode(spark: SparkSession, ansi: str) -> None:
+    rows = [
+        (json.dumps(FLIGHT | {"event_id": text, "event_time": text}).encode(), "")
+        for text, _ in TIMES
+    ]
+    records = spark.createDataFrame(rows, SCHEMA)
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        passed = events.flights(records).selectExpr("event_id", "unix_seconds(event_time) AS at")
+        found = {row["event_id"]: row["at"] for row in passed.collect()}
+        refused = events.unreadable(records, events.FLIGHT_SCHEMA, events.FLIGHT_REQUIRED)
+        reasons = [row["reason"] for row in refused.collect()]
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", str(before))
+
+    assert found == {text: at for text, at in TIMES if at is not None}
+    assert reasons == [TYPE] * sum(at is None for _, at in TIMES)
+
+
+def test_a_text_that_is_no_utf8_is_no_json_and_a_replacement_character_is(
+    spark: SparkSession,
+) -> None:
+    texts = [
+        b'{"a": "\xff"}',
+        b'{"a": "\xed\xa0\x80"}',
+        '{"a": "\ufffd \U0001f6eb"}'.encode(),
+        b'{"a": 1',
+        b"[1]",
+        b'"a"',
+        b"  ",
+    ]
+    records = spark.createDataFrame([(bytearray(text), "") for text in texts], SCHEMA)
+
+    refused = events.unreadable(records, "event_time TIMESTAMP, a STRING", ("event_time",))
+
+    assert [row["reason"] for row in refused.collect()] == [
+        *("no JSON object", "no JSON object", "missing: event_time"),
+        *("no JSON object", "no JSON object", "no JSON object", "empty"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["2013-02-01", "2013-02-01T00:00:00", "soon", ""])
+def test_a_cut_that_is_no_time_with_its_zone_is_refused(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--stream", "s", "--region", "r", "--checkpoint", "s3://b/c", "--output", "s3://b/o"]
+
+    with pytest.raises(SystemExit):
+        speed_view.parse_arguments([*argv, "--since", text])
+    assert "is no ISO time with its zone, such as 2013-02-01T00:00:00Z" in capsys.readouterr().err
+    parsed = speed_view.parse_arguments([*argv, "--since", "2013-02-01T00:00:00Z"])
+    assert parsed.since == "2013-02-01T00:00:00+00:00"
 
 
 def test_a_field_fewer_is_null_or_quarantined(spark: SparkSession) -> None:

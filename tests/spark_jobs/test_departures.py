@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.cli.flights import event_frame, iter_events
 from scripts.reference import WINDOW_COLUMNS, differing_windows, hourly_departures
 from spark_jobs import departures
 from spark_jobs.common import batches
+from tests.spark_jobs import feed
 
 pytestmark = [
     pytest.mark.spark,
@@ -33,13 +33,13 @@ def record(event: dict[str, Any]) -> bytes:
 @pytest.fixture(scope="module")
 def flights() -> list[bytes]:
     """A month's first flights, enriched as far as the job looks."""
-    return [record(event) for event, _ in zip(iter_events(1), range(900), strict=False)]
+    return [record(event) for event in feed.flights(900)]
 
 
 @pytest.fixture(scope="module")
 def expected() -> Callable[[int], pd.DataFrame]:
-    frame = event_frame(1)
-    return lambda flights: hourly_departures(frame.head(flights))
+    some = feed.flights(900)
+    return lambda flights: hourly_departures(some[:flights])
 
 
 def table(path: Path) -> pd.DataFrame:

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs import sketches
-from spark_jobs.common import heavy
+from spark_jobs.common import heavy, quantiles
 from tests.spark_jobs.feed import Event, Feed, arguments, cut, flights
 
 pytestmark = [
@@ -56,7 +56,7 @@ def test_merged_sketches_are_within_the_error_of_their_theory(
         for r in sketches.count_estimate(written("counts"), asked).collect()
     }
     assert all(found[name] >= count for name, count in truths.items())
-    bound = math.e / sketches.WIDTH * truths.total()
+    bound = math.e / sketches.WIDTH * sum(truths.values())
     beyond = sum(found[name] - count > bound for name, count in truths.items())
     assert beyond <= math.exp(-sketches.ROWS) * len(truths)
     drawn = [row["event_id"] for row in sketches.sample(written("sample")).collect()]
@@ -90,8 +90,8 @@ def within_theory(found: heavy.HeavyHitters, truths: Counter[str]) -> None:
     # The mean of what goes beyond, and four deviations: each name does with a probability of exp(-5) at most.
     share = math.exp(-heavy.DEPTH)
     allowed = len(errors) * share + 4 * math.sqrt(len(errors) * share)
-    assert sum(error > math.e / heavy.WIDTH * truths.total() for error in errors) <= allowed
-    sure = (1 / heavy.CANDIDATES + math.e / heavy.WIDTH) * truths.total()
+    assert sum(error > math.e / heavy.WIDTH * sum(truths.values()) for error in errors) <= allowed
+    sure = (1 / heavy.CANDIDATES + math.e / heavy.WIDTH) * sum(truths.values())
     names = [name for name, _ in found.candidates()]
     assert len(names) == heavy.CANDIDATES
     frequent = {name for name, count in truths.items() if count > sure}
@@ -147,10 +147,45 @@ def test_the_job_finds_the_frequent_aircraft_of_all_its_micro_batches(
     found = sketches.heavy_hitters(written("counts"), written("heavy"), 3).collect()
 
     truths = Counter(event["tailnum"] for event in often if event["tailnum"])
-    sure = (1 / heavy.CANDIDATES + math.e / heavy.WIDTH) * truths.total()
+    sure = (1 / heavy.CANDIDATES + math.e / heavy.WIDTH) * sum(truths.values())
     assert all(truths[f"HEAVY{number}"] > sure for number in range(3))
     assert {row["tailnum"] for row in found} == {"HEAVY0", "HEAVY1", "HEAVY2"}
     assert all(row["flights"] >= truths[row["tailnum"]] for row in found)
+
+
+@pytest.mark.parametrize("parts", [1, 7])
+def test_a_sketch_of_delays_keeps_all_weights_and_is_within_its_error(parts: int) -> None:
+    dice = random.Random(parts)
+    wrong = 0
+    for _ in range(20):
+        values = list(range(5_000))
+        dice.shuffle(values)
+        packed: list[bytes] = []
+        for part in range(parts):
+            own = quantiles.Quantiles()
+            own.add(values[part::parts])
+            packed.append(own.pack())
+        found = quantiles.merged(packed)
+
+        assert found.count == len(values)
+        assert len(found.pack()) < 8 * 3 * quantiles.K
+        shares = [share / 20 for share in range(1, 20)]
+        errors = [abs((found.quantile(share) or 0) / len(values) - share) for share in shares]
+        wrong += max(errors) > 0.0165
+        assert found.quantile(1.0) is not None
+    # One in a hundred may be; of twenty, three are with a probability of 0.1 %.
+    assert wrong < 3
+
+
+def test_a_sketch_of_few_numbers_is_exact_and_the_same_when_it_is_made_again() -> None:
+    def made() -> quantiles.Quantiles:
+        sketch = quantiles.Quantiles()
+        sketch.add([30, 10, 20, 40])
+        return sketch
+
+    assert [made().quantile(share) for share in (0, 0.25, 0.26, 0.5, 1)] == [10, 10, 20, 20, 40]
+    assert made().pack() == made().pack()
+    assert quantiles.Quantiles().quantile(0.5) is None
 
 
 def test_the_error_of_distinct_counts_is_theorys_over_many_seeds(spark: SparkSession) -> None:

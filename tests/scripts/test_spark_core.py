@@ -1,0 +1,27 @@
+"""The core of the Spark tests on the oldest and the newest Spark, each in its environment, beside all other tests."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# Making the environment takes most of it, the first time.
+LIMIT_S = 900
+
+
+@pytest.mark.spark
+@pytest.mark.crash
+@pytest.mark.parametrize("version", ["3.5", "4.3"])
+def test_source_sink_a_step_and_a_kill(version: str) -> None:
+    command = [sys.executable, "-m", "scripts.spark_matrix", version, "--core", "-q"]
+
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert " skipped" not in done.stdout
