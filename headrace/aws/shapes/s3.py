@@ -508,6 +508,22 @@ GetBucketPolicyStatusOutput = TypedDict(
     },
 )
 
+GetBucketVersioningInput = TypedDict(
+    "GetBucketVersioningInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+GetBucketVersioningOutput = TypedDict(
+    "GetBucketVersioningOutput",
+    {
+    "Status": NotRequired[str],
+    "MFADelete": NotRequired[str],
+    },
+)
+
 GetObjectAclInput = TypedDict(
     "GetObjectAclInput",
     {
@@ -1126,6 +1142,18 @@ PutBucketAclInput = TypedDict(
     },
 )
 
+PutBucketVersioningInput = TypedDict(
+    "PutBucketVersioningInput",
+    {
+    "Bucket": str,
+    "ContentMD5": NotRequired[str],
+    "ChecksumAlgorithm": NotRequired[str],
+    "MFA": NotRequired[str],
+    "VersioningConfiguration": "VersioningConfiguration",
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
 PutObjectAclInput = TypedDict(
     "PutObjectAclInput",
     {
@@ -1368,5 +1396,13 @@ UploadPartOutput = TypedDict(
     "SSEKMSKeyId": NotRequired[str],
     "BucketKeyEnabled": NotRequired[bool],
     "RequestCharged": NotRequired[str],
+    },
+)
+
+VersioningConfiguration = TypedDict(
+    "VersioningConfiguration",
+    {
+    "MFADelete": NotRequired[str],
+    "Status": NotRequired[str],
     },
 )

@@ -14,10 +14,18 @@ from headrace.core.clock import Clock
 from headrace.core.ports import BucketNotFound, ObjectInfo, ObjectNotFound
 from headrace.services.s3 import limits
 from headrace.services.s3.checksums import Body, verify
+from headrace.services.s3.errors import is_marker, marked_deleted, no_such_version
 from headrace.services.s3.files import ObjectFiles, copy_file
+from headrace.services.s3.history import Histories, Version, check_version_id
 from headrace.services.s3.names import check_key
-from headrace.services.s3.notifications import CREATED_PUT, REMOVED, Notifications, ObjectEvent
-from headrace.services.s3.state import Bucket, StoredObject
+from headrace.services.s3.notifications import (
+    CREATED_PUT,
+    MARKED,
+    REMOVED,
+    Notifications,
+    ObjectEvent,
+)
+from headrace.services.s3.state import NULL_VERSION, Bucket, Marker, StoredObject
 from headrace.services.s3.store import Buckets
 from headrace.services.s3.uploads import Uploads
 from headrace.services.s3.writes import check_conditions, described_by
@@ -36,9 +44,11 @@ class S3:
         files: ObjectFiles,
         uploads: Uploads,
         notifications: Notifications,
+        histories: Histories,
     ) -> None:
         self.lock = threading.RLock()
         self.files = files
+        self.histories = histories
         self.uploads = uploads
         self.notifications = notifications
         # Called after each write with bucket, key, size in bytes and ETag, on the writer's thread.
@@ -52,6 +62,7 @@ class S3:
     def start(self) -> None:
         """Load the buckets and finish the writes that a kill cut short."""
         self.files.prepare()
+        self.histories.prepare()
         self._buckets = self._store.load()
         for name in self._buckets:
             self.files.add_bucket(name)
@@ -103,12 +114,29 @@ class S3:
 
     # --- objects ------------------------------------------------------------------------------
 
-    def object(self, bucket: str, key: str) -> StoredObject:
-        """Return an object. Raises BucketNotFound, ObjectNotFound."""
-        self.bucket(bucket)
+    def object(self, bucket: str, key: str, version_id: str | None = None) -> StoredObject:
+        """Return an object, or a version of it.
+
+        Raises BucketNotFound, ObjectNotFound, and AwsError NoSuchKey, NoSuchVersion, MethodNotAllowed, InvalidArgument.
+        """
+        holder = self.bucket(bucket)
+        if version_id is not None:
+            return self._version(holder, bucket, key, version_id)
         found = self.files.find(bucket, key)
         if found is None:
+            marker = self.histories.latest_marker(bucket, key) if holder.versioning else None
+            raise ObjectNotFound(key) if marker is None else marked_deleted(marker)
+        return self.histories.known(bucket, holder, found) if holder.versioning else found
+
+    def _version(self, holder: Bucket, bucket: str, key: str, version_id: str) -> StoredObject:
+        check_version_id(version_id)
+        found = self.histories.find(bucket, key, version_id)
+        if found is None and not holder.versioning and version_id == NULL_VERSION:
             raise ObjectNotFound(key)
+        if found is None:
+            raise no_such_version(key, version_id)
+        if isinstance(found, Marker):
+            raise is_marker(found)
         return found
 
     def write(
@@ -163,22 +191,64 @@ class S3:
             bucket = self.bucket(stored.bucket)  # it may have been deleted while the body came in
             if params.get("IfNoneMatch") is not None or params.get("IfMatch") is not None:
                 check_conditions(stored.key, self.files.find(stored.bucket, stored.key), params)
-            stored = self.files.publish(temporary, stored)
+            stored = self._put_in_place(bucket, temporary, stored)
             self.notifications.keep(
-                ObjectEvent(event, stored.bucket, stored.key, stored.size_bytes, stored.etag),
+                ObjectEvent(
+                    event,
+                    stored.bucket,
+                    stored.key,
+                    stored.size_bytes,
+                    stored.etag,
+                    stored.version_id if bucket.versioning == "Enabled" else "",
+                ),
                 bucket,
             )
         for listener in self.on_object_created:
             listener(stored.bucket, stored.key, stored.size_bytes, stored.etag)
         return stored
 
-    def remove(self, bucket: str, key: str) -> None:
-        """Remove an object, if there is one, and notify."""
-        self.files.remove(bucket, key)
-        self.notifications.keep(ObjectEvent(REMOVED, bucket, key), self.bucket(bucket))
+    def _put_in_place(self, bucket: Bucket, temporary: Path, stored: StoredObject) -> StoredObject:
+        if not bucket.versioning:
+            return self.files.publish(temporary, stored)
+        overwrites_null = bucket.versioning != "Enabled"
+        return self.histories.publish(bucket, temporary, stored, overwrites_null=overwrites_null)
+
+    def remove(self, bucket: str, key: str) -> Marker | None:
+        """Remove an object, if there is one, and notify; return the delete marker where versions are kept."""
+        with self.files.lock:
+            holder = self.bucket(bucket)
+            if not holder.versioning:
+                self.files.remove(bucket, key)
+                self.notifications.keep(ObjectEvent(REMOVED, bucket, key), holder)
+                return None
+            marker = self.histories.mark_deleted(bucket, holder, key, self._clock.now_ms())
+            version_id = marker.version_id
+            self.notifications.keep(ObjectEvent(MARKED, bucket, key, version_id=version_id), holder)
+            return marker
+
+    def remove_version(self, bucket: str, key: str, version_id: str) -> Version | None:
+        """Remove a version for good, if there is one, and notify; return what it was."""
+        with self.files.lock:
+            holder = self.bucket(bucket)
+            if not holder.versioning:
+                found = self.files.find(bucket, key)
+                self.remove(bucket, key)
+                return found
+            removed = self.histories.remove(bucket, holder, key, version_id)
+            event = ObjectEvent(REMOVED, bucket, key, version_id=version_id)
+            self.notifications.keep(event, holder)
+            return removed
+
+    def update(self, stored: StoredObject) -> None:
+        """Store a changed description of an object or a version whose bytes stay. Called under the files' lock."""
+        self.histories.update(stored)
 
     def read(
-        self, bucket: str, key: str, part: Callable[[StoredObject], tuple[int, int]] | None = None
+        self,
+        bucket: str,
+        key: str,
+        part: Callable[[StoredObject], tuple[int, int]] | None = None,
+        version_id: str | None = None,
     ) -> tuple[StoredObject, bytes]:
         """Return an object and its bytes, or those of the (offset, length) that `part` gives.
 
@@ -186,7 +256,7 @@ class S3:
         ObjectNotFound, AwsError SlowDown, and what `part` raises.
         """
         for _ in range(_MOST_LOOKS):
-            stored = self.object(bucket, key)
+            stored = self.object(bucket, key, version_id)
             offset, length = (0, stored.size_bytes) if part is None else part(stored)
             with contextlib.suppress(FileNotFoundError), stored.path.open("rb") as file:
                 status = os.fstat(file.fileno())

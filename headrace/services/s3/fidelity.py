@@ -1,7 +1,6 @@
 """The parameters that S3 accepts without acting on them, by operation; all others are enforced.
 
-Besides: only the latest version of an object is stored, whatever a bucket's versioning says; a request's signature is
-checked with `--auth` only; there is no access control.
+Besides: a request's signature is checked with `--auth` only; there is no access control.
 Keys that cannot be a file's path, and keys whose path is another's folder (`a` beside `a/b`), are objects to
 every client of the API, but Spark, which reads the files, does not see them.
 """
@@ -45,7 +44,7 @@ _WHOLE_CHECKSUMS: dict[str, FidelityLevel] = {
 
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "CreateBucket": {**_ACCESS, "GrantWrite": "ignored", "ObjectLockEnabledForBucket": "stored"},
-    "PutBucketVersioning": {"VersioningConfiguration": "stored"},
+    "PutBucketVersioning": {"VersioningConfiguration.MFADelete": "stored", "MFA": "ignored"},
     "PutBucketEncryption": {"ServerSideEncryptionConfiguration": "stored"},
     "PutBucketLifecycleConfiguration": {"LifecycleConfiguration": "stored"},
     # Events of creation and removal are sent to functions, queues and topics, but not to an event bus.

@@ -33,6 +33,7 @@ CREATED_PUT = "ObjectCreated:Put"
 CREATED_COPY = "ObjectCreated:Copy"
 CREATED_MULTIPART = "ObjectCreated:CompleteMultipartUpload"
 REMOVED = "ObjectRemoved:Delete"
+MARKED = "ObjectRemoved:DeleteMarkerCreated"
 
 NAME = "BucketNotificationConfiguration"
 _TARGETS = {
@@ -41,6 +42,8 @@ _TARGETS = {
     "TopicConfigurations": ("TopicArn", "sns"),
 }
 _AT_ONCE = 100
+# The MD5 of nothing: what a delete marker's event has. Observed in AWS's recorded answers.
+_MARKERS_ETAG = "d41d8cd98f00b204e9800998ecf8427e"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class ObjectEvent:
     key: str
     size_bytes: int = 0
     etag: str = ""
+    version_id: str = ""
 
 
 class Notifications:
@@ -129,8 +133,12 @@ class Notifications:
         self, event: ObjectEvent, region: str, configuration_id: str, number: int
     ) -> dict[str, Any]:
         stored: dict[str, Any] = {"key": quote_plus(event.key, safe="/")}
-        if event.name != REMOVED:
+        if event.name not in (REMOVED, MARKED):
             stored |= {"size": event.size_bytes, "eTag": event.etag}
+        if event.name == MARKED:
+            stored["eTag"] = _MARKERS_ETAG
+        if event.version_id:
+            stored["versionId"] = event.version_id
         stored["sequencer"] = f"{number:016X}"
         owner = {"principalId": "A3NL1KOZZKExample"}
         return {

@@ -13,7 +13,7 @@ from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.operation import Action, operation_name
 from headrace.services.s3 import bodies, checksums, cors, limits, reads
 from headrace.services.s3.backend import S3
-from headrace.services.s3.errors import invalid_argument, invalid_version, translate
+from headrace.services.s3.errors import ErrorWithHeaders, invalid_argument, translate
 from headrace.services.s3.required import check_required
 from headrace.services.s3.routing import Target, target_of
 from headrace.services.s3.state import StoredObject
@@ -123,7 +123,10 @@ class HttpFront:
         self._s3.bucket(target.bucket)
         with bodies.object_body(self._s3.files, request, target) as (body, params):
             stored = self._s3.write(target.bucket, target.key, body, params)
-        return HttpResponse(200, _written_headers(stored.etag, stored.checksums))
+        headers = _written_headers(stored.etag, stored.checksums)
+        if self._s3.bucket(target.bucket).versioning == "Enabled":
+            headers.append(("x-amz-version-id", stored.version_id))
+        return HttpResponse(200, headers)
 
     def _upload_part(self, request: HttpRequest, target: Target) -> HttpResponse:
         self._s3.bucket(target.bucket)
@@ -151,7 +154,10 @@ class HttpFront:
             body = FileSlice(stored.path, *_slice(stored, target), file)
             return self._described(stored, target, body)
         stored, data = self._s3.read(
-            target.bucket, target.key, lambda latest: _slice(latest, target)
+            target.bucket,
+            target.key,
+            lambda latest: _slice(latest, target),
+            target.query.get("versionId"),
         )
         if reads.is_not_modified(stored, target.headers):
             return HttpResponse(304, _identity(stored))
@@ -166,16 +172,17 @@ class HttpFront:
         return answer
 
     def _found(self, target: Target) -> StoredObject:
-        self._s3.bucket(target.bucket)
-        version = target.query.get("versionId", "null")
-        if version != "null":
-            raise invalid_version(version)
-        return self._s3.object(target.bucket, target.key)
+        version_id = target.query.get("versionId")
+        if version_id == "":
+            raise invalid_argument("Version id cannot be the empty string", "versionId", "")
+        return self._s3.object(target.bucket, target.key, version_id)
 
     def _described(
         self, stored: StoredObject, target: Target, body: bytes | FileSlice
     ) -> HttpResponse:
         headers = _answer_headers(stored, target)
+        if self._s3.bucket(target.bucket).versioning:
+            headers.append(("x-amz-version-id", stored.version_id))
         first, length = _slice(stored, target)
         whole = "partNumber" not in target.query and _range(stored, target) is None
         if "partNumber" in target.query and stored.parts:
@@ -260,9 +267,12 @@ def _not_implemented(operation: str) -> AwsError:
 
 
 def _error_answer(request: HttpRequest, error: AwsError) -> HttpResponse:
+    headers = error.headers if isinstance(error, ErrorWithHeaders) else []
     if request.method == "HEAD":  # an answer to HEAD has no body for the reason
-        return HttpResponse(error.status)
+        return HttpResponse(error.status, headers)
     assert request.call is not None
-    if request.method != "OPTIONS":
-        error.members.setdefault("Resource", request.path)
-    return codec_moto.serialize_error("s3", None, error, request.call.request_id)
+    if error.members.get("ResourceType") == "DeleteMarker":
+        error.members["Method"] = request.method
+    answer = codec_moto.serialize_error("s3", None, error, request.call.request_id)
+    answer.headers += headers
+    return answer

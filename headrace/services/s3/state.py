@@ -7,21 +7,42 @@ from pathlib import Path
 from typing import Any
 
 DEFAULT_CONTENT_TYPE = "binary/octet-stream"
+STANDARD = "STANDARD"
+# The id of a version that was written while its bucket kept no versions.
+NULL_VERSION = "null"
 
 
 @dataclass(slots=True)
 class Bucket:
-    """A bucket. `configurations` has the value of each sub-resource by its name, such as `BucketPolicy`."""
+    """A bucket.
+
+    Attributes:
+        configurations: the value of each sub-resource by its name, such as `BucketPolicy`.
+        versioned_since_ms: when versions were first kept, 0 for never.
+    """
 
     account: str
     region: str
     created_ms: int
     configurations: dict[str, Any] = field(default_factory=dict[str, Any])
+    versioned_since_ms: int = 0
+
+    @property
+    def versioning(self) -> str:
+        """`Enabled`, `Suspended`, or "" while versions were never kept."""
+        kept: dict[str, str] = self.configurations.get("BucketVersioning") or {}
+        return kept.get("Status", "")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object: its file, and its description in the index. `etag` has no quotes."""
+    """An object, or a version of one: its file, and its description in the index.
+
+    Attributes:
+        etag: without quotes.
+        version_id: `null` for what was written while no versions were kept.
+        version_file: its name in the folder of versions; "" when it is in no history.
+    """
 
     bucket: str
     key: str
@@ -37,6 +58,18 @@ class StoredObject:
     tags: dict[str, str] = field(default_factory=dict[str, str])
     parts: int = 0
     part_sizes: tuple[int, ...] = ()
+    version_id: str = NULL_VERSION
+    version_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A delete marker: the version that says that there is no object."""
+
+    bucket: str
+    key: str
+    version_id: str
+    last_modified_ms: int
 
 
 @dataclass(frozen=True, slots=True)

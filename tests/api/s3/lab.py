@@ -51,10 +51,12 @@ class S3Lab:
         self.data_dir = data_dir
         self.clock = clock
         self._durability = durability
+        self._starts = 0
         self._start()
 
     def _start(self) -> None:
-        ids = Ids(seed=7)
+        self._starts += 1
+        ids = Ids(seed=self._starts)
         self._database = Database(self.data_dir / "state.db")
         self.s3 = build_s3(
             data_dir=self.data_dir,
@@ -72,6 +74,12 @@ class S3Lab:
     def restart(self) -> None:
         """Go on from what is on the disk."""
         self.stop()
+        self._start()
+
+    def move(self, data_dir: Path) -> None:
+        """Go on with another data directory; clients stay."""
+        self.stop()
+        self.data_dir = data_dir
         self._start()
 
     def stop(self) -> None:

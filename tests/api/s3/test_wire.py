@@ -67,12 +67,13 @@ def test_a_bucket_may_be_called_like_the_service(lab: S3Lab, s3: Any):
     assert lab.request("GET", "/k", headers=host).body == b"1"
 
 
-def test_an_error_names_its_resource_and_request(lab: S3Lab, s3: Any):
+def test_an_error_names_its_key_and_request(lab: S3Lab, s3: Any):
     response = lab.request("GET", f"/{BUCKET}/none<&>")
     error = ET.fromstring(response.body)
     found = {child.tag: child.text for child in error}
     assert (error.tag, found["Code"], found["Key"]) == ("Error", "NoSuchKey", "none<&>")
-    assert found["Resource"] == f"/{BUCKET}/none<&>"
+    # AWS's documentation shows a member Resource; no answer recorded from AWS has it.
+    assert "Resource" not in found
     assert found["RequestId"] == header(response, "x-amzn-requestid")
     assert found["RequestId"] == header(response, "x-amz-request-id")
     assert found["HostId"] == header(response, "x-amz-id-2")

@@ -127,6 +127,10 @@ def _update_bucket(context: Context, physical_id: str, old: Properties, new: Pro
     for name, operation in _REMOVE.items():
         if name in old and name not in new:
             context.call("s3", operation, {"Bucket": physical_id})
+    if "VersioningConfiguration" in old and "VersioningConfiguration" not in new:
+        # A bucket that has kept versions can only stop to.
+        suspended = {"VersioningConfiguration": {"Status": "Suspended"}}
+        context.call("s3", "PutBucketVersioning", {"Bucket": physical_id, **suspended})
     _configure(context, physical_id, new)
     return _made(context, physical_id)
 
@@ -161,10 +165,9 @@ TYPES = [
     ResourceType(
         "AWS::S3::Bucket",
         {
-            **enforced("BucketName", "Tags"),
+            **enforced("BucketName", "Tags", "VersioningConfiguration"),
             **stored(
                 "BucketEncryption",
-                "VersioningConfiguration",
                 "PublicAccessBlockConfiguration",
                 "OwnershipControls",
                 "CorsConfiguration",

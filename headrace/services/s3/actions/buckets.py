@@ -67,6 +67,8 @@ def create_bucket(s3: S3, call: Call, request: CreateBucketInput) -> CreateBucke
         else:
             region = stated or "us-east-1"
             bucket = Bucket(call.account, region, call.now_ms, _first_configurations(request))
+            if bucket.versioning:
+                bucket.versioned_since_ms = call.now_ms
             s3.save_bucket(name, bucket)
     return {"Location": f"/{name}"}
 
@@ -99,11 +101,18 @@ def delete_bucket(s3: S3, call: Call, request: DeleteBucketInput) -> None:
     """Delete an empty bucket. Source: API_DeleteBucket."""
     name = request["Bucket"]
     with s3.lock, s3.files.lock:
-        s3.bucket(name)
-        if next(s3.files.scan(name), None) is not None:
+        bucket = s3.bucket(name)
+        if not bucket.versioning and next(s3.files.scan(name), None) is not None:
             raise AwsError(
                 "BucketNotEmpty",
                 "The bucket you tried to delete is not empty",
+                409,
+                {"BucketName": name},
+            )
+        if s3.histories.has_any(name) or next(s3.files.scan(name), None) is not None:
+            raise AwsError(
+                "BucketNotEmpty",
+                "The bucket you tried to delete is not empty. You must delete all versions in the bucket.",
                 409,
                 {"BucketName": name},
             )

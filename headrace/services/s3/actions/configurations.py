@@ -6,16 +6,22 @@ Requests and answers stay plain dicts here, since the same three functions serve
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Action, Call, operation
 from headrace.aws.shapes.s3 import (
     GetBucketPolicyStatusInput,
     GetBucketPolicyStatusOutput,
+    GetBucketVersioningInput,
+    GetBucketVersioningOutput,
+    PutBucketVersioningInput,
 )
 from headrace.services.s3 import cors, notifications
 from headrace.services.s3.backend import S3
+from headrace.services.s3.errors import malformed_xml
+
+_MFA_DELETE = (None, "", "Enabled", "Disabled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,6 @@ class Configuration:
 
 
 _TABLE = [
-    Configuration("BucketVersioning", "VersioningConfiguration", flat=True, deletable=False),
     Configuration(
         "BucketEncryption",
         "ServerSideEncryptionConfiguration",
@@ -189,6 +194,43 @@ def _actions(row: Configuration) -> list[Action]:
     return [make(row) for make in makers]
 
 
+@operation("PutBucketVersioning")
+def put_bucket_versioning(s3: S3, call: Call, request: PutBucketVersioningInput) -> None:
+    """Begin to keep versions, or go on without. Deleting with MFA is declared only. Source: API_PutBucketVersioning."""
+    with s3.lock, s3.files.lock:
+        bucket = s3.bucket(request["Bucket"])
+        given = request["VersioningConfiguration"]
+        status = given.get("Status")
+        if not status:
+            raise AwsError(
+                "IllegalVersioningConfigurationException",
+                "The Versioning element must be specified",
+            )
+        if status not in ("Enabled", "Suspended") or given.get("MFADelete") not in _MFA_DELETE:
+            raise malformed_xml()
+        if status == "Suspended" and "ObjectLockConfiguration" in bucket.configurations:
+            raise AwsError(
+                "InvalidBucketState",
+                "An Object Lock configuration is present on this bucket, so the versioning state cannot be changed.",
+                409,
+            )
+        bucket.configurations["BucketVersioning"] = {
+            name: value for name, value in given.items() if value
+        }
+        if status == "Enabled" and not bucket.versioned_since_ms:
+            bucket.versioned_since_ms = call.now_ms
+        s3.save_bucket(request["Bucket"], bucket)
+
+
+@operation("GetBucketVersioning")
+def get_bucket_versioning(
+    s3: S3, call: Call, request: GetBucketVersioningInput
+) -> GetBucketVersioningOutput:
+    """Return whether a bucket keeps versions; nothing when it never did. Source: API_GetBucketVersioning."""
+    kept = s3.bucket(request["Bucket"]).configurations.get("BucketVersioning")
+    return cast("GetBucketVersioningOutput", kept or {})
+
+
 @operation("GetBucketPolicyStatus")
 def get_bucket_policy_status(
     s3: S3, call: Call, request: GetBucketPolicyStatusInput
@@ -216,4 +258,6 @@ def get_bucket_policy_status(
 CONFIGURATIONS: list[Action] = [
     *(action for row in _TABLE for action in _actions(row)),
     get_bucket_policy_status,
+    get_bucket_versioning,
+    put_bucket_versioning,
 ]

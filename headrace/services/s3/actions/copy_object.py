@@ -18,11 +18,11 @@ from headrace.core.values import moment
 from headrace.services.s3 import checksums
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
-from headrace.services.s3.errors import invalid_argument, invalid_version, precondition_failed
+from headrace.services.s3.errors import invalid_argument, invalid_request, precondition_failed
 from headrace.services.s3.files import copy_file
 from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_COPY
-from headrace.services.s3.state import StoredObject
+from headrace.services.s3.state import NULL_VERSION, StoredObject
 from headrace.services.s3.writes import KEPT_HEADERS
 
 
@@ -31,6 +31,7 @@ def source_object(s3: S3, request: CopyObjectInput | UploadPartCopyInput) -> Sto
     source = cast("str | dict[str, str]", request["CopySource"])
     if isinstance(source, str):
         path, _, version = source.removeprefix("/").partition("?versionId=")
+        version = unquote(version)
         bucket, _, key = unquote(path, errors="surrogateescape").partition("/")
     else:  # as boto3 takes it, from a caller in process
         bucket, key, version = source["Bucket"], source["Key"], source.get("VersionId") or ""
@@ -40,12 +41,21 @@ def source_object(s3: S3, request: CopyObjectInput | UploadPartCopyInput) -> Sto
             "x-amz-copy-source",
             str(source),
         )
-    if version not in ("", "null"):
-        raise invalid_version(version)
     check_key(key)
-    stored = s3.object(bucket, key)
+    stored = _version(s3, bucket, key, version)
     _check_conditions(stored, request)
     return stored
+
+
+def _version(s3: S3, bucket: str, key: str, version_id: str) -> StoredObject:
+    try:
+        return s3.object(bucket, key, version_id or None)
+    except AwsError as error:
+        if error.code != "MethodNotAllowed":
+            raise
+        raise invalid_request(
+            "The source of a copy request may not specifically refer to a delete marker by version id."
+        ) from error
 
 
 def _check_conditions(stored: StoredObject, request: CopyObjectInput | UploadPartCopyInput) -> None:
@@ -83,7 +93,9 @@ def copy_object(s3: S3, call: Call, request: CopyObjectInput) -> CopyObjectOutpu
     check_key(request["Key"])
     source = source_object(s3, request)
     replace = request.get("MetadataDirective") == "REPLACE"
-    if (source.bucket, source.key) == (request["Bucket"], request["Key"]) and not replace:
+    itself = (source.bucket, source.key) == (request["Bucket"], request["Key"])
+    # To copy an older version onto its object is how AWS tells to restore it.
+    if itself and not replace and not _names_version(request):
         raise AwsError(
             "InvalidRequest",
             "This copy request is illegal because it is trying to copy an object to itself without changing the"
@@ -101,10 +113,20 @@ def copy_object(s3: S3, call: Call, request: CopyObjectInput) -> CopyObjectOutpu
         temporary.unlink(missing_ok=True)
     modified = moment(stored.last_modified_ms)
     result = {"ETag": f'"{stored.etag}"', "LastModified": modified, **stored.checksums}
-    return {
+    answer: CopyObjectOutput = {
         "CopyObjectResult": cast("CopyObjectResult", result),
         "ServerSideEncryption": "AES256",
     }
+    if source.version_id != NULL_VERSION:
+        answer["CopySourceVersionId"] = source.version_id
+    if s3.bucket(stored.bucket).versioning:
+        answer["VersionId"] = stored.version_id
+    return answer
+
+
+def _names_version(request: CopyObjectInput) -> bool:
+    source = cast("str | dict[str, str]", request["CopySource"])
+    return "?versionId=" in source if isinstance(source, str) else bool(source.get("VersionId"))
 
 
 def _params(source: StoredObject, request: Mapping[str, Any], *, replace: bool) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """DeleteObject and DeleteObjects."""
 
-from typing import cast
+from typing import Any, cast
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
@@ -11,31 +11,49 @@ from headrace.aws.shapes.s3 import (
     DeleteObjectsInput,
     DeleteObjectsOutput,
     Error,
+    ObjectIdentifier,
 )
 from headrace.services.s3 import limits
 from headrace.services.s3.backend import S3
-from headrace.services.s3.errors import invalid_version, malformed_xml, precondition_failed
+from headrace.services.s3.errors import malformed_xml, no_such_version, precondition_failed
+from headrace.services.s3.history import check_version_id, is_version_id
 from headrace.services.s3.names import check_key
+from headrace.services.s3.state import Marker
 
 
 @operation("DeleteObject")
 def delete_object(s3: S3, call: Call, request: DeleteObjectInput) -> DeleteObjectOutput:
-    """Delete an object; a missing one is no error. Source: API_DeleteObject."""
+    """Delete an object, or put a delete marker on it, or delete a version for good. Source: API_DeleteObject."""
     s3.bucket(request["Bucket"])
-    _check_version(request.get("VersionId"))
+    version_id = request.get("VersionId")
+    if version_id is not None:
+        check_version_id(version_id)
     with s3.files.lock:
         match = request.get("IfMatch")
         if match is not None and match != "*":
             present = s3.files.find(request["Bucket"], request["Key"])
             if present is None or present.etag != match.strip('"'):
                 raise precondition_failed("If-Match")
-        s3.remove(request["Bucket"], request["Key"])
-    return {}
+        return cast(
+            "DeleteObjectOutput", _delete(s3, request["Bucket"], request["Key"], version_id)
+        )
+
+
+def _delete(s3: S3, bucket: str, key: str, version_id: str | None) -> dict[str, Any]:
+    """Delete, and return the members VersionId and DeleteMarker as DeleteObject's answer has them."""
+    if version_id is None:
+        marker = s3.remove(bucket, key)
+        return {} if marker is None else {"DeleteMarker": True, "VersionId": marker.version_id}
+    removed = s3.remove_version(bucket, key, version_id)
+    answer: dict[str, Any] = {"VersionId": version_id}
+    if isinstance(removed, Marker):
+        answer["DeleteMarker"] = True
+    return answer
 
 
 @operation("DeleteObjects")
 def delete_objects(s3: S3, call: Call, request: DeleteObjectsInput) -> DeleteObjectsOutput:
-    """Delete up to 1,000 objects. Source: API_DeleteObjects."""
+    """Delete up to 1,000 objects or versions. Source: API_DeleteObjects."""
     s3.bucket(request["Bucket"])
     wanted = request["Delete"].get("Objects") or []
     if not 0 < len(wanted) <= limits.DELETE_KEYS:
@@ -45,19 +63,11 @@ def delete_objects(s3: S3, call: Call, request: DeleteObjectsInput) -> DeleteObj
     deleted: list[DeletedObject] = []
     errors: list[Error] = []
     for item in wanted:
-        version_id = item.get("VersionId")
-        entry: DeletedObject = {"Key": item["Key"]}
-        if version_id:
-            entry["VersionId"] = version_id
         try:
-            _check_version(version_id)
-            check_key(item["Key"])
+            deleted.append(_delete_one(s3, request["Bucket"], item))
         except AwsError as error:
-            refused = {**entry, "Code": error.code, "Message": error.message}
+            refused = {**item, "Code": error.code, "Message": error.message}
             errors.append(cast("Error", refused))
-            continue
-        s3.remove(request["Bucket"], item["Key"])
-        deleted.append(entry)
     quiet = request["Delete"].get("Quiet") in (True, "true")
     answer: DeleteObjectsOutput = {} if quiet or not deleted else {"Deleted": deleted}
     if errors:
@@ -65,7 +75,16 @@ def delete_objects(s3: S3, call: Call, request: DeleteObjectsInput) -> DeleteObj
     return answer
 
 
-def _check_version(version_id: str | None) -> None:
-    """Refuse versions other than `null`, the only one of every object. Raises InvalidArgument."""
-    if version_id not in (None, "", "null"):
-        raise invalid_version(version_id or "")
+def _delete_one(s3: S3, bucket: str, item: ObjectIdentifier) -> DeletedObject:
+    key, version_id = item["Key"], item.get("VersionId") or None
+    check_key(key)
+    if version_id is not None and not is_version_id(version_id):
+        raise no_such_version(key, version_id)
+    done = _delete(s3, bucket, key, version_id)
+    entry: DeletedObject = {"Key": key}
+    if version_id is not None:
+        entry["VersionId"] = version_id
+    if done.get("DeleteMarker"):
+        entry["DeleteMarker"] = True
+        entry["DeleteMarkerVersionId"] = done["VersionId"]
+    return entry

@@ -35,7 +35,7 @@ from headrace.services.s3.errors import malformed_xml
 from headrace.services.s3.files import copy_file, md5_of_file
 from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_MULTIPART
-from headrace.services.s3.state import Part, StoredObject, Upload
+from headrace.services.s3.state import NULL_VERSION, Part, StoredObject, Upload
 from headrace.services.s3.writes import KEPT_HEADERS, described_by
 
 _KEPT = ("ContentType", "Metadata", "Tagging", "ChecksumAlgorithm", "ChecksumType", *KEPT_HEADERS)
@@ -98,7 +98,12 @@ def upload_part_copy(s3: S3, call: Call, request: UploadPartCopyInput) -> Upload
         added = s3.uploads.add_part(upload, int(request["PartNumber"]), temporary, etag, kept)
     finally:
         temporary.unlink(missing_ok=True)
-    return {"CopyPartResult": {"ETag": f'"{etag}"', "LastModified": _time(added.uploaded_ms)}}
+    answer: UploadPartCopyOutput = {
+        "CopyPartResult": {"ETag": f'"{etag}"', "LastModified": _time(added.uploaded_ms)}
+    }
+    if source.version_id != NULL_VERSION:
+        answer["CopySourceVersionId"] = source.version_id
+    return answer
 
 
 @operation("CompleteMultipartUpload")
@@ -140,6 +145,8 @@ def complete_multipart_upload(
         "ServerSideEncryption": "AES256",
         **stored.checksums,
     }
+    if s3.bucket(stored.bucket).versioning == "Enabled":
+        answer["VersionId"] = stored.version_id
     return cast("CompleteMultipartUploadOutput", answer)
 
 
