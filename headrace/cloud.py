@@ -45,6 +45,7 @@ from headrace.services.kinesis.fault_targets import shards_by_stream
 from headrace.services.lambda_.api import build_lambda, lambda_api
 from headrace.services.s3.api import build_s3, s3_api
 from headrace.services.s3.cors import BucketRules
+from headrace.services.s3.targets import ServiceTargets
 from headrace.spark_submit.event_bounds import EventLogBounds
 from headrace.spark_submit.history import HistoryOnDemand
 from headrace.store.check import STATE_FILE
@@ -171,7 +172,7 @@ class Cloud:
         )
         self.moto.function_target = self.lambda_.invoke_for_service
         self.moto.control = self.gateway
-        self.s3.notifications.deliver = self.lambda_.destinations.send
+        self.s3.notifications.targets = ServiceTargets(self.gateway, self.lambda_.invoke_later)
         self.firehose = build_firehose(
             data_dir=config.data_dir,
             supervisor=self.supervisor,

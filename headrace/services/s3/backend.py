@@ -192,17 +192,7 @@ class S3:
             if params.get("IfNoneMatch") is not None or params.get("IfMatch") is not None:
                 check_conditions(stored.key, self.files.find(stored.bucket, stored.key), params)
             stored = self._put_in_place(bucket, temporary, stored)
-            self.notifications.keep(
-                ObjectEvent(
-                    event,
-                    stored.bucket,
-                    stored.key,
-                    stored.size_bytes,
-                    stored.etag,
-                    stored.version_id if bucket.versioning == "Enabled" else "",
-                ),
-                bucket,
-            )
+            self.notifications.keep(ObjectEvent.of(event, stored, bucket), bucket)
         for listener in self.on_object_created:
             listener(stored.bucket, stored.key, stored.size_bytes, stored.etag)
         return stored
@@ -238,6 +228,11 @@ class S3:
             event = ObjectEvent(REMOVED, bucket, key, version_id=version_id)
             self.notifications.keep(event, holder)
             return removed
+
+    def notify(self, name: str, stored: StoredObject) -> None:
+        """Notify of an event of an object that stays."""
+        holder = self.bucket(stored.bucket)
+        self.notifications.keep(ObjectEvent.of(name, stored, holder), holder)
 
     def update(self, stored: StoredObject) -> None:
         """Store a changed description of an object or a version whose bytes stay. Called under the files' lock."""

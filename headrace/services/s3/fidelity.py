@@ -47,11 +47,6 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "PutBucketVersioning": {"VersioningConfiguration.MFADelete": "stored", "MFA": "ignored"},
     "PutBucketEncryption": {"ServerSideEncryptionConfiguration": "stored"},
     "PutBucketLifecycleConfiguration": {"LifecycleConfiguration": "stored"},
-    # Events of creation and removal are sent to functions, queues and topics, but not to an event bus.
-    "PutBucketNotificationConfiguration": {
-        "NotificationConfiguration.EventBridgeConfiguration": "stored",
-        "SkipDestinationValidation": "ignored",
-    },
     "PutBucketPolicy": {"Policy": "stored"},
     "PutPublicAccessBlock": {"PublicAccessBlockConfiguration": "stored"},
     "PutBucketOwnershipControls": {"OwnershipControls": "stored"},

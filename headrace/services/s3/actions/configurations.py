@@ -17,7 +17,7 @@ from headrace.aws.shapes.s3 import (
     GetBucketVersioningOutput,
     PutBucketVersioningInput,
 )
-from headrace.services.s3 import cors, notifications
+from headrace.services.s3 import cors, notification_rules
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import malformed_xml
 
@@ -142,8 +142,9 @@ def _putter(row: Configuration) -> Action:
                 _check_policy(value)
             if row.name == cors.NAME:
                 cors.check(value)
-            if row.name == notifications.NAME:
-                value = s3.notifications.checked(request["Bucket"], value)
+            if row.name == notification_rules.NAME:
+                skips = request.get("SkipDestinationValidation") in (True, "true")
+                value = s3.notifications.checked(request["Bucket"], value, skip_validation=skips)
             # Dates in lifecycle rules become text.
             bucket.configurations[row.name] = json.loads(json.dumps(value, default=str))
             s3.save_bucket(request["Bucket"], bucket)

@@ -32,6 +32,7 @@ from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import is_marker
 from headrace.services.s3.names import check_key
+from headrace.services.s3.notifications import TAGGED, UNTAGGED
 from headrace.services.s3.state import StoredObject
 from headrace.services.s3.writes import checked_tags
 
@@ -124,6 +125,7 @@ def put_object_tagging(
     with s3.files.lock:
         stored = _found(s3, request)
         s3.update(replace(stored, tags=tags))
+        s3.notify(TAGGED, stored)
     return cast("PutObjectTaggingOutput", _version_id(s3, stored))
 
 
@@ -135,6 +137,7 @@ def delete_object_tagging(
     with s3.files.lock:
         stored = _found(s3, request)
         s3.update(replace(stored, tags={}))
+        s3.notify(UNTAGGED, stored)
     return cast("DeleteObjectTaggingOutput", _version_id(s3, stored))
 
 
