@@ -12,20 +12,23 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ports import BucketNotFound, ObjectInfo, ObjectNotFound
-from headrace.services.s3 import limits
-from headrace.services.s3.checksums import Body, verify
+from headrace.services.s3 import acls, encryption, lifecycle, limits, locks, upload_checksums
+from headrace.services.s3.checksums import DEFAULT, FULL_OBJECT, Body, compute, verify
+from headrace.services.s3.encryption import AnyKey, Keys
 from headrace.services.s3.errors import is_marker, marked_deleted, no_such_version
 from headrace.services.s3.files import ObjectFiles, copy_file
 from headrace.services.s3.history import Histories, Version, check_version_id
 from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import (
     CREATED_PUT,
+    EXPIRED,
+    EXPIRED_MARKED,
     MARKED,
     REMOVED,
     Notifications,
     ObjectEvent,
 )
-from headrace.services.s3.state import NULL_VERSION, Bucket, Marker, StoredObject
+from headrace.services.s3.state import NULL_VERSION, Bucket, Marker, StoredObject, Upload
 from headrace.services.s3.store import Buckets
 from headrace.services.s3.uploads import Uploads
 from headrace.services.s3.writes import check_conditions, described_by
@@ -49,6 +52,7 @@ class S3:
         self.lock = threading.RLock()
         self.files = files
         self.histories = histories
+        self.keys: Keys = AnyKey()
         self.uploads = uploads
         self.notifications = notifications
         # Called after each write with bucket, key, size in bytes and ETag, on the writer's thread.
@@ -154,10 +158,10 @@ class S3:
         """
         temporary = body.file
         try:
-            self.bucket(bucket)
+            holder = self.bucket(bucket)
             size_bytes = _checked_size(body)
             verified = verify(body, params)
-            described = described_by(params)
+            described = self.described(params, holder)
             if temporary is None:
                 temporary = self.files.write_temporary(body.data)
             stored = StoredObject(
@@ -168,7 +172,8 @@ class S3:
                 etag=verified.etag,
                 last_modified_ms=self._clock.now_ms(),
                 mtime_ns=0,
-                checksums=verified.checksums,
+                checksums=verified.checksums or {DEFAULT: compute(DEFAULT, body)},
+                checksum_type=FULL_OBJECT,
                 **described,
             )
             return self.publish(temporary, stored, params, event=event)
@@ -176,8 +181,53 @@ class S3:
             if temporary is not None:
                 temporary.unlink(missing_ok=True)
 
+    def described(self, params: Mapping[str, Any], holder: Bucket) -> dict[str, Any]:
+        """Return the fields of a new object that its parameters and its bucket give. Raises AwsError."""
+        return {
+            **described_by(params),
+            "encryption": encryption.of_write(params, holder, self.keys),
+            "grants": acls.of_object(params, holder),
+            **locks.of_write(params, holder, self._clock.now_ms()),
+        }
+
+    def write_part(
+        self, upload: Upload, number: int, body: Body, params: Mapping[str, Any]
+    ) -> tuple[str, dict[str, str]]:
+        """Store a part and return its ETag and the checksums to answer with. Raises AwsError."""
+        encryption.check_part(upload.encryption, params)
+        verified = verify(body, params)
+        shown = upload_checksums.of_part(upload, verified.checksums, body)
+        temporary = body.file or self.files.write_temporary(body.data)
+        kept = shown if upload.checksum else {}
+        self.uploads.add_part(upload, number, temporary, verified.etag, kept)
+        return verified.etag, shown
+
+    def expiration_header(self, stored: StoredObject) -> list[tuple[str, str]]:
+        """Return the header that says when a rule of the bucket's lifecycle expires an object."""
+        return lifecycle.expiration_header(stored, self.bucket(stored.bucket))
+
+    def expire(self, stored: StoredObject) -> None:
+        """Remove an object as lifecycle rules do, unless it has changed since it was looked at."""
+        with self.files.lock:
+            if self.files.find(stored.bucket, stored.key) == stored:
+                self.remove(stored.bucket, stored.key, event=EXPIRED)
+
+    def expire_version(self, bucket: str, key: str, version_id: str) -> None:
+        """Remove a version or a delete marker as lifecycle rules do."""
+        with self.files.lock:
+            holder = self.bucket(bucket)
+            self.histories.remove(bucket, holder, key, version_id)
+            event = ObjectEvent(EXPIRED, bucket, key, version_id=version_id)
+            self.notifications.keep(event, holder)
+
     def publish(
-        self, temporary: Path, stored: StoredObject, params: Mapping[str, Any], *, event: str
+        self,
+        temporary: Path,
+        stored: StoredObject,
+        params: Mapping[str, Any],
+        *,
+        event: str,
+        disturbed: bool = False,
     ) -> StoredObject:
         """Put an object in place when If-Match and If-None-Match allow it; the check and the write are one step.
 
@@ -186,11 +236,14 @@ class S3:
             stored: its description.
             params: of the request.
             event: the name of the event for the bucket's notifications.
+            disturbed: whether the object was written or deleted since the upload began that makes it.
         """
         with self.files.lock:
             bucket = self.bucket(stored.bucket)  # it may have been deleted while the body came in
             if params.get("IfNoneMatch") is not None or params.get("IfMatch") is not None:
-                check_conditions(stored.key, self.files.find(stored.bucket, stored.key), params)
+                present = self.files.find(stored.bucket, stored.key)
+                check_conditions(stored.key, present, params, disturbed=disturbed)
+            self.uploads.disturb(stored.bucket, stored.key)
             stored = self._put_in_place(bucket, temporary, stored)
             self.notifications.keep(ObjectEvent.of(event, stored, bucket), bucket)
         for listener in self.on_object_created:
@@ -203,23 +256,33 @@ class S3:
         overwrites_null = bucket.versioning != "Enabled"
         return self.histories.publish(bucket, temporary, stored, overwrites_null=overwrites_null)
 
-    def remove(self, bucket: str, key: str) -> Marker | None:
+    def remove(self, bucket: str, key: str, *, event: str = REMOVED) -> Marker | None:
         """Remove an object, if there is one, and notify; return the delete marker where versions are kept."""
         with self.files.lock:
             holder = self.bucket(bucket)
+            self.uploads.disturb(bucket, key)
             if not holder.versioning:
                 self.files.remove(bucket, key)
-                self.notifications.keep(ObjectEvent(REMOVED, bucket, key), holder)
+                self.notifications.keep(ObjectEvent(event, bucket, key), holder)
                 return None
             marker = self.histories.mark_deleted(bucket, holder, key, self._clock.now_ms())
             version_id = marker.version_id
-            self.notifications.keep(ObjectEvent(MARKED, bucket, key, version_id=version_id), holder)
+            name = MARKED if event == REMOVED else EXPIRED_MARKED
+            self.notifications.keep(ObjectEvent(name, bucket, key, version_id=version_id), holder)
             return marker
 
-    def remove_version(self, bucket: str, key: str, version_id: str) -> Version | None:
-        """Remove a version for good, if there is one, and notify; return what it was."""
+    def remove_version(
+        self, bucket: str, key: str, version_id: str, *, bypass: bool = False
+    ) -> Version | None:
+        """Remove a version for good, if there is one, and notify; return what it was.
+
+        Raises AwsError AccessDenied when it is locked; `bypass` is for locks of the mode GOVERNANCE.
+        """
         with self.files.lock:
             holder = self.bucket(bucket)
+            locked = self.histories.find(bucket, key, version_id) if holder.versioning else None
+            if isinstance(locked, StoredObject):
+                locks.check_deletion(locked, holder, self._clock.now_ms(), bypass=bypass)
             if not holder.versioning:
                 found = self.files.find(bucket, key)
                 self.remove(bucket, key)

@@ -44,10 +44,31 @@ def precondition_failed(condition: str) -> AwsError:
     )
 
 
+def conflict(condition: str, key: str) -> AwsError:
+    """A conditional completion met another write or a deletion of its object."""
+    return AwsError(
+        "ConditionalRequestConflict",
+        "The conditional request cannot succeed due to a conflicting operation against this resource.",
+        409,
+        {"Condition": condition, "Key": key},
+    )
+
+
 def invalid_argument(message: str, name: str = "", value: str = "") -> AwsError:
     """An argument that S3 refuses."""
     members = {"ArgumentName": name, "ArgumentValue": value} if name else {}
     return AwsError("InvalidArgument", message, 400, members)
+
+
+def not_implemented(header: str, details: str = "") -> AwsError:
+    """A header that S3 does not take for this call."""
+    members = {"Header": header, **({"additionalMessage": details} if details else {})}
+    return AwsError(
+        "NotImplemented",
+        "A header you provided implies functionality that is not implemented",
+        501,
+        members,
+    )
 
 
 def invalid_request(message: str) -> AwsError:

@@ -42,6 +42,7 @@ EXPIRED_MARKED = "LifecycleExpiration:DeleteMarkerCreated"
 TAGGED = "ObjectTagging:Put"
 UNTAGGED = "ObjectTagging:Delete"
 ACL_PUT = "ObjectAcl:Put"
+TRANSITIONED = "LifecycleTransition"
 RESTORE_ASKED = "ObjectRestore:Post"
 RESTORED = "ObjectRestore:Completed"
 
@@ -76,6 +77,7 @@ _ON_THE_BUS: dict[str, tuple[str, dict[str, str]]] = {
     TAGGED: ("Object Tags Added", {}),
     UNTAGGED: ("Object Tags Deleted", {}),
     ACL_PUT: ("Object ACL Updated", {}),
+    TRANSITIONED: ("Object Storage Class Changed", {}),
     RESTORE_ASKED: ("Object Restore Initiated", {}),
     RESTORED: ("Object Restore Completed", {}),
 }

@@ -11,7 +11,7 @@ from headrace.aws import codec_moto
 from headrace.aws.errors import AwsError
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.operation import Action, operation_name
-from headrace.services.s3 import bodies, checksums, cors, limits, reads
+from headrace.services.s3 import bodies, checksums, cors, encryption, limits, reads
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import ErrorWithHeaders, invalid_argument, translate
 from headrace.services.s3.required import check_required
@@ -36,6 +36,7 @@ _SUBRESOURCES = (
     "torrent",
     "uploads",
 )
+_CUSTOMER_KEY = "x-amz-server-side-encryption-customer-algorithm"
 HOST_ID = "headrace"
 # A smaller object is read into memory; of a larger one the server sends the file.
 READ_WHOLE_BELOW_BYTES = 1024 * 1024
@@ -85,7 +86,11 @@ class HttpFront:
         return self._generic(request, target)
 
     def _generic(self, request: HttpRequest, target: Target) -> HttpResponse:
-        bodies.check_xml(request, target.headers)
+        # The checksums of a completion are the whole object's, not those of the request's body.
+        is_completion = request.method == "POST" and "uploadId" in target.query
+        if request.method == "PUT" and not target.key and "policy" in target.query:
+            return self._put_policy(request, target)
+        bodies.check_xml(request, {} if is_completion else target.headers)
         assert request.call is not None
         # The codec's router gets a path without the key, since a key may look like another path.
         plain = HttpRequest(
@@ -117,13 +122,23 @@ class HttpFront:
             response.body = response.body.replace(b"\r", b"&#13;")
         return response
 
+    def _put_policy(self, request: HttpRequest, target: Target) -> HttpResponse:
+        """A policy is JSON, or nothing that is told apart from it: no XML is looked for."""
+        assert request.call is not None
+        params = {"Bucket": target.bucket, "Policy": request.body.decode("utf-8", "replace")}
+        call = replace(request.call, operation="PutBucketPolicy")
+        self._actions["PutBucketPolicy"](self._s3, call, params)
+        return HttpResponse(204)
+
     # --- PUT ----------------------------------------------------------------------------------
 
     def _put(self, request: HttpRequest, target: Target) -> HttpResponse:
         self._s3.bucket(target.bucket)
         with bodies.object_body(self._s3.files, request, target) as (body, params):
             stored = self._s3.write(target.bucket, target.key, body, params)
-        headers = _written_headers(stored.etag, stored.checksums)
+        headers = _written_headers(stored.etag, stored.checksums, stored.encryption)
+        headers.append(("x-amz-checksum-type", reads.type_of(stored)))
+        headers += self._s3.expiration_header(stored)
         if self._s3.bucket(target.bucket).versioning == "Enabled":
             headers.append(("x-amz-version-id", stored.version_id))
         return HttpResponse(200, headers)
@@ -133,15 +148,15 @@ class HttpFront:
         upload = self._s3.uploads.find(target.bucket, target.key, target.query["uploadId"])
         number = _part_number(target.query.get("partNumber", ""))
         with bodies.object_body(self._s3.files, request, target) as (body, params):
-            verified = checksums.verify(body, params)
-            temporary = body.file or self._s3.files.write_temporary(body.data)
-            self._s3.uploads.add_part(upload, number, temporary, verified.etag, verified.checksums)
-        return HttpResponse(200, _written_headers(verified.etag, verified.checksums))
+            etag, shown = self._s3.write_part(upload, number, body, params)
+        return HttpResponse(200, _written_headers(etag, shown, upload.encryption))
 
     # --- GET and HEAD -------------------------------------------------------------------------
 
     def _get(self, request: HttpRequest, target: Target) -> HttpResponse:
         stored = self._found(target)
+        reads.check_readable(stored)
+        self._check_key(stored)
         if reads.is_not_modified(stored, target.headers):
             return HttpResponse(304, _identity(stored))
         _, length = _slice(stored, target)
@@ -175,12 +190,23 @@ class HttpFront:
         version_id = target.query.get("versionId")
         if version_id == "":
             raise invalid_argument("Version id cannot be the empty string", "versionId", "")
-        return self._s3.object(target.bucket, target.key, version_id)
+        stored = self._s3.object(target.bucket, target.key, version_id)
+        if "customer_md5" in stored.encryption or _CUSTOMER_KEY in target.headers:
+            encryption.check_read(stored, bodies.customer_key_params(target.headers))
+        return stored
+
+    def _check_key(self, stored: StoredObject) -> None:
+        """Refuse to read what a key of KMS protects that cannot be used. Raises AwsError."""
+        if "key" in stored.encryption:
+            holder = self._s3.bucket(stored.bucket)
+            self._s3.keys.usable(stored.encryption["key"], holder.account, holder.region)
 
     def _described(
         self, stored: StoredObject, target: Target, body: bytes | FileSlice
     ) -> HttpResponse:
         headers = _answer_headers(stored, target)
+        if "versionId" not in target.query:
+            headers += self._s3.expiration_header(stored)
         if self._s3.bucket(target.bucket).versioning:
             headers.append(("x-amz-version-id", stored.version_id))
         first, length = _slice(stored, target)
@@ -227,12 +253,11 @@ def _identity(stored: StoredObject) -> list[tuple[str, str]]:
 
 
 def _answer_headers(stored: StoredObject, target: Target) -> list[tuple[str, str]]:
-    with_checksums = (
-        target.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED"
-        and "range" not in target.headers
-        and "partNumber" not in target.query
-    )
-    headers = reads.object_headers(stored, with_checksums=with_checksums)
+    headers = reads.object_headers(stored)
+    wanted = target.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED"
+    if wanted and "range" not in target.headers:
+        number = target.query.get("partNumber")
+        headers += reads.checksum_headers(stored, None if number is None else int(number))
     for name, header in reads.OVERRIDES.items():
         if name in target.query:
             headers = [(h, v) for h, v in headers if h != header]
@@ -240,10 +265,12 @@ def _answer_headers(stored: StoredObject, target: Target) -> list[tuple[str, str
     return headers
 
 
-def _written_headers(etag: str, kept: Mapping[str, str]) -> list[tuple[str, str]]:
+def _written_headers(
+    etag: str, kept: Mapping[str, str], encrypted: Mapping[str, str]
+) -> list[tuple[str, str]]:
     return [
         ("ETag", f'"{etag}"'),
-        ("x-amz-server-side-encryption", "AES256"),
+        *encryption.headers(encrypted),
         *((checksums.CHECKSUM_HEADER[name], value) for name, value in kept.items()),
     ]
 

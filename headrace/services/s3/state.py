@@ -42,6 +42,13 @@ class StoredObject:
         etag: without quotes.
         version_id: `null` for what was written while no versions were kept.
         version_file: its name in the folder of versions; "" when it is in no history.
+        checksum_type: of `checksums`: FULL_OBJECT, or COMPOSITE, which are checksums of the parts' checksums.
+        part_checksums: of an object of parts with a COMPOSITE checksum.
+        encryption: see `headrace.services.s3.encryption`; empty for AES256.
+        retention: `Mode` and `RetainUntilDate` (ISO 8601).
+        legal_hold: `ON`, `OFF` or "".
+        grants: of its access control list; empty for the owner's full control alone.
+        restored_until: when the restored copy of an archived object goes, as HTTP writes dates.
     """
 
     bucket: str
@@ -60,6 +67,14 @@ class StoredObject:
     part_sizes: tuple[int, ...] = ()
     version_id: str = NULL_VERSION
     version_file: str = ""
+    storage_class: str = STANDARD
+    checksum_type: str = ""
+    part_checksums: tuple[str, ...] = ()
+    encryption: dict[str, str] = field(default_factory=dict[str, str])
+    retention: dict[str, str] = field(default_factory=dict[str, str])
+    legal_hold: str = ""
+    grants: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    restored_until: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +108,14 @@ class Upload:
     key: str
     initiated_ms: int
     params: dict[str, Any]
+
+    @property
+    def checksum(self) -> str:
+        """The checksum that it was begun with, such as `ChecksumCRC32`, or ""."""
+        algorithm = self.params.get("ChecksumAlgorithm")
+        return f"Checksum{algorithm}" if algorithm else ""
+
+    @property
+    def encryption(self) -> dict[str, str]:
+        """See `headrace.services.s3.encryption`."""
+        return self.params.get("described", {}).get("encryption", {})

@@ -17,9 +17,12 @@ from headrace.aws.shapes.s3 import (
     GetBucketVersioningOutput,
     PutBucketVersioningInput,
 )
-from headrace.services.s3 import cors, notification_rules
+from headrace.services.s3 import cors, encryption, lifecycle, limits, locks, notification_rules
+from headrace.services.s3.actions.buckets import OWNERSHIPS
 from headrace.services.s3.backend import S3
-from headrace.services.s3.errors import malformed_xml
+from headrace.services.s3.errors import invalid_request, malformed_xml
+from headrace.services.s3.state import Bucket
+from headrace.services.s3.writes import checked_tags
 
 _MFA_DELETE = (None, "", "Enabled", "Disabled")
 
@@ -134,7 +137,7 @@ _TABLE = [
 
 
 def _putter(row: Configuration) -> Action:
-    def put(s3: S3, call: Call, request: dict[str, Any]) -> None:
+    def put(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any] | None:
         with s3.lock:
             bucket = s3.bucket(request["Bucket"])
             value = request.get(row.member, {})
@@ -145,9 +148,14 @@ def _putter(row: Configuration) -> Action:
             if row.name == notification_rules.NAME:
                 skips = request.get("SkipDestinationValidation") in (True, "true")
                 value = s3.notifications.checked(request["Bucket"], value, skip_validation=skips)
+            if row.name in _CHECKS:
+                _CHECKS[row.name](value, request, bucket)
+            if row.name == lifecycle.NAME:
+                value = _with_sizes(value, request)
             # Dates in lifecycle rules become text.
             bucket.configurations[row.name] = json.loads(json.dumps(value, default=str))
             s3.save_bucket(request["Bucket"], bucket)
+        return {lifecycle.SIZES: value[lifecycle.SIZES]} if row.name == lifecycle.NAME else None
 
     return operation(f"Put{row.name}")(put)
 
@@ -175,17 +183,74 @@ def _deleter(row: Configuration) -> Action:
     return operation(row.delete_name or f"Delete{row.name}")(delete)
 
 
+def _check_one_rule(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
+    rules: list[dict[str, str]] = value.get("Rules") or []
+    if len(rules) != 1 or rules[0].get("ObjectOwnership") not in OWNERSHIPS:
+        raise malformed_xml()
+
+
+def _check_acceleration(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
+    if value.get("Status") not in ("Enabled", "Suspended"):
+        raise malformed_xml()
+    if "." in request["Bucket"]:
+        raise invalid_request(
+            "S3 Transfer Acceleration is not supported for buckets with periods (.) in their names"
+        )
+
+
+def _with_sizes(value: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    lifecycle.check(value)
+    sizes = request.get(lifecycle.SIZES) or lifecycle.DEFAULT_SIZES
+    if sizes not in (lifecycle.DEFAULT_SIZES, "varies_by_storage_class"):
+        raise invalid_request(f"Invalid TransitionDefaultMinimumObjectSize found: {sizes}")
+    return {**value, lifecycle.SIZES: sizes}
+
+
+def _check_tags(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
+    tags: list[dict[str, str]] = value.get("TagSet") or []
+    checked_tags(
+        [(tag.get("Key", ""), tag.get("Value", "")) for tag in tags],
+        "System tags cannot be added/updated by requester",
+        limits.TAGS_PER_BUCKET,
+    )
+
+
+def _check_encryption(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
+    encryption.check_configuration(value)
+
+
+def _check_payer(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
+    if value.get("Payer") not in ("Requester", "BucketOwner"):
+        raise malformed_xml()
+
+
+_CHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any], Bucket], None]] = {
+    encryption.NAME: _check_encryption,
+    locks.NAME: lambda value, _, bucket: locks.check_configuration(value, bucket),
+    "BucketOwnershipControls": _check_one_rule,
+    "BucketTagging": _check_tags,
+    "BucketAccelerateConfiguration": _check_acceleration,
+    "BucketRequestPayment": _check_payer,
+}
+
+
 def _check_policy(text: str) -> None:
     try:
-        policy: dict[str, Any] = json.loads(text)
-        statements: list[Any] | dict[str, Any] = policy["Statement"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise AwsError(
-            "MalformedPolicy", "Policies must be valid JSON and the first byte must be '{'"
-        ) from error
-    listed = statements if isinstance(statements, list) else [statements]
+        policy: Any = json.loads(text)
+    except (ValueError, TypeError) as error:
+        raise _not_a_policy() from error
+    if not isinstance(policy, dict):
+        raise _not_a_policy()
+    if "Statement" not in policy:
+        raise AwsError("MalformedPolicy", "Missing required field Statement")
+    statements: Any = cast("dict[str, Any]", policy)["Statement"]
+    listed = cast("list[Any]", statements) if isinstance(statements, list) else [statements]
     if not all(isinstance(statement, dict) for statement in listed):
         raise AwsError("MalformedPolicy", "Policy has invalid statement")
+
+
+def _not_a_policy() -> AwsError:
+    return AwsError("MalformedPolicy", "Policies must be valid JSON and the first byte must be '{'")
 
 
 def _actions(row: Configuration) -> list[Action]:

@@ -15,7 +15,7 @@ from headrace.aws.shapes.s3 import (
     UploadPartCopyInput,
 )
 from headrace.core.values import moment
-from headrace.services.s3 import checksums
+from headrace.services.s3 import checksums, encryption, reads
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import invalid_argument, invalid_request, precondition_failed
@@ -36,11 +36,8 @@ def source_object(s3: S3, request: CopyObjectInput | UploadPartCopyInput) -> Sto
     else:  # as boto3 takes it, from a caller in process
         bucket, key, version = source["Bucket"], source["Key"], source.get("VersionId") or ""
     if not bucket or not key:
-        raise invalid_argument(
-            "Copy Source must mention the source bucket and key: sourcebucket/sourcekey",
-            "x-amz-copy-source",
-            str(source),
-        )
+        sentence = "Invalid copy source object key"
+        raise invalid_argument(sentence, "x-amz-copy-source", "x-amz-copy-source")
     check_key(key)
     stored = _version(s3, bucket, key, version)
     _check_conditions(stored, request)
@@ -92,10 +89,13 @@ def copy_object(s3: S3, call: Call, request: CopyObjectInput) -> CopyObjectOutpu
     s3.bucket(request["Bucket"])
     check_key(request["Key"])
     source = source_object(s3, request)
+    _check_directives(request)
+    encryption.check_read(source, request, "CopySource")
+    reads.check_readable(source)
     replace = request.get("MetadataDirective") == "REPLACE"
     itself = (source.bucket, source.key) == (request["Bucket"], request["Key"])
     # To copy an older version onto its object is how AWS tells to restore it.
-    if itself and not replace and not _names_version(request):
+    if itself and not replace and not _names_version(request) and not _changes(s3, source, request):
         raise AwsError(
             "InvalidRequest",
             "This copy request is illegal because it is trying to copy an object to itself without changing the"
@@ -115,8 +115,8 @@ def copy_object(s3: S3, call: Call, request: CopyObjectInput) -> CopyObjectOutpu
     result = {"ETag": f'"{stored.etag}"', "LastModified": modified, **stored.checksums}
     answer: CopyObjectOutput = {
         "CopyObjectResult": cast("CopyObjectResult", result),
-        "ServerSideEncryption": "AES256",
     }
+    answer |= cast("CopyObjectOutput", encryption.members(stored.encryption))
     if source.version_id != NULL_VERSION:
         answer["CopySourceVersionId"] = source.version_id
     if s3.bucket(stored.bucket).versioning:
@@ -124,16 +124,59 @@ def copy_object(s3: S3, call: Call, request: CopyObjectInput) -> CopyObjectOutpu
     return answer
 
 
+def _check_directives(request: CopyObjectInput) -> None:
+    for name, header in (
+        ("MetadataDirective", "x-amz-metadata-directive"),
+        ("TaggingDirective", "x-amz-tagging-directive"),
+    ):
+        value = request.get(name)
+        if value not in (None, "", "COPY", "REPLACE"):
+            kind = name.removesuffix("Directive").lower()
+            raise invalid_argument(f"Unknown {kind} directive.", header, str(value))
+
+
+def _changes(s3: S3, source: StoredObject, request: CopyObjectInput) -> bool:
+    """Whether a copy of an object onto itself changes what AWS lets such a copy change."""
+    has_default = "BucketEncryption" in s3.bucket(source.bucket).configurations
+    return (
+        bool(request.get("StorageClass"))
+        or bool(request.get("WebsiteRedirectLocation"))
+        or bool(request.get("ServerSideEncryption") or request.get("SSECustomerAlgorithm"))
+        or bool(source.encryption)
+        or has_default
+    )
+
+
 def _names_version(request: CopyObjectInput) -> bool:
     source = cast("str | dict[str, str]", request["CopySource"])
     return "?versionId=" in source if isinstance(source, str) else bool(source.get("VersionId"))
 
 
+# What a copy does not have from its source, whatever the directives say.
+_OF_THE_COPY = (
+    "IfMatch",
+    "IfNoneMatch",
+    "StorageClass",
+    "ServerSideEncryption",
+    "SSEKMSKeyId",
+    "BucketKeyEnabled",
+    "SSECustomerAlgorithm",
+    "SSECustomerKey",
+    "SSECustomerKeyMD5",
+    "ObjectLockMode",
+    "ObjectLockRetainUntilDate",
+    "ObjectLockLegalHoldStatus",
+    "ACL",
+    "GrantFullControl",
+    "GrantRead",
+    "GrantReadACP",
+    "GrantWriteACP",
+)
+
+
 def _params(source: StoredObject, request: Mapping[str, Any], *, replace: bool) -> dict[str, Any]:
     """Return the copy's parameters, as PutObject takes them."""
-    params: dict[str, Any] = {
-        name: request[name] for name in ("IfMatch", "IfNoneMatch") if name in request
-    }
+    params: dict[str, Any] = {name: request[name] for name in _OF_THE_COPY if name in request}
     if replace:
         params["Metadata"] = request.get("Metadata", {})
         for name in ("ContentType", *KEPT_HEADERS):
@@ -142,6 +185,10 @@ def _params(source: StoredObject, request: Mapping[str, Any], *, replace: bool) 
         params["Metadata"] = source.metadata
         params["ContentType"] = source.content_type
         params.update(source.headers)
+        if request.get("WebsiteRedirectLocation"):
+            params["WebsiteRedirectLocation"] = request["WebsiteRedirectLocation"]
+        else:
+            params.pop("WebsiteRedirectLocation", None)
     if request.get("TaggingDirective") == "REPLACE":
         params["Tagging"] = request.get("Tagging")
     else:
@@ -151,6 +198,5 @@ def _params(source: StoredObject, request: Mapping[str, Any], *, replace: bool) 
 
 def _wanted_checksums(source: StoredObject, request: CopyObjectInput) -> list[str]:
     """Return the name of the copy's checksum: the one that the request asks for, or that of the source."""
-    algorithm = request.get("ChecksumAlgorithm")
-    names = [f"Checksum{algorithm}"] if algorithm else list(source.checksums)
-    return [name for name in names if name in checksums.COMPUTABLE][:1]
+    name = checksums.of_algorithm(request.get("ChecksumAlgorithm"))
+    return [name] if name else list(source.checksums)[:1]

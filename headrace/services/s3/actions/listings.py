@@ -21,11 +21,11 @@ from headrace.aws.shapes.s3 import (
     ObjectVersion,
 )
 from headrace.core.values import moment
-from headrace.services.s3 import limits
-from headrace.services.s3.actions.owner import OWNER
+from headrace.services.s3 import limits, reads
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_argument
 from headrace.services.s3.history import Listed
+from headrace.services.s3.owner import OWNER
 from headrace.services.s3.state import Marker, StoredObject
 
 _Request = ListObjectsInput | ListObjectsV2Input | ListObjectVersionsInput
@@ -89,8 +89,12 @@ def _content(stored: StoredObject, encode: Callable[[str], str], *, owner: bool)
         "LastModified": moment(stored.last_modified_ms),
         "ETag": f'"{stored.etag}"',
         "Size": stored.size_bytes,
-        "StorageClass": "STANDARD",
+        "StorageClass": stored.storage_class,
     }
+    if stored.checksums:
+        algorithms = [name.removeprefix("Checksum") for name in stored.checksums]
+        value["ChecksumAlgorithm"] = algorithms
+        value["ChecksumType"] = reads.type_of(stored)
     if owner:
         value["Owner"] = OWNER
     return value

@@ -17,6 +17,7 @@ from headrace.aws.shapes.s3 import (
     GetObjectOutput,
     GetObjectTaggingInput,
     GetObjectTaggingOutput,
+    Grant,
     HeadObjectInput,
     HeadObjectOutput,
     PutObjectAclInput,
@@ -26,13 +27,13 @@ from headrace.aws.shapes.s3 import (
     PutObjectTaggingInput,
     PutObjectTaggingOutput,
 )
-from headrace.services.s3 import reads
-from headrace.services.s3.actions.owner import FULL_CONTROL, OWNER
+from headrace.services.s3 import acls, encryption, limits, reads
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
-from headrace.services.s3.errors import is_marker
+from headrace.services.s3.errors import invalid_argument, is_marker
 from headrace.services.s3.names import check_key
-from headrace.services.s3.notifications import TAGGED, UNTAGGED
+from headrace.services.s3.notifications import ACL_PUT, TAGGED, UNTAGGED
+from headrace.services.s3.owner import OWNER
 from headrace.services.s3.state import StoredObject
 from headrace.services.s3.writes import checked_tags
 
@@ -45,7 +46,12 @@ def put_object(s3: S3, call: Call, request: PutObjectInput) -> PutObjectOutput:
     s3.bucket(request["Bucket"])
     check_key(request["Key"])
     stored = s3.write(request["Bucket"], request["Key"], Body(data=data), request)
-    answer = {"ETag": f'"{stored.etag}"', "ServerSideEncryption": "AES256", **stored.checksums}
+    answer: dict[str, Any] = {
+        "ETag": f'"{stored.etag}"',
+        **encryption.members(stored.encryption),
+        **stored.checksums,
+        "ChecksumType": reads.type_of(stored),
+    }
     if s3.bucket(request["Bucket"]).versioning == "Enabled":
         answer["VersionId"] = stored.version_id
     return cast("PutObjectOutput", answer)
@@ -56,7 +62,7 @@ def _version_id(s3: S3, stored: StoredObject) -> dict[str, Any]:
     return {"VersionId": stored.version_id} if s3.bucket(stored.bucket).versioning else {}
 
 
-def _found(s3: S3, request: Any) -> StoredObject:
+def found_or_marker(s3: S3, request: Any) -> StoredObject:
     """Return the object or the version that a request names; a delete marker on top is refused as one by its id."""
     bucket, key, version_id = request["Bucket"], request["Key"], request.get("VersionId")
     try:
@@ -77,6 +83,7 @@ def _description(s3: S3, stored: StoredObject) -> HeadObjectOutput:
         "Metadata": stored.metadata,
         "AcceptRanges": "bytes",
         **stored.headers,
+        **encryption.members(stored.encryption),
         **_version_id(s3, stored),
     }
     return cast("HeadObjectOutput", description)
@@ -110,7 +117,7 @@ def get_object_tagging(
     s3: S3, call: Call, request: GetObjectTaggingInput
 ) -> GetObjectTaggingOutput:
     """Return an object's tags. Source: API_GetObjectTagging."""
-    stored = _found(s3, request)
+    stored = found_or_marker(s3, request)
     tags = [{"Key": key, "Value": value} for key, value in stored.tags.items()]
     return cast("GetObjectTaggingOutput", {"TagSet": tags, **_version_id(s3, stored)})
 
@@ -123,7 +130,7 @@ def put_object_tagging(
     given = request["Tagging"].get("TagSet") or []
     tags = checked_tags([(tag["Key"], tag["Value"]) for tag in given])
     with s3.files.lock:
-        stored = _found(s3, request)
+        stored = found_or_marker(s3, request)
         s3.update(replace(stored, tags=tags))
         s3.notify(TAGGED, stored)
     return cast("PutObjectTaggingOutput", _version_id(s3, stored))
@@ -135,7 +142,7 @@ def delete_object_tagging(
 ) -> DeleteObjectTaggingOutput:
     """Remove an object's tags. Source: API_DeleteObjectTagging."""
     with s3.files.lock:
-        stored = _found(s3, request)
+        stored = found_or_marker(s3, request)
         s3.update(replace(stored, tags={}))
         s3.notify(UNTAGGED, stored)
     return cast("DeleteObjectTaggingOutput", _version_id(s3, stored))
@@ -144,8 +151,38 @@ def delete_object_tagging(
 def _checksum(stored: StoredObject) -> dict[str, str] | None:
     if not stored.checksums:
         return None
-    is_composite = any("-" in value for value in stored.checksums.values())
-    return {**stored.checksums, "ChecksumType": "COMPOSITE" if is_composite else "FULL_OBJECT"}
+    bare = {name: value.partition("-")[0] for name, value in stored.checksums.items()}
+    return {**bare, "ChecksumType": reads.type_of(stored)}
+
+
+def _parts(stored: StoredObject, request: GetObjectAttributesInput) -> dict[str, Any] | None:
+    """Return the parts of an object; each is listed only where it has a checksum of its own, as on AWS."""
+    if not stored.parts:
+        return None
+    if not stored.part_checksums:
+        return {"TotalPartsCount": stored.parts}
+    given = request.get("MaxParts")
+    limit = limits.LIST_PARTS if given is None else min(int(given), limits.LIST_PARTS)
+    after = int(request.get("PartNumberMarker") or 0)
+    (name,) = stored.checksums
+    every = [
+        {"PartNumber": number, "Size": size, name: value}
+        for number, (size, value) in enumerate(
+            zip(stored.part_sizes, stored.part_checksums, strict=True), 1
+        )
+    ]
+    page = every[after : after + limit]
+    return {
+        "TotalPartsCount": stored.parts,
+        "PartNumberMarker": after,
+        "NextPartNumberMarker": after + len(page),
+        "MaxParts": limit,
+        "IsTruncated": after + len(page) < len(every),
+        "Parts": page,
+    }
+
+
+_ATTRIBUTES = ("ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize")
 
 
 @operation("GetObjectAttributes")
@@ -153,16 +190,21 @@ def get_object_attributes(
     s3: S3, call: Call, request: GetObjectAttributesInput
 ) -> GetObjectAttributesOutput:
     """Return the attributes that are asked for. Source: API_GetObjectAttributes."""
+    given = request.get("ObjectAttributes") or []
+    # In the header, names may be on one line with spaces between.
+    wanted = [name.strip() for one in given for name in one.split(",")]
+    if not set(wanted) <= set(_ATTRIBUTES) or not wanted:
+        raise invalid_argument("Invalid attribute name specified.", "x-amz-object-attributes", "")
     stored = s3.object(request["Bucket"], request["Key"], request.get("VersionId"))
+    encryption.check_read(stored, request)
     known: dict[str, Any] = {
         "ETag": stored.etag,
         "ObjectSize": stored.size_bytes,
-        "StorageClass": "STANDARD",
+        "StorageClass": stored.storage_class,
         "Checksum": _checksum(stored),
-        "ObjectParts": {"TotalPartsCount": stored.parts} if stored.parts else None,
+        "ObjectParts": _parts(stored, request),
     }
-    wanted: list[str] = request.get("ObjectAttributes") or []
-    answer = {name: known[name] for name in wanted if known.get(name) is not None}
+    answer = {name: known[name] for name in wanted if known[name] is not None}
     answer["LastModified"] = datetime.fromtimestamp(stored.last_modified_ms // 1000, UTC)
     answer |= _version_id(s3, stored)
     return cast("GetObjectAttributesOutput", answer)
@@ -170,15 +212,17 @@ def get_object_attributes(
 
 @operation("GetObjectAcl")
 def get_object_acl(s3: S3, call: Call, request: GetObjectAclInput) -> GetObjectAclOutput:
-    """Return the owner's full control: ACLs are off. Source: API_GetObjectAcl."""
-    s3.object(request["Bucket"], request["Key"], request.get("VersionId"))
-    return {"Owner": OWNER, "Grants": FULL_CONTROL}
+    """Return an object's grants, by default the owner's full control. Source: API_GetObjectAcl."""
+    stored = s3.object(request["Bucket"], request["Key"], request.get("VersionId"))
+    return {"Owner": OWNER, "Grants": cast("list[Grant]", acls.shown(stored.grants))}
 
 
 @operation("PutObjectAcl")
 def put_object_acl(s3: S3, call: Call, request: PutObjectAclInput) -> PutObjectAclOutput:
-    """Accept `private` and `bucket-owner-full-control`; refuse all other ACLs, as a bucket with ACLs off does."""
-    _found(s3, request)
-    if request.get("ACL") not in (None, "private", "bucket-owner-full-control"):
-        raise AwsError("AccessControlListNotSupported", "The bucket does not allow ACLs")
+    """Replace an object's grants, which are kept and shown but let nobody in. Source: API_PutObjectAcl."""
+    with s3.files.lock:
+        stored = found_or_marker(s3, request)
+        grants = acls.replaced(request, s3.bucket(request["Bucket"]), is_bucket=False)
+        s3.update(replace(stored, grants=grants))
+        s3.notify(ACL_PUT, stored)
     return {}
