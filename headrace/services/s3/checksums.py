@@ -14,7 +14,7 @@ from typing import Any, cast
 import anycrc  # pyright: ignore[reportMissingTypeStubs]
 
 from headrace.aws.errors import AwsError
-from headrace.services.s3.errors import bad_digest, invalid_request
+from headrace.services.s3.errors import bad_digest, invalid_request, not_implemented
 
 _CHUNK_BYTES = 1024 * 1024
 
@@ -25,7 +25,17 @@ CHECKSUMS = {
     "ChecksumCRC64NVME": 8,
     "ChecksumSHA1": 20,
     "ChecksumSHA256": 32,
+    "ChecksumSHA512": 64,
+    "ChecksumMD5": 16,
 }
+_HASHES = {
+    "ChecksumSHA1": "sha1",
+    "ChecksumSHA256": "sha256",
+    "ChecksumSHA512": "sha512",
+    "ChecksumMD5": "md5",
+}
+# Algorithms that are not built: a request that brings one is refused, not half believed.
+_NOT_BUILT = ("ChecksumXXHASH64", "ChecksumXXHASH3", "ChecksumXXHASH128")
 CHECKSUM_HEADER = {
     name: f"x-amz-checksum-{name.removeprefix('Checksum').lower()}" for name in CHECKSUMS
 }
@@ -83,7 +93,7 @@ def compute(name: str, body: Body) -> str:
             value = model.combine(value, model.calc(chunk), len(chunk))
         raw = value.to_bytes(CHECKSUMS[name], "big")
     else:
-        raw = body.digest("sha1" if name == "ChecksumSHA1" else "sha256")
+        raw = body.digest(_HASHES[name])
     return base64.b64encode(raw).decode()
 
 
@@ -106,6 +116,9 @@ def verify(body: Body, params: Mapping[str, Any]) -> Verified:
             raise AwsError(
                 "BadDigest", "The Content-MD5 you specified did not match what we received."
             )
+    for name in _NOT_BUILT:
+        if params.get(name) is not None:
+            raise not_implemented(f"x-amz-checksum-{name.removeprefix('Checksum').lower()}")
     given = {name: str(params[name]) for name in CHECKSUMS if params.get(name) is not None}
     if len(given) > 1:
         raise invalid_request(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -13,7 +14,12 @@ from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.operation import Action, operation_name
 from headrace.services.s3 import bodies, checksums, cors, encryption, limits, reads
 from headrace.services.s3.backend import S3
-from headrace.services.s3.errors import ErrorWithHeaders, invalid_argument, translate
+from headrace.services.s3.errors import (
+    ErrorWithHeaders,
+    invalid_argument,
+    invalid_request,
+    translate,
+)
 from headrace.services.s3.required import check_required
 from headrace.services.s3.routing import Target, target_of
 from headrace.services.s3.state import StoredObject
@@ -37,6 +43,7 @@ _SUBRESOURCES = (
     "uploads",
 )
 _CUSTOMER_KEY = "x-amz-server-side-encryption-customer-algorithm"
+_ACCOUNT = re.compile(r"[0-9]{12}")
 HOST_ID = "headrace"
 # A smaller object is read into memory; of a larger one the server sends the file.
 READ_WHOLE_BELOW_BYTES = 1024 * 1024
@@ -73,6 +80,7 @@ class HttpFront:
         query = target.query
         if request.method == "OPTIONS":
             return cors.answer_options(self._s3, request, target)
+        self._check_owners(target)
         if target.key and not any(name in query for name in _SUBRESOURCES):
             uploading = "uploadId" in query
             if request.method == "GET" and not uploading:
@@ -84,6 +92,24 @@ class HttpFront:
                     self._upload_part(request, target) if uploading else self._put(request, target)
                 )
         return self._generic(request, target)
+
+    def _check_owners(self, target: Target) -> None:
+        """Refuse a request whose buckets are not of the accounts that it expects. Raises AwsError."""
+        source = target.headers.get("x-amz-copy-source", "").lstrip("/").partition("/")[0]
+        for header, name in (
+            ("x-amz-expected-bucket-owner", target.bucket),
+            ("x-amz-source-expected-bucket-owner", source),
+        ):
+            account = target.headers.get(header)
+            if account is None:
+                continue
+            if not _ACCOUNT.fullmatch(account):
+                raise AwsError(
+                    "InvalidBucketOwnerAWSAccountID",
+                    f"The value of the expected bucket owner parameter must be an AWS Account ID... [{account}]",
+                )
+            if self._s3.has_bucket(name) and self._s3.bucket(name).account != account:
+                raise AwsError("AccessDenied", "Access Denied", 403)
 
     def _generic(self, request: HttpRequest, target: Target) -> HttpResponse:
         # The checksums of a completion are the whole object's, not those of the request's body.
@@ -104,6 +130,11 @@ class HttpFront:
             operation, params = codec_moto.parse_request("s3", plain)
         except AwsError as error:
             raise _unreadable(error, request) from error
+        if operation == "GetObject":
+            # The router falls back on it when a sub-resource is asked for without what it requires.
+            raise invalid_request(
+                "Missing required header for this request: x-amz-object-attributes"
+            )
         if target.key:
             params["Key"] = target.key
         if target.bucket:
