@@ -46,12 +46,15 @@ _GRANT_PARAMS = {
     "GrantWrite": ("WRITE", "x-amz-grant-write"),
     "GrantWriteACP": ("WRITE_ACP", "x-amz-grant-write-acp"),
 }
+_GIVING = frozenset({"ACL", *_GRANT_PARAMS})
 _PERMISSIONS = tuple(permission for permission, _ in _GRANT_PARAMS.values())
 _ONE_GRANTEE = re.compile(r'\s*(\w+)\s*=\s*"?([^"]*)"?\s*')
 
 
 def of_object(params: Mapping[str, Any], bucket: Bucket) -> Grants:
     """Return the grants of a new object, [] for the owner's full control alone. Raises AwsError."""
+    if params.keys().isdisjoint(_GIVING):
+        return []
     return _given(params, bucket, tuple(_CANNED)) or []
 
 

@@ -12,7 +12,15 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ports import BucketNotFound, ObjectInfo, ObjectNotFound
-from headrace.services.s3 import acls, encryption, lifecycle, limits, locks, upload_checksums
+from headrace.services.s3 import (
+    acls,
+    encryption,
+    lifecycle,
+    limits,
+    locks,
+    notification_rules,
+    upload_checksums,
+)
 from headrace.services.s3.checksums import DEFAULT, FULL_OBJECT, Body, compute, verify
 from headrace.services.s3.encryption import AnyKey, Keys
 from headrace.services.s3.errors import is_marker, marked_deleted, no_such_version
@@ -245,7 +253,8 @@ class S3:
                 check_conditions(stored.key, present, params, disturbed=disturbed)
             self.uploads.disturb(stored.bucket, stored.key)
             stored = self._put_in_place(bucket, temporary, stored)
-            self.notifications.keep(ObjectEvent.of(event, stored, bucket), bucket)
+            if notification_rules.NAME in bucket.configurations:
+                self.notifications.keep(ObjectEvent.of(event, stored, bucket), bucket)
         for listener in self.on_object_created:
             listener(stored.bucket, stored.key, stored.size_bytes, stored.etag)
         return stored

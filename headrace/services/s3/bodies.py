@@ -76,10 +76,9 @@ def _adopt(files: ObjectFiles, request: HttpRequest, scratch: contextlib.ExitSta
 
 
 def _params(headers: dict[str, str]) -> dict[str, Any]:
+    names = _params_of_headers()
     params: dict[str, Any] = {
-        name: headers[header]
-        for header, name in _params_of_headers().items()
-        if headers.get(header)
+        names[header]: value for header, value in headers.items() if value and header in names
     }
     params["Metadata"] = {
         name.removeprefix(_METADATA_PREFIX): value

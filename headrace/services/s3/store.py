@@ -229,9 +229,9 @@ class ObjectIndex:
 def described(details: str) -> dict[str, Any]:
     """Return the fields of a StoredObject that a row keeps in its details."""
     found: dict[str, Any] = json.loads(details)
-    for name in _TUPLES:
-        if name in found:
-            found[name] = tuple(found[name])
+    if "part_sizes" in found or "part_checksums" in found:
+        for name in _TUPLES:
+            found[name] = tuple(found.get(name, ()))
     return found
 
 

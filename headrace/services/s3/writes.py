@@ -57,7 +57,7 @@ def described_by(params: Mapping[str, Any]) -> dict[str, Any]:
         "content_type": params.get("ContentType") or DEFAULT_CONTENT_TYPE,
         "headers": {name: _header(params[name]) for name in KEPT_HEADERS if params.get(name)},
         "metadata": metadata,
-        "tags": tags_of_header(params.get("Tagging") or ""),
+        "tags": tags_of_header(params["Tagging"]) if params.get("Tagging") else {},
     }
 
 

@@ -154,6 +154,8 @@ def _putter(row: Configuration) -> Action:
                 value = _with_sizes(value, request)
             # Dates in lifecycle rules become text.
             bucket.configurations[row.name] = json.loads(json.dumps(value, default=str))
+            if row.name == "BucketTagging" and not value.get("TagSet"):
+                del bucket.configurations[row.name]
             s3.save_bucket(request["Bucket"], bucket)
         return {lifecycle.SIZES: value[lifecycle.SIZES]} if row.name == lifecycle.NAME else None
 
