@@ -84,6 +84,10 @@ class HttpFront:
         if request.method == "OPTIONS":
             return cors.answer_options(self._s3, request, target)
         self._check_owners(target)
+        is_form = target.headers.get("content-type", "").startswith("multipart/form-data")
+        if request.method == "POST" and not target.key and is_form:
+            log.warning("s3: uploads of browsers' forms (POST) are not built")
+            raise _not_implemented("PostObject")
         if target.key and not any(name in query for name in _SUBRESOURCES):
             uploading = "uploadId" in query
             if request.method == "GET" and not uploading:
