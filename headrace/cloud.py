@@ -45,6 +45,9 @@ from headrace.services.kinesis.fault_targets import shards_by_stream
 from headrace.services.lambda_.api import build_lambda, lambda_api
 from headrace.services.s3.api import build_s3, s3_api
 from headrace.services.s3.cors import BucketRules
+from headrace.services.s3.encryption import KmsKeys
+from headrace.services.s3.sweeper import Sweeper
+from headrace.services.s3.targets import ServiceTargets
 from headrace.spark_submit.event_bounds import EventLogBounds
 from headrace.spark_submit.history import HistoryOnDemand
 from headrace.spark_submit.sparks import Sparks
@@ -172,7 +175,8 @@ class Cloud:
         )
         self.moto.function_target = self.lambda_.invoke_for_service
         self.moto.control = self.gateway
-        self.s3.notifications.deliver = self.lambda_.destinations.send
+        self.s3.keys = KmsKeys(self.gateway)
+        self.s3.notifications.targets = ServiceTargets(self.gateway, self.lambda_.invoke_later)
         self.firehose = build_firehose(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
@@ -286,6 +290,7 @@ class Cloud:
         for service in self._services:
             service.start()
         self.s3.notifications.wake = self.supervisor.start(self.s3.notifications).wake
+        self.supervisor.start(Sweeper(self.s3, self.clock))
         self.supervisor.start(self._metrics)
         self.supervisor.start(self._logs)
         self.supervisor.start(EventLogBounds(self.config.data_dir))

@@ -44,6 +44,30 @@ BucketInfo = TypedDict(
     },
 )
 
+CSVInput = TypedDict(
+    "CSVInput",
+    {
+    "FileHeaderInfo": NotRequired[str],
+    "Comments": NotRequired[str],
+    "QuoteEscapeCharacter": NotRequired[str],
+    "RecordDelimiter": NotRequired[str],
+    "FieldDelimiter": NotRequired[str],
+    "QuoteCharacter": NotRequired[str],
+    "AllowQuotedRecordDelimiter": NotRequired[bool],
+    },
+)
+
+CSVOutput = TypedDict(
+    "CSVOutput",
+    {
+    "QuoteFields": NotRequired[str],
+    "QuoteEscapeCharacter": NotRequired[str],
+    "RecordDelimiter": NotRequired[str],
+    "FieldDelimiter": NotRequired[str],
+    "QuoteCharacter": NotRequired[str],
+    },
+)
+
 Checksum = TypedDict(
     "Checksum",
     {
@@ -452,6 +476,15 @@ DeletedObject = TypedDict(
     },
 )
 
+Encryption = TypedDict(
+    "Encryption",
+    {
+    "EncryptionType": str,
+    "KMSKeyId": NotRequired[str],
+    "KMSContext": NotRequired[str],
+    },
+)
+
 Error = TypedDict(
     "Error",
     {
@@ -459,6 +492,14 @@ Error = TypedDict(
     "VersionId": NotRequired[str],
     "Code": NotRequired[str],
     "Message": NotRequired[str],
+    },
+)
+
+EventHoldDuration = TypedDict(
+    "EventHoldDuration",
+    {
+    "Days": NotRequired[int],
+    "Years": NotRequired[int],
     },
 )
 
@@ -505,6 +546,22 @@ GetBucketPolicyStatusOutput = TypedDict(
     "GetBucketPolicyStatusOutput",
     {
     "PolicyStatus": NotRequired["PolicyStatus"],
+    },
+)
+
+GetBucketVersioningInput = TypedDict(
+    "GetBucketVersioningInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+GetBucketVersioningOutput = TypedDict(
+    "GetBucketVersioningOutput",
+    {
+    "Status": NotRequired[str],
+    "MFADelete": NotRequired[str],
     },
 )
 
@@ -599,6 +656,24 @@ GetObjectInput = TypedDict(
     },
 )
 
+GetObjectLegalHoldInput = TypedDict(
+    "GetObjectLegalHoldInput",
+    {
+    "Bucket": str,
+    "Key": str,
+    "VersionId": NotRequired[str],
+    "RequestPayer": NotRequired[str],
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+GetObjectLegalHoldOutput = TypedDict(
+    "GetObjectLegalHoldOutput",
+    {
+    "LegalHold": NotRequired["ObjectLockLegalHold"],
+    },
+)
+
 GetObjectOutput = TypedDict(
     "GetObjectOutput",
     {
@@ -651,6 +726,24 @@ GetObjectOutput = TypedDict(
     },
 )
 
+GetObjectRetentionInput = TypedDict(
+    "GetObjectRetentionInput",
+    {
+    "Bucket": str,
+    "Key": str,
+    "VersionId": NotRequired[str],
+    "RequestPayer": NotRequired[str],
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+GetObjectRetentionOutput = TypedDict(
+    "GetObjectRetentionOutput",
+    {
+    "Retention": NotRequired["ObjectLockRetention"],
+    },
+)
+
 GetObjectTaggingInput = TypedDict(
     "GetObjectTaggingInput",
     {
@@ -667,6 +760,13 @@ GetObjectTaggingOutput = TypedDict(
     {
     "VersionId": NotRequired[str],
     "TagSet": list["Tag"],
+    },
+)
+
+GlacierJobParameters = TypedDict(
+    "GlacierJobParameters",
+    {
+    "Tier": str,
     },
 )
 
@@ -792,6 +892,30 @@ Initiator = TypedDict(
     {
     "ID": NotRequired[str],
     "DisplayName": NotRequired[str],
+    },
+)
+
+InputSerialization = TypedDict(
+    "InputSerialization",
+    {
+    "CSV": NotRequired["CSVInput"],
+    "CompressionType": NotRequired[str],
+    "JSON": NotRequired["JSONInput"],
+    "Parquet": NotRequired[dict[str, Any]],
+    },
+)
+
+JSONInput = TypedDict(
+    "JSONInput",
+    {
+    "Type": NotRequired[str],
+    },
+)
+
+JSONOutput = TypedDict(
+    "JSONOutput",
+    {
+    "RecordDelimiter": NotRequired[str],
     },
 )
 
@@ -999,6 +1123,14 @@ LocationInfo = TypedDict(
     },
 )
 
+MetadataEntry = TypedDict(
+    "MetadataEntry",
+    {
+    "Name": NotRequired[str],
+    "Value": NotRequired[str],
+    },
+)
+
 MultipartUpload = TypedDict(
     "MultipartUpload",
     {
@@ -1039,6 +1171,23 @@ ObjectIdentifier = TypedDict(
     },
 )
 
+ObjectLockLegalHold = TypedDict(
+    "ObjectLockLegalHold",
+    {
+    "Status": NotRequired[str],
+    },
+)
+
+ObjectLockRetention = TypedDict(
+    "ObjectLockRetention",
+    {
+    "Mode": NotRequired[str],
+    "RetainUntilDate": NotRequired[datetime],
+    "EventHold": NotRequired[str],
+    "EventHoldDuration": NotRequired["EventHoldDuration"],
+    },
+)
+
 ObjectPart = TypedDict(
     "ObjectPart",
     {
@@ -1071,6 +1220,21 @@ ObjectVersion = TypedDict(
     "LastModified": NotRequired[datetime],
     "Owner": NotRequired["Owner"],
     "RestoreStatus": NotRequired["RestoreStatus"],
+    },
+)
+
+OutputLocation = TypedDict(
+    "OutputLocation",
+    {
+    "S3": NotRequired["S3Location"],
+    },
+)
+
+OutputSerialization = TypedDict(
+    "OutputSerialization",
+    {
+    "CSV": NotRequired["CSVOutput"],
+    "JSON": NotRequired["JSONOutput"],
     },
 )
 
@@ -1122,6 +1286,18 @@ PutBucketAclInput = TypedDict(
     "GrantReadACP": NotRequired[str],
     "GrantWrite": NotRequired[str],
     "GrantWriteACP": NotRequired[str],
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+PutBucketVersioningInput = TypedDict(
+    "PutBucketVersioningInput",
+    {
+    "Bucket": str,
+    "ContentMD5": NotRequired[str],
+    "ChecksumAlgorithm": NotRequired[str],
+    "MFA": NotRequired[str],
+    "VersioningConfiguration": "VersioningConfiguration",
     "ExpectedBucketOwner": NotRequired[str],
     },
 )
@@ -1208,6 +1384,27 @@ PutObjectInput = TypedDict(
     },
 )
 
+PutObjectLegalHoldInput = TypedDict(
+    "PutObjectLegalHoldInput",
+    {
+    "Bucket": str,
+    "Key": str,
+    "LegalHold": NotRequired["ObjectLockLegalHold"],
+    "RequestPayer": NotRequired[str],
+    "VersionId": NotRequired[str],
+    "ContentMD5": NotRequired[str],
+    "ChecksumAlgorithm": NotRequired[str],
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+PutObjectLegalHoldOutput = TypedDict(
+    "PutObjectLegalHoldOutput",
+    {
+    "RequestCharged": NotRequired[str],
+    },
+)
+
 PutObjectOutput = TypedDict(
     "PutObjectOutput",
     {
@@ -1236,6 +1433,28 @@ PutObjectOutput = TypedDict(
     },
 )
 
+PutObjectRetentionInput = TypedDict(
+    "PutObjectRetentionInput",
+    {
+    "Bucket": str,
+    "Key": str,
+    "Retention": NotRequired["ObjectLockRetention"],
+    "RequestPayer": NotRequired[str],
+    "VersionId": NotRequired[str],
+    "BypassGovernanceRetention": NotRequired[bool],
+    "ContentMD5": NotRequired[str],
+    "ChecksumAlgorithm": NotRequired[str],
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+PutObjectRetentionOutput = TypedDict(
+    "PutObjectRetentionOutput",
+    {
+    "RequestCharged": NotRequired[str],
+    },
+)
+
 PutObjectTaggingInput = TypedDict(
     "PutObjectTaggingInput",
     {
@@ -1257,11 +1476,69 @@ PutObjectTaggingOutput = TypedDict(
     },
 )
 
+RestoreObjectInput = TypedDict(
+    "RestoreObjectInput",
+    {
+    "Bucket": str,
+    "Key": str,
+    "VersionId": NotRequired[str],
+    "RestoreRequest": NotRequired["RestoreRequest"],
+    "RequestPayer": NotRequired[str],
+    "ChecksumAlgorithm": NotRequired[str],
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+RestoreObjectOutput = TypedDict(
+    "RestoreObjectOutput",
+    {
+    "RequestCharged": NotRequired[str],
+    "RestoreOutputPath": NotRequired[str],
+    },
+)
+
+RestoreRequest = TypedDict(
+    "RestoreRequest",
+    {
+    "Days": NotRequired[int],
+    "GlacierJobParameters": NotRequired["GlacierJobParameters"],
+    "Type": NotRequired[str],
+    "Tier": NotRequired[str],
+    "Description": NotRequired[str],
+    "SelectParameters": NotRequired["SelectParameters"],
+    "OutputLocation": NotRequired["OutputLocation"],
+    },
+)
+
 RestoreStatus = TypedDict(
     "RestoreStatus",
     {
     "IsRestoreInProgress": NotRequired[bool],
     "RestoreExpiryDate": NotRequired[datetime],
+    },
+)
+
+S3Location = TypedDict(
+    "S3Location",
+    {
+    "BucketName": str,
+    "Prefix": str,
+    "Encryption": NotRequired["Encryption"],
+    "CannedACL": NotRequired[str],
+    "AccessControlList": NotRequired[list["Grant"]],
+    "Tagging": NotRequired["Tagging"],
+    "UserMetadata": NotRequired[list["MetadataEntry"]],
+    "StorageClass": NotRequired[str],
+    },
+)
+
+SelectParameters = TypedDict(
+    "SelectParameters",
+    {
+    "InputSerialization": "InputSerialization",
+    "ExpressionType": str,
+    "Expression": str,
+    "OutputSerialization": "OutputSerialization",
     },
 )
 
@@ -1368,5 +1645,13 @@ UploadPartOutput = TypedDict(
     "SSEKMSKeyId": NotRequired[str],
     "BucketKeyEnabled": NotRequired[bool],
     "RequestCharged": NotRequired[str],
+    },
+)
+
+VersioningConfiguration = TypedDict(
+    "VersioningConfiguration",
+    {
+    "MFADelete": NotRequired[str],
+    "Status": NotRequired[str],
     },
 )

@@ -13,6 +13,8 @@ from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import translate
 from headrace.services.s3.fidelity import FIDELITY
 from headrace.services.s3.files import ObjectFiles
+from headrace.services.s3.history import Histories
+from headrace.services.s3.history_store import HistoryIndex
 from headrace.services.s3.notifications import Notifications
 from headrace.services.s3.profile import PROFILE
 from headrace.services.s3.raw import HttpFront
@@ -30,13 +32,15 @@ def build_s3(
     durability: Durability = "os",
 ) -> S3:
     """Return S3 with its parts; it reads its buckets in `S3.start`."""
-    files = ObjectFiles(data_dir, ids=ids, index=ObjectIndex(database), durability=durability)
+    index = ObjectIndex(database)
+    files = ObjectFiles(data_dir, ids=ids, index=index, durability=durability)
     return S3(
         clock=clock,
         buckets=Buckets(database),
         files=files,
         uploads=Uploads(data_dir, clock=clock, ids=ids, database=database, settle=files.settle),
         notifications=Notifications(clock=clock, ids=ids, database=database),
+        histories=Histories(files, HistoryIndex(database), ids),
     )
 
 

@@ -12,12 +12,31 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ports import BucketNotFound, ObjectInfo, ObjectNotFound
-from headrace.services.s3 import limits
-from headrace.services.s3.checksums import Body, verify
+from headrace.services.s3 import (
+    acls,
+    encryption,
+    lifecycle,
+    limits,
+    locks,
+    notification_rules,
+    upload_checksums,
+)
+from headrace.services.s3.checksums import DEFAULT, FULL_OBJECT, Body, compute, verify
+from headrace.services.s3.encryption import AnyKey, Keys
+from headrace.services.s3.errors import is_marker, marked_deleted, no_such_version
 from headrace.services.s3.files import ObjectFiles, copy_file
+from headrace.services.s3.history import Histories, Version, check_version_id
 from headrace.services.s3.names import check_key
-from headrace.services.s3.notifications import CREATED_PUT, REMOVED, Notifications, ObjectEvent
-from headrace.services.s3.state import Bucket, StoredObject
+from headrace.services.s3.notifications import (
+    CREATED_PUT,
+    EXPIRED,
+    EXPIRED_MARKED,
+    MARKED,
+    REMOVED,
+    Notifications,
+    ObjectEvent,
+)
+from headrace.services.s3.state import NULL_VERSION, Bucket, Marker, StoredObject, Upload
 from headrace.services.s3.store import Buckets
 from headrace.services.s3.uploads import Uploads
 from headrace.services.s3.writes import check_conditions, described_by
@@ -36,9 +55,12 @@ class S3:
         files: ObjectFiles,
         uploads: Uploads,
         notifications: Notifications,
+        histories: Histories,
     ) -> None:
         self.lock = threading.RLock()
         self.files = files
+        self.histories = histories
+        self.keys: Keys = AnyKey()
         self.uploads = uploads
         self.notifications = notifications
         # Called after each write with bucket, key, size in bytes and ETag, on the writer's thread.
@@ -52,6 +74,7 @@ class S3:
     def start(self) -> None:
         """Load the buckets and finish the writes that a kill cut short."""
         self.files.prepare()
+        self.histories.prepare()
         self._buckets = self._store.load()
         for name in self._buckets:
             self.files.add_bucket(name)
@@ -103,12 +126,29 @@ class S3:
 
     # --- objects ------------------------------------------------------------------------------
 
-    def object(self, bucket: str, key: str) -> StoredObject:
-        """Return an object. Raises BucketNotFound, ObjectNotFound."""
-        self.bucket(bucket)
+    def object(self, bucket: str, key: str, version_id: str | None = None) -> StoredObject:
+        """Return an object, or a version of it.
+
+        Raises BucketNotFound, ObjectNotFound, and AwsError NoSuchKey, NoSuchVersion, MethodNotAllowed, InvalidArgument.
+        """
+        holder = self.bucket(bucket)
+        if version_id is not None:
+            return self._version(holder, bucket, key, version_id)
         found = self.files.find(bucket, key)
         if found is None:
+            marker = self.histories.latest_marker(bucket, key) if holder.versioning else None
+            raise ObjectNotFound(key) if marker is None else marked_deleted(marker)
+        return self.histories.known(bucket, holder, found) if holder.versioning else found
+
+    def _version(self, holder: Bucket, bucket: str, key: str, version_id: str) -> StoredObject:
+        check_version_id(version_id)
+        found = self.histories.find(bucket, key, version_id)
+        if found is None and not holder.versioning and version_id == NULL_VERSION:
             raise ObjectNotFound(key)
+        if found is None:
+            raise no_such_version(key, version_id)
+        if isinstance(found, Marker):
+            raise is_marker(found)
         return found
 
     def write(
@@ -126,10 +166,10 @@ class S3:
         """
         temporary = body.file
         try:
-            self.bucket(bucket)
+            holder = self.bucket(bucket)
             size_bytes = _checked_size(body)
             verified = verify(body, params)
-            described = described_by(params)
+            described = self.described(params, holder)
             if temporary is None:
                 temporary = self.files.write_temporary(body.data)
             stored = StoredObject(
@@ -140,7 +180,8 @@ class S3:
                 etag=verified.etag,
                 last_modified_ms=self._clock.now_ms(),
                 mtime_ns=0,
-                checksums=verified.checksums,
+                checksums=verified.checksums or {DEFAULT: compute(DEFAULT, body)},
+                checksum_type=FULL_OBJECT,
                 **described,
             )
             return self.publish(temporary, stored, params, event=event)
@@ -148,8 +189,53 @@ class S3:
             if temporary is not None:
                 temporary.unlink(missing_ok=True)
 
+    def described(self, params: Mapping[str, Any], holder: Bucket) -> dict[str, Any]:
+        """Return the fields of a new object that its parameters and its bucket give. Raises AwsError."""
+        return {
+            **described_by(params),
+            "encryption": encryption.of_write(params, holder, self.keys),
+            "grants": acls.of_object(params, holder),
+            **locks.of_write(params, holder, self._clock.now_ms()),
+        }
+
+    def write_part(
+        self, upload: Upload, number: int, body: Body, params: Mapping[str, Any]
+    ) -> tuple[str, dict[str, str]]:
+        """Store a part and return its ETag and the checksums to answer with. Raises AwsError."""
+        encryption.check_part(upload.encryption, params)
+        verified = verify(body, params)
+        shown = upload_checksums.of_part(upload, verified.checksums, body)
+        temporary = body.file or self.files.write_temporary(body.data)
+        kept = shown if upload.checksum else {}
+        self.uploads.add_part(upload, number, temporary, verified.etag, kept)
+        return verified.etag, shown
+
+    def expiration_header(self, stored: StoredObject) -> list[tuple[str, str]]:
+        """Return the header that says when a rule of the bucket's lifecycle expires an object."""
+        return lifecycle.expiration_header(stored, self.bucket(stored.bucket))
+
+    def expire(self, stored: StoredObject) -> None:
+        """Remove an object as lifecycle rules do, unless it has changed since it was looked at."""
+        with self.files.lock:
+            if self.files.find(stored.bucket, stored.key) == stored:
+                self.remove(stored.bucket, stored.key, event=EXPIRED)
+
+    def expire_version(self, bucket: str, key: str, version_id: str) -> None:
+        """Remove a version or a delete marker as lifecycle rules do."""
+        with self.files.lock:
+            holder = self.bucket(bucket)
+            self.histories.remove(bucket, holder, key, version_id)
+            event = ObjectEvent(EXPIRED, bucket, key, version_id=version_id)
+            self.notifications.keep(event, holder)
+
     def publish(
-        self, temporary: Path, stored: StoredObject, params: Mapping[str, Any], *, event: str
+        self,
+        temporary: Path,
+        stored: StoredObject,
+        params: Mapping[str, Any],
+        *,
+        event: str,
+        disturbed: bool = False,
     ) -> StoredObject:
         """Put an object in place when If-Match and If-None-Match allow it; the check and the write are one step.
 
@@ -158,27 +244,78 @@ class S3:
             stored: its description.
             params: of the request.
             event: the name of the event for the bucket's notifications.
+            disturbed: whether the object was written or deleted since the upload began that makes it.
         """
         with self.files.lock:
             bucket = self.bucket(stored.bucket)  # it may have been deleted while the body came in
             if params.get("IfNoneMatch") is not None or params.get("IfMatch") is not None:
-                check_conditions(stored.key, self.files.find(stored.bucket, stored.key), params)
-            stored = self.files.publish(temporary, stored)
-            self.notifications.keep(
-                ObjectEvent(event, stored.bucket, stored.key, stored.size_bytes, stored.etag),
-                bucket,
-            )
+                present = self.files.find(stored.bucket, stored.key)
+                check_conditions(stored.key, present, params, disturbed=disturbed)
+            self.uploads.disturb(stored.bucket, stored.key)
+            stored = self._put_in_place(bucket, temporary, stored)
+            if notification_rules.NAME in bucket.configurations:
+                self.notifications.keep(ObjectEvent.of(event, stored, bucket), bucket)
         for listener in self.on_object_created:
             listener(stored.bucket, stored.key, stored.size_bytes, stored.etag)
         return stored
 
-    def remove(self, bucket: str, key: str) -> None:
-        """Remove an object, if there is one, and notify."""
-        self.files.remove(bucket, key)
-        self.notifications.keep(ObjectEvent(REMOVED, bucket, key), self.bucket(bucket))
+    def _put_in_place(self, bucket: Bucket, temporary: Path, stored: StoredObject) -> StoredObject:
+        if not bucket.versioning:
+            return self.files.publish(temporary, stored)
+        overwrites_null = bucket.versioning != "Enabled"
+        return self.histories.publish(bucket, temporary, stored, overwrites_null=overwrites_null)
+
+    def remove(self, bucket: str, key: str, *, event: str = REMOVED) -> Marker | None:
+        """Remove an object, if there is one, and notify; return the delete marker where versions are kept."""
+        with self.files.lock:
+            holder = self.bucket(bucket)
+            self.uploads.disturb(bucket, key)
+            if not holder.versioning:
+                self.files.remove(bucket, key)
+                self.notifications.keep(ObjectEvent(event, bucket, key), holder)
+                return None
+            marker = self.histories.mark_deleted(bucket, holder, key, self._clock.now_ms())
+            version_id = marker.version_id
+            name = MARKED if event == REMOVED else EXPIRED_MARKED
+            self.notifications.keep(ObjectEvent(name, bucket, key, version_id=version_id), holder)
+            return marker
+
+    def remove_version(
+        self, bucket: str, key: str, version_id: str, *, bypass: bool = False
+    ) -> Version | None:
+        """Remove a version for good, if there is one, and notify; return what it was.
+
+        Raises AwsError AccessDenied when it is locked; `bypass` is for locks of the mode GOVERNANCE.
+        """
+        with self.files.lock:
+            holder = self.bucket(bucket)
+            locked = self.histories.find(bucket, key, version_id) if holder.versioning else None
+            if isinstance(locked, StoredObject):
+                locks.check_deletion(locked, holder, self._clock.now_ms(), bypass=bypass)
+            if not holder.versioning:
+                found = self.files.find(bucket, key)
+                self.remove(bucket, key)
+                return found
+            removed = self.histories.remove(bucket, holder, key, version_id)
+            event = ObjectEvent(REMOVED, bucket, key, version_id=version_id)
+            self.notifications.keep(event, holder)
+            return removed
+
+    def notify(self, name: str, stored: StoredObject) -> None:
+        """Notify of an event of an object that stays."""
+        holder = self.bucket(stored.bucket)
+        self.notifications.keep(ObjectEvent.of(name, stored, holder), holder)
+
+    def update(self, stored: StoredObject) -> None:
+        """Store a changed description of an object or a version whose bytes stay. Called under the files' lock."""
+        self.histories.update(stored)
 
     def read(
-        self, bucket: str, key: str, part: Callable[[StoredObject], tuple[int, int]] | None = None
+        self,
+        bucket: str,
+        key: str,
+        part: Callable[[StoredObject], tuple[int, int]] | None = None,
+        version_id: str | None = None,
     ) -> tuple[StoredObject, bytes]:
         """Return an object and its bytes, or those of the (offset, length) that `part` gives.
 
@@ -186,7 +323,7 @@ class S3:
         ObjectNotFound, AwsError SlowDown, and what `part` raises.
         """
         for _ in range(_MOST_LOOKS):
-            stored = self.object(bucket, key)
+            stored = self.object(bucket, key, version_id)
             offset, length = (0, stored.size_bytes) if part is None else part(stored)
             with contextlib.suppress(FileNotFoundError), stored.path.open("rb") as file:
                 status = os.fstat(file.fileno())

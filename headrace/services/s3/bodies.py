@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
+import functools
+from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from xml.parsers import expat
 
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest
+from headrace.aws.model import operation_model
 from headrace.services.s3 import checksums, chunked, limits
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import invalid_request, malformed_xml
@@ -18,20 +20,19 @@ from headrace.services.s3.routing import Target
 
 _DIGEST_CHARACTERS = 64
 
-_PARAM_OF_HEADER = {
-    "content-type": "ContentType",
-    "cache-control": "CacheControl",
-    "content-disposition": "ContentDisposition",
-    "content-encoding": "ContentEncoding",
-    "content-language": "ContentLanguage",
-    "content-md5": "ContentMD5",
-    "expires": "Expires",
-    "if-match": "IfMatch",
-    "if-none-match": "IfNoneMatch",
-    "x-amz-tagging": "Tagging",
-    "x-amz-website-redirect-location": "WebsiteRedirectLocation",
-    **{header: name for name, header in checksums.CHECKSUM_HEADER.items()},
-}
+
+@functools.cache
+def _params_of_headers() -> dict[str, str]:
+    """Return PutObject's parameters by their headers; UploadPart has no others."""
+    # botocore has no types: its shapes are Any here.
+    shape: Any = cast("Any", operation_model("s3", "PutObject")).input_shape
+    return {
+        member.serialization["name"].lower(): name
+        for name, member in shape.members.items()
+        if member.serialization.get("location") == "header" and name != "ContentLength"
+    }
+
+
 _METADATA_PREFIX = "x-amz-meta-"
 
 
@@ -75,8 +76,9 @@ def _adopt(files: ObjectFiles, request: HttpRequest, scratch: contextlib.ExitSta
 
 
 def _params(headers: dict[str, str]) -> dict[str, Any]:
+    names = _params_of_headers()
     params: dict[str, Any] = {
-        name: headers[header] for header, name in _PARAM_OF_HEADER.items() if headers.get(header)
+        names[header]: value for header, value in headers.items() if value and header in names
     }
     params["Metadata"] = {
         name.removeprefix(_METADATA_PREFIX): value
@@ -91,6 +93,16 @@ def _params(headers: dict[str, str]) -> dict[str, Any]:
             " were found."
         )
     return params
+
+
+def customer_key_params(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters of the customer's key that are in the headers."""
+    found = _params_of_headers()
+    return {
+        found[header]: value
+        for header, value in headers.items()
+        if found.get(header, "").startswith("SSECustomer")
+    }
 
 
 def _check_signed_digest(given: str, body: Body) -> None:
@@ -117,7 +129,10 @@ def check_xml(request: HttpRequest, headers: dict[str, str]) -> None:
         )
     checksums.verify(
         Body(request.body),
-        {name: headers.get(header) for header, name in _PARAM_OF_HEADER.items()},
+        {
+            "ContentMD5": headers.get("content-md5"),
+            **{name: headers.get(header) for name, header in checksums.CHECKSUM_HEADER.items()},
+        },
     )
     if not request.body.strip() or request.body.lstrip()[:1] == b"{":  # a policy is JSON
         return

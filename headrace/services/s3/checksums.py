@@ -1,4 +1,4 @@
-"""The checksums in requests: they are stored, and verified where the standard library can compute them."""
+"""The checksums of objects: verified when a request brings one, computed when it brings none."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import base64
 import binascii
 import hashlib
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import anycrc  # pyright: ignore[reportMissingTypeStubs]
 
 from headrace.aws.errors import AwsError
-from headrace.services.s3.errors import bad_digest, invalid_request
+from headrace.services.s3.errors import bad_digest, invalid_request, not_implemented
 
 _CHUNK_BYTES = 1024 * 1024
 
@@ -23,12 +25,27 @@ CHECKSUMS = {
     "ChecksumCRC64NVME": 8,
     "ChecksumSHA1": 20,
     "ChecksumSHA256": 32,
+    "ChecksumSHA512": 64,
+    "ChecksumMD5": 16,
 }
+_HASHES = {
+    "ChecksumSHA1": "sha1",
+    "ChecksumSHA256": "sha256",
+    "ChecksumSHA512": "sha512",
+    "ChecksumMD5": "md5",
+}
+# Algorithms that are not built: a request that brings one is refused, not half believed.
+_NOT_BUILT = ("ChecksumXXHASH64", "ChecksumXXHASH3", "ChecksumXXHASH128")
 CHECKSUM_HEADER = {
     name: f"x-amz-checksum-{name.removeprefix('Checksum').lower()}" for name in CHECKSUMS
 }
-# CRC32C and CRC64NVME are stored as given: the standard library has neither. See fidelity.py.
-COMPUTABLE = ("ChecksumCRC32", "ChecksumSHA1", "ChecksumSHA256")
+# What S3 gives an object when its request brings no checksum. Source (documented): checking-object-integrity.html.
+DEFAULT = "ChecksumCRC64NVME"
+FULL_OBJECT, COMPOSITE = "FULL_OBJECT", "COMPOSITE"
+
+# anycrc has no types.
+_CRC32C: Any = cast("Any", anycrc).Model("CRC32-ISCSI")
+_CRC64NVME: Any = cast("Any", anycrc).Model("CRC64-NVME")
 
 
 @dataclass(slots=True)
@@ -52,23 +69,31 @@ class Body:
                 file, lambda: hashlib.new(algorithm, usedforsecurity=False)
             ).digest()
 
-    def crc32(self) -> int:
-        """Return the CRC-32."""
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the bytes in pieces."""
         if self.file is None:
-            return zlib.crc32(self.data)
-        value = 0
+            yield self.data
+            return
         with self.file.open("rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
-                value = zlib.crc32(chunk, value)
-        return value
+                yield chunk
 
 
 def compute(name: str, body: Body) -> str:
-    """Return the checksum `name`, one of COMPUTABLE, in base64."""
+    """Return the checksum `name` in base64."""
     if name == "ChecksumCRC32":
-        raw = body.crc32().to_bytes(4, "big")
+        crc = 0
+        for chunk in body.chunks():
+            crc = zlib.crc32(chunk, crc)
+        raw = crc.to_bytes(4, "big")
+    elif name in ("ChecksumCRC32C", DEFAULT):
+        model = _CRC32C if name == "ChecksumCRC32C" else _CRC64NVME
+        value: int = 0
+        for chunk in body.chunks():
+            value = model.combine(value, model.calc(chunk), len(chunk))
+        raw = value.to_bytes(CHECKSUMS[name], "big")
     else:
-        raw = body.digest("sha1" if name == "ChecksumSHA1" else "sha256")
+        raw = body.digest(_HASHES[name])
     return base64.b64encode(raw).decode()
 
 
@@ -91,6 +116,9 @@ def verify(body: Body, params: Mapping[str, Any]) -> Verified:
             raise AwsError(
                 "BadDigest", "The Content-MD5 you specified did not match what we received."
             )
+    for name in _NOT_BUILT:
+        if params.get(name) is not None:
+            raise not_implemented(f"x-amz-checksum-{name.removeprefix('Checksum').lower()}")
     given = {name: str(params[name]) for name in CHECKSUMS if params.get(name) is not None}
     if len(given) > 1:
         raise invalid_request(
@@ -99,9 +127,22 @@ def verify(body: Body, params: Mapping[str, Any]) -> Verified:
     for name, value in given.items():
         if len(_decoded(value)) != CHECKSUMS[name]:
             raise invalid_request(f"Value for {CHECKSUM_HEADER[name]} header is invalid.")
-        if name in COMPUTABLE and compute(name, body) != value:
+        if compute(name, body) != value:
             raise bad_digest(name.removeprefix("Checksum"))
     return Verified(etag, given)
+
+
+def of_algorithm(algorithm: Any) -> str:
+    """Return the name of the checksum of an algorithm, "" for none. Raises AwsError InvalidRequest."""
+    if not algorithm:
+        return ""
+    name = f"Checksum{str(algorithm).upper()}"
+    if name not in CHECKSUMS:
+        raise invalid_request(
+            "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C,"
+            " CRC64NVME, SHA1, SHA256]"
+        )
+    return name
 
 
 def composite(name: str, checksums: Sequence[str]) -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from email.utils import format_datetime
+
 from headrace.aws.errors import AwsError
 from headrace.core.ports import BucketNotFound, ObjectNotFound
+from headrace.core.values import moment
 from headrace.services.s3 import limits
+from headrace.services.s3.state import Marker
 
 
 def no_such_bucket(name: str) -> AwsError:
@@ -40,10 +44,31 @@ def precondition_failed(condition: str) -> AwsError:
     )
 
 
+def conflict(condition: str, key: str) -> AwsError:
+    """A conditional completion met another write or a deletion of its object."""
+    return AwsError(
+        "ConditionalRequestConflict",
+        "The conditional request cannot succeed due to a conflicting operation against this resource.",
+        409,
+        {"Condition": condition, "Key": key},
+    )
+
+
 def invalid_argument(message: str, name: str = "", value: str = "") -> AwsError:
     """An argument that S3 refuses."""
     members = {"ArgumentName": name, "ArgumentValue": value} if name else {}
     return AwsError("InvalidArgument", message, 400, members)
+
+
+def not_implemented(header: str, details: str = "") -> AwsError:
+    """A header that S3 does not take for this call."""
+    members = {"Header": header, **({"additionalMessage": details} if details else {})}
+    return AwsError(
+        "NotImplemented",
+        "A header you provided implies functionality that is not implemented",
+        501,
+        members,
+    )
 
 
 def invalid_request(message: str) -> AwsError:
@@ -59,8 +84,50 @@ def malformed_xml() -> AwsError:
     )
 
 
+class ErrorWithHeaders(AwsError):
+    """An error whose answer has headers of its own."""
+
+    def __init__(self, error: AwsError, headers: list[tuple[str, str]]) -> None:
+        super().__init__(error.code, error.message, error.status, error.members)
+        self.headers = headers
+
+
+def marked_deleted(marker: Marker) -> AwsError:
+    """The newest version of the key is a delete marker."""
+    headers = [("x-amz-delete-marker", "true"), ("x-amz-version-id", marker.version_id)]
+    return ErrorWithHeaders(no_such_key(marker.key), headers)
+
+
+def is_marker(marker: Marker, method: str = "GET") -> AwsError:
+    """The version that is asked for is a delete marker, which can only be deleted."""
+    modified = moment(marker.last_modified_ms)
+    headers = [
+        ("x-amz-delete-marker", "true"),
+        ("x-amz-version-id", marker.version_id),
+        ("Allow", "DELETE"),
+        ("Last-Modified", format_datetime(modified.replace(microsecond=0), usegmt=True)),
+    ]
+    return ErrorWithHeaders(not_allowed(method, "DeleteMarker"), headers)
+
+
+def not_allowed(method: str, resource_type: str) -> AwsError:
+    """The method is not one for that kind of resource."""
+    return AwsError(
+        "MethodNotAllowed",
+        "The specified method is not allowed against this resource.",
+        405,
+        {"Method": method, "ResourceType": resource_type},
+    )
+
+
+def no_such_version(key: str, version_id: str) -> AwsError:
+    """There is no version of that id."""
+    members = {"Key": key, "VersionId": version_id}
+    return AwsError("NoSuchVersion", "The specified version does not exist.", 404, members)
+
+
 def invalid_version(version_id: str) -> AwsError:
-    """A version other than `null`, the only one that objects have."""
+    """A version id that S3 never made."""
     return invalid_argument("Invalid version id specified", "versionId", version_id)
 
 

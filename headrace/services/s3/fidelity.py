@@ -1,72 +1,105 @@
 """The parameters that S3 accepts without acting on them, by operation; all others are enforced.
 
-Besides: only the latest version of an object is stored, whatever a bucket's versioning says; a request's signature is
-checked with `--auth` only; there is no access control.
+Besides: nothing is encrypted, since objects are plain files, so an ETag is the MD5 of the bytes with KMS and customers'
+keys too; ACLs and policies are kept and shown but let nobody in or out; a request's signature is checked with `--auth`
+only; a bucket's website, replication and logging are kept only.
 Keys that cannot be a file's path, and keys whose path is another's folder (`a` beside `a/b`), are objects to
 every client of the API, but Spark, which reads the files, does not see them.
 """
 
 from headrace.core.ports import FidelityLevel
 
-_ACCESS: dict[str, FidelityLevel] = {
-    "ACL": "ignored",
-    "GrantFullControl": "ignored",
-    "GrantRead": "ignored",
-    "GrantReadACP": "ignored",
-    "GrantWriteACP": "ignored",
+_GRANTS: dict[str, FidelityLevel] = {
+    "ACL": "stored",
+    "GrantFullControl": "stored",
+    "GrantRead": "stored",
+    "GrantReadACP": "stored",
+    "GrantWriteACP": "stored",
 }
-_STORAGE: dict[str, FidelityLevel] = {
-    "StorageClass": "ignored",
-    "ServerSideEncryption": "ignored",
-    "SSEKMSKeyId": "ignored",
+_WRITES: dict[str, FidelityLevel] = {
+    **_GRANTS,
+    "ServerSideEncryption": "stored",
+    "SSEKMSKeyId": "stored",
     "SSEKMSEncryptionContext": "ignored",
-    "SSECustomerAlgorithm": "ignored",
-    "SSECustomerKey": "ignored",
-    "SSECustomerKeyMD5": "ignored",
-    "BucketKeyEnabled": "ignored",
-    "ObjectLockMode": "ignored",
-    "ObjectLockRetainUntilDate": "ignored",
-    "ObjectLockLegalHoldStatus": "ignored",
-    "RequestPayer": "ignored",
-    "ExpectedBucketOwner": "ignored",
+    "BucketKeyEnabled": "stored",
+    "ObjectLockEventHold": "ignored",
+    "ObjectLockEventHoldDurationDays": "ignored",
+    "ObjectLockEventHoldDurationYears": "ignored",
 }
-# The standard library computes CRC32, SHA1 and SHA256, which are enforced.
-_CHECKSUMS: dict[str, FidelityLevel] = {"ChecksumCRC32C": "stored", "ChecksumCRC64NVME": "stored"}
+_ACLS: dict[str, FidelityLevel] = {
+    **_GRANTS,
+    "GrantWrite": "stored",
+    "AccessControlPolicy": "stored",
+}
+# Nobody pays here.
+_PAYING = (
+    "AbortMultipartUpload",
+    "CompleteMultipartUpload",
+    "CopyObject",
+    "CreateMultipartUpload",
+    "DeleteObject",
+    "DeleteObjects",
+    "GetBucketAccelerateConfiguration",
+    "GetObject",
+    "GetObjectAcl",
+    "GetObjectAttributes",
+    "GetObjectLegalHold",
+    "GetObjectRetention",
+    "GetObjectTagging",
+    "HeadObject",
+    "ListMultipartUploads",
+    "ListObjectVersions",
+    "ListObjects",
+    "ListObjectsV2",
+    "ListParts",
+    "PutObject",
+    "PutObjectAcl",
+    "PutObjectLegalHold",
+    "PutObjectLockConfiguration",
+    "PutObjectRetention",
+    "PutObjectTagging",
+    "RestoreObject",
+    "UploadPart",
+    "UploadPartCopy",
+)
+# Algorithms whose checksums of a whole upload are not built; UploadPart and PutObject refuse them.
+_XXHASH: dict[str, FidelityLevel] = {
+    "ChecksumXXHASH64": "ignored",
+    "ChecksumXXHASH3": "ignored",
+    "ChecksumXXHASH128": "ignored",
+}
 
-_WHOLE_CHECKSUMS: dict[str, FidelityLevel] = {
-    "ChecksumCRC32": "ignored",
-    "ChecksumCRC32C": "ignored",
-    "ChecksumCRC64NVME": "ignored",
-    "ChecksumSHA1": "ignored",
-    "ChecksumSHA256": "ignored",
-    "ChecksumType": "ignored",
-    "MpuObjectSize": "ignored",
+_OWN: dict[str, dict[str, FidelityLevel]] = {
+    "AbortMultipartUpload": {"IfMatchInitiatedTime": "ignored"},
+    "CompleteMultipartUpload": _XXHASH,
+    "CopyObject": {**_WRITES, "AnnotationDirective": "ignored"},
+    "CreateBucket": {**_GRANTS, "GrantWrite": "stored", "BucketNamespace": "ignored"},
+    "CreateMultipartUpload": _WRITES,
+    "DeleteObject": {"MFA": "ignored"},
+    "DeleteObjects": {"MFA": "ignored"},
+    "ListObjectVersions": {"OptionalObjectAttributes": "ignored"},
+    "ListObjects": {"OptionalObjectAttributes": "ignored"},
+    "ListObjectsV2": {"OptionalObjectAttributes": "ignored"},
+    "PutBucketAccelerateConfiguration": {"AccelerateConfiguration": "stored"},
+    "PutBucketAcl": _ACLS,
+    "PutBucketEncryption": {"ServerSideEncryptionConfiguration": "stored"},
+    "PutBucketLogging": {"BucketLoggingStatus": "stored"},
+    "PutBucketPolicy": {"Policy": "stored", "ConfirmRemoveSelfBucketAccess": "ignored"},
+    "PutBucketReplication": {"ReplicationConfiguration": "stored", "Token": "ignored"},
+    "PutBucketRequestPayment": {"RequestPaymentConfiguration": "stored"},
+    "PutBucketVersioning": {"VersioningConfiguration.MFADelete": "stored", "MFA": "ignored"},
+    "PutBucketWebsite": {"WebsiteConfiguration": "stored"},
+    "PutObject": {**_WRITES, "WriteOffsetBytes": "ignored"},
+    "PutObjectAcl": _ACLS,
+    "PutObjectLockConfiguration": {"Token": "ignored"},
+    "PutPublicAccessBlock": {"PublicAccessBlockConfiguration": "stored"},
+    "RestoreObject": {"RestoreRequest.Tier": "ignored", "RestoreRequest.OutputLocation": "ignored"},
 }
 
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
-    "CreateBucket": {**_ACCESS, "GrantWrite": "ignored", "ObjectLockEnabledForBucket": "stored"},
-    "PutBucketVersioning": {"VersioningConfiguration": "stored"},
-    "PutBucketEncryption": {"ServerSideEncryptionConfiguration": "stored"},
-    "PutBucketLifecycleConfiguration": {"LifecycleConfiguration": "stored"},
-    # Events of creation and removal are sent to functions, queues and topics, but not to an event bus.
-    "PutBucketNotificationConfiguration": {
-        "NotificationConfiguration.EventBridgeConfiguration": "stored",
-        "SkipDestinationValidation": "ignored",
-    },
-    "PutBucketPolicy": {"Policy": "stored"},
-    "PutPublicAccessBlock": {"PublicAccessBlockConfiguration": "stored"},
-    "PutBucketOwnershipControls": {"OwnershipControls": "stored"},
-    "PutBucketLogging": {"BucketLoggingStatus": "stored"},
-    "PutBucketWebsite": {"WebsiteConfiguration": "stored"},
-    "PutBucketReplication": {"ReplicationConfiguration": "stored"},
-    "PutBucketAccelerateConfiguration": {"AccelerateConfiguration": "stored"},
-    "PutBucketRequestPayment": {"RequestPaymentConfiguration": "stored"},
-    "PutObjectLockConfiguration": {"ObjectLockConfiguration": "stored"},
-    "PutObject": {**_ACCESS, **_STORAGE, **_CHECKSUMS, "WriteOffsetBytes": "ignored"},
-    "CopyObject": {**_ACCESS, **_STORAGE},
-    "CreateMultipartUpload": {**_ACCESS, **_STORAGE},
-    "UploadPart": {**_CHECKSUMS},
-    "CompleteMultipartUpload": _WHOLE_CHECKSUMS,
-    "DeleteObject": {"MFA": "ignored", "BypassGovernanceRetention": "ignored"},
-    "DeleteObjects": {"MFA": "ignored", "BypassGovernanceRetention": "ignored"},
+    name: {
+        **_OWN.get(name, {}),
+        **({"RequestPayer": "ignored"} if name in _PAYING else {}),
+    }
+    for name in sorted({*_OWN, *_PAYING})
 }

@@ -25,11 +25,12 @@ from headrace.core.ids import Ids
 from headrace.services.s3 import tree
 from headrace.services.s3.names import MAX_COMPONENT_BYTES, escaped_name, places, plain_path
 from headrace.services.s3.state import StoredObject
-from headrace.services.s3.store import ObjectIndex, Row
+from headrace.services.s3.store import Change, ObjectIndex, Row
 from headrace.store.fsync import sync_path
 
 S3_FOLDER = "s3"
 ESCAPED_FOLDER = ".headrace-escaped"
+VERSIONS_FOLDER = ".headrace-versions"
 _TEMPORARY = ".headrace-tmp"
 _SCAN_AT_ONCE = 1000
 _COPY_BYTES = 1024 * 1024
@@ -57,7 +58,7 @@ class ObjectFiles:
             path = self._path(pending.bucket, pending.key, escaped=pending.row.escaped)
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 if path.lstat().st_ino == pending.inode:
-                    self._index.confirm(pending.bucket, pending.key)
+                    self._index.confirm(pending.bucket, pending.key, pending.change)
             self._index.withdraw(pending.bucket, pending.key)
 
     # --- buckets ------------------------------------------------------------------------------
@@ -75,6 +76,7 @@ class ObjectFiles:
         self._index.remove_bucket(bucket)
         shutil.rmtree(self.bucket_folder(bucket), ignore_errors=True)
         shutil.rmtree(self.root / ESCAPED_FOLDER / bucket, ignore_errors=True)
+        shutil.rmtree(self.root / VERSIONS_FOLDER / bucket, ignore_errors=True)
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -98,9 +100,24 @@ class ObjectFiles:
             sync_path(path)
             sync_path(path.parent)
 
-    def publish(self, temporary: Path, stored: StoredObject) -> StoredObject:
-        """Move a temporary file into the object's place, in one step; when this returns, the index describes it."""
-        self._stamp(temporary)
+    def publish(
+        self,
+        temporary: Path,
+        stored: StoredObject,
+        *,
+        change: Change | None = None,
+        link: Path | None = None,
+    ) -> StoredObject:
+        """Move a temporary file into the object's place, in one step; when this returns, the index describes it.
+
+        Args:
+            temporary: the bytes.
+            stored: their description.
+            change: what the write changes in the key's history.
+            link: a second name that the file gets first: the version's.
+        """
+        if change is None or link is not None:
+            self._stamp(temporary)
         if self._fsync:
             sync_path(temporary)
         with self.lock:
@@ -108,11 +125,15 @@ class ObjectFiles:
             escaped = path == escape
             status = temporary.stat()  # a move keeps inode and modification time
             stored = replace(stored, path=path, mtime_ns=status.st_mtime_ns)
-            self._index.announce(stored, escaped=escaped, inode=status.st_ino)
+            self._index.announce(stored, escaped=escaped, inode=status.st_ino, change=change)
+            if link is not None:
+                os.link(temporary, link)
+                if self._fsync:
+                    sync_path(link.parent)
             temporary.replace(path)
             if self._fsync:
                 self._sync_folders(stored.bucket, path.parent)
-            self._index.confirm(stored.bucket, stored.key)
+            self._index.confirm(stored.bucket, stored.key, change)
             if not escaped:
                 escape.unlink(missing_ok=True)
                 # Hadoop checks a file against the checksum beside it, which is now another's.
@@ -157,8 +178,18 @@ class ObjectFiles:
 
     def update(self, stored: StoredObject) -> None:
         """Store changed tags of an object whose file stays. Called under `lock`."""
-        escaped = stored.path.is_relative_to(self.root / ESCAPED_FOLDER)
-        self._index.put(stored, escaped=escaped)
+        self._index.put(stored, escaped=self.is_escaped(stored.path))
+
+    def is_escaped(self, path: Path) -> bool:
+        """Whether a file is in the escape folder."""
+        return path.is_relative_to(self.root / ESCAPED_FOLDER)
+
+    def remove_file(self, bucket: str, key: str, *, escaped: bool, inode: int) -> None:
+        """Delete an object's file if it is still the one of that inode: a removal that a kill cut short."""
+        path = self._path(bucket, key, escaped=escaped)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if path.lstat().st_ino == inode:
+                self.remove(bucket, key)
 
     def remove(self, bucket: str, key: str) -> None:
         """Delete an object; a missing one is no error. Folders left empty go too."""

@@ -1,10 +1,10 @@
-"""Bucket notifications: events of writing and removing objects, sent to functions, queues and topics.
+"""Bucket notifications: events of objects, sent to functions, queues, topics and the event bus.
 
 An event is stored before the write is acknowledged and deleted when its target has taken it, so that the events of
 every acknowledged write are sent at least once (an object whose write a kill cut short may have none). Events of one
-bucket are sent in order. A file that Spark writes is no API call and makes no event. Event documents and rules:
-https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
-and .../notification-how-to-filtering.html (documented).
+bucket are sent in order. A file that Spark writes is no API call and makes no event. Event documents (documented):
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html and
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/ev-events.html
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import json
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote_plus
@@ -22,42 +22,98 @@ from urllib.parse import quote_plus
 from headrace.aws.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.services.s3.state import Bucket
+from headrace.core.ports import BusEvent
+from headrace.services.s3 import notification_rules
+from headrace.services.s3.notification_rules import EVENT_BRIDGE, KINDS, NAME
+from headrace.services.s3.state import Bucket, StoredObject
+from headrace.services.s3.targets import Nowhere, Targets, bus_event
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
 
-Deliver = Callable[[str, str], str]
-
 CREATED_PUT = "ObjectCreated:Put"
+CREATED_POST = "ObjectCreated:Post"
 CREATED_COPY = "ObjectCreated:Copy"
 CREATED_MULTIPART = "ObjectCreated:CompleteMultipartUpload"
 REMOVED = "ObjectRemoved:Delete"
+MARKED = "ObjectRemoved:DeleteMarkerCreated"
+EXPIRED = "LifecycleExpiration:Delete"
+EXPIRED_MARKED = "LifecycleExpiration:DeleteMarkerCreated"
+TAGGED = "ObjectTagging:Put"
+UNTAGGED = "ObjectTagging:Delete"
+ACL_PUT = "ObjectAcl:Put"
+TRANSITIONED = "LifecycleTransition"
+RESTORE_ASKED = "ObjectRestore:Post"
+RESTORED = "ObjectRestore:Completed"
 
-NAME = "BucketNotificationConfiguration"
-_TARGETS = {
-    "LambdaFunctionConfigurations": ("LambdaFunctionArn", "lambda"),
-    "QueueConfigurations": ("QueueArn", "sqs"),
-    "TopicConfigurations": ("TopicArn", "sns"),
-}
 _AT_ONCE = 100
+# The MD5 of nothing: what a delete marker's event has. Documented (notification-content-structure.html).
+_MARKERS_ETAG = "d41d8cd98f00b204e9800998ecf8427e"
+_WITHOUT_SIZE = (REMOVED, MARKED, EXPIRED, EXPIRED_MARKED, TAGGED, UNTAGGED, ACL_PUT)
+_WITHOUT_SEQUENCER = (TAGGED, UNTAGGED, ACL_PUT)
+_WITHOUT_ETAG = (REMOVED, EXPIRED)
+# Event -> EventBridge's detail-type and what it adds to the detail.
+_ON_THE_BUS: dict[str, tuple[str, dict[str, str]]] = {
+    CREATED_PUT: ("Object Created", {"reason": "PutObject"}),
+    CREATED_POST: ("Object Created", {"reason": "POST Object"}),
+    CREATED_COPY: ("Object Created", {"reason": "CopyObject"}),
+    CREATED_MULTIPART: ("Object Created", {"reason": "CompleteMultipartUpload"}),
+    REMOVED: (
+        "Object Deleted",
+        {"reason": "DeleteObject", "deletion-type": "Permanently Deleted"},
+    ),
+    MARKED: (
+        "Object Deleted",
+        {"reason": "DeleteObject", "deletion-type": "Delete Marker Created"},
+    ),
+    EXPIRED: (
+        "Object Deleted",
+        {"reason": "Lifecycle Expiration", "deletion-type": "Permanently Deleted"},
+    ),
+    EXPIRED_MARKED: (
+        "Object Deleted",
+        {"reason": "Lifecycle Expiration", "deletion-type": "Delete Marker Created"},
+    ),
+    TAGGED: ("Object Tags Added", {}),
+    UNTAGGED: ("Object Tags Deleted", {}),
+    ACL_PUT: ("Object ACL Updated", {}),
+    TRANSITIONED: ("Object Storage Class Changed", {}),
+    RESTORE_ASKED: ("Object Restore Initiated", {}),
+    RESTORED: ("Object Restore Completed", {}),
+}
+_OWNER = {"principalId": "A3NL1KOZZKExample"}
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectEvent:
-    """An event of an object. A removed object has neither size nor ETag."""
+    """An event of an object. A removed object has neither size nor ETag.
+
+    Attributes:
+        version_id: "" where no versions are kept.
+        glacier: what a restored object's event has of its restoration.
+    """
 
     name: str
     bucket: str
     key: str
     size_bytes: int = 0
     etag: str = ""
+    version_id: str = ""
+    glacier: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @staticmethod
+    def of(name: str, stored: StoredObject, holder: Bucket) -> ObjectEvent:
+        """Return the event of an object, which has its version's id where versions are kept."""
+        version_id = stored.version_id if holder.versioning == "Enabled" else ""
+        return ObjectEvent(
+            name, stored.bucket, stored.key, stored.size_bytes, stored.etag, version_id
+        )
 
 
 class Notifications:
     """The events that wait for their targets, and the worker that sends them.
 
-    `deliver` and `wake` are set before the worker starts.
+    `targets` and `wake` are set before the worker starts.
 
     Args:
         clock: stamps the events.
@@ -68,7 +124,7 @@ class Notifications:
     name = "s3-notifications"
 
     def __init__(self, *, clock: Clock, ids: Ids, database: Database) -> None:
-        self.deliver: Deliver = _nowhere
+        self.targets: Targets = Nowhere()
         self.wake: Callable[[], None] = _nobody
         self._clock = clock
         self._ids = ids
@@ -79,21 +135,28 @@ class Notifications:
 
     # --- configuring --------------------------------------------------------------------------
 
-    def checked(self, bucket: str, configuration: dict[str, Any]) -> dict[str, Any]:
+    def checked(
+        self, bucket: str, configuration: dict[str, Any], *, skip_validation: bool = False
+    ) -> dict[str, Any]:
         """Return a configuration with ids; its queues and topics get a test event, as on AWS. Raises AwsError."""
-        for member, (arn_member, service) in _TARGETS.items():
+        notification_rules.check(configuration)
+        wanted: list[tuple[str, str]] = []
+        for member, kind in KINDS.items():
             for one in configuration.get(member) or ():
                 one.setdefault("Id", self._ids.uuid())
-                arn = str(one.get(arn_member, ""))
-                if arn.split(":")[2:3] != [service]:
-                    raise _invalid("The ARN could not be parsed", arn_member, arn)
-                _check_rules(one)
-                if service != "lambda":
-                    self._send_test(bucket, arn, arn_member)
+                wanted.append((kind.service, str(one[kind.arn_member])))
+        if skip_validation:
+            return configuration
+        missing = [(service, arn) for service, arn in wanted if not self.targets.exists(arn)]
+        if missing:
+            raise _no_such_targets(missing)
+        for service, arn in dict.fromkeys(wanted):
+            if service != "lambda":
+                self.targets.send(arn, json.dumps(self._test_event(bucket)))
         return configuration
 
-    def _send_test(self, bucket: str, arn: str, member: str) -> None:
-        document = {
+    def _test_event(self, bucket: str) -> dict[str, str]:
+        return {
             "Service": "Amazon S3",
             "Event": "s3:TestEvent",
             "Time": _iso(self._clock.now_ms()),
@@ -101,11 +164,6 @@ class Notifications:
             "RequestId": self._ids.hex(16).upper(),
             "HostId": self._ids.hex(32),
         }
-        try:
-            self.deliver(arn, json.dumps(document))
-        except LookupError:
-            sentence = "Unable to validate the following destination configurations"
-            raise _invalid(sentence, member, arn) from None
 
     # --- keeping ------------------------------------------------------------------------------
 
@@ -114,32 +172,32 @@ class Notifications:
         configuration = bucket.configurations.get(NAME)
         if not configuration:
             return
-        waiting = list(_targets_of(configuration, event))
-        if not waiting:
+        waiting = list(notification_rules.targets_of(configuration, event.name, event.key))
+        to_bus = configuration.get(EVENT_BRIDGE) is not None
+        if not waiting and not to_bus:
             return
         with self._lock:
             for arn, configuration_id in waiting:
-                self._newest += 1
-                record = self._record(event, bucket.region, configuration_id, self._newest)
-                document = json.dumps({"Records": [record]})
-                self._waiting.put(f"{self._newest:016d}", {"arn": arn, "document": document})
+                record = self._record(event, bucket.region, configuration_id, self._newest + 1)
+                self._put({"arn": arn, "document": json.dumps({"Records": [record]})})
+            if to_bus:
+                self._put(self._for_bus(event, bucket, self._newest + 1))
         self.wake()
+
+    def _put(self, waiting: dict[str, Any]) -> None:
+        self._newest += 1
+        self._waiting.put(f"{self._newest:016d}", waiting)
 
     def _record(
         self, event: ObjectEvent, region: str, configuration_id: str, number: int
     ) -> dict[str, Any]:
-        stored: dict[str, Any] = {"key": quote_plus(event.key, safe="/")}
-        if event.name != REMOVED:
-            stored |= {"size": event.size_bytes, "eTag": event.etag}
-        stored["sequencer"] = f"{number:016X}"
-        owner = {"principalId": "A3NL1KOZZKExample"}
-        return {
-            "eventVersion": "2.1",
+        record: dict[str, Any] = {
+            "eventVersion": "2.3" if event.name in _WITHOUT_SEQUENCER else "2.1",
             "eventSource": "aws:s3",
             "awsRegion": region,
             "eventTime": _iso(self._clock.now_ms()),
             "eventName": event.name,
-            "userIdentity": owner,
+            "userIdentity": _OWNER,
             "requestParameters": {"sourceIPAddress": "127.0.0.1"},
             "responseElements": {
                 "x-amz-request-id": self._ids.hex(16).upper(),
@@ -150,11 +208,45 @@ class Notifications:
                 "configurationId": configuration_id,
                 "bucket": {
                     "name": event.bucket,
-                    "ownerIdentity": owner,
+                    "ownerIdentity": _OWNER,
                     "arn": f"arn:aws:s3:::{event.bucket}",
                 },
-                "object": stored,
+                "object": _object(event, number, ("eTag", "versionId")),
             },
+        }
+        if event.glacier:
+            record["glacierEventData"] = {
+                "restoreEventData": {
+                    "lifecycleRestorationExpiryTime": event.glacier["expiry"],
+                    "lifecycleRestoreStorageClass": event.glacier["storage_class"],
+                }
+            }
+        return record
+
+    def _for_bus(self, event: ObjectEvent, bucket: Bucket, number: int) -> dict[str, Any]:
+        detail_type, more = _ON_THE_BUS[event.name]
+        detail: dict[str, Any] = {
+            "version": "0",
+            "bucket": {"name": event.bucket},
+            "object": _object(event, number, ("etag", "version-id")),
+            "request-id": self._ids.hex(16).upper(),
+            "requester": bucket.account,
+            **more,
+        }
+        if event.name in (EXPIRED, EXPIRED_MARKED):
+            detail["requester"] = "s3.amazonaws.com"
+        elif event.name != RESTORED:
+            detail["source-ip-address"] = "127.0.0.1"
+        if event.name in (RESTORE_ASKED, RESTORED):
+            detail["source-storage-class"] = event.glacier.get("storage_class", "GLACIER")
+        if event.name == RESTORED:
+            detail["restore-expiry-time"] = event.glacier["expiry"]
+        return {
+            "account": bucket.account,
+            "region": bucket.region,
+            "bucket": event.bucket,
+            "detail_type": detail_type,
+            "detail": detail,
         }
 
     # --- sending ------------------------------------------------------------------------------
@@ -164,67 +256,56 @@ class Notifications:
         waiting = self._waiting.items()[:_AT_ONCE]
         for key, kept in waiting:
             try:
-                self.deliver(kept["arn"], kept["document"])
+                self._send(kept)
             except LookupError:
                 # As on AWS, events for a target that is gone are lost.
                 log.warning("no notification target %s", kept["arn"])
             self._waiting.delete(key)
         return 0.0 if len(waiting) == _AT_ONCE else math.inf
 
-
-def _targets_of(configuration: dict[str, Any], event: ObjectEvent) -> Iterator[tuple[str, str]]:
-    for member, (arn_member, _) in _TARGETS.items():
-        for one in configuration.get(member) or ():
-            if _is_asked_for(one, event):
-                yield str(one[arn_member]), str(one["Id"])
-
-
-def _is_asked_for(one: dict[str, Any], event: ObjectEvent) -> bool:
-    names = (f"s3:{event.name}", f"s3:{event.name.split(':')[0]}:*")
-    if not any(asked in names for asked in one.get("Events") or ()):
-        return False
-    for name, value in _rules(one):
-        matched = event.key.startswith(value) if name == "prefix" else event.key.endswith(value)
-        if not matched:
-            return False
-    return True
+    def _send(self, kept: dict[str, Any]) -> None:
+        if "arn" in kept:
+            self.targets.send(kept["arn"], kept["document"])
+            return
+        event: BusEvent = bus_event(kept["bucket"], kept["detail_type"], kept["detail"])
+        self.targets.put_event(kept["account"], kept["region"], event)
 
 
-def _rules(one: dict[str, Any]) -> list[tuple[str, str]]:
-    outer: dict[str, Any] = one.get("Filter") or {}
-    key_filter: dict[str, Any] = outer.get("Key") or {}
-    rules: list[dict[str, str]] = key_filter.get("FilterRules") or []
-    return [(rule.get("Name", "").lower(), rule.get("Value", "")) for rule in rules]
+def _object(event: ObjectEvent, number: int, names: tuple[str, str]) -> dict[str, Any]:
+    """Return the object in an event; a queue and the event bus have other names for its ETag and version."""
+    etag_name, version_name = names
+    is_for_bus = etag_name == "etag"
+    key = event.key if is_for_bus else quote_plus(event.key, safe="/")
+    found: dict[str, Any] = {"key": key}
+    if event.name not in _WITHOUT_SIZE:
+        found["size"] = event.size_bytes
+    if event.name not in _WITHOUT_ETAG:
+        found[etag_name] = event.etag or _MARKERS_ETAG
+    if event.version_id:
+        found[version_name] = event.version_id
+    if event.name not in _WITHOUT_SEQUENCER:
+        found["sequencer"] = f"{number:016X}"
+    return found
 
 
-def _check_rules(one: dict[str, Any]) -> None:
-    names = [name for name, _ in _rules(one)]
-    if any(name not in ("prefix", "suffix") for name in names):
-        raise _invalid("filter rule name must be either prefix or suffix", "FilterRule", "")
-    if len(set(names)) < len(names):
-        raise _invalid(
-            "Cannot specify more than one prefix rule in a filter."
-            if names.count("prefix") > 1
-            else "Cannot specify more than one suffix rule in a filter.",
-            "FilterRule",
-            "",
+def _no_such_targets(missing: list[tuple[str, str]]) -> AwsError:
+    members: dict[str, str] = {}
+    for number, (service, arn) in enumerate(missing, 1):
+        is_function = service == "lambda"
+        kind = {"sqs": "queue", "sns": "topic"}.get(service, "")
+        members[f"ArgumentName{number}"] = f"{arn}, null" if is_function else arn
+        members[f"ArgumentValue{number}"] = (
+            f"Not authorized to invoke function [{arn}]"
+            if is_function
+            else f"The destination {kind} does not exist"
         )
-
-
-def _invalid(sentence: str, name: str, value: str) -> AwsError:
-    return AwsError(
-        "InvalidArgument", sentence, 400, {"ArgumentName": name, "ArgumentValue": value}
-    )
+    sentence = "Unable to validate the following destination configurations"
+    return AwsError("InvalidArgument", sentence, 400, members)
 
 
 def _iso(time_ms: int) -> str:
     moment = datetime.fromtimestamp(time_ms / 1000, UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time_ms % 1000:03d}Z"
-
-
-def _nowhere(arn: str, document: str) -> str:
-    """Drop an event: S3 alone has no targets."""
-    return ""
 
 
 def _nobody() -> None:

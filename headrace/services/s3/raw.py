@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -11,9 +12,14 @@ from headrace.aws import codec_moto
 from headrace.aws.errors import AwsError
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.operation import Action, operation_name
-from headrace.services.s3 import bodies, checksums, cors, limits, reads
+from headrace.services.s3 import bodies, checksums, cors, encryption, lifecycle, limits, reads
 from headrace.services.s3.backend import S3
-from headrace.services.s3.errors import invalid_argument, invalid_version, translate
+from headrace.services.s3.errors import (
+    ErrorWithHeaders,
+    invalid_argument,
+    invalid_request,
+    translate,
+)
 from headrace.services.s3.required import check_required
 from headrace.services.s3.routing import Target, target_of
 from headrace.services.s3.state import StoredObject
@@ -36,6 +42,11 @@ _SUBRESOURCES = (
     "torrent",
     "uploads",
 )
+_CUSTOMER_KEY = "x-amz-server-side-encryption-customer-algorithm"
+# Statuses that botocore's model does not tell; observed in AWS's recorded answers.
+_OWN_STATUS = {"PutBucketTagging": 204, "RestoreObject": 202}
+_EXPECTED_OWNERS = ("x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner")
+_ACCOUNT = re.compile(r"[0-9]{12}")
 HOST_ID = "headrace"
 # A smaller object is read into memory; of a larger one the server sends the file.
 READ_WHOLE_BELOW_BYTES = 1024 * 1024
@@ -72,6 +83,11 @@ class HttpFront:
         query = target.query
         if request.method == "OPTIONS":
             return cors.answer_options(self._s3, request, target)
+        self._check_owners(target)
+        is_form = target.headers.get("content-type", "").startswith("multipart/form-data")
+        if request.method == "POST" and not target.key and is_form:
+            log.warning("s3: uploads of browsers' forms (POST) are not built")
+            raise _not_implemented("PostObject")
         if target.key and not any(name in query for name in _SUBRESOURCES):
             uploading = "uploadId" in query
             if request.method == "GET" and not uploading:
@@ -84,8 +100,29 @@ class HttpFront:
                 )
         return self._generic(request, target)
 
+    def _check_owners(self, target: Target) -> None:
+        """Refuse a request whose buckets are not of the accounts that it expects. Raises AwsError."""
+        if target.headers.keys().isdisjoint(_EXPECTED_OWNERS):
+            return
+        source = target.headers.get("x-amz-copy-source", "").lstrip("/").partition("/")[0]
+        for header, name in zip(_EXPECTED_OWNERS, (target.bucket, source), strict=True):
+            account = target.headers.get(header)
+            if account is None:
+                continue
+            if not _ACCOUNT.fullmatch(account):
+                raise AwsError(
+                    "InvalidBucketOwnerAWSAccountID",
+                    f"The value of the expected bucket owner parameter must be an AWS Account ID... [{account}]",
+                )
+            if self._s3.has_bucket(name) and self._s3.bucket(name).account != account:
+                raise AwsError("AccessDenied", "Access Denied", 403)
+
     def _generic(self, request: HttpRequest, target: Target) -> HttpResponse:
-        bodies.check_xml(request, target.headers)
+        # The checksums of a completion are the whole object's, not those of the request's body.
+        is_completion = request.method == "POST" and "uploadId" in target.query
+        if request.method == "PUT" and not target.key and "policy" in target.query:
+            return self._put_policy(request, target)
+        bodies.check_xml(request, {} if is_completion else target.headers)
         assert request.call is not None
         # The codec's router gets a path without the key, since a key may look like another path.
         plain = HttpRequest(
@@ -99,6 +136,11 @@ class HttpFront:
             operation, params = codec_moto.parse_request("s3", plain)
         except AwsError as error:
             raise _unreadable(error, request) from error
+        if operation == "GetObject":
+            # The router falls back on it when a sub-resource is asked for without what it requires.
+            raise invalid_request(
+                "Missing required header for this request: x-amz-object-attributes"
+            )
         if target.key:
             params["Key"] = target.key
         if target.bucket:
@@ -112,10 +154,19 @@ class HttpFront:
         response = codec_moto.serialize_output(
             "s3", operation, output or {}, request.call.request_id
         )
+        response.status = _OWN_STATUS.get(operation, response.status)
         if isinstance(response.body, bytes):
             # XML parsers read a bare carriage return as a line feed.
             response.body = response.body.replace(b"\r", b"&#13;")
         return response
+
+    def _put_policy(self, request: HttpRequest, target: Target) -> HttpResponse:
+        """A policy is JSON, or nothing that is told apart from it: no XML is looked for."""
+        assert request.call is not None
+        params = {"Bucket": target.bucket, "Policy": request.body.decode("utf-8", "replace")}
+        call = replace(request.call, operation="PutBucketPolicy")
+        self._actions["PutBucketPolicy"](self._s3, call, params)
+        return HttpResponse(204)
 
     # --- PUT ----------------------------------------------------------------------------------
 
@@ -123,22 +174,27 @@ class HttpFront:
         self._s3.bucket(target.bucket)
         with bodies.object_body(self._s3.files, request, target) as (body, params):
             stored = self._s3.write(target.bucket, target.key, body, params)
-        return HttpResponse(200, _written_headers(stored.etag, stored.checksums))
+        headers = _written_headers(stored.etag, stored.checksums, stored.encryption)
+        headers.append(("x-amz-checksum-type", reads.type_of(stored)))
+        headers += self._s3.expiration_header(stored)
+        if self._s3.bucket(target.bucket).versioning == "Enabled":
+            headers.append(("x-amz-version-id", stored.version_id))
+        return HttpResponse(200, headers)
 
     def _upload_part(self, request: HttpRequest, target: Target) -> HttpResponse:
         self._s3.bucket(target.bucket)
         upload = self._s3.uploads.find(target.bucket, target.key, target.query["uploadId"])
         number = _part_number(target.query.get("partNumber", ""))
         with bodies.object_body(self._s3.files, request, target) as (body, params):
-            verified = checksums.verify(body, params)
-            temporary = body.file or self._s3.files.write_temporary(body.data)
-            self._s3.uploads.add_part(upload, number, temporary, verified.etag, verified.checksums)
-        return HttpResponse(200, _written_headers(verified.etag, verified.checksums))
+            etag, shown = self._s3.write_part(upload, number, body, params)
+        return HttpResponse(200, _written_headers(etag, shown, upload.encryption))
 
     # --- GET and HEAD -------------------------------------------------------------------------
 
     def _get(self, request: HttpRequest, target: Target) -> HttpResponse:
         stored = self._found(target)
+        reads.check_readable(stored)
+        self._check_key(stored)
         if reads.is_not_modified(stored, target.headers):
             return HttpResponse(304, _identity(stored))
         _, length = _slice(stored, target)
@@ -151,7 +207,10 @@ class HttpFront:
             body = FileSlice(stored.path, *_slice(stored, target), file)
             return self._described(stored, target, body)
         stored, data = self._s3.read(
-            target.bucket, target.key, lambda latest: _slice(latest, target)
+            target.bucket,
+            target.key,
+            lambda latest: _slice(latest, target),
+            target.query.get("versionId"),
         )
         if reads.is_not_modified(stored, target.headers):
             return HttpResponse(304, _identity(stored))
@@ -166,16 +225,29 @@ class HttpFront:
         return answer
 
     def _found(self, target: Target) -> StoredObject:
-        self._s3.bucket(target.bucket)
-        version = target.query.get("versionId", "null")
-        if version != "null":
-            raise invalid_version(version)
-        return self._s3.object(target.bucket, target.key)
+        version_id = target.query.get("versionId")
+        if version_id == "":
+            raise invalid_argument("Version id cannot be the empty string", "versionId", "")
+        stored = self._s3.object(target.bucket, target.key, version_id)
+        if "customer_md5" in stored.encryption or _CUSTOMER_KEY in target.headers:
+            encryption.check_read(stored, bodies.customer_key_params(target.headers))
+        return stored
+
+    def _check_key(self, stored: StoredObject) -> None:
+        """Refuse to read what a key of KMS protects that cannot be used. Raises AwsError."""
+        if "key" in stored.encryption:
+            holder = self._s3.bucket(stored.bucket)
+            self._s3.keys.usable(stored.encryption["key"], holder.account, holder.region)
 
     def _described(
         self, stored: StoredObject, target: Target, body: bytes | FileSlice
     ) -> HttpResponse:
         headers = _answer_headers(stored, target)
+        holder = self._s3.bucket(target.bucket)
+        if "versionId" not in target.query and lifecycle.NAME in holder.configurations:
+            headers += lifecycle.expiration_header(stored, holder)
+        if holder.versioning:
+            headers.append(("x-amz-version-id", stored.version_id))
         first, length = _slice(stored, target)
         whole = "partNumber" not in target.query and _range(stored, target) is None
         if "partNumber" in target.query and stored.parts:
@@ -220,12 +292,11 @@ def _identity(stored: StoredObject) -> list[tuple[str, str]]:
 
 
 def _answer_headers(stored: StoredObject, target: Target) -> list[tuple[str, str]]:
-    with_checksums = (
-        target.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED"
-        and "range" not in target.headers
-        and "partNumber" not in target.query
-    )
-    headers = reads.object_headers(stored, with_checksums=with_checksums)
+    headers = reads.object_headers(stored)
+    wanted = target.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED"
+    if wanted and "range" not in target.headers:
+        number = target.query.get("partNumber")
+        headers += reads.checksum_headers(stored, None if number is None else int(number))
     for name, header in reads.OVERRIDES.items():
         if name in target.query:
             headers = [(h, v) for h, v in headers if h != header]
@@ -233,10 +304,12 @@ def _answer_headers(stored: StoredObject, target: Target) -> list[tuple[str, str
     return headers
 
 
-def _written_headers(etag: str, kept: Mapping[str, str]) -> list[tuple[str, str]]:
+def _written_headers(
+    etag: str, kept: Mapping[str, str], encrypted: Mapping[str, str]
+) -> list[tuple[str, str]]:
     return [
         ("ETag", f'"{etag}"'),
-        ("x-amz-server-side-encryption", "AES256"),
+        *encryption.headers(encrypted),
         *((checksums.CHECKSUM_HEADER[name], value) for name, value in kept.items()),
     ]
 
@@ -260,9 +333,12 @@ def _not_implemented(operation: str) -> AwsError:
 
 
 def _error_answer(request: HttpRequest, error: AwsError) -> HttpResponse:
+    headers = error.headers if isinstance(error, ErrorWithHeaders) else []
     if request.method == "HEAD":  # an answer to HEAD has no body for the reason
-        return HttpResponse(error.status)
+        return HttpResponse(error.status, headers)
     assert request.call is not None
-    if request.method != "OPTIONS":
-        error.members.setdefault("Resource", request.path)
-    return codec_moto.serialize_error("s3", None, error, request.call.request_id)
+    if error.members.get("ResourceType") == "DeleteMarker":
+        error.members["Method"] = request.method
+    answer = codec_moto.serialize_error("s3", None, error, request.call.request_id)
+    answer.headers += headers
+    return answer

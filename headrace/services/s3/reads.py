@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 
 from headrace.aws.errors import AwsError
-from headrace.services.s3.checksums import CHECKSUM_HEADER
-from headrace.services.s3.errors import precondition_failed
-from headrace.services.s3.state import StoredObject
+from headrace.services.s3 import encryption, locks
+from headrace.services.s3.checksums import CHECKSUM_HEADER, COMPOSITE, DEFAULT, FULL_OBJECT
+from headrace.services.s3.errors import invalid_argument, invalid_request, precondition_failed
+from headrace.services.s3.state import STANDARD, StoredObject
+from headrace.services.s3.writes import ARCHIVES
 
 HEADER_OF = {
     "CacheControl": "Cache-Control",
@@ -89,6 +91,31 @@ def range_of(header: str | None, size_bytes: int) -> tuple[int, int] | None:
     return first, last - first + 1
 
 
+_COPIED_RANGE = re.compile(r"bytes=(\d+)-(\d+)")
+
+
+def copied_range(header: str | None, size_bytes: int) -> tuple[int, int]:
+    """Return (first byte, length) of what UploadPartCopy copies. Raises AwsError InvalidArgument, InvalidRequest."""
+    if not header:
+        return 0, size_bytes
+    match = _COPIED_RANGE.fullmatch(header)
+    name = "x-amz-copy-source-range"
+    if match is None or int(match[1]) > int(match[2]):
+        raise invalid_argument(
+            "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the"
+            " zero-based offsets of the first and last bytes to copy",
+            name,
+            header,
+        )
+    first, last = int(match[1]), int(match[2])
+    if first >= size_bytes:
+        raise invalid_request("The specified copy range is invalid for the source object size")
+    if last >= size_bytes:
+        sentence = f"Range specified is not valid for source object of size: {size_bytes}"
+        raise invalid_argument(sentence, name, header)
+    return first, last - first + 1
+
+
 def part_of(stored: StoredObject, number: int) -> tuple[int, int]:
     """Return (first byte, length) of a part of an object. Raises InvalidPartNumber."""
     sizes = stored.part_sizes or (stored.size_bytes,)
@@ -102,21 +129,55 @@ def part_of(stored: StoredObject, number: int) -> tuple[int, int]:
     return sum(sizes[: number - 1]), sizes[number - 1]
 
 
-def object_headers(stored: StoredObject, *, with_checksums: bool) -> list[tuple[str, str]]:
-    """Return the headers of GetObject's and HeadObject's answer, except Content-Length."""
+def object_headers(stored: StoredObject) -> list[tuple[str, str]]:
+    """Return the headers of GetObject's and HeadObject's answer, except Content-Length and checksums."""
     headers = [
         ("Content-Type", stored.content_type),
         ("ETag", f'"{stored.etag}"'),
         ("Last-Modified", http_date(stored.last_modified_ms)),
         ("Accept-Ranges", "bytes"),
-        ("x-amz-server-side-encryption", "AES256"),
     ]
+    headers += encryption.headers(stored.encryption)
+    headers += locks.headers(stored)
     headers += [(HEADER_OF[name], value) for name, value in stored.headers.items()]
     headers += [(f"x-amz-meta-{name}", value) for name, value in stored.metadata.items()]
-    if with_checksums:
-        for name, value in stored.checksums.items():
-            kind = "COMPOSITE" if "-" in value else "FULL_OBJECT"
-            headers += [(CHECKSUM_HEADER[name], value), ("x-amz-checksum-type", kind)]
+    if stored.storage_class != STANDARD:
+        headers.append(("x-amz-storage-class", stored.storage_class))
+    if stored.restored_until:
+        restore = f'ongoing-request="false", expiry-date="{stored.restored_until}"'
+        headers.append(("x-amz-restore", restore))
     if stored.tags:
         headers.append(("x-amz-tagging-count", str(len(stored.tags))))
     return headers
+
+
+def checksum_headers(stored: StoredObject, part_number: int | None) -> list[tuple[str, str]]:
+    """Return the headers of an object's checksum, or of that of one of its parts."""
+    if not stored.checksums:
+        return []
+    ((name, value),) = list(stored.checksums.items())[:1]
+    if part_number is not None and stored.parts:
+        if stored.part_checksums:
+            value = stored.part_checksums[part_number - 1]
+        elif stored.parts > 1 or name == DEFAULT:
+            return []
+    return [(CHECKSUM_HEADER[name], value), ("x-amz-checksum-type", type_of(stored))]
+
+
+def type_of(stored: StoredObject) -> str:
+    """Return the type of an object's checksum; rows of before have it in the checksum's form only."""
+    if stored.checksum_type:
+        return stored.checksum_type
+    is_composite = any("-" in value for value in stored.checksums.values())
+    return COMPOSITE if is_composite else FULL_OBJECT
+
+
+def check_readable(stored: StoredObject) -> None:
+    """Refuse to read an archived object that is not restored. Raises AwsError InvalidObjectState."""
+    if stored.storage_class in ARCHIVES and not stored.restored_until:
+        raise AwsError(
+            "InvalidObjectState",
+            "The operation is not valid for the object's storage class",
+            403,
+            {"StorageClass": stored.storage_class},
+        )

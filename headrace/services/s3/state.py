@@ -7,21 +7,49 @@ from pathlib import Path
 from typing import Any
 
 DEFAULT_CONTENT_TYPE = "binary/octet-stream"
+STANDARD = "STANDARD"
+# The id of a version that was written while its bucket kept no versions.
+NULL_VERSION = "null"
 
 
 @dataclass(slots=True)
 class Bucket:
-    """A bucket. `configurations` has the value of each sub-resource by its name, such as `BucketPolicy`."""
+    """A bucket.
+
+    Attributes:
+        configurations: the value of each sub-resource by its name, such as `BucketPolicy`.
+        versioned_since_ms: when versions were first kept, 0 for never.
+    """
 
     account: str
     region: str
     created_ms: int
     configurations: dict[str, Any] = field(default_factory=dict[str, Any])
+    versioned_since_ms: int = 0
+
+    @property
+    def versioning(self) -> str:
+        """`Enabled`, `Suspended`, or "" while versions were never kept."""
+        kept: dict[str, str] = self.configurations.get("BucketVersioning") or {}
+        return kept.get("Status", "")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object: its file, and its description in the index. `etag` has no quotes."""
+    """An object, or a version of one: its file, and its description in the index.
+
+    Attributes:
+        etag: without quotes.
+        version_id: `null` for what was written while no versions were kept.
+        version_file: its name in the folder of versions; "" when it is in no history.
+        checksum_type: of `checksums`: FULL_OBJECT, or COMPOSITE, which are checksums of the parts' checksums.
+        part_checksums: of an object of parts with a COMPOSITE checksum.
+        encryption: see `headrace.services.s3.encryption`; empty for AES256.
+        retention: `Mode` and `RetainUntilDate` (ISO 8601).
+        legal_hold: `ON`, `OFF` or "".
+        grants: of its access control list; empty for the owner's full control alone.
+        restored_until: when the restored copy of an archived object goes, as HTTP writes dates.
+    """
 
     bucket: str
     key: str
@@ -37,6 +65,26 @@ class StoredObject:
     tags: dict[str, str] = field(default_factory=dict[str, str])
     parts: int = 0
     part_sizes: tuple[int, ...] = ()
+    version_id: str = NULL_VERSION
+    version_file: str = ""
+    storage_class: str = STANDARD
+    checksum_type: str = ""
+    part_checksums: tuple[str, ...] = ()
+    encryption: dict[str, str] = field(default_factory=dict[str, str])
+    retention: dict[str, str] = field(default_factory=dict[str, str])
+    legal_hold: str = ""
+    grants: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    restored_until: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A delete marker: the version that says that there is no object."""
+
+    bucket: str
+    key: str
+    version_id: str
+    last_modified_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +108,14 @@ class Upload:
     key: str
     initiated_ms: int
     params: dict[str, Any]
+
+    @property
+    def checksum(self) -> str:
+        """The checksum that it was begun with, such as `ChecksumCRC32`, or ""."""
+        algorithm = self.params.get("ChecksumAlgorithm")
+        return f"Checksum{algorithm}" if algorithm else ""
+
+    @property
+    def encryption(self) -> dict[str, str]:
+        """See `headrace.services.s3.encryption`."""
+        return self.params.get("described", {}).get("encryption", {})

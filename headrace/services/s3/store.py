@@ -2,14 +2,14 @@
 
 The index has what a file cannot hold of its object: ETag, headers, metadata, tags. A write is announced in `s3_pending`
 before the file is moved into place and confirmed after it, so that a kill between the two loses neither the old
-object's description nor the new one's.
+object's description nor the new one's. The histories of keys are in `headrace.services.s3.history_store`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,6 @@ class Row:
 
     def describe(self, bucket: str, path: Path) -> StoredObject:
         """Return the object, whose file is `path`."""
-        details: dict[str, Any] = json.loads(self.details)
-        details["part_sizes"] = tuple(details.get("part_sizes", ()))
         return StoredObject(
             bucket,
             self.key,
@@ -44,8 +42,23 @@ class Row:
             self.etag,
             self.last_modified_ms,
             self.mtime_ns,
-            **details,
+            **described(self.details),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a write changes in its key's history, in the same step.
+
+    Attributes:
+        version_id: the version that the write makes, or makes current again.
+        file: its file in the folder of versions.
+        dropped: the ids of versions that go.
+    """
+
+    version_id: str
+    file: str
+    dropped: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +69,7 @@ class Pending:
     key: str
     inode: int
     row: Row
+    change: Change | None
 
 
 class Buckets:
@@ -97,6 +111,13 @@ class ObjectIndex:
                    etag TEXT, last_modified_ms INTEGER, mtime_ns INTEGER, details TEXT,
                    inode INTEGER, PRIMARY KEY (bucket, key)) WITHOUT ROWID""",
                 "CREATE INDEX s3_escaped ON s3_objects (bucket, key) WHERE escaped = 1",
+                "ALTER TABLE s3_pending ADD COLUMN change TEXT",
+                """CREATE TABLE s3_versions (number INTEGER PRIMARY KEY AUTOINCREMENT, bucket TEXT,
+                   key TEXT, version_id TEXT, file TEXT, size INTEGER, etag TEXT,
+                   last_modified_ms INTEGER, mtime_ns INTEGER, details TEXT)""",
+                "CREATE UNIQUE INDEX s3_version_ids ON s3_versions (bucket, key, version_id)",
+                """CREATE TABLE s3_removals (bucket TEXT, key TEXT, escaped INTEGER, inode INTEGER,
+                   PRIMARY KEY (bucket, key)) WITHOUT ROWID""",
             ],
         )
 
@@ -140,16 +161,21 @@ class ObjectIndex:
             _values(stored, escaped=escaped),
         )
 
-    def announce(self, stored: StoredObject, *, escaped: bool, inode: int) -> None:
+    def announce(
+        self, stored: StoredObject, *, escaped: bool, inode: int, change: Change | None = None
+    ) -> None:
         """Store a write before its file, which has that inode, is moved into place."""
+        changed = None if change is None else json.dumps(asdict(change))
         self._database.execute(
-            "INSERT OR REPLACE INTO s3_pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*_values(stored, escaped=escaped), inode),
+            "INSERT OR REPLACE INTO s3_pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*_values(stored, escaped=escaped), inode, changed),
         )
 
-    def confirm(self, bucket: str, key: str) -> None:
+    def confirm(self, bucket: str, key: str, change: Change | None = None) -> None:
         """Make an announced write's row the object's. This works on a full disk too: the file is in place already."""
         with self._database.transaction(frees=True):
+            if change is not None:
+                self._confirm_change(bucket, key, change)
             self._database.execute(
                 "INSERT OR REPLACE INTO s3_objects SELECT bucket, key, escaped, size, etag,"
                 " last_modified_ms, mtime_ns, details FROM s3_pending WHERE bucket = ? AND key = ?",
@@ -157,15 +183,36 @@ class ObjectIndex:
             )
             self.withdraw(bucket, key)
 
+    def _confirm_change(self, bucket: str, key: str, change: Change) -> None:
+        for version_id in change.dropped:
+            self._database.execute(
+                "DELETE FROM s3_versions WHERE bucket = ? AND key = ? AND version_id = ?",
+                (bucket, key, version_id),
+            )
+        # A version that becomes current again has its row, and its place in the order, already.
+        self._database.execute(
+            "INSERT OR IGNORE INTO s3_versions (bucket, key, version_id, file, size, etag,"
+            " last_modified_ms, mtime_ns, details) SELECT bucket, key, ?, ?, size, etag,"
+            " last_modified_ms, mtime_ns, details FROM s3_pending WHERE bucket = ? AND key = ?",
+            (change.version_id, change.file, bucket, key),
+        )
+
     def withdraw(self, bucket: str, key: str) -> None:
         """Delete an announced write."""
         self._database.execute("DELETE FROM s3_pending WHERE bucket = ? AND key = ?", (bucket, key))
 
     def pending(self) -> list[Pending]:
         """Return the writes that were announced and neither confirmed nor withdrawn."""
-        rows = self._database.query(f"SELECT bucket, inode, {_COLUMNS} FROM s3_pending")
+        rows = self._database.query(f"SELECT bucket, inode, change, {_COLUMNS} FROM s3_pending")
         return [
-            Pending(row[0], row[2], row[1], Row(row[2], bool(row[3]), *row[4:])) for row in rows
+            Pending(
+                row[0],
+                row[3],
+                row[1],
+                Row(row[3], bool(row[4]), *row[5:]),
+                None if row[2] is None else Change(**json.loads(row[2])),
+            )
+            for row in rows
         ]
 
     def remove(self, bucket: str, key: str) -> None:
@@ -174,19 +221,36 @@ class ObjectIndex:
 
     def remove_bucket(self, bucket: str) -> None:
         """Delete all rows of a bucket."""
-        self._database.execute("DELETE FROM s3_objects WHERE bucket = ?", (bucket,))
+        with self._database.transaction(frees=True):
+            self._database.execute("DELETE FROM s3_objects WHERE bucket = ?", (bucket,))
+            self._database.execute("DELETE FROM s3_versions WHERE bucket = ?", (bucket,))
+
+
+def described(details: str) -> dict[str, Any]:
+    """Return the fields of a StoredObject that a row keeps in its details."""
+    found: dict[str, Any] = json.loads(details)
+    if "part_sizes" in found or "part_checksums" in found:
+        for name in _TUPLES:
+            found[name] = tuple(found.get(name, ()))
+    return found
+
+
+def details_of(stored: StoredObject) -> str:
+    """Return the details of a row: every field that has no column of its own and is not its default."""
+    found: dict[str, Any] = {}
+    for name, default in _DETAILS:
+        value = getattr(stored, name)
+        if value and value != default:
+            found[name] = value
+    return json.dumps(found)
+
+
+_OWN_COLUMNS = ("bucket", "key", "path", "size_bytes", "etag", "last_modified_ms", "mtime_ns")
+_DETAILS = [(f.name, f.default) for f in fields(StoredObject) if f.name not in _OWN_COLUMNS]
+_TUPLES = [f.name for f in fields(StoredObject) if f.default == ()]
 
 
 def _values(stored: StoredObject, *, escaped: bool) -> tuple[str | int, ...]:
-    details = {
-        "content_type": stored.content_type,
-        "headers": stored.headers,
-        "metadata": stored.metadata,
-        "checksums": stored.checksums,
-        "tags": stored.tags,
-        "parts": stored.parts,
-        "part_sizes": stored.part_sizes,
-    }
     return (
         stored.bucket,
         stored.key,
@@ -195,5 +259,5 @@ def _values(stored: StoredObject, *, escaped: bool) -> tuple[str | int, ...]:
         stored.etag,
         stored.last_modified_ms,
         stored.mtime_ns,
-        json.dumps(details),
+        details_of(stored),
     )

@@ -42,8 +42,24 @@ class Uploads:
                    initiated_ms INTEGER, params TEXT)""",
                 """CREATE TABLE s3_parts (upload TEXT, number INTEGER, etag TEXT, size INTEGER,
                    uploaded_ms INTEGER, checksums TEXT, PRIMARY KEY (upload, number))""",
+                "ALTER TABLE s3_uploads ADD COLUMN disturbed INTEGER",
             ],
         )
+        rows = database.query("SELECT DISTINCT bucket, key FROM s3_uploads")
+        # The keys that have, or had, an upload: only their writes need to look for uploads.
+        self._keys = {(bucket, key) for bucket, key in rows}
+
+    def disturb(self, bucket: str, key: str) -> None:
+        """Note in the uploads of a key that its object is written or deleted."""
+        if (bucket, key) in self._keys:
+            self._database.execute(
+                "UPDATE s3_uploads SET disturbed = 1 WHERE bucket = ? AND key = ?", (bucket, key)
+            )
+
+    def is_disturbed(self, upload: Upload) -> bool:
+        """Whether the object of an upload was written or deleted since the upload began."""
+        query = "SELECT disturbed FROM s3_uploads WHERE id = ?"
+        return any(bool(row[0]) for row in self._database.query(query, (upload.upload_id,)))
 
     def create(self, bucket: str, key: str, params: dict[str, Any]) -> Upload:
         """Begin an upload."""
@@ -52,7 +68,8 @@ class Uploads:
         folder.mkdir(parents=True)
         row = (upload.upload_id, bucket, key, upload.initiated_ms, json.dumps(params, default=str))
         try:
-            self._database.execute("INSERT INTO s3_uploads VALUES (?, ?, ?, ?, ?)", row)
+            self._database.execute("INSERT INTO s3_uploads VALUES (?, ?, ?, ?, ?, NULL)", row)
+            self._keys.add((bucket, key))
         except OSError:
             folder.rmdir()
             raise

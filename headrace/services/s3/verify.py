@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from headrace.services.s3.files import ESCAPED_FOLDER, S3_FOLDER
+from headrace.services.s3.files import ESCAPED_FOLDER, S3_FOLDER, VERSIONS_FOLDER
 from headrace.services.s3.names import escaped_name
 from headrace.services.s3.uploads import UPLOADS_FOLDER
 
@@ -55,6 +55,12 @@ def verify_objects(data_dir: Path, database: Path) -> Iterator[Verified]:
                 "SELECT bucket, key, escaped, size, etag, mtime_ns, details FROM s3_objects"
             ):
                 yield _object(data_dir / S3_FOLDER, row)
+        if "s3_versions" in tables:
+            for row in connection.execute(
+                "SELECT bucket, key, version_id, file, size, etag, mtime_ns, details"
+                " FROM s3_versions WHERE file != ''"
+            ):
+                yield _version(data_dir / S3_FOLDER / VERSIONS_FOLDER, row)
         if "s3_parts" in tables:
             for upload, number, etag, size in connection.execute(
                 "SELECT upload, number, etag, size FROM s3_parts"
@@ -74,6 +80,22 @@ def _object(root: Path, row: tuple[Any, ...]) -> Verified:
         return Verified(name, "damaged" if escaped else "gone", path)
     if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
         return Verified(name, "damaged" if escaped else "changed", path)
+    computed = _etag(path, etag, json.loads(details).get("part_sizes") or [])
+    if computed is None:
+        return Verified(name, "unknown", path, size)
+    return Verified(name, "sound" if computed == etag else "damaged", path, size)
+
+
+def _version(root: Path, row: tuple[Any, ...]) -> Verified:
+    bucket, key, version_id, file, size, etag, mtime_ns, details = row
+    path = root / bucket / file
+    name = f"s3://{bucket}/{key}?versionId={version_id}"
+    if not path.is_file():
+        return Verified(name, "damaged", path)
+    status = path.stat()
+    if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
+        # The file of the current version is the plain file too, into which anybody may write.
+        return Verified(name, "changed" if status.st_nlink > 1 else "damaged", path)
     computed = _etag(path, etag, json.loads(details).get("part_sizes") or [])
     if computed is None:
         return Verified(name, "unknown", path, size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from email.utils import format_datetime
@@ -10,8 +11,14 @@ from urllib.parse import parse_qsl
 
 from headrace.aws.errors import AwsError
 from headrace.services.s3 import limits
-from headrace.services.s3.errors import no_such_key, precondition_failed
-from headrace.services.s3.state import DEFAULT_CONTENT_TYPE, StoredObject
+from headrace.services.s3.errors import (
+    conflict,
+    invalid_argument,
+    no_such_key,
+    not_implemented,
+    precondition_failed,
+)
+from headrace.services.s3.state import DEFAULT_CONTENT_TYPE, STANDARD, StoredObject
 
 # Parameters that are stored with an object, and that GetObject returns as headers.
 KEPT_HEADERS = (
@@ -24,58 +31,136 @@ KEPT_HEADERS = (
 )
 
 
+STORAGE_CLASSES = frozenset(
+    {
+        "STANDARD",
+        "REDUCED_REDUNDANCY",
+        "STANDARD_IA",
+        "ONEZONE_IA",
+        "INTELLIGENT_TIERING",
+        "GLACIER",
+        "DEEP_ARCHIVE",
+        "GLACIER_IR",
+    }
+)
+# Their objects are read only after RestoreObject.
+ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")
+
+
 def described_by(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a StoredObject that a write's parameters give. Raises AwsError."""
     given: dict[str, str] = params.get("Metadata") or {}
     metadata = {name.lower(): value for name, value in given.items()}
     _check_metadata(metadata)
-    pairs = parse_qsl(params.get("Tagging") or "", keep_blank_values=True)
     return {
+        "storage_class": checked_storage_class(params.get("StorageClass")),
         "content_type": params.get("ContentType") or DEFAULT_CONTENT_TYPE,
         "headers": {name: _header(params[name]) for name in KEPT_HEADERS if params.get(name)},
         "metadata": metadata,
-        "tags": checked_tags(pairs),
+        "tags": tags_of_header(params["Tagging"]) if params.get("Tagging") else {},
     }
+
+
+def checked_storage_class(value: Any) -> str:
+    """Return an object's storage class. Raises AwsError InvalidStorageClass."""
+    if not value:
+        return STANDARD
+    if value not in STORAGE_CLASSES:
+        raise AwsError(
+            "InvalidStorageClass",
+            "The storage class you specified is not valid",
+            400,
+            {"StorageClassRequested": str(value)},
+        )
+    return str(value)
 
 
 def _header(value: Any) -> str:
     return format_datetime(value, usegmt=True) if isinstance(value, datetime) else str(value)
 
 
-def check_conditions(key: str, present: StoredObject | None, params: Mapping[str, Any]) -> None:
-    """Refuse a conditional write that may not replace `present`. Raises PreconditionFailed, NoSuchKey."""
+def check_conditions(
+    key: str, present: StoredObject | None, params: Mapping[str, Any], *, disturbed: bool = False
+) -> None:
+    """Refuse a conditional write that may not replace `present`.
+
+    `disturbed` says that the object was written or deleted since the upload began that is being completed. Raises
+    AwsError PreconditionFailed, NoSuchKey, ConditionalRequestConflict, NotImplemented.
+    """
     none_match, match = params.get("IfNoneMatch"), params.get("IfMatch")
+    if none_match is not None and match is not None:
+        raise not_implemented(
+            "If-Match,If-None-Match", "Multiple conditional request headers present in the request"
+        )
     if none_match is not None:
         if none_match != "*":
-            raise AwsError(
-                "NotImplemented",
-                "A header you provided implies functionality that is not implemented",
-                501,
-                {"Header": "If-None-Match"},
+            raise not_implemented(
+                "If-None-Match",
+                "We don't accept the provided value of If-None-Match header for this API",
             )
         if present is not None:
             raise precondition_failed("If-None-Match")
+        if disturbed:
+            raise conflict("If-None-Match", key)
     if match is not None:
+        if match == "*":
+            raise not_implemented(
+                "If-Match", "We don't accept the provided value of If-Match header for this API"
+            )
         if present is None:
             raise no_such_key(key)
         if match.strip('"') != present.etag:
             raise precondition_failed("If-Match")
+        if disturbed:
+            raise conflict("If-Match", key)
 
 
-def checked_tags(pairs: list[tuple[str, str]]) -> dict[str, str]:
-    """Return an object's tags by key. Raises BadRequest, InvalidTag. Source: S3's object tagging rules."""
-    if len(pairs) > limits.TAGS_PER_OBJECT:
-        raise AwsError("BadRequest", f"Object tags cannot be greater than {limits.TAGS_PER_OBJECT}")
+def checked_tags(
+    pairs: list[tuple[str, str]],
+    reserved: str = "Your TagKey cannot be prefixed with aws:",
+    most: int = limits.TAGS_PER_OBJECT,
+) -> dict[str, str]:
+    """Return tags by key; `reserved` is the sentence for keys that are AWS's own.
+
+    Raises BadRequest, InvalidTag. Source: S3's object tagging rules.
+    """
+    if len(pairs) > most:
+        kind = "Object" if most == limits.TAGS_PER_OBJECT else "Bucket"
+        raise AwsError("BadRequest", f"{kind} tags cannot be greater than {most}")
     tags: dict[str, str] = {}
     for key, value in pairs:
-        if not key or len(key) > limits.TAG_KEY_CHARS:
-            raise AwsError("InvalidTag", "The TagKey you have provided is invalid")
-        if len(value) > limits.TAG_VALUE_CHARS:
-            raise AwsError("InvalidTag", "The TagValue you have provided is invalid")
+        if not key or len(key) > limits.TAG_KEY_CHARS or not _TAG_TEXT.fullmatch(key):
+            raise _bad_tag("The TagKey you have provided is invalid", key)
+        if len(value) > limits.TAG_VALUE_CHARS or not _TAG_TEXT.fullmatch(value):
+            raise _bad_tag("The TagValue you have provided is invalid", key, TagValue=value)
         if key in tags:
-            raise AwsError("InvalidTag", "Cannot provide multiple Tags with the same key")
+            raise _bad_tag("Cannot provide multiple Tags with the same key", key)
+        if key.startswith("aws:"):
+            raise _bad_tag(reserved, key)
         tags[key] = value
     return tags
+
+
+def tags_of_header(text: str) -> dict[str, str]:
+    """Return the tags of the header x-amz-tagging. Raises AwsError InvalidArgument, InvalidTag."""
+    pairs = parse_qsl(text, keep_blank_values=True)
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) < len(keys) or any("," in key or "," in value for key, value in pairs):
+        raise invalid_argument(
+            "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters without tag name"
+            " duplicates.",
+            "x-amz-tagging",
+            text,
+        )
+    return checked_tags(pairs)
+
+
+# The characters of tags. Source (documented): object-tagging.html.
+_TAG_TEXT = re.compile(r"[\w\s.:/=+\-@]*")
+
+
+def _bad_tag(sentence: str, key: str, **more: str) -> AwsError:
+    return AwsError("InvalidTag", sentence, 400, {"TagKey": key, **more})
 
 
 def _check_metadata(metadata: Mapping[str, str]) -> None:

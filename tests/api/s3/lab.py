@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from botocore.exceptions import ClientError
 
@@ -48,10 +48,12 @@ class S3Lab:
         self.data_dir = data_dir
         self.clock = clock
         self._durability = durability
+        self._starts = 0
         self._start()
 
     def _start(self) -> None:
-        ids = Ids(seed=7)
+        self._starts += 1
+        ids = Ids(seed=self._starts)
         self._database = Database(self.data_dir / "state.db")
         self.s3 = build_s3(
             data_dir=self.data_dir,
@@ -71,6 +73,12 @@ class S3Lab:
         self.stop()
         self._start()
 
+    def move(self, data_dir: Path) -> None:
+        """Go on with another data directory; clients stay."""
+        self.stop()
+        self.data_dir = data_dir
+        self._start()
+
     def stop(self) -> None:
         """Stop."""
         self.s3.stop()
@@ -85,12 +93,18 @@ class S3Lab:
         virtual = style == "virtual"
         return client_of(
             "s3",
-            self.handle,
+            self._sized,
             account=account,
             region=region,
             endpoint_url="http://s3.localhost:4566" if virtual else "http://127.0.0.1",
             addressing=style,
         )
+
+    def _sized(self, request: HttpRequest) -> HttpResponse:
+        answer = self.handle(request)
+        if header(answer, "content-length") is None:  # the server adds it
+            answer.headers.append(("Content-Length", str(len(cast("bytes", answer.body)))))
+        return answer
 
     def handle(self, request: HttpRequest) -> HttpResponse:
         """Answer a request; the body comes back as bytes."""

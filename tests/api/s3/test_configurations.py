@@ -51,6 +51,7 @@ CONFIGURATIONS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
             }
         },
         {
+            "TransitionDefaultMinimumObjectSize": "all_storage_classes_128K",
             "Rules": [
                 {
                     "ID": "old",
@@ -59,7 +60,7 @@ CONFIGURATIONS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
                     "Expiration": {"Date": datetime(2030, 1, 1, tzinfo=UTC)},
                     "NoncurrentVersionExpiration": {"NoncurrentDays": 30},
                 }
-            ]
+            ],
         },
         "bucket_lifecycle",
         "NoSuchLifecycleConfiguration",

@@ -71,7 +71,7 @@ def test_a_bad_version_is_told_and_the_rest_is_deleted(s3: Any):
     wanted = [{"Key": "a", "VersionId": "x"}, {"Key": "b", "VersionId": "null"}]
     answer = s3.delete_objects(Bucket=BUCKET, Delete={"Objects": wanted})
     assert answer["Deleted"] == [{"Key": "b", "VersionId": "null"}]
-    assert [(e["Key"], e["Code"]) for e in answer["Errors"]] == [("a", "InvalidArgument")]
+    assert [(e["Key"], e["Code"]) for e in answer["Errors"]] == [("a", "NoSuchVersion")]
     assert keys(s3) == ["a"]
 
 

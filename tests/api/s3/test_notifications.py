@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.core.ports import BusEvent
 from tests.api.s3.conftest import BUCKET
 from tests.api.s3.lab import S3Lab
 from tests.support.cloud import InProcessCloud
@@ -25,13 +26,22 @@ class Told:
     def __init__(self, lab: S3Lab) -> None:
         self.lab = lab
         self.by_arn: dict[str, list[Any]] = defaultdict(list)
-        lab.s3.notifications.deliver = self.deliver
+        self.on_bus: list[tuple[str, str, BusEvent]] = []
+        self.is_broken = False
+        lab.s3.notifications.targets = self
 
-    def deliver(self, arn: str, document: str) -> str:
-        if arn.endswith("missing"):
+    def exists(self, arn: str) -> bool:
+        return not arn.endswith("missing")
+
+    def send(self, arn: str, document: str) -> None:
+        if self.is_broken:
+            raise RuntimeError(arn)
+        if arn.endswith("gone"):
             raise LookupError(arn)
         self.by_arn[arn].append(json.loads(document))
-        return "id"
+
+    def put_event(self, account: str, region: str, event: BusEvent) -> None:
+        self.on_bus.append((account, region, event))
 
     def names(self, arn: str = FUNCTION) -> list[tuple[str, str]]:
         self.lab.s3.notifications.step()
@@ -123,19 +133,15 @@ def test_a_queue_is_told_that_it_is_connected_and_a_missing_one_is_refused(
 def test_a_target_that_fails_is_told_again_and_one_that_is_gone_is_not(s3: Any, told: Told) -> None:
     configure(s3)
     s3.put_object(Bucket=BUCKET, Key="k", Body=b"")
-    deliver, told.lab.s3.notifications.deliver = told.deliver, _fail
+    told.is_broken = True
     with pytest.raises(RuntimeError):
         told.lab.s3.notifications.step()
-    told.lab.s3.notifications.deliver = deliver
+    told.is_broken = False
     assert told.names() == [("ObjectCreated:Put", "k")]
-    configure(s3, LambdaFunctionArn=f"{FUNCTION}-missing")
+    configure(s3, LambdaFunctionArn=f"{FUNCTION}-gone")
     s3.put_object(Bucket=BUCKET, Key="k", Body=b"")
     assert len(told.names()) == 1
     assert told.lab.s3.notifications.step() > 0
-
-
-def _fail(arn: str, document: str) -> str:
-    raise RuntimeError(arn)
 
 
 def test_a_real_queue_hears_of_objects(tmp_path: Path) -> None:
@@ -157,3 +163,94 @@ def test_a_real_queue_hears_of_objects(tmp_path: Path) -> None:
 
         wait_until(heard, what="the event in the queue")
         assert "s3:TestEvent" in bodies[0]
+
+
+def test_a_topic_and_the_event_bus_hear_of_objects(tmp_path: Path) -> None:
+    with InProcessCloud(tmp_path) as cloud:
+        sqs, s3, sns = cloud.client("sqs"), cloud.client("s3"), cloud.client("sns")
+        events = cloud.client("events")
+        topic = sns.create_topic(Name="t")["TopicArn"]
+        urls = [sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("from-topic", "from-bus")]
+        arn = "arn:aws:sqs:us-east-1:000000000000:from-"
+        sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=f"{arn}topic")
+        events.put_rule(Name="r", EventPattern=json.dumps({"source": ["aws.s3"]}))
+        events.put_targets(Rule="r", Targets=[{"Id": "1", "Arn": f"{arn}bus"}])
+        s3.create_bucket(Bucket=BUCKET)
+        s3.put_bucket_notification_configuration(
+            Bucket=BUCKET,
+            NotificationConfiguration={
+                "TopicConfigurations": [{"TopicArn": topic, "Events": ["s3:ObjectCreated:*"]}],
+                "EventBridgeConfiguration": {},
+            },
+        )
+        s3.put_object(Bucket=BUCKET, Key="a b", Body=b"body")
+        heard: list[list[Any]] = [[], []]
+
+        def all_heard() -> bool:
+            for url, bodies in zip(urls, heard, strict=True):
+                found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)
+                bodies += [json.loads(m["Body"]) for m in found.get("Messages", ())]
+            return len(heard[0]) == 2 and len(heard[1]) == 1
+
+        wait_until(all_heard, what="the test event and both of the object's")
+        # SNS's and EventBridge's envelopes: documented.
+        assert [body["Subject"] for body in heard[0]] == ["Amazon S3 Notification"] * 2
+        (event,) = heard[1]
+        assert (event["source"], event["detail-type"]) == ("aws.s3", "Object Created")
+        assert event["resources"] == [f"arn:aws:s3:::{BUCKET}"]
+        assert event["detail"]["object"]["key"] == "a b"
+        assert event["detail"]["reason"] == "PutObject"
+
+
+def test_tags_markers_and_versions_are_told(s3: Any, told: Told) -> None:
+    configure(s3, Events=["s3:ObjectRemoved:*", "s3:ObjectTagging:*"])
+    s3.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
+    version = s3.put_object(Bucket=BUCKET, Key="k", Body=b"x")["VersionId"]
+    tags = {"TagSet": [{"Key": "a", "Value": "b"}]}
+    s3.put_object_tagging(Bucket=BUCKET, Key="k", Tagging=tags)
+    s3.delete_object_tagging(Bucket=BUCKET, Key="k")
+    marker = s3.delete_object(Bucket=BUCKET, Key="k")["VersionId"]
+    s3.delete_object(Bucket=BUCKET, Key="k", VersionId=version)
+    assert [name for name, _ in told.names()] == [
+        "ObjectTagging:Put",
+        "ObjectTagging:Delete",
+        "ObjectRemoved:DeleteMarkerCreated",
+        "ObjectRemoved:Delete",
+    ]
+    objects = [d["Records"][0]["s3"]["object"] for d in told.by_arn[FUNCTION]]
+    assert [o["versionId"] for o in objects] == [version, version, marker, version]
+    # Of tags, AWS tells neither a size nor a sequencer (recorded in its answers).
+    assert set(objects[0]) == {"key", "eTag", "versionId"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "message"),
+    [
+        ({}, {}, "Configurations overlap"),
+        ({"Prefix": "in/"}, {"Prefix": "in/a/"}, "Configuration is ambiguously defined"),
+        ({"Prefix": "in/"}, {"Prefix": "out/"}, ""),
+        ({"Suffix": ".a"}, {"Suffix": ".b"}, ""),
+        ({"Prefix": "in/", "Suffix": ".a"}, {"Prefix": "in/", "Suffix": ".b"}, ""),
+    ],
+)
+def test_rules_that_an_event_could_meet_twice_are_refused(
+    s3: Any, told: Told, one: dict[str, str], other: dict[str, str], message: str
+) -> None:
+    def rule(names: dict[str, str]) -> dict[str, Any]:
+        rules = [{"Name": name, "Value": value} for name, value in names.items()]
+        return {"Events": ["s3:ObjectCreated:*"], "Filter": {"Key": {"FilterRules": rules}}}
+
+    wanted = {
+        "QueueConfigurations": [{**rule(one), "QueueArn": QUEUE}],
+        "LambdaFunctionConfigurations": [{**rule(other), "LambdaFunctionArn": FUNCTION}],
+    }
+
+    def put() -> None:
+        s3.put_bucket_notification_configuration(Bucket=BUCKET, NotificationConfiguration=wanted)
+
+    if not message:
+        put()
+        return
+    with pytest.raises(ClientError) as caught:
+        put()
+    assert caught.value.response["Error"]["Message"].startswith(message)

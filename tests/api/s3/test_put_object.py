@@ -131,7 +131,7 @@ def test_a_key_that_is_not_utf8_is_an_invalid_uri(lab: S3Lab, s3: Any):
         ({"ChecksumCRC32": "?", "ChecksumSHA1": "?"}, "InvalidRequest"),
         ({"Metadata": {"m": "x" * 2048}}, "MetadataTooLarge"),
         ({"Tagging": "&".join(f"t{i}=v" for i in range(11))}, "BadRequest"),
-        ({"Tagging": "t=1&t=2"}, "InvalidTag"),
+        ({"Tagging": "t=1&t=2"}, "InvalidArgument"),
         ({"Tagging": f"{'t' * 129}=1"}, "InvalidTag"),
     ],
 )

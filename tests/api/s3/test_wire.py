@@ -67,12 +67,13 @@ def test_a_bucket_may_be_called_like_the_service(lab: S3Lab, s3: Any):
     assert lab.request("GET", "/k", headers=host).body == b"1"
 
 
-def test_an_error_names_its_resource_and_request(lab: S3Lab, s3: Any):
+def test_an_error_names_its_key_and_request(lab: S3Lab, s3: Any):
     response = lab.request("GET", f"/{BUCKET}/none<&>")
     error = ET.fromstring(response.body)
     found = {child.tag: child.text for child in error}
     assert (error.tag, found["Code"], found["Key"]) == ("Error", "NoSuchKey", "none<&>")
-    assert found["Resource"] == f"/{BUCKET}/none<&>"
+    # AWS's documentation shows a member Resource; no answer recorded from AWS has it.
+    assert "Resource" not in found
     assert found["RequestId"] == header(response, "x-amzn-requestid")
     assert found["RequestId"] == header(response, "x-amz-request-id")
     assert found["HostId"] == header(response, "x-amz-id-2")
@@ -176,3 +177,12 @@ def test_a_presigned_url_is_good_by_the_clouds_clock(lab: S3Lab, s3: Any):
     answer = lab.request("GET", f"/{BUCKET}/k", query)
     assert answer.status == 403
     assert b"<Message>Request has expired</Message>" in answer.body
+
+
+def test_a_browsers_form_is_told_that_it_is_not_built(lab: S3Lab, s3: Any):
+    form = {"content-type": "multipart/form-data; boundary=x"}
+    response = lab.request("POST", f"/{BUCKET}", body=b"--x--\r\n", headers=form)
+    assert (response.status, ET.fromstring(response.body).findtext("Code")) == (
+        501,
+        "NotImplemented",
+    )

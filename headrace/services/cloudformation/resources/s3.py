@@ -77,6 +77,9 @@ def _configure(context: Context, name: str, properties: Properties) -> None:
     if "LifecycleConfiguration" in properties:
         rules = [_lifecycle(rule) for rule in properties["LifecycleConfiguration"]["Rules"]]
         put("PutBucketLifecycleConfiguration", "LifecycleConfiguration", {"Rules": rules})
+    if "NotificationConfiguration" in properties:
+        wanted = _notifications(properties["NotificationConfiguration"])
+        put("PutBucketNotificationConfiguration", "NotificationConfiguration", wanted)
     tags = tag_list(properties, context)
     if tags:
         put("PutBucketTagging", "Tagging", {"TagSet": tags})
@@ -89,6 +92,34 @@ def _cors(rule: Properties) -> Properties:
     if "MaxAgeSeconds" in turned:
         turned["MaxAgeSeconds"] = int(turned["MaxAgeSeconds"])
     return turned
+
+
+def _notifications(configuration: Properties) -> Properties:
+    """Return a notification configuration in the API's form: a list of events where templates have one."""
+    turned: Properties = {}
+    for name, api_name, target, arn in (
+        ("TopicConfigurations", "TopicConfigurations", "Topic", "TopicArn"),
+        ("QueueConfigurations", "QueueConfigurations", "Queue", "QueueArn"),
+        ("LambdaConfigurations", "LambdaFunctionConfigurations", "Function", "LambdaFunctionArn"),
+    ):
+        if configuration.get(name):
+            turned[api_name] = [
+                {
+                    arn: one[target],
+                    "Events": [one["Event"]],
+                    "Filter": {"Key": {"FilterRules": _filter_rules(one)}},
+                }
+                for one in configuration[name]
+            ]
+    bridge = configuration.get("EventBridgeConfiguration")
+    if bridge is not None and str(bridge.get("EventBridgeEnabled", True)).lower() == "true":
+        turned["EventBridgeConfiguration"] = {}
+    return turned
+
+
+def _filter_rules(one: Properties) -> list[Properties]:
+    key = one.get("Filter", {}).get("S3Key", {})
+    return [{"Name": rule["Name"], "Value": rule["Value"]} for rule in key.get("Rules", [])]
 
 
 def _lifecycle(rule: Properties) -> Properties:
@@ -127,6 +158,13 @@ def _update_bucket(context: Context, physical_id: str, old: Properties, new: Pro
     for name, operation in _REMOVE.items():
         if name in old and name not in new:
             context.call("s3", operation, {"Bucket": physical_id})
+    if "NotificationConfiguration" in old and "NotificationConfiguration" not in new:
+        nothing: Properties = {"NotificationConfiguration": {}}
+        context.call("s3", "PutBucketNotificationConfiguration", {"Bucket": physical_id, **nothing})
+    if "VersioningConfiguration" in old and "VersioningConfiguration" not in new:
+        # A bucket that has kept versions can only stop to.
+        suspended = {"VersioningConfiguration": {"Status": "Suspended"}}
+        context.call("s3", "PutBucketVersioning", {"Bucket": physical_id, **suspended})
     _configure(context, physical_id, new)
     return _made(context, physical_id)
 
@@ -161,10 +199,11 @@ TYPES = [
     ResourceType(
         "AWS::S3::Bucket",
         {
-            **enforced("BucketName", "Tags"),
+            **enforced(
+                "BucketName", "Tags", "VersioningConfiguration", "NotificationConfiguration"
+            ),
             **stored(
                 "BucketEncryption",
-                "VersioningConfiguration",
                 "PublicAccessBlockConfiguration",
                 "OwnershipControls",
                 "CorsConfiguration",
@@ -173,7 +212,6 @@ TYPES = [
             **ignored(
                 "AccessControl",
                 "LoggingConfiguration",
-                "NotificationConfiguration",
                 "IntelligentTieringConfigurations",
                 "InventoryConfigurations",
                 "MetricsConfigurations",

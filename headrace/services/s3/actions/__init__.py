@@ -17,6 +17,13 @@ from headrace.services.s3.actions.listings import (
     list_objects,
     list_objects_v2,
 )
+from headrace.services.s3.actions.locks import (
+    get_object_legal_hold,
+    get_object_retention,
+    put_object_legal_hold,
+    put_object_retention,
+    restore_object,
+)
 from headrace.services.s3.actions.multipart import (
     abort_multipart_upload,
     complete_multipart_upload,
@@ -53,6 +60,8 @@ ACTIONS = [
     get_object,
     get_object_acl,
     get_object_attributes,
+    get_object_legal_hold,
+    get_object_retention,
     get_object_tagging,
     head_bucket,
     head_object,
@@ -65,7 +74,10 @@ ACTIONS = [
     put_bucket_acl,
     put_object,
     put_object_acl,
+    put_object_legal_hold,
+    put_object_retention,
     put_object_tagging,
+    restore_object,
     upload_part,
     upload_part_copy,
     *CONFIGURATIONS,

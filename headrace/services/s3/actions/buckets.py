@@ -1,7 +1,7 @@
 """The actions of buckets: create, describe, list, delete."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
@@ -13,17 +13,18 @@ from headrace.aws.shapes.s3 import (
     GetBucketAclOutput,
     GetBucketLocationInput,
     GetBucketLocationOutput,
+    Grant,
     HeadBucketInput,
     HeadBucketOutput,
     ListBucketsInput,
     ListBucketsOutput,
     PutBucketAclInput,
 )
-from headrace.services.s3 import limits
-from headrace.services.s3.actions.owner import FULL_CONTROL, OWNER
+from headrace.services.s3 import acls, limits
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_bucket_name
 from headrace.services.s3.names import is_bucket_name
+from headrace.services.s3.owner import OWNER
 from headrace.services.s3.state import Bucket
 
 
@@ -67,14 +68,31 @@ def create_bucket(s3: S3, call: Call, request: CreateBucketInput) -> CreateBucke
         else:
             region = stated or "us-east-1"
             bucket = Bucket(call.account, region, call.now_ms, _first_configurations(request))
+            grants = acls.of_bucket(request, bucket)
+            if grants:
+                bucket.configurations[acls.NAME] = grants
+            if bucket.versioning:
+                bucket.versioned_since_ms = call.now_ms
             s3.save_bucket(name, bucket)
     return {"Location": f"/{name}"}
+
+
+OWNERSHIPS = ("BucketOwnerPreferred", "ObjectWriter", "BucketOwnerEnforced")
 
 
 def _first_configurations(request: CreateBucketInput) -> dict[str, Any]:
     """Return a new bucket's configurations. Since April 2023 public access is blocked and ACLs are off."""
     blocked = ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")
-    ownership = request.get("ObjectOwnership") or "BucketOwnerEnforced"
+    ownership = request.get("ObjectOwnership")
+    if ownership is None:
+        ownership = "BucketOwnerEnforced"
+    if ownership not in OWNERSHIPS:
+        raise AwsError(
+            "InvalidArgument",
+            f"Invalid x-amz-object-ownership header: {ownership}",
+            400,
+            {"ArgumentName": "x-amz-object-ownership"},
+        )
     first: dict[str, Any] = {
         "PublicAccessBlock": dict.fromkeys(blocked, True),
         "BucketOwnershipControls": {"Rules": [{"ObjectOwnership": ownership}]},
@@ -99,11 +117,18 @@ def delete_bucket(s3: S3, call: Call, request: DeleteBucketInput) -> None:
     """Delete an empty bucket. Source: API_DeleteBucket."""
     name = request["Bucket"]
     with s3.lock, s3.files.lock:
-        s3.bucket(name)
-        if next(s3.files.scan(name), None) is not None:
+        bucket = s3.bucket(name)
+        if not bucket.versioning and next(s3.files.scan(name), None) is not None:
             raise AwsError(
                 "BucketNotEmpty",
                 "The bucket you tried to delete is not empty",
+                409,
+                {"BucketName": name},
+            )
+        if s3.histories.has_any(name) or next(s3.files.scan(name), None) is not None:
+            raise AwsError(
+                "BucketNotEmpty",
+                "The bucket you tried to delete is not empty. You must delete all versions in the bucket.",
                 409,
                 {"BucketName": name},
             )
@@ -151,14 +176,15 @@ def get_bucket_location(
 
 @operation("GetBucketAcl")
 def get_bucket_acl(s3: S3, call: Call, request: GetBucketAclInput) -> GetBucketAclOutput:
-    """Return the owner's full control: ACLs are off, as in every new bucket on AWS."""
-    s3.bucket(request["Bucket"])
-    return {"Owner": OWNER, "Grants": FULL_CONTROL}
+    """Return a bucket's grants, by default the owner's full control. Source: API_GetBucketAcl."""
+    grants: acls.Grants = s3.bucket(request["Bucket"]).configurations.get(acls.NAME) or []
+    return {"Owner": OWNER, "Grants": cast("list[Grant]", acls.shown(grants))}
 
 
 @operation("PutBucketAcl")
 def put_bucket_acl(s3: S3, call: Call, request: PutBucketAclInput) -> None:
-    """Accept `private` and refuse all other ACLs, as a bucket with ACLs off does. Source: API_PutBucketAcl."""
-    s3.bucket(request["Bucket"])
-    if request.get("ACL") not in (None, "private") or request.get("AccessControlPolicy"):
-        raise AwsError("AccessControlListNotSupported", "The bucket does not allow ACLs")
+    """Replace a bucket's grants, which are kept and shown but let nobody in. Source: API_PutBucketAcl."""
+    with s3.lock:
+        bucket = s3.bucket(request["Bucket"])
+        bucket.configurations[acls.NAME] = acls.replaced(request, bucket, is_bucket=True)
+        s3.save_bucket(request["Bucket"], bucket)

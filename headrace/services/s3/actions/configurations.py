@@ -6,16 +6,25 @@ Requests and answers stay plain dicts here, since the same three functions serve
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Action, Call, operation
 from headrace.aws.shapes.s3 import (
     GetBucketPolicyStatusInput,
     GetBucketPolicyStatusOutput,
+    GetBucketVersioningInput,
+    GetBucketVersioningOutput,
+    PutBucketVersioningInput,
 )
-from headrace.services.s3 import cors, notifications
+from headrace.services.s3 import cors, encryption, lifecycle, limits, locks, notification_rules
+from headrace.services.s3.actions.buckets import OWNERSHIPS
 from headrace.services.s3.backend import S3
+from headrace.services.s3.errors import invalid_request, malformed_xml
+from headrace.services.s3.state import Bucket
+from headrace.services.s3.writes import checked_tags
+
+_MFA_DELETE = (None, "", "Enabled", "Disabled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +53,6 @@ class Configuration:
 
 
 _TABLE = [
-    Configuration("BucketVersioning", "VersioningConfiguration", flat=True, deletable=False),
     Configuration(
         "BucketEncryption",
         "ServerSideEncryptionConfiguration",
@@ -129,7 +137,7 @@ _TABLE = [
 
 
 def _putter(row: Configuration) -> Action:
-    def put(s3: S3, call: Call, request: dict[str, Any]) -> None:
+    def put(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any] | None:
         with s3.lock:
             bucket = s3.bucket(request["Bucket"])
             value = request.get(row.member, {})
@@ -137,11 +145,19 @@ def _putter(row: Configuration) -> Action:
                 _check_policy(value)
             if row.name == cors.NAME:
                 cors.check(value)
-            if row.name == notifications.NAME:
-                value = s3.notifications.checked(request["Bucket"], value)
+            if row.name == notification_rules.NAME:
+                skips = request.get("SkipDestinationValidation") in (True, "true")
+                value = s3.notifications.checked(request["Bucket"], value, skip_validation=skips)
+            if row.name in _CHECKS:
+                _CHECKS[row.name](value, request, bucket)
+            if row.name == lifecycle.NAME:
+                value = _with_sizes(value, request)
             # Dates in lifecycle rules become text.
             bucket.configurations[row.name] = json.loads(json.dumps(value, default=str))
+            if row.name == "BucketTagging" and not value.get("TagSet"):
+                del bucket.configurations[row.name]
             s3.save_bucket(request["Bucket"], bucket)
+        return {lifecycle.SIZES: value[lifecycle.SIZES]} if row.name == lifecycle.NAME else None
 
     return operation(f"Put{row.name}")(put)
 
@@ -169,17 +185,74 @@ def _deleter(row: Configuration) -> Action:
     return operation(row.delete_name or f"Delete{row.name}")(delete)
 
 
+def _check_one_rule(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
+    rules: list[dict[str, str]] = value.get("Rules") or []
+    if len(rules) != 1 or rules[0].get("ObjectOwnership") not in OWNERSHIPS:
+        raise malformed_xml()
+
+
+def _check_acceleration(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
+    if value.get("Status") not in ("Enabled", "Suspended"):
+        raise malformed_xml()
+    if "." in request["Bucket"]:
+        raise invalid_request(
+            "S3 Transfer Acceleration is not supported for buckets with periods (.) in their names"
+        )
+
+
+def _with_sizes(value: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    lifecycle.check(value)
+    sizes = request.get(lifecycle.SIZES) or lifecycle.DEFAULT_SIZES
+    if sizes not in (lifecycle.DEFAULT_SIZES, "varies_by_storage_class"):
+        raise invalid_request(f"Invalid TransitionDefaultMinimumObjectSize found: {sizes}")
+    return {**value, lifecycle.SIZES: sizes}
+
+
+def _check_tags(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
+    tags: list[dict[str, str]] = value.get("TagSet") or []
+    checked_tags(
+        [(tag.get("Key", ""), tag.get("Value", "")) for tag in tags],
+        "System tags cannot be added/updated by requester",
+        limits.TAGS_PER_BUCKET,
+    )
+
+
+def _check_encryption(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
+    encryption.check_configuration(value)
+
+
+def _check_payer(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
+    if value.get("Payer") not in ("Requester", "BucketOwner"):
+        raise malformed_xml()
+
+
+_CHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any], Bucket], None]] = {
+    encryption.NAME: _check_encryption,
+    locks.NAME: lambda value, _, bucket: locks.check_configuration(value, bucket),
+    "BucketOwnershipControls": _check_one_rule,
+    "BucketTagging": _check_tags,
+    "BucketAccelerateConfiguration": _check_acceleration,
+    "BucketRequestPayment": _check_payer,
+}
+
+
 def _check_policy(text: str) -> None:
     try:
-        policy: dict[str, Any] = json.loads(text)
-        statements: list[Any] | dict[str, Any] = policy["Statement"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise AwsError(
-            "MalformedPolicy", "Policies must be valid JSON and the first byte must be '{'"
-        ) from error
-    listed = statements if isinstance(statements, list) else [statements]
+        policy: Any = json.loads(text)
+    except (ValueError, TypeError) as error:
+        raise _not_a_policy() from error
+    if not isinstance(policy, dict):
+        raise _not_a_policy()
+    if "Statement" not in policy:
+        raise AwsError("MalformedPolicy", "Missing required field Statement")
+    statements: Any = cast("dict[str, Any]", policy)["Statement"]
+    listed = cast("list[Any]", statements) if isinstance(statements, list) else [statements]
     if not all(isinstance(statement, dict) for statement in listed):
         raise AwsError("MalformedPolicy", "Policy has invalid statement")
+
+
+def _not_a_policy() -> AwsError:
+    return AwsError("MalformedPolicy", "Policies must be valid JSON and the first byte must be '{'")
 
 
 def _actions(row: Configuration) -> list[Action]:
@@ -187,6 +260,43 @@ def _actions(row: Configuration) -> list[Action]:
     if row.deletable:
         makers.append(_deleter)
     return [make(row) for make in makers]
+
+
+@operation("PutBucketVersioning")
+def put_bucket_versioning(s3: S3, call: Call, request: PutBucketVersioningInput) -> None:
+    """Begin to keep versions, or go on without. Deleting with MFA is declared only. Source: API_PutBucketVersioning."""
+    with s3.lock, s3.files.lock:
+        bucket = s3.bucket(request["Bucket"])
+        given = request["VersioningConfiguration"]
+        status = given.get("Status")
+        if not status:
+            raise AwsError(
+                "IllegalVersioningConfigurationException",
+                "The Versioning element must be specified",
+            )
+        if status not in ("Enabled", "Suspended") or given.get("MFADelete") not in _MFA_DELETE:
+            raise malformed_xml()
+        if status == "Suspended" and "ObjectLockConfiguration" in bucket.configurations:
+            raise AwsError(
+                "InvalidBucketState",
+                "An Object Lock configuration is present on this bucket, so the versioning state cannot be changed.",
+                409,
+            )
+        bucket.configurations["BucketVersioning"] = {
+            name: value for name, value in given.items() if value
+        }
+        if status == "Enabled" and not bucket.versioned_since_ms:
+            bucket.versioned_since_ms = call.now_ms
+        s3.save_bucket(request["Bucket"], bucket)
+
+
+@operation("GetBucketVersioning")
+def get_bucket_versioning(
+    s3: S3, call: Call, request: GetBucketVersioningInput
+) -> GetBucketVersioningOutput:
+    """Return whether a bucket keeps versions; nothing when it never did. Source: API_GetBucketVersioning."""
+    kept = s3.bucket(request["Bucket"]).configurations.get("BucketVersioning")
+    return cast("GetBucketVersioningOutput", kept or {})
 
 
 @operation("GetBucketPolicyStatus")
@@ -216,4 +326,6 @@ def get_bucket_policy_status(
 CONFIGURATIONS: list[Action] = [
     *(action for row in _TABLE for action in _actions(row)),
     get_bucket_policy_status,
+    get_bucket_versioning,
+    put_bucket_versioning,
 ]

@@ -15,14 +15,14 @@ from headrace.aws.shapes.s3 import (
     UploadPartCopyInput,
 )
 from headrace.core.values import moment
-from headrace.services.s3 import checksums
+from headrace.services.s3 import checksums, encryption, reads
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
-from headrace.services.s3.errors import invalid_argument, invalid_version, precondition_failed
+from headrace.services.s3.errors import invalid_argument, invalid_request, precondition_failed
 from headrace.services.s3.files import copy_file
 from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_COPY
-from headrace.services.s3.state import StoredObject
+from headrace.services.s3.state import NULL_VERSION, StoredObject
 from headrace.services.s3.writes import KEPT_HEADERS
 
 
@@ -31,21 +31,28 @@ def source_object(s3: S3, request: CopyObjectInput | UploadPartCopyInput) -> Sto
     source = cast("str | dict[str, str]", request["CopySource"])
     if isinstance(source, str):
         path, _, version = source.removeprefix("/").partition("?versionId=")
+        version = unquote(version)
         bucket, _, key = unquote(path, errors="surrogateescape").partition("/")
     else:  # as boto3 takes it, from a caller in process
         bucket, key, version = source["Bucket"], source["Key"], source.get("VersionId") or ""
     if not bucket or not key:
-        raise invalid_argument(
-            "Copy Source must mention the source bucket and key: sourcebucket/sourcekey",
-            "x-amz-copy-source",
-            str(source),
-        )
-    if version not in ("", "null"):
-        raise invalid_version(version)
+        sentence = "Invalid copy source object key"
+        raise invalid_argument(sentence, "x-amz-copy-source", "x-amz-copy-source")
     check_key(key)
-    stored = s3.object(bucket, key)
+    stored = _version(s3, bucket, key, version)
     _check_conditions(stored, request)
     return stored
+
+
+def _version(s3: S3, bucket: str, key: str, version_id: str) -> StoredObject:
+    try:
+        return s3.object(bucket, key, version_id or None)
+    except AwsError as error:
+        if error.code != "MethodNotAllowed":
+            raise
+        raise invalid_request(
+            "The source of a copy request may not specifically refer to a delete marker by version id."
+        ) from error
 
 
 def _check_conditions(stored: StoredObject, request: CopyObjectInput | UploadPartCopyInput) -> None:
@@ -82,8 +89,13 @@ def copy_object(s3: S3, call: Call, request: CopyObjectInput) -> CopyObjectOutpu
     s3.bucket(request["Bucket"])
     check_key(request["Key"])
     source = source_object(s3, request)
+    _check_directives(request)
+    encryption.check_read(source, request, "CopySource")
+    reads.check_readable(source)
     replace = request.get("MetadataDirective") == "REPLACE"
-    if (source.bucket, source.key) == (request["Bucket"], request["Key"]) and not replace:
+    itself = (source.bucket, source.key) == (request["Bucket"], request["Key"])
+    # To copy an older version onto its object is how AWS tells to restore it.
+    if itself and not replace and not _names_version(request) and not _changes(s3, source, request):
         raise AwsError(
             "InvalidRequest",
             "This copy request is illegal because it is trying to copy an object to itself without changing the"
@@ -101,17 +113,70 @@ def copy_object(s3: S3, call: Call, request: CopyObjectInput) -> CopyObjectOutpu
         temporary.unlink(missing_ok=True)
     modified = moment(stored.last_modified_ms)
     result = {"ETag": f'"{stored.etag}"', "LastModified": modified, **stored.checksums}
-    return {
+    answer: CopyObjectOutput = {
         "CopyObjectResult": cast("CopyObjectResult", result),
-        "ServerSideEncryption": "AES256",
     }
+    answer |= cast("CopyObjectOutput", encryption.members(stored.encryption))
+    if source.version_id != NULL_VERSION:
+        answer["CopySourceVersionId"] = source.version_id
+    if s3.bucket(stored.bucket).versioning:
+        answer["VersionId"] = stored.version_id
+    return answer
+
+
+def _check_directives(request: CopyObjectInput) -> None:
+    for name, header in (
+        ("MetadataDirective", "x-amz-metadata-directive"),
+        ("TaggingDirective", "x-amz-tagging-directive"),
+    ):
+        value = request.get(name)
+        if value not in (None, "", "COPY", "REPLACE"):
+            kind = name.removesuffix("Directive").lower()
+            raise invalid_argument(f"Unknown {kind} directive.", header, str(value))
+
+
+def _changes(s3: S3, source: StoredObject, request: CopyObjectInput) -> bool:
+    """Whether a copy of an object onto itself changes what AWS lets such a copy change."""
+    has_default = "BucketEncryption" in s3.bucket(source.bucket).configurations
+    return (
+        bool(request.get("StorageClass"))
+        or bool(request.get("WebsiteRedirectLocation"))
+        or bool(request.get("ServerSideEncryption") or request.get("SSECustomerAlgorithm"))
+        or bool(source.encryption)
+        or has_default
+    )
+
+
+def _names_version(request: CopyObjectInput) -> bool:
+    source = cast("str | dict[str, str]", request["CopySource"])
+    return "?versionId=" in source if isinstance(source, str) else bool(source.get("VersionId"))
+
+
+# What a copy does not have from its source, whatever the directives say.
+_OF_THE_COPY = (
+    "IfMatch",
+    "IfNoneMatch",
+    "StorageClass",
+    "ServerSideEncryption",
+    "SSEKMSKeyId",
+    "BucketKeyEnabled",
+    "SSECustomerAlgorithm",
+    "SSECustomerKey",
+    "SSECustomerKeyMD5",
+    "ObjectLockMode",
+    "ObjectLockRetainUntilDate",
+    "ObjectLockLegalHoldStatus",
+    "ACL",
+    "GrantFullControl",
+    "GrantRead",
+    "GrantReadACP",
+    "GrantWriteACP",
+)
 
 
 def _params(source: StoredObject, request: Mapping[str, Any], *, replace: bool) -> dict[str, Any]:
     """Return the copy's parameters, as PutObject takes them."""
-    params: dict[str, Any] = {
-        name: request[name] for name in ("IfMatch", "IfNoneMatch") if name in request
-    }
+    params: dict[str, Any] = {name: request[name] for name in _OF_THE_COPY if name in request}
     if replace:
         params["Metadata"] = request.get("Metadata", {})
         for name in ("ContentType", *KEPT_HEADERS):
@@ -120,6 +185,10 @@ def _params(source: StoredObject, request: Mapping[str, Any], *, replace: bool) 
         params["Metadata"] = source.metadata
         params["ContentType"] = source.content_type
         params.update(source.headers)
+        if request.get("WebsiteRedirectLocation"):
+            params["WebsiteRedirectLocation"] = request["WebsiteRedirectLocation"]
+        else:
+            params.pop("WebsiteRedirectLocation", None)
     if request.get("TaggingDirective") == "REPLACE":
         params["Tagging"] = request.get("Tagging")
     else:
@@ -129,6 +198,5 @@ def _params(source: StoredObject, request: Mapping[str, Any], *, replace: bool) 
 
 def _wanted_checksums(source: StoredObject, request: CopyObjectInput) -> list[str]:
     """Return the name of the copy's checksum: the one that the request asks for, or that of the source."""
-    algorithm = request.get("ChecksumAlgorithm")
-    names = [f"Checksum{algorithm}"] if algorithm else list(source.checksums)
-    return [name for name in names if name in checksums.COMPUTABLE][:1]
+    name = checksums.of_algorithm(request.get("ChecksumAlgorithm"))
+    return [name] if name else list(source.checksums)[:1]

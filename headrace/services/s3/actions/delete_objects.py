@@ -1,6 +1,6 @@
 """DeleteObject and DeleteObjects."""
 
-from typing import cast
+from typing import Any, cast
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
@@ -11,32 +11,71 @@ from headrace.aws.shapes.s3 import (
     DeleteObjectsInput,
     DeleteObjectsOutput,
     Error,
+    ObjectIdentifier,
 )
-from headrace.services.s3 import limits
+from headrace.services.s3 import encryption, limits, locks
 from headrace.services.s3.backend import S3
-from headrace.services.s3.errors import invalid_version, malformed_xml, precondition_failed
+from headrace.services.s3.errors import (
+    malformed_xml,
+    no_such_version,
+    not_implemented,
+    precondition_failed,
+)
+from headrace.services.s3.history import check_version_id, is_version_id
 from headrace.services.s3.names import check_key
+from headrace.services.s3.state import Marker
 
 
 @operation("DeleteObject")
 def delete_object(s3: S3, call: Call, request: DeleteObjectInput) -> DeleteObjectOutput:
-    """Delete an object; a missing one is no error. Source: API_DeleteObject."""
-    s3.bucket(request["Bucket"])
-    _check_version(request.get("VersionId"))
+    """Delete an object, or put a delete marker on it, or delete a version for good. Source: API_DeleteObject."""
+    holder = s3.bucket(request["Bucket"])
+    for name, header in _DIRECTORY_BUCKETS_ONLY:
+        if request.get(name) is not None:
+            raise not_implemented(header)
+    bypass = request.get("BypassGovernanceRetention")
+    locks.check_bypass(holder, bypass)
+    version_id = request.get("VersionId")
+    if version_id is not None:
+        check_version_id(version_id)
     with s3.files.lock:
         match = request.get("IfMatch")
         if match is not None and match != "*":
             present = s3.files.find(request["Bucket"], request["Key"])
             if present is None or present.etag != match.strip('"'):
                 raise precondition_failed("If-Match")
-        s3.remove(request["Bucket"], request["Key"])
-    return {}
+        done = _delete(
+            s3, request["Bucket"], request["Key"], version_id, bypass=encryption.is_true(bypass)
+        )
+    return cast("DeleteObjectOutput", done)
+
+
+# General-purpose buckets refuse these; observed in AWS's recorded answers.
+_DIRECTORY_BUCKETS_ONLY = (
+    ("IfMatchLastModifiedTime", "x-amz-if-match-last-modified-time"),
+    ("IfMatchSize", "x-amz-if-match-size"),
+)
+
+
+def _delete(
+    s3: S3, bucket: str, key: str, version_id: str | None, *, bypass: bool
+) -> dict[str, Any]:
+    """Delete, and return the members VersionId and DeleteMarker as DeleteObject's answer has them."""
+    if version_id is None:
+        marker = s3.remove(bucket, key)
+        return {} if marker is None else {"DeleteMarker": True, "VersionId": marker.version_id}
+    removed = s3.remove_version(bucket, key, version_id, bypass=bypass)
+    answer: dict[str, Any] = {"VersionId": version_id}
+    if isinstance(removed, Marker):
+        answer["DeleteMarker"] = True
+    return answer
 
 
 @operation("DeleteObjects")
 def delete_objects(s3: S3, call: Call, request: DeleteObjectsInput) -> DeleteObjectsOutput:
-    """Delete up to 1,000 objects. Source: API_DeleteObjects."""
-    s3.bucket(request["Bucket"])
+    """Delete up to 1,000 objects or versions. Source: API_DeleteObjects."""
+    bypass = request.get("BypassGovernanceRetention")
+    locks.check_bypass(s3.bucket(request["Bucket"]), bypass)
     wanted = request["Delete"].get("Objects") or []
     if not 0 < len(wanted) <= limits.DELETE_KEYS:
         raise malformed_xml()
@@ -45,19 +84,13 @@ def delete_objects(s3: S3, call: Call, request: DeleteObjectsInput) -> DeleteObj
     deleted: list[DeletedObject] = []
     errors: list[Error] = []
     for item in wanted:
-        version_id = item.get("VersionId")
-        entry: DeletedObject = {"Key": item["Key"]}
-        if version_id:
-            entry["VersionId"] = version_id
         try:
-            _check_version(version_id)
-            check_key(item["Key"])
+            deleted.append(
+                _delete_one(s3, request["Bucket"], item, bypass=encryption.is_true(bypass))
+            )
         except AwsError as error:
-            refused = {**entry, "Code": error.code, "Message": error.message}
+            refused = {**item, "Code": error.code, "Message": error.message}
             errors.append(cast("Error", refused))
-            continue
-        s3.remove(request["Bucket"], item["Key"])
-        deleted.append(entry)
     quiet = request["Delete"].get("Quiet") in (True, "true")
     answer: DeleteObjectsOutput = {} if quiet or not deleted else {"Deleted": deleted}
     if errors:
@@ -65,7 +98,16 @@ def delete_objects(s3: S3, call: Call, request: DeleteObjectsInput) -> DeleteObj
     return answer
 
 
-def _check_version(version_id: str | None) -> None:
-    """Refuse versions other than `null`, the only one of every object. Raises InvalidArgument."""
-    if version_id not in (None, "", "null"):
-        raise invalid_version(version_id or "")
+def _delete_one(s3: S3, bucket: str, item: ObjectIdentifier, *, bypass: bool) -> DeletedObject:
+    key, version_id = item["Key"], item.get("VersionId") or None
+    check_key(key)
+    if version_id is not None and not is_version_id(version_id):
+        raise no_such_version(key, version_id)
+    done = _delete(s3, bucket, key, version_id, bypass=bypass)
+    entry: DeletedObject = {"Key": key}
+    if version_id is not None:
+        entry["VersionId"] = version_id
+    if done.get("DeleteMarker"):
+        entry["DeleteMarker"] = True
+        entry["DeleteMarkerVersionId"] = done["VersionId"]
+    return entry

@@ -5,11 +5,12 @@ import binascii
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 from urllib.parse import quote
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.s3 import (
+    DeleteMarkerEntry,
     ListObjectsInput,
     ListObjectsOutput,
     ListObjectsV2Input,
@@ -20,11 +21,12 @@ from headrace.aws.shapes.s3 import (
     ObjectVersion,
 )
 from headrace.core.values import moment
-from headrace.services.s3 import limits
-from headrace.services.s3.actions.owner import OWNER
+from headrace.services.s3 import limits, reads
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_argument
-from headrace.services.s3.state import StoredObject
+from headrace.services.s3.history import Listed
+from headrace.services.s3.owner import OWNER
+from headrace.services.s3.state import Marker, StoredObject
 
 _Request = ListObjectsInput | ListObjectsV2Input | ListObjectVersionsInput
 
@@ -48,10 +50,7 @@ def page_of(
         return page
     for stored in objects:
         key = stored.key
-        rolled = ""
-        if delimiter:
-            head, found, _ = key[len(prefix) :].partition(delimiter)
-            rolled = prefix + head + delimiter if found else ""
+        rolled = rolled_up(key, prefix, delimiter)
         name = rolled or key
         # After a page that ends in a common prefix, skip all keys with that prefix.
         if key <= after or (rolled and rolled <= after) or name == last:
@@ -65,6 +64,14 @@ def page_of(
             page.objects.append(stored)
         last = name
     return page
+
+
+def rolled_up(key: str, prefix: str, delimiter: str) -> str:
+    """Return the common prefix that stands for a key in a listing, "" when the key itself is listed."""
+    if not delimiter:
+        return ""
+    head, found, _ = key[len(prefix) :].partition(delimiter)
+    return prefix + head + delimiter if found else ""
 
 
 def _limit(request: _Request) -> int:
@@ -82,8 +89,12 @@ def _content(stored: StoredObject, encode: Callable[[str], str], *, owner: bool)
         "LastModified": moment(stored.last_modified_ms),
         "ETag": f'"{stored.etag}"',
         "Size": stored.size_bytes,
-        "StorageClass": "STANDARD",
+        "StorageClass": stored.storage_class,
     }
+    if stored.checksums:
+        algorithms = [name.removeprefix("Checksum") for name in stored.checksums]
+        value["ChecksumAlgorithm"] = algorithms
+        value["ChecksumType"] = reads.type_of(stored)
     if owner:
         value["Owner"] = OWNER
     return value
@@ -172,19 +183,89 @@ def list_objects(s3: S3, call: Call, request: ListObjectsInput) -> ListObjectsOu
 def list_object_versions(
     s3: S3, call: Call, request: ListObjectVersionsInput
 ) -> ListObjectVersionsOutput:
-    """Return a page of keys; each has the one version `null`. Source: API_ListObjectVersions."""
-    page = _page(s3, request, request.get("KeyMarker") or "")
-    encode = _encoder(request)
-    answer = cast("ListObjectVersionsOutput", _common(request, page, encode))
-    answer["KeyMarker"] = encode(request.get("KeyMarker") or "")
-    answer["Versions"] = [
-        cast(
-            "ObjectVersion",
-            {**_content(stored, encode, owner=True), "VersionId": "null", "IsLatest": True},
+    """Return a page of versions and delete markers, by key, the newest first. Source: API_ListObjectVersions."""
+    s3.bucket(request["Bucket"])
+    key_marker, id_marker = request.get("KeyMarker") or "", request.get("VersionIdMarker")
+    if id_marker == "":
+        raise invalid_argument("A version-id marker cannot be empty.", "version-id-marker", "")
+    if id_marker and not key_marker:
+        raise invalid_argument(
+            "A version-id marker cannot be specified without a key marker.",
+            "version-id-marker",
+            id_marker,
         )
-        for stored in page.objects
-    ]
-    if page.more_after is not None:
-        answer["NextKeyMarker"] = encode(page.more_after)
-        answer["NextVersionIdMarker"] = "null"
+    encode = _encoder(request)
+    prefix = request.get("Prefix") or ""
+    found = s3.histories.scan(request["Bucket"], prefix, key_marker)
+    page = _page_of_versions(found, request, key_marker, id_marker)
+    common = Page([], page.prefixes, page.next_key)
+    answer = cast("ListObjectVersionsOutput", _common(request, common, encode))
+    answer["KeyMarker"] = encode(key_marker)
+    answer["VersionIdMarker"] = id_marker or ""
+    versions = [listed for listed in page.listed if isinstance(listed.version, StoredObject)]
+    markers = [listed for listed in page.listed if isinstance(listed.version, Marker)]
+    if versions:
+        answer["Versions"] = [cast("ObjectVersion", _version(item, encode)) for item in versions]
+    if markers:
+        answer["DeleteMarkers"] = [
+            cast("DeleteMarkerEntry", _version(item, encode)) for item in markers
+        ]
+    if page.next_key is not None:
+        answer["NextKeyMarker"] = encode(page.next_key)
+        answer["NextVersionIdMarker"] = page.next_id
     return answer
+
+
+@dataclass(slots=True)
+class _VersionsPage:
+    """A page of versions. `next_key` is the key or the common prefix that it ends with when more pages follow."""
+
+    listed: list[Listed]
+    prefixes: list[str]
+    next_key: str | None = None
+    next_id: str = ""
+
+
+def _page_of_versions(
+    found: Iterable[Listed],
+    request: ListObjectVersionsInput,
+    key_marker: str,
+    id_marker: str | None,
+) -> _VersionsPage:
+    prefix, delimiter = request.get("Prefix") or "", request.get("Delimiter") or ""
+    limit = _limit(request)
+    page = _VersionsPage([], [])
+    last = ("", "")
+    is_past_marker = False
+    for listed in found if limit else ():
+        key, version_id = listed.version.key, listed.version.version_id
+        rolled = rolled_up(key, prefix, delimiter)
+        if rolled:
+            if rolled <= key_marker or (page.prefixes and page.prefixes[-1] == rolled):
+                continue
+        elif key == key_marker and not is_past_marker:
+            is_past_marker = version_id == id_marker
+            continue
+        if len(page.listed) + len(page.prefixes) >= limit:
+            page.next_key, page.next_id = last
+            return page
+        if rolled:
+            page.prefixes.append(rolled)
+            last = (rolled, "")
+        else:
+            page.listed.append(listed)
+            last = (key, version_id)
+    return page
+
+
+def _version(listed: Listed, encode: Callable[[str], str]) -> dict[str, Any]:
+    version = listed.version
+    if isinstance(version, StoredObject):
+        entry = cast("dict[str, Any]", _content(version, encode, owner=True))
+    else:
+        entry = {
+            "Key": encode(version.key),
+            "LastModified": moment(version.last_modified_ms),
+            "Owner": OWNER,
+        }
+    return {**entry, "VersionId": version.version_id, "IsLatest": listed.is_latest}

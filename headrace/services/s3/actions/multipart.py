@@ -4,7 +4,6 @@ import functools
 import hashlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -27,18 +26,17 @@ from headrace.aws.shapes.s3 import (
     UploadPartOutput,
 )
 from headrace.aws.shapes.s3 import Part as ListedPart
-from headrace.services.s3 import checksums, limits, reads
+from headrace.services.s3 import checksums, encryption, limits, reads, upload_checksums
 from headrace.services.s3.actions.copy_object import source_object
 from headrace.services.s3.backend import S3
-from headrace.services.s3.checksums import CHECKSUMS, COMPUTABLE, Body
-from headrace.services.s3.errors import malformed_xml
+from headrace.services.s3.checksums import Body
+from headrace.services.s3.errors import invalid_request, malformed_xml
 from headrace.services.s3.files import copy_file, md5_of_file
 from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_MULTIPART
-from headrace.services.s3.state import Part, StoredObject, Upload
-from headrace.services.s3.writes import KEPT_HEADERS, described_by
-
-_KEPT = ("ContentType", "Metadata", "Tagging", "ChecksumAlgorithm", "ChecksumType", *KEPT_HEADERS)
+from headrace.services.s3.owner import OWNER
+from headrace.services.s3.state import NULL_VERSION, Part, StoredObject, Upload
+from headrace.services.s3.writes import described_by
 
 
 def _time(timestamp_ms: int) -> datetime:
@@ -52,20 +50,26 @@ def create_multipart_upload(
     """Begin an upload. Source: API_CreateMultipartUpload."""
     s3.bucket(request["Bucket"])
     check_key(request["Key"])
-    described_by(request)  # refuses what the object could not keep
-    params = {name: value for name, value in request.items() if name in _KEPT and value}
+    described = s3.described(request, s3.bucket(request["Bucket"]))
+    params = {
+        "described": described,
+        "Owner": OWNER,
+        **upload_checksums.of_new_upload(request),
+    }
     upload = s3.uploads.create(request["Bucket"], request["Key"], params)
-    answer: CreateMultipartUploadOutput = {
+    answer = {
         "Bucket": upload.bucket,
         "Key": upload.key,
         "UploadId": upload.upload_id,
-        "ServerSideEncryption": "AES256",
+        **encryption.members(upload.encryption),
+        **_checksum_members(upload),
     }
-    algorithm = request.get("ChecksumAlgorithm")
-    if algorithm:
-        answer["ChecksumAlgorithm"] = algorithm
-        answer["ChecksumType"] = request.get("ChecksumType") or "COMPOSITE"
-    return answer
+    return cast("CreateMultipartUploadOutput", answer)
+
+
+def _checksum_members(upload: Upload) -> dict[str, str]:
+    names = ("ChecksumAlgorithm", "ChecksumType")
+    return {name: upload.params[name] for name in names if upload.params.get(name)}
 
 
 @operation("UploadPart")
@@ -74,11 +78,9 @@ def upload_part(s3: S3, call: Call, request: UploadPartInput) -> UploadPartOutpu
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
     body = Body(request.get("Body", b""))
-    verified = checksums.verify(body, request)
-    etag, kept = verified.etag, verified.checksums
-    temporary = s3.files.write_temporary(body.data)
-    s3.uploads.add_part(upload, int(request["PartNumber"]), temporary, etag, kept)
-    return cast("UploadPartOutput", {"ETag": f'"{etag}"', **kept})
+    etag, shown = s3.write_part(upload, int(request["PartNumber"]), body, request)
+    answer = {"ETag": f'"{etag}"', **shown, **encryption.members(upload.encryption)}
+    return cast("UploadPartOutput", answer)
 
 
 @operation("UploadPartCopy")
@@ -87,18 +89,21 @@ def upload_part_copy(s3: S3, call: Call, request: UploadPartCopyInput) -> Upload
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
     source = source_object(s3, request)
-    part = reads.range_of(request.get("CopySourceRange"), source.size_bytes)
-    first, length = part or (0, source.size_bytes)
+    first, length = reads.copied_range(request.get("CopySourceRange"), source.size_bytes)
     temporary = s3.files.temporary()
     try:
         copy_file(source.path, temporary, first, length)
         etag = md5_of_file(temporary)
-        name = f"Checksum{upload.params.get('ChecksumAlgorithm', '')}"
-        kept = {name: checksums.compute(name, Body(file=temporary))} if name in COMPUTABLE else {}
+        name = upload.checksum
+        kept = {name: checksums.compute(name, Body(file=temporary))} if name else {}
         added = s3.uploads.add_part(upload, int(request["PartNumber"]), temporary, etag, kept)
     finally:
         temporary.unlink(missing_ok=True)
-    return {"CopyPartResult": {"ETag": f'"{etag}"', "LastModified": _time(added.uploaded_ms)}}
+    result = {"ETag": f'"{etag}"', "LastModified": _time(added.uploaded_ms), **kept}
+    answer: dict[str, Any] = {"CopyPartResult": result, **encryption.members(upload.encryption)}
+    if source.version_id != NULL_VERSION:
+        answer["CopySourceVersionId"] = source.version_id
+    return cast("UploadPartCopyOutput", answer)
 
 
 @operation("CompleteMultipartUpload")
@@ -109,6 +114,8 @@ def complete_multipart_upload(
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
     parts = _chosen(s3, upload, request.get("MultipartUpload", {}).get("Parts") or [])
+    size_bytes = sum(part.size_bytes for part in parts)
+    upload_checksums.check_completion(upload, cast("Mapping[str, Any]", request), size_bytes)
     digests = b"".join(bytes.fromhex(part.etag) for part in parts)
     etag = f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(parts)}"
     temporary = s3.files.temporary()
@@ -119,16 +126,24 @@ def complete_multipart_upload(
             bucket=upload.bucket,
             key=upload.key,
             path=temporary,
-            size_bytes=sum(part.size_bytes for part in parts),
+            size_bytes=size_bytes,
             etag=etag,
             last_modified_ms=call.now_ms,
             mtime_ns=0,
-            checksums=_whole_checksum(upload, parts, temporary),
             parts=len(parts),
             part_sizes=tuple(part.size_bytes for part in parts),
-            **described_by(upload.params),
+            **upload_checksums.of_whole(
+                upload, parts, temporary, cast("Mapping[str, Any]", request)
+            ),
+            **_described(upload),
         )
-        stored = s3.publish(temporary, stored, request, event=CREATED_MULTIPART)
+        stored = s3.publish(
+            temporary,
+            stored,
+            request,
+            event=CREATED_MULTIPART,
+            disturbed=s3.uploads.is_disturbed(upload),
+        )
     finally:
         temporary.unlink(missing_ok=True)
     s3.uploads.remove(upload)
@@ -137,28 +152,31 @@ def complete_multipart_upload(
         "Bucket": upload.bucket,
         "Key": upload.key,
         "ETag": f'"{etag}"',
-        "ServerSideEncryption": "AES256",
+        **_without_key(encryption.members(stored.encryption)),
         **stored.checksums,
+        **({"ChecksumType": stored.checksum_type} if stored.checksums else {}),
     }
+    if s3.bucket(stored.bucket).versioning == "Enabled":
+        answer["VersionId"] = stored.version_id
     return cast("CompleteMultipartUploadOutput", answer)
 
 
-def _whole_checksum(upload: Upload, parts: list[Part], whole: Path) -> dict[str, str]:
-    """Return the object's checksum of the algorithm that the upload began with, if it is computable."""
-    name = f"Checksum{upload.params.get('ChecksumAlgorithm', '')}"
-    if name not in COMPUTABLE:
-        return {}
-    if upload.params.get("ChecksumType") == "FULL_OBJECT":
-        return {name: checksums.compute(name, Body(file=whole))}
-    of_parts = [part.checksums.get(name) for part in parts]
-    if None in of_parts:
-        return {}
-    return {name: checksums.composite(name, [value for value in of_parts if value])}
+def _without_key(members: dict[str, Any]) -> dict[str, Any]:
+    """Return the members without a customer's key, which CompleteMultipartUpload does not name."""
+    return {name: value for name, value in members.items() if not name.startswith("SSECustomer")}
+
+
+def _described(upload: Upload) -> dict[str, Any]:
+    """Return the fields of the object that the upload was begun with; uploads of before have their parameters."""
+    found = upload.params.get("described")
+    return dict(found) if found is not None else described_by(upload.params)
 
 
 def _chosen(s3: S3, upload: Upload, wanted: list[CompletedPart]) -> list[Part]:
     numbers = [int(part.get("PartNumber") or 0) for part in wanted]
-    if not wanted or not all(numbers):
+    if not wanted:
+        raise invalid_request("You must specify at least one part")
+    if not all(numbers):
         raise malformed_xml()
     if numbers != sorted(set(numbers)):
         raise AwsError(
@@ -171,13 +189,17 @@ def _chosen(s3: S3, upload: Upload, wanted: list[CompletedPart]) -> list[Part]:
     chosen: list[Part] = []
     for number, part in zip(numbers, wanted, strict=True):
         found = present.get(number)
-        if found is None or not _is_the_part(part, found):
+        if found is None or not _is_the_part(upload, part, found):
             raise AwsError(
                 "InvalidPart",
                 "One or more of the specified parts could not be found.  The part may not have been uploaded, or the"
                 " specified entity tag may not match the part's entity tag.",
                 400,
-                {"UploadId": upload.upload_id, "PartNumber": str(number)},
+                {
+                    "UploadId": upload.upload_id,
+                    "PartNumber": str(number),
+                    "ETag": part.get("ETag", "").strip('"'),
+                },
             )
         chosen.append(found)
     for part in chosen[:-1]:
@@ -196,14 +218,11 @@ def _chosen(s3: S3, upload: Upload, wanted: list[CompletedPart]) -> list[Part]:
     return chosen
 
 
-def _is_the_part(wanted: CompletedPart, found: Part) -> bool:
-    """Whether an uploaded part has the ETag and the checksums that the completion names."""
+def _is_the_part(upload: Upload, wanted: CompletedPart, found: Part) -> bool:
+    """Whether an uploaded part has the ETag and the checksum that the completion names."""
     given = cast("Mapping[str, Any]", wanted)
-    return wanted.get("ETag", "").strip('"') == found.etag and all(
-        given[name] == found.checksums[name]
-        for name in CHECKSUMS
-        if given.get(name) and name in found.checksums
-    )
+    has_checksum = upload_checksums.check_part(upload, given, found)
+    return has_checksum and wanted.get("ETag", "").strip('"') == found.etag
 
 
 @operation("AbortMultipartUpload")
@@ -221,19 +240,26 @@ def list_parts(s3: S3, call: Call, request: ListPartsInput) -> ListPartsOutput:
     after = int(request.get("PartNumberMarker") or 0)
     limit = min(int(request.get("MaxParts") or limits.LIST_PARTS), limits.LIST_PARTS)
     parts = [part for part in s3.uploads.parts(upload).values() if part.number > after]
-    answer: ListPartsOutput = {
+    answer: dict[str, Any] = {
         "Bucket": upload.bucket,
         "Key": upload.key,
         "UploadId": upload.upload_id,
         "PartNumberMarker": after,
         "MaxParts": limit,
         "IsTruncated": len(parts) > limit,
-        "StorageClass": "STANDARD",
-        "Parts": [_listed_part(part) for part in parts[:limit]],
+        "NextPartNumberMarker": parts[:limit][-1].number if parts[:limit] else 0,
+        "StorageClass": _storage_class(upload),
+        "Owner": OWNER,
+        "Initiator": OWNER,
+        **_checksum_members(upload),
     }
-    if len(parts) > limit:
-        answer["NextPartNumberMarker"] = parts[limit - 1].number
-    return answer
+    if parts[:limit]:
+        answer["Parts"] = [_listed_part(part) for part in parts[:limit]]
+    return cast("ListPartsOutput", answer)
+
+
+def _storage_class(upload: Upload) -> str:
+    return str(_described(upload)["storage_class"])
 
 
 def _listed_part(part: Part) -> ListedPart:
@@ -277,22 +303,28 @@ def list_multipart_uploads(
                 "Key": encode(upload.key),
                 "UploadId": upload.upload_id,
                 "Initiated": _time(upload.initiated_ms),
-                "StorageClass": "STANDARD",
+                "StorageClass": _storage_class(upload),
+                "Owner": OWNER,
+                "Initiator": OWNER,
+                **_checksum_members(upload),
             }
             for upload in page
         ],
-        "CommonPrefixes": [{"Prefix": encode(name)} for name in sorted(rolled)],
+        "KeyMarker": encode(request.get("KeyMarker") or ""),
+        "UploadIdMarker": request.get("UploadIdMarker") or "",
+        "NextKeyMarker": encode(page[-1].key) if page else "",
+        "NextUploadIdMarker": page[-1].upload_id if page else "",
     }
+    if not page:
+        del answer["Uploads"]
+    if rolled:
+        answer["CommonPrefixes"] = [{"Prefix": encode(name)} for name in sorted(rolled)]
     given = cast("Mapping[str, Any]", request)
-    for name in ("Prefix", "Delimiter", "KeyMarker"):
+    for name in ("Prefix", "Delimiter"):
         if given.get(name):
             answer[name] = encode(given[name])
-    for name in ("UploadIdMarker", "EncodingType"):
-        if given.get(name):
-            answer[name] = given[name]
-    if len(found) > limit:
-        answer["NextKeyMarker"] = encode(page[-1].key)
-        answer["NextUploadIdMarker"] = page[-1].upload_id
+    if given.get("EncodingType"):
+        answer["EncodingType"] = given["EncodingType"]
     return cast("ListMultipartUploadsOutput", answer)
 
 

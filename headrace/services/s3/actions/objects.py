@@ -17,6 +17,7 @@ from headrace.aws.shapes.s3 import (
     GetObjectOutput,
     GetObjectTaggingInput,
     GetObjectTaggingOutput,
+    Grant,
     HeadObjectInput,
     HeadObjectOutput,
     PutObjectAclInput,
@@ -26,11 +27,13 @@ from headrace.aws.shapes.s3 import (
     PutObjectTaggingInput,
     PutObjectTaggingOutput,
 )
-from headrace.services.s3 import reads
-from headrace.services.s3.actions.owner import FULL_CONTROL, OWNER
+from headrace.services.s3 import acls, encryption, limits, reads
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
+from headrace.services.s3.errors import invalid_argument, is_marker
 from headrace.services.s3.names import check_key
+from headrace.services.s3.notifications import ACL_PUT, TAGGED, UNTAGGED
+from headrace.services.s3.owner import OWNER
 from headrace.services.s3.state import StoredObject
 from headrace.services.s3.writes import checked_tags
 
@@ -43,11 +46,35 @@ def put_object(s3: S3, call: Call, request: PutObjectInput) -> PutObjectOutput:
     s3.bucket(request["Bucket"])
     check_key(request["Key"])
     stored = s3.write(request["Bucket"], request["Key"], Body(data=data), request)
-    answer = {"ETag": f'"{stored.etag}"', "ServerSideEncryption": "AES256", **stored.checksums}
+    answer: dict[str, Any] = {
+        "ETag": f'"{stored.etag}"',
+        **encryption.members(stored.encryption),
+        **stored.checksums,
+        "ChecksumType": reads.type_of(stored),
+    }
+    if s3.bucket(request["Bucket"]).versioning == "Enabled":
+        answer["VersionId"] = stored.version_id
     return cast("PutObjectOutput", answer)
 
 
-def _description(stored: StoredObject) -> HeadObjectOutput:
+def _version_id(s3: S3, stored: StoredObject) -> dict[str, Any]:
+    """Return the member of answers in buckets that keep versions, or did once."""
+    return {"VersionId": stored.version_id} if s3.bucket(stored.bucket).versioning else {}
+
+
+def found_or_marker(s3: S3, request: Any) -> StoredObject:
+    """Return the object or the version that a request names; a delete marker on top is refused as one by its id."""
+    bucket, key, version_id = request["Bucket"], request["Key"], request.get("VersionId")
+    try:
+        return s3.object(bucket, key, version_id)
+    except AwsError as error:
+        marker = s3.histories.latest_marker(bucket, key) if error.code == "NoSuchKey" else None
+        if marker is None:
+            raise
+        raise is_marker(marker) from error
+
+
+def _description(s3: S3, stored: StoredObject) -> HeadObjectOutput:
     description: dict[str, Any] = {
         "ContentLength": stored.size_bytes,
         "ContentType": stored.content_type,
@@ -56,6 +83,8 @@ def _description(stored: StoredObject) -> HeadObjectOutput:
         "Metadata": stored.metadata,
         "AcceptRanges": "bytes",
         **stored.headers,
+        **encryption.members(stored.encryption),
+        **_version_id(s3, stored),
     }
     return cast("HeadObjectOutput", description)
 
@@ -68,8 +97,8 @@ def get_object(s3: S3, call: Call, request: GetObjectInput) -> GetObjectOutput:
     def part(stored: StoredObject) -> tuple[int, int]:
         return reads.range_of(asked, stored.size_bytes) or (0, stored.size_bytes)
 
-    stored, data = s3.read(request["Bucket"], request["Key"], part)
-    answer = cast("GetObjectOutput", _description(stored))
+    stored, data = s3.read(request["Bucket"], request["Key"], part, request.get("VersionId"))
+    answer = cast("GetObjectOutput", _description(s3, stored))
     answer["Body"], answer["ContentLength"] = data, len(data)
     if reads.range_of(asked, stored.size_bytes) is not None:
         first, length = part(stored)
@@ -80,7 +109,7 @@ def get_object(s3: S3, call: Call, request: GetObjectInput) -> GetObjectOutput:
 @operation("HeadObject")
 def head_object(s3: S3, call: Call, request: HeadObjectInput) -> HeadObjectOutput:
     """Return an object without its bytes. Source: API_HeadObject."""
-    return _description(s3.object(request["Bucket"], request["Key"]))
+    return _description(s3, s3.object(request["Bucket"], request["Key"], request.get("VersionId")))
 
 
 @operation("GetObjectTagging")
@@ -88,8 +117,9 @@ def get_object_tagging(
     s3: S3, call: Call, request: GetObjectTaggingInput
 ) -> GetObjectTaggingOutput:
     """Return an object's tags. Source: API_GetObjectTagging."""
-    stored = s3.object(request["Bucket"], request["Key"])
-    return {"TagSet": [{"Key": key, "Value": value} for key, value in stored.tags.items()]}
+    stored = found_or_marker(s3, request)
+    tags = [{"Key": key, "Value": value} for key, value in stored.tags.items()]
+    return cast("GetObjectTaggingOutput", {"TagSet": tags, **_version_id(s3, stored)})
 
 
 @operation("PutObjectTagging")
@@ -100,9 +130,10 @@ def put_object_tagging(
     given = request["Tagging"].get("TagSet") or []
     tags = checked_tags([(tag["Key"], tag["Value"]) for tag in given])
     with s3.files.lock:
-        stored = s3.object(request["Bucket"], request["Key"])
-        s3.files.update(replace(stored, tags=tags))
-    return {}
+        stored = found_or_marker(s3, request)
+        s3.update(replace(stored, tags=tags))
+        s3.notify(TAGGED, stored)
+    return cast("PutObjectTaggingOutput", _version_id(s3, stored))
 
 
 @operation("DeleteObjectTagging")
@@ -111,16 +142,47 @@ def delete_object_tagging(
 ) -> DeleteObjectTaggingOutput:
     """Remove an object's tags. Source: API_DeleteObjectTagging."""
     with s3.files.lock:
-        stored = s3.object(request["Bucket"], request["Key"])
-        s3.files.update(replace(stored, tags={}))
-    return {}
+        stored = found_or_marker(s3, request)
+        s3.update(replace(stored, tags={}))
+        s3.notify(UNTAGGED, stored)
+    return cast("DeleteObjectTaggingOutput", _version_id(s3, stored))
 
 
 def _checksum(stored: StoredObject) -> dict[str, str] | None:
     if not stored.checksums:
         return None
-    is_composite = any("-" in value for value in stored.checksums.values())
-    return {**stored.checksums, "ChecksumType": "COMPOSITE" if is_composite else "FULL_OBJECT"}
+    bare = {name: value.partition("-")[0] for name, value in stored.checksums.items()}
+    return {**bare, "ChecksumType": reads.type_of(stored)}
+
+
+def _parts(stored: StoredObject, request: GetObjectAttributesInput) -> dict[str, Any] | None:
+    """Return the parts of an object; each is listed only where it has a checksum of its own, as on AWS."""
+    if not stored.parts:
+        return None
+    if not stored.part_checksums:
+        return {"TotalPartsCount": stored.parts}
+    given = request.get("MaxParts")
+    limit = limits.LIST_PARTS if given is None else min(int(given), limits.LIST_PARTS)
+    after = int(request.get("PartNumberMarker") or 0)
+    (name,) = stored.checksums
+    every = [
+        {"PartNumber": number, "Size": size, name: value}
+        for number, (size, value) in enumerate(
+            zip(stored.part_sizes, stored.part_checksums, strict=True), 1
+        )
+    ]
+    page = every[after : after + limit]
+    return {
+        "TotalPartsCount": stored.parts,
+        "PartNumberMarker": after,
+        "NextPartNumberMarker": after + len(page),
+        "MaxParts": limit,
+        "IsTruncated": after + len(page) < len(every),
+        "Parts": page,
+    }
+
+
+_ATTRIBUTES = ("ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize")
 
 
 @operation("GetObjectAttributes")
@@ -128,31 +190,39 @@ def get_object_attributes(
     s3: S3, call: Call, request: GetObjectAttributesInput
 ) -> GetObjectAttributesOutput:
     """Return the attributes that are asked for. Source: API_GetObjectAttributes."""
-    stored = s3.object(request["Bucket"], request["Key"])
+    given = request.get("ObjectAttributes") or []
+    # In the header, names may be on one line with spaces between.
+    wanted = [name.strip() for one in given for name in one.split(",")]
+    if not set(wanted) <= set(_ATTRIBUTES) or not wanted:
+        raise invalid_argument("Invalid attribute name specified.", "x-amz-object-attributes", "")
+    stored = s3.object(request["Bucket"], request["Key"], request.get("VersionId"))
+    encryption.check_read(stored, request)
     known: dict[str, Any] = {
         "ETag": stored.etag,
         "ObjectSize": stored.size_bytes,
-        "StorageClass": "STANDARD",
+        "StorageClass": stored.storage_class,
         "Checksum": _checksum(stored),
-        "ObjectParts": {"TotalPartsCount": stored.parts} if stored.parts else None,
+        "ObjectParts": _parts(stored, request),
     }
-    wanted: list[str] = request.get("ObjectAttributes") or []
-    answer = {name: known[name] for name in wanted if known.get(name) is not None}
+    answer = {name: known[name] for name in wanted if known[name] is not None}
     answer["LastModified"] = datetime.fromtimestamp(stored.last_modified_ms // 1000, UTC)
+    answer |= _version_id(s3, stored)
     return cast("GetObjectAttributesOutput", answer)
 
 
 @operation("GetObjectAcl")
 def get_object_acl(s3: S3, call: Call, request: GetObjectAclInput) -> GetObjectAclOutput:
-    """Return the owner's full control: ACLs are off. Source: API_GetObjectAcl."""
-    s3.object(request["Bucket"], request["Key"])
-    return {"Owner": OWNER, "Grants": FULL_CONTROL}
+    """Return an object's grants, by default the owner's full control. Source: API_GetObjectAcl."""
+    stored = s3.object(request["Bucket"], request["Key"], request.get("VersionId"))
+    return {"Owner": OWNER, "Grants": cast("list[Grant]", acls.shown(stored.grants))}
 
 
 @operation("PutObjectAcl")
 def put_object_acl(s3: S3, call: Call, request: PutObjectAclInput) -> PutObjectAclOutput:
-    """Accept `private` and `bucket-owner-full-control`; refuse all other ACLs, as a bucket with ACLs off does."""
-    s3.object(request["Bucket"], request["Key"])
-    if request.get("ACL") not in (None, "private", "bucket-owner-full-control"):
-        raise AwsError("AccessControlListNotSupported", "The bucket does not allow ACLs")
+    """Replace an object's grants, which are kept and shown but let nobody in. Source: API_PutObjectAcl."""
+    with s3.files.lock:
+        stored = found_or_marker(s3, request)
+        grants = acls.replaced(request, s3.bucket(request["Bucket"]), is_bucket=False)
+        s3.update(replace(stored, grants=grants))
+        s3.notify(ACL_PUT, stored)
     return {}

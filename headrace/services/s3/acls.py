@@ -1,0 +1,186 @@
+"""Access control lists: read from requests, kept and shown. They let nobody in or out: there is no access control.
+
+Source (documented): docs.aws.amazon.com/AmazonS3/latest/userguide/acl-overview.html and about-object-ownership.html.
+The members of refusals are observed in AWS's recorded answers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from headrace.aws.errors import AwsError
+from headrace.services.s3.errors import invalid_argument, invalid_request
+from headrace.services.s3.owner import FULL_CONTROL, OWNER_ID
+from headrace.services.s3.state import Bucket
+
+Grants = list[dict[str, Any]]
+
+NAME = "BucketAcl"
+_ALL_USERS = "http://acs.amazonaws.com/groups/global/AllUsers"
+_AUTHENTICATED = "http://acs.amazonaws.com/groups/global/AuthenticatedUsers"
+_LOG_DELIVERY = "http://acs.amazonaws.com/groups/s3/LogDelivery"
+_GROUPS = (_ALL_USERS, _AUTHENTICATED, _LOG_DELIVERY)
+_CANNED: dict[str, list[tuple[str, str]]] = {
+    "private": [],
+    "public-read": [(_ALL_USERS, "READ")],
+    "public-read-write": [(_ALL_USERS, "READ"), (_ALL_USERS, "WRITE")],
+    "authenticated-read": [(_AUTHENTICATED, "READ")],
+    "log-delivery-write": [(_LOG_DELIVERY, "WRITE"), (_LOG_DELIVERY, "READ_ACP")],
+    "aws-exec-read": [],
+    "bucket-owner-read": [],
+    "bucket-owner-full-control": [],
+}
+_OF_BUCKETS = (
+    "private",
+    "public-read",
+    "public-read-write",
+    "authenticated-read",
+    "log-delivery-write",
+)
+_GRANT_PARAMS = {
+    "GrantFullControl": ("FULL_CONTROL", "x-amz-grant-full-control"),
+    "GrantRead": ("READ", "x-amz-grant-read"),
+    "GrantReadACP": ("READ_ACP", "x-amz-grant-read-acp"),
+    "GrantWrite": ("WRITE", "x-amz-grant-write"),
+    "GrantWriteACP": ("WRITE_ACP", "x-amz-grant-write-acp"),
+}
+_GIVING = frozenset({"ACL", *_GRANT_PARAMS})
+_PERMISSIONS = tuple(permission for permission, _ in _GRANT_PARAMS.values())
+_ONE_GRANTEE = re.compile(r'\s*(\w+)\s*=\s*"?([^"]*)"?\s*')
+
+
+def of_object(params: Mapping[str, Any], bucket: Bucket) -> Grants:
+    """Return the grants of a new object, [] for the owner's full control alone. Raises AwsError."""
+    if params.keys().isdisjoint(_GIVING):
+        return []
+    return _given(params, bucket, tuple(_CANNED)) or []
+
+
+def of_bucket(params: Mapping[str, Any], bucket: Bucket) -> Grants | None:
+    """Return the grants of a new bucket, None when the request has none. Raises AwsError."""
+    return _given(params, bucket, _OF_BUCKETS)
+
+
+def replaced(params: Mapping[str, Any], bucket: Bucket, *, is_bucket: bool) -> Grants:
+    """Return the grants that PutBucketAcl or PutObjectAcl gives. Raises AwsError."""
+    document: dict[str, Any] | None = params.get("AccessControlPolicy")
+    has_headers = params.get("ACL") or any(params.get(name) for name in _GRANT_PARAMS)
+    if document is not None and has_headers:
+        raise AwsError("UnexpectedContent", "This request does not support content")
+    if document is not None:
+        grants = _of_document(document)
+        _check_allowed(bucket, grants, is_owners_only=grants == list(FULL_CONTROL))
+        return grants
+    found = _given(params, bucket, _OF_BUCKETS if is_bucket else tuple(_CANNED))
+    if found is None:
+        raise AwsError(
+            "MissingSecurityHeader",
+            "Your request was missing a required header",
+            400,
+            {"MissingHeaderName": "x-amz-acl"},
+        )
+    return found
+
+
+def shown(grants: Grants) -> Grants:
+    """Return the grants as answers list them."""
+    return grants or cast("Grants", FULL_CONTROL)
+
+
+def _given(params: Mapping[str, Any], bucket: Bucket, canned: tuple[str, ...]) -> Grants | None:
+    name = params.get("ACL")
+    headers = {one: params[one] for one in _GRANT_PARAMS if params.get(one)}
+    if name and headers:
+        raise invalid_request("Specifying both Canned ACLs and Header Grants is not allowed")
+    if headers:
+        grants = [
+            grant
+            for one, text in headers.items()
+            for grant in _of_header(_GRANT_PARAMS[one], str(text))
+        ]
+        _check_allowed(bucket, grants, is_owners_only=False)
+        return grants
+    if not name:
+        return None
+    if name not in canned:
+        raise invalid_argument("", "x-amz-acl", str(name))
+    grants = [*cast("Grants", FULL_CONTROL), *(_group(*one) for one in _CANNED[name])]
+    is_owners_only = name in ("private", "bucket-owner-full-control")
+    _check_allowed(bucket, grants, is_owners_only=is_owners_only)
+    return [] if len(grants) == 1 else grants
+
+
+def _check_allowed(bucket: Bucket, grants: Grants, *, is_owners_only: bool) -> None:
+    """Refuse grants that the bucket's ownership or public access block forbids. Raises AwsError."""
+    if is_owners_only:
+        return
+    if ownership(bucket) == "BucketOwnerEnforced":
+        raise AwsError("AccessControlListNotSupported", "The bucket does not allow ACLs")
+    block: dict[str, Any] = bucket.configurations.get("PublicAccessBlock") or {}
+    is_public = any(grant["Grantee"].get("URI") in (_ALL_USERS, _AUTHENTICATED) for grant in grants)
+    if is_public and block.get("BlockPublicAcls"):
+        raise AwsError("AccessDenied", "Access Denied", 403)
+
+
+def ownership(bucket: Bucket) -> str:
+    """Return who owns a bucket's objects; without controls, their writers do."""
+    controls: dict[str, Any] = bucket.configurations.get("BucketOwnershipControls") or {}
+    rules: list[dict[str, str]] = controls.get("Rules") or [{}]
+    return rules[0].get("ObjectOwnership", "ObjectWriter")
+
+
+def _group(uri: str, permission: str) -> dict[str, Any]:
+    return {"Grantee": {"Type": "Group", "URI": uri}, "Permission": permission}
+
+
+def _of_header(header: tuple[str, str], text: str) -> Grants:
+    permission, name = header
+    grants: Grants = []
+    for one in text.split(","):
+        match = _ONE_GRANTEE.fullmatch(one)
+        if match is None or match[1].lower() not in ("uri", "id", "emailaddress"):
+            raise invalid_argument("Argument format not recognized", name, one.strip())
+        grants.append(
+            {"Grantee": _grantee(match[1], match[2], "uri", "id"), "Permission": permission}
+        )
+    return grants
+
+
+def _grantee(kind: str, value: str, uri_name: str, id_name: str) -> dict[str, str]:
+    if kind.lower() == "uri":
+        if value not in _GROUPS:
+            raise invalid_argument("Invalid group uri", uri_name, value)
+        return {"Type": "Group", "URI": value}
+    if kind.lower() == "id" and value != OWNER_ID:
+        raise invalid_argument("Invalid id", id_name, value)
+    return {"Type": "CanonicalUser", "DisplayName": "headrace", "ID": OWNER_ID}
+
+
+def _of_document(document: Mapping[str, Any]) -> Grants:
+    owner: dict[str, str] = document.get("Owner") or {}
+    if not owner.get("ID") or "Grants" not in document:
+        raise _malformed()
+    given: Grants = document["Grants"] or []
+    if owner["ID"] != OWNER_ID:
+        raise invalid_argument("Invalid id", "CanonicalUser/ID", owner["ID"])
+    grants: Grants = []
+    for one in given:
+        grantee: dict[str, str] = one.get("Grantee") or {}
+        kind = grantee.get("Type")
+        key = {"Group": "URI", "CanonicalUser": "ID", "AmazonCustomerByEmail": "EmailAddress"}.get(
+            str(kind), ""
+        )
+        if one.get("Permission") not in _PERMISSIONS or not grantee.get(key):
+            raise _malformed()
+        named = _grantee(key, grantee[key], "Group/URI", "CanonicalUser/ID")
+        grants.append({"Grantee": named, "Permission": one["Permission"]})
+    return grants
+
+
+def _malformed() -> AwsError:
+    return AwsError(
+        "MalformedACLError",
+        "The XML you provided was not well-formed or did not validate against our published schema",
+    )

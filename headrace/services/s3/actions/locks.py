@@ -1,0 +1,122 @@
+"""The actions of object lock, and RestoreObject: what is done to a version that stays."""
+
+from dataclasses import replace
+from datetime import timedelta
+from email.utils import format_datetime
+from typing import Any, cast
+
+from headrace.aws.errors import AwsError
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.s3 import (
+    GetObjectLegalHoldInput,
+    GetObjectLegalHoldOutput,
+    GetObjectRetentionInput,
+    GetObjectRetentionOutput,
+    PutObjectLegalHoldInput,
+    PutObjectLegalHoldOutput,
+    PutObjectRetentionInput,
+    PutObjectRetentionOutput,
+    RestoreObjectInput,
+    RestoreObjectOutput,
+)
+from headrace.core.values import moment
+from headrace.services.s3 import locks
+from headrace.services.s3.actions.objects import found_or_marker
+from headrace.services.s3.backend import S3
+from headrace.services.s3.errors import malformed_xml
+from headrace.services.s3.notifications import RESTORE_ASKED, RESTORED, ObjectEvent
+from headrace.services.s3.state import StoredObject
+from headrace.services.s3.writes import ARCHIVES
+
+
+def _lockable(s3: S3, request: Any) -> StoredObject:
+    holder = s3.bucket(request["Bucket"])
+    stored = found_or_marker(s3, request)
+    locks.check_locking(holder)
+    return stored
+
+
+@operation("PutObjectRetention")
+def put_object_retention(
+    s3: S3, call: Call, request: PutObjectRetentionInput
+) -> PutObjectRetentionOutput:
+    """Set until when a version cannot be deleted. Source: API_PutObjectRetention."""
+    with s3.files.lock:
+        stored = _lockable(s3, request)
+        wanted = cast("dict[str, Any]", request.get("Retention") or {})
+        bypass = request.get("BypassGovernanceRetention")
+        retention = locks.new_retention(stored, wanted, call.now_ms, bypass)
+        s3.update(replace(stored, retention=retention))
+    return {}
+
+
+@operation("GetObjectRetention")
+def get_object_retention(
+    s3: S3, call: Call, request: GetObjectRetentionInput
+) -> GetObjectRetentionOutput:
+    """Return until when a version cannot be deleted. Source: API_GetObjectRetention."""
+    stored = _lockable(s3, request)
+    if not stored.retention:
+        raise locks.no_lock()
+    until = locks.date_of(stored.retention["RetainUntilDate"])
+    retention = {"Mode": stored.retention["Mode"], "RetainUntilDate": until}
+    return cast("GetObjectRetentionOutput", {"Retention": retention})
+
+
+@operation("PutObjectLegalHold")
+def put_object_legal_hold(
+    s3: S3, call: Call, request: PutObjectLegalHoldInput
+) -> PutObjectLegalHoldOutput:
+    """Forbid to delete a version, or allow it again. Source: API_PutObjectLegalHold."""
+    with s3.files.lock:
+        stored = _lockable(s3, request)
+        status = (request.get("LegalHold") or {}).get("Status")
+        if status not in ("ON", "OFF"):
+            raise malformed_xml()
+        s3.update(replace(stored, legal_hold=status))
+    return {}
+
+
+@operation("GetObjectLegalHold")
+def get_object_legal_hold(
+    s3: S3, call: Call, request: GetObjectLegalHoldInput
+) -> GetObjectLegalHoldOutput:
+    """Return whether a version's deletion is forbidden. Source: API_GetObjectLegalHold."""
+    stored = _lockable(s3, request)
+    if not stored.legal_hold:
+        raise locks.no_lock()
+    return {"LegalHold": {"Status": stored.legal_hold}}
+
+
+@operation("RestoreObject")
+def restore_object(s3: S3, call: Call, request: RestoreObjectInput) -> RestoreObjectOutput:
+    """Make an archived object readable for some days, at once. Source: API_RestoreObject."""
+    with s3.files.lock:
+        stored = found_or_marker(s3, request)
+        if stored.storage_class not in ARCHIVES:
+            raise AwsError(
+                "InvalidObjectState",
+                "Restore is not allowed for the object's current storage class",
+                403,
+                {"StorageClass": stored.storage_class},
+            )
+        days = int((request.get("RestoreRequest") or {}).get("Days") or 0)
+        if days < 1:
+            raise malformed_xml()
+        was_restored = bool(stored.restored_until)
+        # AWS rounds up to the next midnight.
+        until = moment(call.now_ms) + timedelta(days=days + 1)
+        until = until.replace(hour=0, minute=0, second=0, microsecond=0)
+        s3.update(replace(stored, restored_until=format_datetime(until, usegmt=True)))
+        if not was_restored:
+            holder = s3.bucket(stored.bucket)
+            glacier = {
+                "storage_class": stored.storage_class,
+                "expiry": until.strftime("%Y-%m-%dT%H:%M:%S.000Z"),
+            }
+            asked = ObjectEvent.of(RESTORE_ASKED, stored, holder)
+            s3.notifications.keep(asked, holder)
+            done = replace(ObjectEvent.of(RESTORED, stored, holder), glacier=glacier)
+            s3.notifications.keep(done, holder)
+    # 202 the first time, 200 when it was restored before; the codec sends the status that the model has.
+    return {}

@@ -1,0 +1,276 @@
+"""Server-side encryption: what requests ask for, what objects remember of it, and which reads are refused.
+
+Nothing is encrypted: objects are plain files. What AWS checks of the parameters is checked, and answers name the
+encryption, so that clients see what they asked for. The sentences are observed in AWS's recorded answers.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from headrace.aws.errors import AwsError
+from headrace.core.arn import Arn, InvalidArn
+from headrace.core.ports import ControlPlane
+from headrace.services.s3.errors import invalid_argument, invalid_request, malformed_xml
+from headrace.services.s3.state import Bucket, StoredObject
+
+NAME = "BucketEncryption"
+AES256 = "AES256"
+_KMS = ("aws:kms", "aws:kms:dsse")
+_KEY_BYTES = 32
+_ARGUMENT = "x-amz-server-side-encryption"
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|mrk-[0-9a-f]{32}")
+
+
+class Keys(Protocol):
+    """The keys of KMS."""
+
+    def usable(self, key_id: str, account: str, region: str) -> str:
+        """Return the ARN of a key, "" for AWS's own. Raises AwsError when there is none or it cannot be used."""
+        ...
+
+
+class AnyKey:
+    """Every key exists: S3 alone has no KMS."""
+
+    def usable(self, key_id: str, account: str, region: str) -> str:
+        """See `Keys.usable`."""
+        if key_id.startswith("arn:"):
+            return key_id
+        name = key_id or str(uuid.uuid5(uuid.NAMESPACE_URL, f"{account}/{region}/aws/s3"))
+        return f"arn:aws:kms:{region}:{account}:key/{name}"
+
+
+class KmsKeys:
+    """Implements `Keys` with KMS."""
+
+    def __init__(self, control: ControlPlane) -> None:
+        self._control = control
+
+    def usable(self, key_id: str, account: str, region: str) -> str:
+        """See `Keys.usable`."""
+        if not key_id:
+            found = self._describe("alias/aws/s3", account, region)
+            return AnyKey().usable("", account, region) if found is None else str(found["Arn"])
+        arn = self._checked_arn(key_id, account, region)
+        found = self._describe(key_id, account, region)
+        if found is None:
+            raise _not_found(f"Key '{arn}' does not exist")
+        if found["KeyState"] == "Disabled":
+            raise AwsError("KMS.DisabledException", f"{found['Arn']} is disabled.")
+        if found["KeyState"] == "PendingDeletion":
+            sentence = f"{found['Arn']} is pending deletion."
+            raise AwsError("KMS.KMSInvalidStateException", sentence)
+        return str(found["Arn"])
+
+    def _checked_arn(self, key_id: str, account: str, region: str) -> str:
+        if key_id.startswith("arn:"):
+            try:
+                parsed = Arn.parse(key_id)
+            except InvalidArn:
+                raise _not_found(f"Invalid keyId '{key_id}'") from None
+            if parsed.region != region:
+                raise _not_found(f"Invalid arn {parsed.region}")
+            return key_id
+        if not key_id.startswith("alias/") and not _UUID.fullmatch(key_id):
+            raise _not_found(f"Invalid keyId '{key_id}'")
+        return f"arn:aws:kms:{region}:{account}:key/{key_id}"
+
+    def _describe(self, key_id: str, account: str, region: str) -> dict[str, Any] | None:
+        try:
+            answer = self._control.call(
+                "kms", "DescribeKey", {"KeyId": key_id}, account=account, region=region
+            )
+        except AwsError:
+            return None
+        found: dict[str, Any] = answer["KeyMetadata"]
+        return found
+
+
+def _not_found(sentence: str) -> AwsError:
+    return AwsError("KMS.NotFoundException", sentence)
+
+
+def of_write(params: Mapping[str, Any], bucket: Bucket, keys: Keys) -> dict[str, str]:
+    """Return what an object remembers of its encryption; {} for AES256. Raises AwsError."""
+    customer_md5 = customer_key(params)
+    if customer_md5:
+        return {"customer_md5": customer_md5}
+    algorithm, key_id = params.get("ServerSideEncryption"), params.get("SSEKMSKeyId") or ""
+    bucket_key = params.get("BucketKeyEnabled")
+    if not algorithm:
+        configuration: dict[str, Any] = bucket.configurations.get(NAME) or {}
+        rules: list[dict[str, Any]] = configuration.get("Rules") or [{}]
+        default: dict[str, str] = rules[0].get("ApplyServerSideEncryptionByDefault") or {}
+        algorithm = default.get("SSEAlgorithm") or AES256
+        key_id = key_id or default.get("KMSMasterKeyID") or ""
+        if bucket_key is None:
+            bucket_key = rules[0].get("BucketKeyEnabled")
+    if algorithm == AES256:
+        return {}
+    if algorithm not in _KMS:
+        # Assumed: the sentence for customers' keys is observed.
+        sentence = "The Encryption request you specified is not valid. Supported value: AES256."
+        raise _bad_algorithm(sentence, str(algorithm))
+    found = {"algorithm": str(algorithm), "key": keys.usable(key_id, bucket.account, bucket.region)}
+    if is_true(bucket_key):
+        found["bucket_key"] = "true"
+    return found
+
+
+def is_true(value: Any) -> bool:
+    """Whether a boolean parameter, from a header or in process, is true."""
+    return value is True or str(value).lower() == "true"
+
+
+def customer_key(params: Mapping[str, Any], prefix: str = "") -> str:
+    """Return the MD5 of the customer's key that a request brings, "" when it brings none. Raises AwsError."""
+    algorithm = params.get(f"{prefix}SSECustomerAlgorithm")
+    key, md5 = params.get(f"{prefix}SSECustomerKey"), params.get(f"{prefix}SSECustomerKeyMD5")
+    if not (algorithm or key or md5):
+        return ""
+    if not prefix and params.get("ServerSideEncryption"):
+        raise invalid_argument(
+            "Server Side Encryption with Customer provided key is incompatible with the encryption method specified",
+            _ARGUMENT,
+            str(params["ServerSideEncryption"]),
+        )
+    if algorithm and algorithm != AES256:
+        sentence = "The Encryption request you specified is not valid. Supported value: AES256."
+        raise _bad_algorithm(sentence, str(algorithm))
+    if not algorithm:
+        raise _bad_key(
+            "Requests specifying Server Side Encryption with Customer provided keys must provide a valid encryption"
+            " algorithm."
+        )
+    if not key:
+        raise _bad_key(
+            "Requests specifying Server Side Encryption with Customer provided keys must provide an appropriate secret"
+            " key."
+        )
+    raw = _key_bytes(key)
+    if len(raw) != _KEY_BYTES or not md5:
+        raise _bad_key("The secret key was invalid for the specified algorithm.")
+    computed = base64.b64encode(hashlib.md5(raw, usedforsecurity=False).digest()).decode()
+    if computed != md5:
+        raise _bad_key(
+            "The calculated MD5 hash of the key did not match the hash that was provided."
+        )
+    return computed
+
+
+def _key_bytes(key: Any) -> bytes:
+    if isinstance(key, bytes):
+        return key
+    try:
+        return base64.b64decode(str(key), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def check_read(stored: StoredObject, params: Mapping[str, Any], prefix: str = "") -> None:
+    """Refuse a read without the key that the object was written with. Raises AwsError."""
+    wanted = stored.encryption.get("customer_md5", "")
+    if (
+        wanted
+        and params.get(f"{prefix}SSECustomerKey")
+        and not params.get(f"{prefix}SSECustomerKeyMD5")
+    ):
+        raise _wrong_key()
+    given = customer_key(params, prefix)
+    if wanted and not given:
+        raise invalid_request(
+            "The object was stored using a form of Server Side Encryption. The correct parameters must be provided to"
+            " retrieve the object."
+        )
+    if given and not wanted:
+        # Assumed: the sentence that users report.
+        raise invalid_request("The encryption parameters are not applicable to this object.")
+    if wanted != given:
+        raise _wrong_key()
+
+
+def check_part(encryption: Mapping[str, str], params: Mapping[str, Any]) -> None:
+    """Refuse a part whose customer's key is not that of its upload. Raises AwsError."""
+    wanted, given = encryption.get("customer_md5", ""), customer_key(params)
+    if bool(wanted) != bool(given):
+        raise invalid_request(
+            "The multipart upload initiate requested encryption. Subsequent part requests must include the appropriate"
+            " encryption parameters."
+        )
+    if wanted != given:
+        raise invalid_request(
+            "The provided encryption parameters did not match the ones used originally."
+        )
+
+
+def members(encryption: Mapping[str, str]) -> dict[str, Any]:
+    """Return the members of answers that name an object's encryption."""
+    if "customer_md5" in encryption:
+        return {"SSECustomerAlgorithm": AES256, "SSECustomerKeyMD5": encryption["customer_md5"]}
+    if not encryption:
+        return {"ServerSideEncryption": AES256}
+    found: dict[str, Any] = {
+        "ServerSideEncryption": encryption["algorithm"],
+        "SSEKMSKeyId": encryption["key"],
+    }
+    if "bucket_key" in encryption:
+        found["BucketKeyEnabled"] = True
+    return found
+
+
+_HEADERS = {
+    "ServerSideEncryption": "x-amz-server-side-encryption",
+    "SSEKMSKeyId": "x-amz-server-side-encryption-aws-kms-key-id",
+    "BucketKeyEnabled": "x-amz-server-side-encryption-bucket-key-enabled",
+    "SSECustomerAlgorithm": "x-amz-server-side-encryption-customer-algorithm",
+    "SSECustomerKeyMD5": "x-amz-server-side-encryption-customer-key-MD5",
+}
+
+
+def headers(encryption: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the headers of answers that name an object's encryption."""
+    if not encryption:
+        return [("x-amz-server-side-encryption", AES256)]
+    return [
+        (_HEADERS[name], "true" if value is True else str(value))
+        for name, value in members(encryption).items()
+    ]
+
+
+def _bad_algorithm(sentence: str, given: str) -> AwsError:
+    details = {"ArgumentName": _ARGUMENT, "ArgumentValue": given}
+    return AwsError("InvalidEncryptionAlgorithmError", sentence, 400, details)
+
+
+def _bad_key(sentence: str) -> AwsError:
+    return invalid_argument(sentence, _ARGUMENT, "null")
+
+
+def _wrong_key() -> AwsError:
+    return AwsError(
+        "AccessDenied",
+        "Requests specifying Server Side Encryption with Customer provided keys must provide the correct secret key.",
+        403,
+    )
+
+
+def check_configuration(value: Mapping[str, Any]) -> None:
+    """Refuse a bucket's encryption configuration that AWS refuses. Raises AwsError."""
+    rules: list[dict[str, Any]] = value.get("Rules") or []
+    if len(rules) != 1:
+        raise malformed_xml()
+    default: dict[str, str] = rules[0].get("ApplyServerSideEncryptionByDefault") or {}
+    if default.get("KMSMasterKeyID") and default.get("SSEAlgorithm") not in _KMS:
+        raise AwsError(
+            "InvalidArgument",
+            "a KMSMasterKeyID is not applicable if the default sse algorithm is not aws:kms or aws:kms:dsse",
+            400,
+            {"ArgumentName": "ApplyServerSideEncryptionByDefault"},
+        )

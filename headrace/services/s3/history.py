@@ -1,0 +1,286 @@
+"""The histories of keys in buckets that keep versions: older versions, delete markers, and what is current.
+
+The current version is the plain file, as in every bucket. Each version's file also has a name in the folder of
+versions, which neither listings nor Spark see: a hard link, so that replacing or deleting the plain file leaves the
+version. A row in the database is what makes a version; `headrace.services.s3.files` finishes at start-up what a kill
+cut short, so that a history is as before a write or as after it.
+
+A file that Spark moves into place is a version from when S3 first meets it. One that is written in place changes the
+current version itself. A plain file that Spark deletes leaves its history, and no delete marker.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import heapq
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+
+from headrace.core.ids import Ids
+from headrace.services.s3.errors import invalid_version
+from headrace.services.s3.files import VERSIONS_FOLDER, ObjectFiles
+from headrace.services.s3.history_store import HistoryIndex, Removal, VersionRow
+from headrace.services.s3.state import NULL_VERSION, Bucket, Marker, StoredObject
+from headrace.services.s3.store import Change
+
+Version = StoredObject | Marker
+
+_ENABLED = "Enabled"
+_RANDOM_BYTES = 20
+_ID_CHARACTERS = 32
+
+
+def new_version_id(ids: Ids) -> str:
+    """Return a version id of 32 characters; its last six bits and more are a checksum: see `is_version_id`."""
+    raw = ids.bytes(_RANDOM_BYTES)
+    return base64.b64encode(raw + zlib.crc32(raw).to_bytes(4, "big"), altchars=b"._").decode()
+
+
+def is_version_id(text: str) -> bool:
+    """Whether S3 could have made this id. AWS tells ids that it never made from those whose version is gone."""
+    if text == NULL_VERSION:
+        return True
+    if len(text) != _ID_CHARACTERS or not text.isascii():
+        return False
+    try:
+        raw = base64.b64decode(text, altchars=b"._", validate=True)
+    except ValueError:
+        return False
+    return raw[_RANDOM_BYTES:] == zlib.crc32(raw[:_RANDOM_BYTES]).to_bytes(4, "big")
+
+
+def check_version_id(text: str) -> None:
+    """Raise AwsError InvalidArgument for an id that S3 never made."""
+    if not is_version_id(text):
+        raise invalid_version(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A version or delete marker in a listing."""
+
+    version: Version
+    is_latest: bool
+
+
+class Histories:
+    """All histories. Thread-safe: every change is made under the lock of the files."""
+
+    def __init__(self, files: ObjectFiles, index: HistoryIndex, ids: Ids) -> None:
+        self._files = files
+        self._index = index
+        self._ids = ids
+        self._folder = files.root / VERSIONS_FOLDER
+
+    def prepare(self) -> None:
+        """Finish removals that a kill cut short, and delete files of versions that no row knows."""
+        for removal in self._index.removals():
+            self._files.remove_file(
+                removal.bucket, removal.key, escaped=removal.escaped, inode=removal.inode
+            )
+            self._index.removed(removal.bucket, removal.key)
+        if self._folder.is_dir():
+            known = self._index.files()
+            for folder in self._folder.iterdir():
+                for path in folder.iterdir():
+                    if path.name not in known:
+                        path.unlink()
+
+    # --- finding ------------------------------------------------------------------------------
+
+    def find(self, bucket: str, key: str, version_id: str) -> Version | None:
+        """Return the version of that id, or None."""
+        current = self._files.find(bucket, key)
+        if current is not None and current.version_id == version_id:
+            return current
+        row = self._index.get(bucket, key, version_id)
+        return None if row is None else self._version(bucket, row)
+
+    def latest_marker(self, bucket: str, key: str) -> Marker | None:
+        """Return the delete marker of a key that has no object, or None."""
+        row = self._index.newest(bucket, key)
+        return row.marker(bucket) if row is not None and row.is_marker else None
+
+    def has_any(self, bucket: str) -> bool:
+        """Whether a bucket has a version or a delete marker that is not its plain file."""
+        return self._index.has_any(bucket)
+
+    def scan(self, bucket: str, prefix: str, after: str) -> Iterator[Listed]:
+        """Yield the versions and delete markers of all keys from `after` on: by key, the newest first."""
+        # A key that equals `after` is wanted too: some of its versions may be on the page before.
+        below = after[:-1] if after else ""
+        current = (stored.key for stored in self._files.scan(bucket, prefix, after=below))
+        older = self._index.keys(bucket, prefix, after)
+        for key, _ in groupby(heapq.merge(current, older)):
+            if key >= after:
+                yield from self.of_key(bucket, key)
+
+    def of_key(self, bucket: str, key: str) -> Iterator[Listed]:
+        """Yield the versions and delete markers of a key, the newest first."""
+        current = self._files.find(bucket, key)
+        if current is not None:
+            yield Listed(current, is_latest=True)
+        rows = self._index.of_key(bucket, key)
+        for place, row in enumerate(rows):
+            if current is None or row.version_id != current.version_id:
+                is_latest = current is None and place == 0 and row.is_marker
+                yield Listed(self._version(bucket, row), is_latest)
+
+    def _version(self, bucket: str, row: VersionRow) -> Version:
+        if row.is_marker:
+            return row.marker(bucket)
+        return row.describe(bucket, self._path(bucket, row.file))
+
+    def _path(self, bucket: str, file: str) -> Path:
+        return self._folder / bucket / file
+
+    # --- changing: all under the lock of the files --------------------------------------------
+
+    def known(self, name: str, bucket: Bucket, stored: StoredObject) -> StoredObject:
+        """Return a current object, put into its history when Spark wrote it since versions are kept."""
+        is_new = (
+            bucket.versioning == _ENABLED
+            and not stored.version_file
+            and stored.last_modified_ms > bucket.versioned_since_ms
+        )
+        if not is_new:
+            return stored
+        with self._files.lock:
+            return self._kept(name, bucket, stored.key) or stored
+
+    def _kept(self, name: str, bucket: Bucket, key: str) -> StoredObject | None:
+        """Return the current object, which has a row and a file in its history from now on."""
+        current = self._files.find(name, key)
+        if current is None or current.version_file:
+            return current
+        newest = self._index.newest(name, key)
+        if newest is not None and not newest.is_marker:
+            held = self._path(name, newest.file)
+            if held.exists() and held.samefile(current.path):  # written in place
+                same = replace(current, version_id=newest.version_id, version_file=newest.file)
+                self._index.update(same)
+                self._files.update(same)
+                return same
+        is_null = (
+            bucket.versioning != _ENABLED or current.last_modified_ms <= bucket.versioned_since_ms
+        )
+        version_id = NULL_VERSION if is_null else new_version_id(self._ids)
+        kept = replace(current, version_id=version_id, version_file=self._ids.hex(32))
+        replaced = self._index.get(name, key, version_id)
+        link = self._link(name, kept.version_file)
+        os.link(current.path, link)
+        self._files.settle(link)
+        self._index.put(kept, dropped=[version_id])
+        self._files.update(kept)
+        self._discard(name, replaced)
+        return kept
+
+    def publish(
+        self, bucket: Bucket, temporary: Path, stored: StoredObject, *, overwrites_null: bool
+    ) -> StoredObject:
+        """Make a temporary file the current version; the one before it stays in the history."""
+        name, key = stored.bucket, stored.key
+        self._kept(name, bucket, key)
+        replaced = self._index.get(name, key, NULL_VERSION) if overwrites_null else None
+        version_id = NULL_VERSION if overwrites_null else new_version_id(self._ids)
+        stored = replace(stored, version_id=version_id, version_file=self._ids.hex(32))
+        dropped = [NULL_VERSION] if overwrites_null else []
+        stored = self._files.publish(
+            temporary,
+            stored,
+            change=Change(version_id, stored.version_file, dropped),
+            link=self._link(name, stored.version_file),
+        )
+        self._discard(name, replaced)
+        return stored
+
+    def mark_deleted(self, name: str, bucket: Bucket, key: str, now_ms: int) -> Marker:
+        """Put a delete marker on top of a key's history; its file goes, its versions stay."""
+        current = self._kept(name, bucket, key)
+        is_suspended = bucket.versioning != _ENABLED
+        replaced = self._index.get(name, key, NULL_VERSION) if is_suspended else None
+        version_id = NULL_VERSION if is_suspended else new_version_id(self._ids)
+        marker = Marker(name, key, version_id, now_ms)
+        self._index.change(
+            name,
+            key,
+            dropped=[NULL_VERSION] if is_suspended else [],
+            marker=marker,
+            removal=None if current is None else self._removal(current),
+        )
+        if current is not None:
+            self._end_removal(name, key)
+        self._discard(name, replaced)
+        return marker
+
+    def remove(self, name: str, bucket: Bucket, key: str, version_id: str) -> Version | None:
+        """Remove a version for good and return it, None when there is none; the one before becomes current."""
+        current = self._kept(name, bucket, key)
+        row = self._index.get(name, key, version_id)
+        if row is None:
+            return None
+        is_current = current is not None and current.version_id == version_id
+        newest = self._index.newest(name, key)
+        is_latest = is_current or (current is None and row.is_marker and newest == row)
+        before = self._index.newest(name, key, but=version_id) if is_latest else None
+        if before is not None and not before.is_marker:
+            self._promote(name, before, version_id)
+        elif is_current:
+            assert current is not None
+            removal = self._removal(current)
+            self._index.change(name, key, dropped=[version_id], removal=removal)
+            self._end_removal(name, key)
+        else:
+            self._index.change(name, key, dropped=[version_id])
+        removed = self._version(name, row)
+        self._discard(name, row)
+        return removed
+
+    def update(self, stored: StoredObject) -> None:
+        """Store changed tags, locks or access of a version whose file stays."""
+        if stored.version_file:
+            self._index.update(stored)
+        if not stored.path.is_relative_to(self._folder):
+            self._files.update(stored)
+
+    def _promote(self, name: str, row: VersionRow, dropped: str) -> None:
+        """Make an older version the plain file again."""
+        temporary = self._files.temporary()
+        try:
+            os.link(self._path(name, row.file), temporary)
+            self._files.publish(
+                temporary,
+                row.describe(name, temporary),
+                change=Change(row.version_id, row.file, [dropped]),
+            )
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _removal(self, current: StoredObject) -> Removal:
+        return Removal(
+            current.bucket,
+            current.key,
+            self._files.is_escaped(current.path),
+            current.path.lstat().st_ino,
+        )
+
+    def _end_removal(self, name: str, key: str) -> None:
+        self._files.remove(name, key)
+        self._index.removed(name, key)
+
+    def _link(self, name: str, file: str) -> Path:
+        path = self._path(name, file)
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._files.settle(path.parent)
+        return path
+
+    def _discard(self, name: str, row: VersionRow | None) -> None:
+        if row is not None and row.file:
+            with contextlib.suppress(FileNotFoundError):
+                self._path(name, row.file).unlink()

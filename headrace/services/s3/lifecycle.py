@@ -1,0 +1,199 @@
+"""Lifecycle rules: what AWS refuses of them, which objects they mean and when. Pure functions.
+
+Sources (documented): docs.aws.amazon.com/AmazonS3/latest/userguide/intro-lifecycle-rules.html and
+lifecycle-expire-general-considerations.html. Refusals are observed in AWS's recorded answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+from urllib.parse import quote
+
+from headrace.core.values import moment
+from headrace.services.s3.errors import invalid_argument, invalid_request, malformed_xml
+from headrace.services.s3.state import Bucket, StoredObject
+
+NAME = "BucketLifecycleConfiguration"
+SIZES = "TransitionDefaultMinimumObjectSize"
+DEFAULT_SIZES = "all_storage_classes_128K"
+_SMALLEST_MOVED_BYTES = 128 * 1024
+_ID_CHARACTERS = 255
+_ACTIONS = (
+    "Expiration",
+    "Transitions",
+    "NoncurrentVersionExpiration",
+    "NoncurrentVersionTransitions",
+    "AbortIncompleteMultipartUpload",
+)
+
+
+def check(configuration: Mapping[str, Any]) -> None:
+    """Refuse a configuration that AWS refuses. Raises AwsError MalformedXML, InvalidArgument, InvalidRequest."""
+    rules: list[dict[str, Any]] = configuration.get("Rules") or []
+    if not rules:
+        raise malformed_xml()
+    for rule in rules:
+        _check_rule(rule)
+    ids = [rule["ID"] for rule in rules if rule.get("ID")]
+    if len(set(ids)) < len(ids):
+        raise invalid_argument("Rule ID must be unique. Found same ID for more than one rule")
+
+
+def _check_rule(rule: Mapping[str, Any]) -> None:
+    has_filter = rule.get("Filter") is not None
+    if rule.get("Status") not in ("Enabled", "Disabled") or has_filter == ("Prefix" in rule):
+        raise malformed_xml()
+    if len(rule.get("ID") or "") > _ID_CHARACTERS:
+        raise invalid_argument("ID length should not exceed allowed limit of 255")
+    if has_filter:
+        _check_filter(rule["Filter"])
+    if not any(rule.get(name) for name in _ACTIONS):
+        raise malformed_xml()
+    expiration: dict[str, Any] | None = rule.get("Expiration")
+    if expiration is not None:
+        if len([value for value in expiration.values() if value is not None]) != 1:
+            raise malformed_xml()
+        _check_days(expiration)
+    noncurrent: dict[str, Any] | None = rule.get("NoncurrentVersionExpiration")
+    if noncurrent is not None and not noncurrent.get("NoncurrentDays"):
+        raise malformed_xml()
+    for transition in rule.get("Transitions") or ():
+        _check_days(transition, least=0)
+
+
+def _check_days(timing: Mapping[str, Any], least: int = 1) -> None:
+    date = timing.get("Date")
+    if date is not None:
+        parsed = _date(date)
+        if parsed is None:
+            raise malformed_xml()
+        if (parsed.hour, parsed.minute, parsed.second, parsed.microsecond) != (0, 0, 0, 0):
+            given = parsed.strftime("%Y-%m-%dT%H:%M:%S.") + f"{parsed.microsecond // 1000:03d}Z"
+            raise invalid_argument("'Date' must be at midnight GMT", "Date", given)
+    days = timing.get("Days")
+    if days is not None and int(days) < least:
+        kind = "Expiration" if least else "Transition"
+        raise invalid_argument(f"'Days' for {kind} action must be a positive integer")
+
+
+def _check_filter(given: Mapping[str, Any]) -> None:
+    members = {name: value for name, value in given.items() if value is not None}
+    if len(members) > 1:
+        raise malformed_xml()
+    both: dict[str, Any] = members.get("And") or {}
+    if "And" in members:
+        tags: list[dict[str, str]] = both.get("Tags") or []
+        others = [name for name in both if name != "Tags"]
+        if len(tags) + len(others) < 2:
+            raise malformed_xml()
+        keys = [tag["Key"] for tag in tags]
+        if len(set(keys)) < len(keys):
+            raise invalid_request("Duplicate Tag Keys are not allowed.")
+
+
+def rules_of(bucket: Bucket) -> list[dict[str, Any]]:
+    """Return a bucket's rules that are enabled."""
+    configuration: dict[str, Any] = bucket.configurations.get(NAME) or {}
+    rules: list[dict[str, Any]] = configuration.get("Rules") or []
+    return [rule for rule in rules if rule["Status"] == "Enabled"]
+
+
+def is_meant(rule: Mapping[str, Any], stored: StoredObject) -> bool:
+    """Whether a rule's filter takes an object."""
+    return all(_is_met(name, value, stored) for name, value in _conditions(rule))
+
+
+def _conditions(rule: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    given: dict[str, Any] = rule.get("Filter") or {"Prefix": rule.get("Prefix") or ""}
+    for name, value in given.items():
+        if name == "And":
+            both: dict[str, Any] = value or {}
+            yield from both.items()
+        else:
+            yield name, value
+
+
+def prefix_of(rule: Mapping[str, Any]) -> str:
+    """Return the prefix of the keys that a rule means."""
+    return next((str(value or "") for name, value in _conditions(rule) if name == "Prefix"), "")
+
+
+def _is_met(name: str, value: Any, stored: StoredObject) -> bool:
+    if name == "Prefix":
+        return stored.key.startswith(value or "")
+    if name == "Tag":
+        return stored.tags.get(value["Key"]) == value["Value"]
+    if name == "Tags":
+        return all(stored.tags.get(tag["Key"]) == tag["Value"] for tag in value)
+    if name == "ObjectSizeGreaterThan":
+        return stored.size_bytes > int(value)
+    if name == "ObjectSizeLessThan":
+        return stored.size_bytes < int(value)
+    return True
+
+
+def due_ms(timing: Mapping[str, Any], since_ms: int, days_name: str = "Days") -> int | None:
+    """Return when an action is due: at a date, or the midnight after so many days; None for neither."""
+    date = _date(timing.get("Date"))
+    if date is not None:
+        return round(date.timestamp() * 1000)
+    days = timing.get(days_name)
+    if days is None:
+        return None
+    return round(_midnight_after(since_ms, int(days)).timestamp() * 1000)
+
+
+def _midnight_after(since_ms: int, days: int) -> datetime:
+    due = moment(since_ms) + timedelta(days=days)
+    midnight = due.replace(hour=0, minute=0, second=0, microsecond=0)
+    return midnight if midnight == due else midnight + timedelta(days=1)
+
+
+def _date(value: Any) -> datetime | None:
+    if value is None or isinstance(value, datetime):
+        return value
+    try:
+        parsed = datetime.fromisoformat(str(value))
+    except ValueError:
+        return None
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+
+
+def expiration(stored: StoredObject, bucket: Bucket) -> tuple[int, str] | None:
+    """Return when an object expires and by which rule, None when it does not."""
+    found: list[tuple[int, str]] = []
+    for rule in rules_of(bucket):
+        when = due_ms(rule.get("Expiration") or {}, stored.last_modified_ms)
+        if when is not None and is_meant(rule, stored):
+            found.append((when, str(rule.get("ID") or "")))
+    return min(found, default=None)
+
+
+def expiration_header(stored: StoredObject, bucket: Bucket) -> list[tuple[str, str]]:
+    """Return the header that tells when an object expires."""
+    found = expiration(stored, bucket) if NAME in bucket.configurations else None
+    if found is None:
+        return []
+    date = format_datetime(moment(found[0]), usegmt=True)
+    return [("x-amz-expiration", f'expiry-date="{date}", rule-id="{quote(found[1])}"')]
+
+
+def storage_class_due(stored: StoredObject, bucket: Bucket, now_ms: int) -> str:
+    """Return the storage class to which rules have moved an object, "" for none; small objects stay."""
+    configuration: dict[str, Any] = bucket.configurations.get(NAME) or {}
+    if stored.size_bytes < _SMALLEST_MOVED_BYTES and (
+        configuration.get(SIZES, DEFAULT_SIZES) == DEFAULT_SIZES
+    ):
+        return ""
+    due: list[tuple[int, str]] = []
+    for rule in rules_of(bucket):
+        if is_meant(rule, stored):
+            for transition in rule.get("Transitions") or ():
+                when = due_ms(transition, stored.last_modified_ms)
+                if when is not None and when <= now_ms:
+                    due.append((when, str(transition["StorageClass"])))
+    wanted = max(due, default=(0, ""))[1]
+    return "" if wanted == stored.storage_class else wanted

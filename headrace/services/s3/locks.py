@@ -1,0 +1,208 @@
+"""Object lock: retention and legal hold of versions, and what they forbid.
+
+Source (documented): docs.aws.amazon.com/AmazonS3/latest/userguide/object-lock.html. The sentences are observed in AWS's
+recorded answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+from headrace.aws.errors import AwsError
+from headrace.core.values import moment
+from headrace.services.s3.encryption import is_true
+from headrace.services.s3.errors import invalid_argument, invalid_request, malformed_xml
+from headrace.services.s3.state import Bucket, StoredObject
+
+NAME = "ObjectLockConfiguration"
+MODES = ("GOVERNANCE", "COMPLIANCE")
+_DAYS_OF_A_YEAR = 365
+_MODE_HEADER = "x-amz-object-lock-mode"
+_DATE_HEADER = "x-amz-object-lock-retain-until-date"
+_BYPASS_HEADER = "x-amz-bypass-governance-retention"
+_PACIFIC = timezone(timedelta(hours=-8), "PST")
+
+
+def is_locking(bucket: Bucket) -> bool:
+    """Whether a bucket has object lock."""
+    return NAME in bucket.configurations
+
+
+def check_locking(bucket: Bucket) -> None:
+    """Refuse a call that is for buckets with object lock only. Raises AwsError InvalidRequest."""
+    if not is_locking(bucket):
+        raise invalid_request("Bucket is missing Object Lock Configuration")
+
+
+def date_of(value: Any) -> datetime | None:
+    """Return a date of a parameter, which is a datetime or ISO 8601 text; None for neither."""
+    if isinstance(value, datetime):
+        return value if value.tzinfo else value.replace(tzinfo=UTC)
+    try:
+        parsed = datetime.fromisoformat(str(value))
+    except ValueError:
+        return None
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+
+
+def of_write(params: Mapping[str, Any], bucket: Bucket, now_ms: int) -> dict[str, Any]:
+    """Return the fields `retention` and `legal_hold` of a new object. Raises AwsError."""
+    mode, until = params.get("ObjectLockMode"), params.get("ObjectLockRetainUntilDate")
+    hold = params.get("ObjectLockLegalHoldStatus") or ""
+    if mode or until:
+        _check_pair(mode, until)
+    if (mode or until or hold) and not is_locking(bucket):
+        raise invalid_request("Bucket is missing Object Lock Configuration")
+    if hold and hold not in ("ON", "OFF"):
+        raise invalid_argument(
+            "Legal Hold must be either of 'ON' or 'OFF'", "x-amz-object-lock-legal-hold", hold
+        )
+    found: dict[str, Any] = {"legal_hold": hold} if hold else {}
+    if mode:
+        date = date_of(until)
+        if date is None:
+            raise invalid_argument(
+                "The retain until date must be provided in ISO 8601 format",
+                _DATE_HEADER,
+                str(until),
+            )
+        _check_future(date, now_ms, _DATE_HEADER)
+        found["retention"] = {"Mode": str(mode), "RetainUntilDate": _text(date)}
+    elif is_locking(bucket):
+        default = _default(bucket)
+        if default:
+            days = int(default.get("Days") or int(default["Years"]) * _DAYS_OF_A_YEAR)
+            date = moment(now_ms) + timedelta(days=days)
+            found["retention"] = {"Mode": default["Mode"], "RetainUntilDate": _text(date)}
+    return found
+
+
+def _check_pair(mode: Any, until: Any) -> None:
+    if not mode or not until:
+        raise AwsError(
+            "InvalidArgument",
+            "x-amz-object-lock-retain-until-date and x-amz-object-lock-mode must both be supplied",
+            400,
+            {"ArgumentName": _DATE_HEADER if mode else _MODE_HEADER},
+        )
+    if mode not in MODES:
+        raise invalid_argument("Unknown wormMode directive.", _MODE_HEADER, str(mode))
+
+
+def _default(bucket: Bucket) -> dict[str, Any]:
+    rule: dict[str, Any] = bucket.configurations[NAME].get("Rule") or {}
+    return rule.get("DefaultRetention") or {}
+
+
+def _text(date: datetime) -> str:
+    return date.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _check_future(date: datetime, now_ms: int, name: str) -> None:
+    if date.timestamp() * 1000 <= now_ms:
+        # AWS writes the date as Java does, in California's time.
+        shown = date.astimezone(_PACIFIC).strftime("%a %b %d %H:%M:%S PST %Y")
+        raise invalid_argument("The retain until date must be in the future!", name, shown)
+
+
+def check_deletion(
+    stored: StoredObject, bucket: Bucket, now_ms: int, *, bypass: bool = False
+) -> None:
+    """Refuse to delete a version that is locked. Raises AwsError AccessDenied."""
+    if not is_locking(bucket):
+        return
+    if stored.legal_hold == "ON":
+        raise denied()
+    if _is_retained(stored, now_ms):
+        mode = stored.retention["Mode"]
+        if mode == "COMPLIANCE" or not bypass:
+            raise denied()
+
+
+def is_locked(stored: StoredObject, bucket: Bucket, now_ms: int) -> bool:
+    """Whether a version may not be deleted."""
+    return is_locking(bucket) and (stored.legal_hold == "ON" or _is_retained(stored, now_ms))
+
+
+def check_bypass(bucket: Bucket, bypass: Any) -> None:
+    """Refuse to bypass locks where there are none. Raises AwsError InvalidArgument."""
+    if bypass is not None and not is_locking(bucket):
+        raise AwsError(
+            "InvalidArgument",
+            f"{_BYPASS_HEADER} is only applicable to Object Lock enabled buckets.",
+            400,
+            {"ArgumentName": _BYPASS_HEADER},
+        )
+
+
+def _is_retained(stored: StoredObject, now_ms: int) -> bool:
+    until = date_of(stored.retention.get("RetainUntilDate")) if stored.retention else None
+    return until is not None and until.timestamp() * 1000 > now_ms
+
+
+def new_retention(
+    stored: StoredObject, wanted: Mapping[str, Any], now_ms: int, bypass: Any
+) -> dict[str, str]:
+    """Return a version's retention after PutObjectRetention; {} when it is taken away. Raises AwsError."""
+    mode, until = wanted.get("Mode"), wanted.get("RetainUntilDate")
+    if bool(mode) != bool(until) or (mode and mode not in MODES):
+        raise malformed_xml()
+    date = date_of(until) if until else None
+    if until and date is None:
+        raise malformed_xml()
+    if date is not None:
+        _check_future(date, now_ms, "RetainUntilDate")
+    if _is_retained(stored, now_ms):
+        present = date_of(stored.retention["RetainUntilDate"])
+        is_longer = date is not None and present is not None and date >= present
+        is_softer = stored.retention["Mode"] == "COMPLIANCE" and mode != "COMPLIANCE"
+        may_bypass = stored.retention["Mode"] == "GOVERNANCE" and is_true(bypass)
+        changes_mode = mode != stored.retention["Mode"]
+        if not may_bypass and (not is_longer or is_softer or changes_mode):
+            raise denied()
+    return {} if date is None else {"Mode": str(mode), "RetainUntilDate": _text(date)}
+
+
+def denied() -> AwsError:
+    """The version is locked."""
+    return AwsError("AccessDenied", "Access Denied because object protected by object lock.", 403)
+
+
+def no_lock() -> AwsError:
+    """The version has neither retention nor hold."""
+    return AwsError(
+        "NoSuchObjectLockConfiguration",
+        "The specified object does not have a ObjectLock configuration",
+        404,
+    )
+
+
+def headers(stored: StoredObject) -> list[tuple[str, str]]:
+    """Return the headers that tell of a version's lock."""
+    found: list[tuple[str, str]] = []
+    if stored.retention:
+        found.append((_MODE_HEADER, stored.retention["Mode"]))
+        found.append((_DATE_HEADER, stored.retention["RetainUntilDate"]))
+    if stored.legal_hold:
+        found.append(("x-amz-object-lock-legal-hold", stored.legal_hold))
+    return found
+
+
+def check_configuration(value: Mapping[str, Any], bucket: Bucket) -> None:
+    """Refuse a bucket's lock configuration that AWS refuses. Raises AwsError."""
+    if value.get("ObjectLockEnabled") != "Enabled":
+        raise malformed_xml()
+    if "Rule" in value:
+        rule: dict[str, Any] = value["Rule"] or {}
+        default: dict[str, Any] = rule.get("DefaultRetention") or {}
+        has_one = bool(default.get("Days")) != bool(default.get("Years"))
+        if default.get("Mode") not in MODES or not has_one:
+            raise malformed_xml()
+    if bucket.versioning != "Enabled":
+        raise AwsError(
+            "InvalidBucketState",
+            "Versioning must be 'Enabled' on the bucket to apply a Object Lock configuration",
+            409,
+        )

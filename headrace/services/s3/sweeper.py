@@ -1,0 +1,104 @@
+"""The worker that does what lifecycle rules say: expires objects, versions, markers and uploads, and moves classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from headrace.core.clock import Clock
+from headrace.services.s3 import lifecycle, locks
+from headrace.services.s3.backend import S3
+from headrace.services.s3.history import Listed
+from headrace.services.s3.notifications import TRANSITIONED
+from headrace.services.s3.state import Bucket, Marker, StoredObject
+
+# AWS looks once a day, at midnight; what is due is due since a midnight.
+LOOK_EVERY_S = 3600.0
+
+
+class Sweeper:
+    """Looks at every bucket with rules. One thread runs it.
+
+    Args:
+        s3: what is swept.
+        clock: says what is due.
+    """
+
+    name = "s3-lifecycle"
+
+    def __init__(self, s3: S3, clock: Clock) -> None:
+        self._s3 = s3
+        self._clock = clock
+
+    def step(self) -> float:
+        """Do all that is due; see `Worker.step`."""
+        now_ms = self._clock.now_ms()
+        for name, bucket in self._s3.buckets().items():
+            rules = lifecycle.rules_of(bucket)
+            if not rules:
+                continue
+            self._current(name, bucket, now_ms)
+            if bucket.versioning:
+                for rule in rules:
+                    self._noncurrent(name, bucket, rule, now_ms)
+            for rule in rules:
+                self._uploads(name, rule, now_ms)
+        return LOOK_EVERY_S
+
+    def _current(self, name: str, bucket: Bucket, now_ms: int) -> None:
+        for stored in self._s3.files.scan(name):
+            found = lifecycle.expiration(stored, bucket)
+            if found is not None and found[0] <= now_ms:
+                self._s3.expire(stored)
+                continue
+            wanted = lifecycle.storage_class_due(stored, bucket, now_ms)
+            if wanted:
+                with self._s3.files.lock:
+                    self._s3.update(replace(stored, storage_class=wanted))
+                self._s3.notify(TRANSITIONED, stored)
+
+    def _noncurrent(self, name: str, bucket: Bucket, rule: Mapping[str, Any], now_ms: int) -> None:
+        prefix = lifecycle.prefix_of(rule)
+        by_key: dict[str, list[Listed]] = {}
+        for listed in self._s3.histories.scan(name, prefix, ""):
+            by_key.setdefault(listed.version.key, []).append(listed)
+        timing: dict[str, Any] = rule.get("NoncurrentVersionExpiration") or {}
+        for key, versions in by_key.items():
+            kept = int(timing.get("NewerNoncurrentVersions") or 0)
+            for newer, listed in pairwise(versions):
+                # A version is noncurrent since the one above it was made.
+                due = lifecycle.due_ms(timing, newer.version.last_modified_ms, "NoncurrentDays")
+                if due is None or due > now_ms or not self._is_meant(rule, listed):
+                    continue
+                if kept > 0:
+                    kept -= 1
+                    continue
+                self._remove(name, bucket, listed, now_ms)
+            self._lone_marker(name, key, rule)
+
+    def _is_meant(self, rule: Mapping[str, Any], listed: Listed) -> bool:
+        return isinstance(listed.version, Marker) or lifecycle.is_meant(rule, listed.version)
+
+    def _remove(self, name: str, bucket: Bucket, listed: Listed, now_ms: int) -> None:
+        version = listed.version
+        if isinstance(version, StoredObject) and locks.is_locked(version, bucket, now_ms):
+            return
+        self._s3.expire_version(name, version.key, version.version_id)
+
+    def _lone_marker(self, name: str, key: str, rule: Mapping[str, Any]) -> None:
+        """Remove a delete marker under which there is nothing, where a rule says so."""
+        expiration: dict[str, Any] = rule.get("Expiration") or {}
+        if not expiration.get("ExpiredObjectDeleteMarker"):
+            return
+        left = list(self._s3.histories.of_key(name, key))
+        if len(left) == 1 and isinstance(left[0].version, Marker):
+            self._s3.expire_version(name, key, left[0].version.version_id)
+
+    def _uploads(self, name: str, rule: Mapping[str, Any], now_ms: int) -> None:
+        timing: dict[str, Any] = rule.get("AbortIncompleteMultipartUpload") or {}
+        for upload in self._s3.uploads.list(name, lifecycle.prefix_of(rule)):
+            due = lifecycle.due_ms(timing, upload.initiated_ms, "DaysAfterInitiation")
+            if due is not None and due <= now_ms:
+                self._s3.uploads.remove(upload)

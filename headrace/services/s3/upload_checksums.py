@@ -1,0 +1,123 @@
+"""The checksums of multipart uploads: of the whole object, or of the parts' checksums. Pure functions.
+
+Source (documented): docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity-upload.html. The sentences
+are observed in AWS's recorded answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headrace.aws.errors import AwsError
+from headrace.services.s3 import checksums
+from headrace.services.s3.checksums import CHECKSUMS, COMPOSITE, DEFAULT, FULL_OBJECT, Body
+from headrace.services.s3.errors import invalid_request
+from headrace.services.s3.state import Part, Upload
+
+_TYPES = (COMPOSITE, FULL_OBJECT)
+
+
+def of_new_upload(params: Mapping[str, Any]) -> dict[str, str]:
+    """Return ChecksumAlgorithm and ChecksumType of a new upload, {} for none. Raises AwsError InvalidRequest."""
+    algorithm, kind = params.get("ChecksumAlgorithm"), params.get("ChecksumType")
+    if not algorithm:
+        if kind:
+            raise invalid_request(
+                "The x-amz-checksum-type header can only be used with the x-amz-checksum-algorithm header."
+            )
+        return {}
+    if f"Checksum{algorithm}" not in CHECKSUMS:
+        raise invalid_request(
+            "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C,"
+            " SHA1, SHA256]"
+        )
+    if kind and kind not in _TYPES:
+        raise invalid_request("Value for x-amz-checksum-type header is invalid.")  # assumed
+    is_full_only = algorithm == "CRC64NVME"
+    kind = kind or (FULL_OBJECT if is_full_only else COMPOSITE)
+    is_composite_only = algorithm.startswith("SHA")
+    if (kind == COMPOSITE and is_full_only) or (kind == FULL_OBJECT and is_composite_only):
+        raise invalid_request(
+            f"The {kind} checksum type cannot be used with the {algorithm.lower()} checksum algorithm."
+        )
+    return {"ChecksumAlgorithm": algorithm, "ChecksumType": kind}
+
+
+def of_part(upload: Upload, given: Mapping[str, str], body: Body) -> dict[str, str]:
+    """Return the checksum of a part, which its request brought or which is computed. Raises AwsError InvalidRequest."""
+    wanted = upload.checksum
+    if not wanted:
+        return dict(given)
+    if given and wanted not in given:
+        (actual,) = given
+        raise invalid_request(
+            f"Checksum Type mismatch occurred, expected checksum Type: {_short(wanted)}, actual checksum Type:"
+            f" {_short(actual)}"
+        )
+    return dict(given) or {wanted: checksums.compute(wanted, body)}
+
+
+def check_completion(upload: Upload, request: Mapping[str, Any], size_bytes: int) -> None:
+    """Refuse a completion whose type or size is not the upload's. Raises AwsError InvalidRequest."""
+    kind = request.get("ChecksumType")
+    begun_with = upload.params.get("ChecksumType") or "null"
+    if kind and kind != begun_with:
+        raise invalid_request(
+            f"The upload was created using the {begun_with} checksum mode. The complete request must use the same"
+            " checksum mode."
+        )
+    told = request.get("MpuObjectSize")
+    if told is not None and str(told) != str(size_bytes):
+        raise invalid_request(
+            f"The provided 'x-amz-mp-object-size' header value {told} does not match what was computed: {size_bytes}"
+        )
+
+
+def check_part(upload: Upload, wanted: Mapping[str, Any], found: Part) -> bool:
+    """Whether a part has the checksum that the completion names. Raises AwsError BadDigest, InvalidRequest."""
+    given = {name: wanted[name] for name in CHECKSUMS if wanted.get(name)}
+    name = upload.checksum
+    if not name:
+        return not given
+    others = [other for other in given if other != name]
+    if others:
+        raise AwsError(
+            "BadDigest",
+            f"The {_short(others[0])} you specified for part {found.number} did not match what we received.",
+        )
+    if name not in given:
+        if upload.params.get("ChecksumType") == COMPOSITE:
+            raise invalid_request(
+                f"The upload was created using a {_short(name)} checksum. The complete request must include the"
+                f" checksum for each part. It was missing for part {found.number} in the request."
+            )
+        return True
+    return given[name] == found.checksums.get(name)
+
+
+def of_whole(
+    upload: Upload, parts: Sequence[Part], whole: Path, request: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the fields of the object about its checksum; by default none with a customer's key. Raises BadDigest."""
+    if not upload.checksum and "customer_md5" in upload.encryption:
+        return {}
+    name = upload.checksum or DEFAULT
+    if upload.params.get("ChecksumType") == COMPOSITE:
+        of_parts = tuple(part.checksums[name] for part in parts)
+        value = checksums.composite(name, of_parts)
+        kept = {"checksum_type": COMPOSITE, "part_checksums": of_parts}
+    else:
+        value = checksums.compute(name, Body(file=whole))
+        kept = {"checksum_type": FULL_OBJECT}
+    given = {other: request[other] for other in CHECKSUMS if request.get(other)}
+    if given and value not in (given.get(name), f"{given.get(name)}-{len(parts)}"):
+        raise AwsError(
+            "BadDigest", f"The {_short(name)} you specified did not match the calculated checksum."
+        )
+    return {"checksums": {name: value}, **kept}
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("Checksum").lower()

@@ -1,0 +1,167 @@
+"""Every operation of S3 under random requests, sound and mutated: never a 500, and every answer is one botocore reads.
+
+Ten requests an operation here, 10,000 with `--nightly`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+from urllib.parse import quote, urlencode
+from xml.etree import ElementTree
+
+import botocore.session
+import pytest
+from botocore import parsers
+from botocore.exceptions import BotoCoreError
+from botocore.serialize import create_serializer
+
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.operation import operation_name
+from headrace.services.s3.actions import ACTIONS
+from tests.api.s3.lab import S3Lab
+from tests.fuzz.requests import Requests
+from tests.support.clock import FakeClock
+
+MODEL = botocore.session.get_session().get_service_model("s3")
+BUILT = sorted(map(operation_name, ACTIONS))
+REQUESTS = 10
+NIGHTLY_REQUESTS = 10_000
+BUCKETS = ("bucket-one", "bucket-two", "bucket-locked")
+KEYS = ("k", "dir/k", "dir//k", "..", "ü", "k+k ")
+# What random members would say so seldom that nothing behind it were reached.
+STATUSES = {501, 503}
+
+
+class Target:
+    """An S3 with buckets of all kinds, put right again after requests that deleted them."""
+
+    def __init__(self, lab: S3Lab) -> None:
+        self.lab = lab
+        self.client = lab.client()
+        self.ids: list[str] = ["null"]
+        self.uploads: list[str] = ["none"]
+
+    def put_right(self) -> None:
+        have = {bucket["Name"] for bucket in self.client.list_buckets()["Buckets"]}
+        for name in BUCKETS:
+            if name not in have:
+                self.client.create_bucket(
+                    Bucket=name, ObjectLockEnabledForBucket=name == "bucket-locked"
+                )
+        status = {"Status": "Enabled"}
+        self.client.put_bucket_versioning(Bucket="bucket-two", VersioningConfiguration=status)
+        self.client.delete_bucket_cors(Bucket="bucket-one")
+        put = [self.client.put_object(Bucket="bucket-two", Key=key, Body=b"x") for key in KEYS[:3]]
+        self.ids = ["null", *(answer["VersionId"] for answer in put)]
+        for key in KEYS:
+            self.client.put_object(Bucket="bucket-one", Key=key, Body=b"0123456789")
+        upload = self.client.create_multipart_upload(Bucket="bucket-one", Key="k")
+        self.uploads = [upload["UploadId"]]
+
+    def known(self) -> dict[str, Any]:
+        """Return sound values for members by name."""
+
+        def one_of(*values: Any) -> Any:
+            return lambda random: random.choice(values)
+
+        return {
+            "Bucket": one_of(*BUCKETS, *BUCKETS, "no-such-bucket"),
+            "Key": one_of(*KEYS),
+            "VersionId": lambda random: random.choice(self.ids),
+            "VersionIdMarker": lambda random: random.choice(self.ids),
+            "UploadId": lambda random: random.choice(self.uploads),
+            "CopySource": one_of(*(f"{BUCKETS[0]}/{key}" for key in KEYS), "x", "/", "?versionId="),
+            "Range": one_of("bytes=0-3", "bytes=-2", "bytes=5-", "bytes=99-", "bytes=a-b", "0-1"),
+            "CopySourceRange": one_of("bytes=0-3", "bytes=4-1", "bytes=0-999"),
+            "ExpectedBucketOwner": one_of("000000000000", "000000000001", "x"),
+            "ExpectedSourceBucketOwner": one_of("000000000000"),
+            "PartNumber": one_of(0, 1, 2, 10_000, 10_001),
+            "ContentMD5": one_of("1B2M2Y8AsgTpgAmY7PhCfg==", "x"),
+            "ChecksumAlgorithm": one_of(
+                "CRC32", "CRC32C", "SHA1", "SHA256", "CRC64NVME", "XXHASH64"
+            ),
+            "Tagging": one_of("a=b", "a=b&a=c", "a", {"TagSet": [{"Key": "a", "Value": "b"}]}),
+            "Policy": one_of("{}", '{"Statement":[]}', "no JSON", '{"Statement":[1]}'),
+            "ContentLength": one_of(None),
+            "IfMatch": one_of('"x"', "*"),
+            "QueueArn": one_of("arn:aws:sqs:us-east-1:000000000000:q", "no ARN"),
+        }
+
+    def send(self, operation: str, params: dict[str, Any], random: Random) -> HttpResponse | None:
+        """Serialize and send a request, its body now and then damaged; None for what cannot be one."""
+        serializer = create_serializer("rest-xml", include_validation=False)
+        try:
+            made = serializer.serialize_to_request(params, MODEL.operation_model(operation))
+        except (AttributeError, KeyError, TypeError, ValueError, BotoCoreError):
+            # botocore cannot write every flaw
+            return None
+        body = made["body"]
+        body = body.encode() if isinstance(body, str) else bytes(body or b"")
+        if body and random.random() < 0.15:
+            at = random.randrange(len(body))
+            body = body[:at] + random.randbytes(2) + body[at + 1 :]
+        path, _, in_path = made["url_path"].partition("?")
+        try:
+            text = urlencode(made["query_string"], doseq=True)
+            headers = {str(name).lower(): str(value) for name, value in made["headers"].items()}
+            sent = HttpRequest(
+                made["method"],
+                quote(path, safe="/%"),
+                "&".join(filter(None, (in_path, text))),
+                headers,
+                body,
+            )
+        except (TypeError, ValueError, UnicodeEncodeError, AttributeError):
+            return None
+        if any(character in value for value in headers.values() for character in "\r\n"):
+            return None  # no HTTP can carry it
+        return self.lab.handle(sent)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    lab = S3Lab(tmp_path_factory.mktemp("fuzz"), FakeClock())
+    yield Target(lab)
+    lab.stop()
+
+
+def check(operation: str, answer: HttpResponse) -> None:
+    """Fail unless the answer is one that AWS could give, as botocore reads it."""
+    assert answer.status < 500 or answer.status in STATUSES, answer.body
+    assert isinstance(answer.body, bytes)
+    headers = {name.lower(): value for name, value in answer.headers}
+    assert headers["x-amz-request-id"]
+    if answer.status < 300:
+        shape = MODEL.operation_model(operation).output_shape
+        has_stream = shape is not None and "Body" in shape.members
+        if not has_stream:
+            parser = parsers.create_parser("rest-xml")
+            parser.parse({"status_code": 200, "headers": headers, "body": answer.body}, shape)
+    elif answer.body:
+        error = ElementTree.fromstring(answer.body)
+        assert error.tag == "Error"
+        assert error.findtext("Code")
+
+
+@pytest.mark.parametrize("operation", BUILT)
+def test_no_request_breaks_an_operation(target: Target, operation: str, nightly: bool):
+    target.put_right()
+    made = Requests(f"s3-{operation}", target.known())
+    answered = 0
+    for number in range(NIGHTLY_REQUESTS if nightly else REQUESTS):
+        if number % 20 == 19:
+            target.put_right()
+        params = made.of(MODEL.operation_model(operation))
+        if not isinstance(params, dict):
+            continue
+        answer = target.send(operation, params, made.random)
+        if answer is None:
+            continue
+        answered += 1
+        try:
+            check(operation, answer)
+        except Exception as error:
+            raise AssertionError(f"{operation} {number}: {params!r}") from error
+    assert answered
