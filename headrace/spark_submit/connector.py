@@ -39,9 +39,7 @@ NOTE = (
     "the job names EMR's connector aws-kinesis: headrace.spark answers for it, and it, PyArrow and boto3 are on the "
     "job's path for that; on EMR they need not be there, and a job that imports them itself must bring them"
 )
-NOTE_TOO_OLD = (
-    "the job names EMR's connector aws-kinesis, and nothing answers for it here on a Spark before 3.5"
-)
+NOTE_TOO_OLD = "the job names EMR's connector aws-kinesis, and nothing answers for it here on a Spark before 3.5"
 
 
 def stand_in(spark: Minor) -> Path:

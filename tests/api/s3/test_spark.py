@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.spark_submit.spark_versions import checkpoint_manager, minor_of
 from tests.api.s3.conftest import BUCKET
 from tests.api.s3.lab import S3Lab
 
@@ -19,14 +21,13 @@ pytestmark = pytest.mark.spark
 JOB = """
 import sys
 from pyspark.sql import SparkSession
-bucket, folder = sys.argv[1:]
+bucket, folder, manager = sys.argv[1:]
 settings = {
     "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme",
     "spark.hadoop.fs.viewfs.overload.scheme.target.file.impl":
         "org.apache.hadoop.fs.RawLocalFileSystem",
     f"spark.hadoop.fs.viewfs.mounttable.{bucket}.linkFallback": "file://" + folder,
-    "spark.sql.streaming.checkpointFileManagerClass":
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+    "spark.sql.streaming.checkpointFileManagerClass": manager,
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
 }
@@ -59,8 +60,9 @@ def test_spark_reads_objects_and_writes_objects(lab: S3Lab, s3: Any, tmp_path: P
     s3.put_object(Bucket=BUCKET, Key="stream-in/a.json", Body=b'{"x":1}\n{"x":2}\n')
     script = tmp_path / "job.py"
     script.write_text(JOB)
+    manager = checkpoint_manager(minor_of(version("pyspark")))
     done = subprocess.run(
-        [sys.executable, str(script), BUCKET, str(lab.folder(BUCKET))],
+        [sys.executable, str(script), BUCKET, str(lab.folder(BUCKET)), manager],
         capture_output=True,
         text=True,
         check=False,
