@@ -8,6 +8,7 @@ them. The job's log says so. On Spark 3.5 jobs in Python alone are answered, whe
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import importlib.util
 import shutil
@@ -48,7 +49,7 @@ def stand_in(spark: Minor) -> Path:
 
 
 def names_connector(submission: Submission, properties: Mapping[str, str]) -> bool:
-    """Whether a job names the connector: its jar, or `aws-kinesis` in its arguments or its file on this machine."""
+    """Whether a job names the connector: its jar, or `aws-kinesis` in its arguments or in a text of its file."""
     if any(_is_its_jar(jar) for jar in _jars(submission, properties)):
         return True
     if any(_NAME in argument for argument in submission.arguments):
@@ -56,7 +57,32 @@ def names_connector(submission: Submission, properties: Mapping[str, str]) -> bo
     file = Path(submission.application)
     if file.suffix != ".py" or not file.is_file() or file.stat().st_size > _LONGEST_SOURCE_BYTES:
         return False
-    return _NAME.encode() in file.read_bytes()
+    return _says_so(file.read_bytes())
+
+
+def _says_so(source: bytes) -> bool:
+    """Whether a text in a job's file has the connector's name; what is only written about it does not count."""
+    if _NAME.encode() not in source:
+        return False
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # Another Python's, or no program: the job says what is wrong with it.
+        return True
+    documents = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    return any(
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and _NAME in node.value
+        and id(node) not in documents
+        for node in ast.walk(tree)
+    )
 
 
 def without_jar(submission: Submission) -> Submission:
