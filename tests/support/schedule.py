@@ -9,6 +9,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 # Together: each line has one Spark session. First what takes longest; files that are not named follow in their order.
 TOGETHER = (
+    ("scripts/test_spark_core.py",),
     ("pipeline/test_pipeline.py",),
     (
         "spark_jobs/test_weather_delays.py", "spark_jobs/test_views.py", "spark_jobs/test_kills.py",
@@ -47,8 +48,8 @@ TOGETHER = (
     ("crash/test_moto_crash.py",),
     ("cdk/test_templates.py", "cdk/test_processing_options.py", "cdk/test_spark_steps.py", "cdk/test_constructs.py"),
 )  # fmt: skip
-# Each test has a cloud of its own, and takes long.
-APART = frozenset({"spark_jobs/test_step.py"})
+# Each test has clouds of its own, and takes long.
+APART = frozenset({"spark_jobs/test_step.py", "scripts/test_spark_core.py"})
 
 _UNIT_OF = {file: unit for unit, files in enumerate(TOGETHER) for file in files}
 
