@@ -6,6 +6,7 @@ import gzip
 import os
 import signal
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
 JOB = Path(__file__).parent / "jobs" / "copy_stream.py"
 ENDED = {"COMPLETED", "CANCELLED", "FAILED"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A cloud whose steps find headrace's own packages, so that the job need not bring the source."""
+    data_dir = tmp_path_factory.mktemp("cloud") / "data"
+    with ServerProcess(data_dir, "--spark", "installed") as server:
+        yield server
 
 
 class Steps:

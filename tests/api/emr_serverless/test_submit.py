@@ -80,7 +80,8 @@ def test_spark_itself_reads_kinesis_and_writes_to_s3_without_a_word_in_the_job(
         "rows.selectExpr('cast(data as string) text').write.text(sys.argv[1])\n"
         "print('rows', rows.count())\n"
     )
-    with ServerProcess(tmp_path / "data") as server:
+    # With a label's Spark a job brings the source itself: tests/spark_jobs/test_packages.py.
+    with ServerProcess(tmp_path / "data", "--spark", "installed") as server:
         kinesis, s3 = server.client("kinesis"), server.client("s3")
         kinesis.create_stream(StreamName="flights", ShardCount=1)
         for text in ("one", "two"):
