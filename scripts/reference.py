@@ -133,7 +133,9 @@ def differing_flights(expected: pd.DataFrame, actual: pd.DataFrame) -> pd.DataFr
     }
     common = expected.index.intersection(found.index)
     for name in expected.columns:
-        one, other = expected.loc[common, name], found.loc[common, name]
+        # Both in the same order; pandas also wants indexes of the same type before it compares.
+        one = expected.loc[common, name]
+        other = found.loc[common, name].set_axis(one.index)
         same = (one.isna() & other.isna()) | (one == other).fillna(value=False).astype(bool)
         for event_id in common[~same.to_numpy(dtype=bool)]:
             why[event_id] = f"{why[event_id]}, {name}" if event_id in why else name

@@ -62,15 +62,28 @@ MATRIX = {
 }
 # What `make test` runs on the oldest and the newest: the source, the sink, a job as a step, a kill.
 _DRAINED = "a_drained_query_has_bounded_batches_and_its_progress_and_goes_on_where_it_stopped"
-CORE = (
-    f"tests/spark/test_streams.py::test_{_DRAINED}",
+_ON_EVERY_SPARK = (
     "tests/spark/test_streams_writes.py::test_a_frame_is_appended_every_key_in_order",
-    "tests/spark/test_streams_kills.py::test_every_record_is_written_once_whatever_was_killed",
     "tests/spark_jobs/test_matrix_step.py",
+)
+_KILLED = "test_every_record_is_written_once_whatever_was_killed"
+# Spark 3.5 has no sources in Python, and so a way of its own.
+_CORE_OF_35 = (
+    f"tests/spark/test_streams.py::test_{_DRAINED}",
+    f"tests/spark/test_streams_kills.py::{_KILLED}",
+)
+_CORE_OF_4 = (
+    "tests/spark/test_source.py::test_limits_cut_a_backlog_into_batches",
+    f"tests/spark/test_kills.py::{_KILLED}",
 )
 ALL = ("tests/spark", "tests/spark_jobs")
 # Of 2026, and their last versions for Python 3.9.
 _TOOLS = ("pytest>=8.4,<10", "pytest-xdist>=3.8,<4", "hypothesis>=6.140")
+
+
+def core_of(minor: str) -> tuple[str, ...]:
+    """Return the tests of a Spark that `make test` runs."""
+    return (*(_CORE_OF_35 if minor == "3.5" else _CORE_OF_4), *_ON_EVERY_SPARK)
 
 
 def environment_of(minor: str) -> Environment:
@@ -129,7 +142,7 @@ def main(arguments: list[str]) -> int:
     if given.install:
         return 0
     places = [word for word in rest if word.startswith("tests/")]
-    named = () if places else CORE if given.core else ALL
+    named = () if places else core_of(given.version) if given.core else ALL
     command = [str(environment.interpreter), "-m", "pytest", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, *named, *rest],

@@ -71,7 +71,10 @@ class Context:
         identifier: Any,
         member: str = "",
     ) -> str | None:
-        """Return `identifier` when a look-up finds it; with `member`, only when the answer's member is not empty."""
+        """Return `identifier` when a look-up finds it; with `member`, only when the answer's member is not empty.
+
+        An empty document, which Kinesis answers for no policy, is empty too.
+        """
         if not identifier:
             return None
         try:
@@ -80,7 +83,7 @@ class Context:
             if error.status >= 500:
                 raise
             return None
-        return None if member and not answer.get(member) else str(identifier)
+        return None if member and answer.get(member) in (None, "", "{}") else str(identifier)
 
     def generated_name(self, longest: int, *, lower: bool = False) -> str:
         """Return a physical name of CloudFormation's form: stack, logical id, twelve characters."""
