@@ -27,7 +27,7 @@ def _row(release: Release) -> str:
     others = [python for python in release.pythons if python != release.python]
     can = pythons(release.spark_minor)
     services = ", ".join(_SERVICES[name] for name in release.services)
-    mark = "" if release.evidence == "documented" else " (reported)"
+    mark = "" if release.evidence == "documented" else f" ({release.evidence})"
     cells = [
         f"[{release.label}]({release.source})",
         release.spark + mark,

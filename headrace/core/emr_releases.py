@@ -10,8 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-# documented: AWS's page says it. reported: others who use the release say it, and no page of AWS's was found.
-Evidence = Literal["documented", "reported"]
+# documented: AWS's page says it. partly assumed: AWS's page says which Spark minor version; the rest is an old copy's or
+# a neighbouring release's. reported: others who use the release say it, and no page of AWS's was found.
+Evidence = Literal["documented", "partly assumed", "reported"]
 
 LOOKED_UP = "2026-11-22"
 EMR = "emr"
@@ -46,7 +47,7 @@ class Release:
         services: `emr` (on EC2), `emr-serverless`.
         date: the day on which this was looked up.
         source: the address of the page.
-        evidence: `documented`, or `reported` when the numbers are not AWS's own.
+        evidence: `documented`, `partly assumed`, or `reported` when the numbers are not AWS's own.
     """
 
     label: str
@@ -150,6 +151,7 @@ def _six(number: str, spark: str, hadoop: str, scala: str) -> Release:
         label=f"emr-{number}", spark=spark, hadoop=hadoop, pythons=("3.7",), python="3.7",
         system_python="3.7", java=8, scala=scala, services=(EMR, SERVERLESS) if serverless else (EMR,), date=LOOKED_UP,
         source=_GUIDE + "emr-release-app-versions-6.x.html",
+        evidence="documented" if int(minor) >= 8 and patch == "0" else "partly assumed",
     )  # fmt: skip
 
 

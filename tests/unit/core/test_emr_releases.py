@@ -33,7 +33,7 @@ def test_each_release_is_whole_and_says_where_it_comes_from():
         assert re.fullmatch(r"\d\.\d\.\d(-amzn-\d(\.\d)?)?", release.spark), release
         assert release.python in release.pythons
         assert release.source.startswith("https://docs.aws.amazon.com/emr/latest/")
-        assert release.evidence in ("documented", "reported")
+        assert release.evidence in ("documented", "partly assumed", "reported")
         assert release.services
         assert re.fullmatch(r"\d{4}-\d\d-\d\d", release.date)
 
