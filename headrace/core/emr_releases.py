@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-# documented: AWS's page says it. partly assumed: AWS's page says which Spark minor version; the rest is an old copy's or
-# a neighbouring release's. reported: others who use the release say it, and no page of AWS's was found.
+# documented: AWS's page says it. partly assumed: AWS's page says which Spark minor version; the rest is an old copy's
+# or a neighbouring release's. reported: others who use the release say it, and no page of AWS's was found.
 Evidence = Literal["documented", "partly assumed", "reported"]
 
 LOOKED_UP = "2026-11-22"
