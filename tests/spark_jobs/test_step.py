@@ -135,6 +135,7 @@ def test_departures_meet_their_weather_in_a_step(steps: Steps) -> None:
     assert len(joined) == len(some)
 
 
+@pytest.mark.slow
 def test_views_and_a_replay_agree_and_events_come_with_ids_in_a_step(steps: Steps) -> None:
     some = flights(300)
     steps.stream("departed", some)
@@ -203,6 +204,7 @@ def test_views_and_a_replay_agree_and_events_come_with_ids_in_a_step(steps: Step
     assert reference.differing(wanted, windows, ["window_start", "origin"]).empty
 
 
+@pytest.mark.slow
 def test_complex_events_and_sketches_and_a_board_in_a_step(steps: Steps) -> None:
     first = [
         event | {"tailnum": f"N{place % 2}", "dep_delay": 20 if place % 12 else 0}
