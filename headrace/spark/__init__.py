@@ -16,6 +16,7 @@ pyarrow and boto3 and nothing else of headrace, so that they run on EMR as one z
 - `sink`, `puts`: the writers, and how their records are sent;
 - `streams`: functions in the place of the format, for jobs that run on Spark 3.5 too;
 - `callbacks`, `arrow_tasks`: the source on Spark 3.5, called by the JVM, and what its tasks do;
+- `autoload/`: what Spark finds by itself on its path; `connector/`, `connector35/`: the same for the bundled connector;
 - `bundled`: what `format("aws-kinesis")` takes, for local steps;
 - `registering`: makes the format known where Spark has not found it;
 - `progress`: lag and rates out of a query's progress.

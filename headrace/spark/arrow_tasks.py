@@ -15,9 +15,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.udf import UserDefinedFunction
 
-from headrace.spark.offsets import Init, TrimHorizon
+from headrace.spark.offsets import Init
 from headrace.spark.options import Options, SinkOptions
-from headrace.spark.reading import COLUMNS, pages, read_span, with_constants
+from headrace.spark.reading import COLUMNS, read_shard, read_span
 from headrace.spark.spans import Span
 from headrace.spark.spool import Slice
 from headrace.spark.untyped import Records, pa, untyped
@@ -64,20 +64,9 @@ class ShardReader:
         client = KinesisClient(self.options)
         try:
             for number in _numbers(batches):
-                yield from self._shard(client, self.shard_ids[number])
+                yield from read_shard(client, self.options, self.shard_ids[number], self.until_ms)
         finally:
             client.close()
-
-    def _shard(self, client: Any, shard_id: str) -> Iterator[Records]:
-        init = self.options.init or TrimHorizon()
-        for page in pages(client, self.options, shard_id, None, init):
-            arrivals = page.records.column("approximateArrivalTimestamp").cast(pa.int64())
-            early = sum(1 for us in arrivals.to_pylist() if us <= self.until_ms * 1000)
-            if early:
-                records = page.records.slice(0, early)
-                yield with_constants(records, self.options.stream, shard_id)
-            if early < page.records.num_rows or page.millis_behind_latest == 0:
-                return
 
 
 @dataclass(frozen=True)

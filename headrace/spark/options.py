@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
-from headrace.spark.offsets import Init
+from headrace.spark.offsets import Init, TrimHorizon, has_latest
 from headrace.spark.option_table import SINK, SOURCE, Option
 from headrace.spark.option_values import MOST_RECORDS_PER_FETCH, region_of
 
@@ -111,6 +111,13 @@ class SinkOptions(Connection):
 def parse_options(given: Mapping[str, str]) -> Options:
     """Return the options of a source. Raises InvalidOption."""
     return Options(**_values(given, "source", SOURCE))
+
+
+def as_batch(options: Options) -> Options:
+    """Return a source's options for a batch read, which begins at TRIM_HORIZON by itself. Raises InvalidOption."""
+    if options.init is not None and has_latest(options.init):
+        raise InvalidOption("A batch read cannot start at LATEST: there is nothing after it.")
+    return replace(options, init=options.init or TrimHorizon())
 
 
 def as_one_batch(options: Options, given: Mapping[str, str]) -> Options:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from headrace.spark.get_records import ExpiredIterator, Page
 from headrace.spark.kpl import expand
-from headrace.spark.offsets import Init
+from headrace.spark.offsets import Init, TrimHorizon
 from headrace.spark.options import Options
 from headrace.spark.pace import Pace
 from headrace.spark.spans import DataLoss, Span
@@ -81,6 +81,20 @@ def read_again(options: Options, init: Init, span: Span) -> Iterator[Records]:
         client.close()
     if found != span.count:
         _report_loss(options, span, found)
+
+
+def read_shard(
+    client: KinesisClient, options: Options, shard_id: str, until_ms: int
+) -> Iterator[Records]:
+    """Yield the records of a shard from the starting position up to an arrival time, for a batch read."""
+    init = options.init or TrimHorizon()
+    for page in pages(client, options, shard_id, None, init):
+        arrivals = page.records.column("approximateArrivalTimestamp").cast(pa.int64())
+        early = sum(1 for us in arrivals.to_pylist() if us <= until_ms * 1000)
+        if early:
+            yield with_constants(page.records.slice(0, early), options.stream, shard_id)
+        if early < page.records.num_rows or page.millis_behind_latest == 0:
+            return
 
 
 def _report_loss(options: Options, span: Span, found: int) -> None:

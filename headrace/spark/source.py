@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -16,21 +15,22 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from headrace.spark.offsets import Init, Latest, Offset, TrimHorizon, has_latest
+from headrace.spark.offsets import Init, Latest, Offset
 from headrace.spark.options import (
     InvalidOption,
     Options,
+    as_batch,
     as_one_batch,
     parse_options,
     parse_sink_options,
 )
 from headrace.spark.planner import Planner, as_offset
 from headrace.spark.progress import BEHIND
-from headrace.spark.reading import COLUMNS, pages, read_span, with_constants
+from headrace.spark.reading import COLUMNS, read_shard, read_span
 from headrace.spark.sink import KinesisBatchWriter, KinesisStreamWriter, check_schema
 from headrace.spark.spans import Span
 from headrace.spark.spool import Slice
-from headrace.spark.untyped import Records, pa
+from headrace.spark.untyped import Records
 from headrace.spark.versions import (
     HAS_READ_LIMITS,
     AvailableNow,
@@ -222,9 +222,7 @@ class KinesisBatchReader(DataSourceReader):
     """Reads from the starting position to what the stream holds when the query is planned."""
 
     def __init__(self, options: Options) -> None:
-        if options.init is not None and has_latest(options.init):
-            raise InvalidOption("A batch read cannot start at LATEST: there is nothing after it.")
-        self._options = replace(options, init=options.init or TrimHorizon())
+        self._options = as_batch(options)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return a partition for each shard."""
@@ -238,16 +236,8 @@ class KinesisBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Records]:
         """Yield a shard's records."""
         assert isinstance(partition, ShardPartition)
-        init = self._options.init or TrimHorizon()
         client = connect(self._options)
         try:
-            for page in pages(client, self._options, partition.shard_id, None, init):
-                arrivals = page.records.column("approximateArrivalTimestamp").cast(pa.int64())
-                early = [us for us in arrivals.to_pylist() if us <= partition.until_ms * 1000]
-                if early:
-                    kept = page.records.slice(0, len(early))
-                    yield with_constants(kept, self._options.stream, partition.shard_id)
-                if len(early) < page.records.num_rows or page.millis_behind_latest == 0:
-                    return
+            yield from read_shard(client, self._options, partition.shard_id, partition.until_ms)
         finally:
             client.close()

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.spark.offsets import TrimHorizon, has_latest
 from headrace.spark.options import (
-    InvalidOption,
     Options,
     SinkOptions,
+    as_batch,
     parse_options,
     parse_sink_options,
 )
@@ -81,16 +79,14 @@ def kinesis_batch(spark: SparkSession, **options: object) -> DataFrame:
         KinesisError: (Spark 3.5) the stream is not there, or cannot be read.
     """
     given = _as_text(options)
-    parsed = parse_options(given)
-    if parsed.init is not None and has_latest(parsed.init):
-        raise InvalidOption("A batch read cannot start at LATEST: there is nothing after it.")
+    parsed = as_batch(parse_options(given))
     if HAS_DATA_SOURCES:
         from headrace.spark.registering import register
 
         register(spark)
         return spark.read.format(_FORMAT).options(**given).load()
     _check(spark)
-    return _shards_frame(spark, replace(parsed, init=parsed.init or TrimHorizon()))
+    return _shards_frame(spark, parsed)
 
 
 def write_to_kinesis(frame: DataFrame, **options: object) -> None:
