@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,6 +96,32 @@ class Stream:
             )
             assert answer["FailedRecordCount"] == 0
         self.count += count
+
+    def records(self) -> list[Any]:
+        """Return all records, shard by shard, with their shards' ids."""
+        found: list[Any] = []
+        for shard in self.shards():
+            iterator = self.kinesis.get_shard_iterator(
+                StreamName=self.name, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
+            )["ShardIterator"]
+            while True:
+                page = self.kinesis.get_records(ShardIterator=iterator)
+                found += [record | {"ShardId": shard["ShardId"]} for record in page["Records"]]
+                iterator = page.get("NextShardIterator")
+                if not page["Records"] or iterator is None:
+                    break
+        return found
+
+    def made_anew(self) -> Stream:
+        """Delete it, and return a stream of the same name, with one shard.
+
+        Sequence numbers tell streams apart by the second in which they were made.
+        """
+        summary = self.kinesis.describe_stream_summary(StreamName=self.name)
+        made_s = summary["StreamDescriptionSummary"]["StreamCreationTimestamp"].timestamp()
+        self.kinesis.delete_stream(StreamName=self.name)
+        wait_until(lambda: time.time_ns() // 10**9 > int(made_s), what="the next second")
+        return Stream(self.server, self.name, 1)
 
     def shards(self) -> list[Any]:
         return self.kinesis.list_shards(StreamName=self.name)["Shards"]

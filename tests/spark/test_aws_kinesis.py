@@ -18,7 +18,7 @@ from headrace.spark.offsets import Latest
 from headrace.spark.option_table import SINK, SOURCE
 from headrace.spark.options import InvalidOption, parse_options, parse_sink_options
 from headrace.spark.sink import InvalidSchema
-from tests.spark.test_sink import stored
+from tests.spark.bundled_job import READS
 from tests.support.server import ServerProcess
 
 AUTOLOAD = Path(headrace.spark.__file__).parent / "connector"
@@ -100,21 +100,9 @@ def test_what_the_connector_refuses_is_refused(theirs: Any) -> None:
         source(without_region).streamWriter(columns, overwrite=False)
 
 
-JOB = """
-import sys
-from pyspark.sql import SparkSession
-spark = SparkSession.builder.getOrCreate()
-source, target, checkpoint = sys.argv[1:]
-def options(name):
-    return {
-        "kinesis.streamName": name, "kinesis.region": "us-east-1",
-        "kinesis.endpointUrl": "https://kinesis.us-east-1.amazonaws.com",
-    }
-rows = (
-    spark.readStream.format("aws-kinesis").options(**options(source))
-    .option("kinesis.startingPosition", "TRIM_HORIZON").load()
-)
-assert rows.columns == ["data", "streamName", "partitionKey", "sequenceNumber", "approximateArrivalTimestamp"]
+JOB = (
+    READS
+    + """
 query = (
     rows.selectExpr("data", "partitionKey", "length(data) more")
     .writeStream.format("aws-kinesis").options(**options(target))
@@ -122,6 +110,7 @@ query = (
 )
 query.awaitTermination()
 """
+)
 
 
 @pytest.mark.spark
@@ -143,5 +132,5 @@ def test_a_job_for_the_bundled_connector_runs_as_it_is(
         env=environment, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
-    assert sorted(int(record["Data"]) for record in stored(target)) == list(range(50))
+    assert sorted(int(record["Data"]) for record in target.records()) == list(range(50))
     assert "written one by one" in done.stderr

@@ -152,8 +152,7 @@ def test_a_stream_that_was_made_anew_does_not_fit_the_checkpoint(
 ) -> None:
     stream.put(100)
     drain(stream_of(spark, stream), places)
-    stream.kinesis.delete_stream(StreamName=stream.name)
-    fresh = Stream(stream.server, stream.name, 1)
+    fresh = stream.made_anew()
     fresh.put(40)
     with pytest.raises(Exception, match=r"flights is not the stream .* another checkpoint"):
         drain(stream_of(spark, fresh, failOnDataLoss=fail_on_data_loss), places)

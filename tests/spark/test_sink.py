@@ -18,22 +18,6 @@ def append(frame: Any, stream: Stream, **more: str) -> None:
     frame.write.format("kinesis").options(**options).mode("append").save()
 
 
-def stored(stream: Stream) -> list[Any]:
-    """Return all records of a stream, shard by shard, with their shards' ids."""
-    found: list[Any] = []
-    for shard in stream.shards():
-        iterator = stream.kinesis.get_shard_iterator(
-            StreamName=stream.name, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-        while True:
-            page = stream.kinesis.get_records(ShardIterator=iterator)
-            found += [record | {"ShardId": shard["ShardId"]} for record in page["Records"]]
-            iterator = page.get("NextShardIterator")
-            if not page["Records"] or iterator is None:
-                break
-    return found
-
-
 def test_a_frame_is_written_with_every_key_in_order(spark: Any, make_stream: Any) -> None:
     stream = make_stream(2)
     frame = spark.range(3000).selectExpr(
@@ -42,7 +26,7 @@ def test_a_frame_is_written_with_every_key_in_order(spark: Any, make_stream: Any
     append(
         frame.repartition(2, "partitionKey").sortWithinPartitions(frame.data.cast("long")), stream
     )
-    records = stored(stream)
+    records = stream.records()
     assert Counter(int(record["Data"]) for record in records) == Counter(range(3000))
     order: defaultdict[str, list[int]] = defaultdict(list)
     for record in records:
@@ -58,7 +42,7 @@ def test_an_explicit_hash_key_chooses_the_shard(spark: Any, make_stream: Any) ->
         "data binary, partitionKey string, explicitHashKey string",
     )
     append(frame, stream)
-    (record,) = stored(stream)
+    (record,) = stream.records()
     assert (record["Data"], record["ShardId"]) == (b"\x00\xff", last["ShardId"])
 
 
@@ -77,7 +61,7 @@ def test_a_stream_is_copied_as_it_is_read(
         .start()
     )  # fmt: skip
     assert query.awaitTermination(120)
-    assert Counter(int(record["Data"]) for record in stored(target)) == Counter(range(600))
+    assert Counter(int(record["Data"]) for record in target.records()) == Counter(range(600))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +85,7 @@ def test_what_cannot_be_written_says_so(
     stream = make_stream(1)
     with pytest.raises(Exception, match=message):
         append(spark.range(1).selectExpr(*columns.split(", ")), stream, **options)
-    assert stored(stream) == []
+    assert stream.records() == []
 
 
 def test_a_missing_stream_fails_the_write_by_name(spark: Any, make_stream: Any) -> None:

@@ -17,7 +17,6 @@ from headrace.spark.client import KinesisError
 from headrace.spark.options import parse_sink_options
 from headrace.spark.sink import InvalidSchema, TaskWritten, write
 from tests.spark.conftest import Stream
-from tests.spark.test_sink import stored
 from tests.support.server import ServerProcess
 
 MIB = 1024 * 1024
@@ -53,7 +52,7 @@ def test_a_row_without_data_or_key_fails_the_task(make_stream: Any, row: Row, re
     stream = make_stream(1)
     with pytest.raises(InvalidSchema, match=refusal):
         put(stream, [(b"good", "k", None), row])
-    assert stored(stream) == []
+    assert stream.records() == []
 
 
 @pytest.mark.parametrize(
@@ -129,7 +128,7 @@ def one_stream(server: ServerProcess) -> Stream:
 def test_any_rows_are_stored_as_they_are_or_end_in_an_error_that_says_why(
     one_stream: Stream, rows: list[Row]
 ) -> None:
-    before = len(stored(one_stream))
+    before = len(one_stream.records())
     if any(data is None or not key for data, key, _ in rows):
         with pytest.raises((InvalidSchema, KinesisError)):
             put(one_stream, rows, batch_rows=4)
@@ -140,8 +139,8 @@ def test_any_rows_are_stored_as_they_are_or_end_in_an_error_that_says_why(
         return
     done = put(one_stream, rows, batch_rows=4)
     assert done.records == len(rows)
-    assert len(stored(one_stream)) - before == len(rows)
-    tail = Counter((r["Data"], r["PartitionKey"]) for r in stored(one_stream))
+    assert len(one_stream.records()) - before == len(rows)
+    tail = Counter((r["Data"], r["PartitionKey"]) for r in one_stream.records())
     assert not Counter((data, key) for data, key, _ in rows) - tail
 
 
@@ -162,7 +161,7 @@ def numbered(count: int, keys: int) -> list[Row]:
 
 def orders(stream: Stream) -> dict[str, list[int]]:
     found: defaultdict[str, list[int]] = defaultdict(list)
-    for record in stored(stream):
+    for record in stream.records():
         found[record["PartitionKey"]].append(int(record["Data"]))
     return found
 
@@ -222,7 +221,7 @@ def test_a_task_that_fails_half_way_and_is_done_again_loses_nothing(make_stream:
     # It looks ahead for other keys, so a part of what it has been given is stored by then, and a part is not.
     with pytest.raises(OSError, match="disk is full"):
         write(parse_sink_options({**options, "kinesis.sink.ordered": "false"}), failing())
-    half = len(stored(stream))
+    half = len(stream.records())
     assert 0 < half < len(rows)
     put(stream, rows, batch_rows=3000)
     seen = Counter(n for numbers in orders(stream).values() for n in numbers)
@@ -248,4 +247,4 @@ def test_tasks_of_one_process_share_a_client_that_still_fits(
         put(other, [(None, "k", None)])
     # What has failed is not used again.
     assert now not in sink._kept.values()
-    assert (len(stored(first)), len(stored(other))) == (15, 5)
+    assert (len(first.records()), len(other.records())) == (15, 5)

@@ -283,8 +283,7 @@ def test_records_that_are_gone_fail_the_query(
     stream = make_stream(1)
     stream.put(100)
     drain(frame_of(spark, stream), places)
-    stream.kinesis.delete_stream(StreamName=stream.name)
-    fresh = Stream(stream.server, stream.name, 1)
+    fresh = stream.made_anew()
     fresh.put(40)
     before = spools()
     with pytest.raises(Exception, match=r"DataLoss: .* is not the stream .* another checkpoint"):

@@ -13,6 +13,7 @@ import pytest
 import headrace.spark
 from headrace.spark.package import build
 from headrace.spark.versions import HAS_DATA_SOURCES
+from tests.spark.bundled_job import READS
 from tests.spark.test_streams_writes import stored
 from tests.support.server import ServerProcess
 
@@ -44,25 +45,15 @@ import headrace.spark
 assert ".zip" in headrace.spark.__file__, headrace.spark.__file__
 """
 
-BUNDLED = """
-import sys
-from pyspark.sql import SparkSession
-spark = SparkSession.builder.getOrCreate()
-source, target, checkpoint = sys.argv[1:]
-def options(name):
-    return {
-        "kinesis.streamName": name, "kinesis.region": "us-east-1",
-        "kinesis.endpointUrl": "https://kinesis.us-east-1.amazonaws.com",
-    }
-rows = (
-    spark.readStream.format("aws-kinesis").options(**options(source))
-    .option("kinesis.startingPosition", "TRIM_HORIZON").load()
-)
-assert rows.columns == ["data", "streamName", "partitionKey", "sequenceNumber", "approximateArrivalTimestamp"]
+BUNDLED = (
+    READS
+    + """
 try:
     spark.readStream.load(format="aws-kinesis", **{"kinesis.streamName": "s"})
 except Exception as error:
     assert "endpointUrl is not specified" in str(error), error
+else:
+    raise AssertionError("a stream without its endpoint is read")
 writer = (
     rows.selectExpr("data", "partitionKey", "length(data) more")
     .writeStream.format("aws-kinesis").options(**options(target))
@@ -72,12 +63,15 @@ try:
     writer.start(outputMode="update")
 except Exception as error:
     assert "append only" in str(error), error
+else:
+    raise AssertionError("updates are written")
 query = writer.start(queryName="copied")
 assert query.name == "copied"
 query.awaitTermination()
 assert spark.readStream.format("rate").load().columns == ["timestamp", "value"]
 import next_at_start
 """
+)
 
 
 def submit(server: ServerProcess, job: Path, *arguments: Path | str, path: list[Path]) -> str:

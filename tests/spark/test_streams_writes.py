@@ -23,14 +23,8 @@ def sink_options(stream: Stream, **more: str) -> dict[str, Any]:
 def stored(stream: Stream) -> dict[str, list[int]]:
     """Return the numbers in a stream by key, each key's in their order."""
     found: dict[str, list[int]] = {}
-    for shard in stream.shards():
-        iterator = stream.kinesis.get_shard_iterator(
-            StreamName=stream.name, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-        page = stream.kinesis.get_records(ShardIterator=iterator)
-        assert page["MillisBehindLatest"] == 0
-        for record in page["Records"]:
-            found.setdefault(record["PartitionKey"], []).append(int(record["Data"]))
+    for record in stream.records():
+        found.setdefault(record["PartitionKey"], []).append(int(record["Data"]))
     return found
 
 
