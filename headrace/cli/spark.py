@@ -15,7 +15,7 @@ from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.making import mending
 from headrace.spark_submit.spark_home import java_for
 from headrace.spark_submit.spark_versions import Minor, dotted, minor_of
-from headrace.spark_submit.sparks import differences
+from headrace.spark_submit.sparks import differences, image_pythons
 
 _VERSION = re.compile(r"[234]\.\d+\.\d+")
 
@@ -80,9 +80,8 @@ def _named(name: str) -> tuple[str, list[Minor]]:
     try:
         release = release_of(name)
     except UnknownRelease as error:
-        raise fail(f"{error}; see: headrace spark list".replace(";;", ";")) from None
-    others = [python for python in release.pythons if python != release.python]
-    return release.spark_version, [minor_of(python) for python in (release.python, *others)]
+        raise fail(f"{error}; see: headrace spark list") from None
+    return release.spark_version, image_pythons(release)
 
 
 def _described(environment: Environment) -> str:

@@ -20,6 +20,7 @@ from headrace.cli.options import client, endpoint_option, explain, fail
 from headrace.cli.submit_logs import AWS_LOGS_WITHIN_S, DriverLogs, follow
 from headrace.cli.submit_plan import Plan, make_plan, upload_commands
 from headrace.client.http import ask
+from headrace.core.emr_releases import DEFAULT_LABEL
 from headrace.spark_submit.needs import ReleaseTooOld, check_release
 
 CLUSTER_NAME = "headrace-submit"
@@ -185,7 +186,7 @@ def _find_cluster(emr: Any, cluster_id: str | None, job: Path) -> str | None:
         return cluster_id
     found = _running_cluster(emr, job)
     if found is None:
-        check_release(job, submit_serverless.RELEASE_LABEL)
+        check_release(job, DEFAULT_LABEL)
     return found
 
 
@@ -290,7 +291,7 @@ def _new_cluster(emr: Any, log_uri: str) -> str:
         Name=CLUSTER_NAME,
         LogUri=log_uri,
         # AWS's CLI asks for it before it makes a step of Type=Spark.
-        ReleaseLabel=submit_serverless.RELEASE_LABEL,
+        ReleaseLabel=DEFAULT_LABEL,
         Applications=[{"Name": "Spark"}],
         Instances={"KeepJobFlowAliveWhenNoSteps": True},
     )

@@ -14,11 +14,10 @@ import click
 from headrace.cli.interrupts import StopAsked
 from headrace.cli.options import fail
 from headrace.cli.submit_logs import JobLogs, follow
+from headrace.core.emr_releases import DEFAULT_LABEL
 from headrace.spark_submit.needs import ReleaseTooOld, check_release
 
 APPLICATION_NAME = "headrace-submit"
-# What is made when nothing is there; the CDK app's.
-RELEASE_LABEL = "emr-spark-8.0.0"
 ROLE_NAME = "headrace-submit"
 _ENDED = {"SUCCESS", "FAILED", "CANCELLED"}
 
@@ -133,12 +132,12 @@ def find_application(emr: Any, application_id: str | None, job: Path) -> str | N
                 with contextlib.suppress(ReleaseTooOld):
                     check_release(job, found["releaseLabel"])
                     return str(found["id"])
-    check_release(job, RELEASE_LABEL)
+    check_release(job, DEFAULT_LABEL)
     return None
 
 
 def _new_application(emr: Any) -> str:
-    made = emr.create_application(name=APPLICATION_NAME, releaseLabel=RELEASE_LABEL, type="SPARK")
+    made = emr.create_application(name=APPLICATION_NAME, releaseLabel=DEFAULT_LABEL, type="SPARK")
     click.echo(f"made the application {made['applicationId']}", err=True)
     return str(made["applicationId"])
 

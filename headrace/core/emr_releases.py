@@ -15,6 +15,8 @@ from typing import Literal
 Evidence = Literal["documented", "partly assumed", "reported"]
 
 LOOKED_UP = "2026-11-22"
+# What is taken where no label is given: that of `cdk/stacks/analytics.py`.
+DEFAULT_LABEL = "emr-spark-8.0.0"
 EMR = "emr"
 SERVERLESS = "emr-serverless"
 _GUIDE = "https://docs.aws.amazon.com/emr/latest/ReleaseGuide/"
@@ -75,12 +77,12 @@ class Release:
         return int(major), int(minor)
 
 
-def release_of(label: str) -> Release:
-    """Return the release of a label. Raises UnknownRelease."""
-    try:
-        return _BY_LABEL[label]
-    except KeyError:
-        raise UnknownRelease(label) from None
+def release_of(label: str, service: str | None = None) -> Release:
+    """Return the release of a label; of `emr` or `emr-serverless`, if one is named. Raises UnknownRelease."""
+    found = _BY_LABEL.get(label)
+    if found is None or service not in (None, *found.services):
+        raise UnknownRelease(label)
+    return found
 
 
 def releases(service: str | None = None) -> list[Release]:

@@ -119,9 +119,10 @@ def python_settings(properties: Mapping[str, str], exported: Mapping[str, str]) 
     """Return the settings of a job that name an interpreter: its Spark properties, and variables that it sets."""
     found = {name: value for name, value in exported.items() if is_python_setting(name)}
     for name, value in properties.items():
-        variable = name.rpartition(".")[2]
-        if is_python_setting(name) or is_python_setting(variable):
-            found[name if is_python_setting(name) else variable] = value
+        # `spark.executorEnv.PYSPARK_PYTHON` sets a variable.
+        for named in (name, name.rpartition(".")[2]):
+            if is_python_setting(named):
+                found[named] = value
     return found
 
 

@@ -14,9 +14,9 @@ import re
 from pathlib import Path
 
 from headrace.core.emr_releases import UnknownRelease, release_of, releases
+from headrace.spark_submit.spark_versions import Minor, dotted
 
 NAME = "NEEDS_SPARK"
-Minor = tuple[int, int]
 
 
 class ReleaseTooOld(Exception):
@@ -74,7 +74,7 @@ def check_release(job: Path, label: str) -> None:
             return
         has = f"Spark {release.spark_version}"
     raise ReleaseTooOld(
-        f"{job.name} needs Spark {needed[0]}.{needed[1]}, and {label} has {has}: {_advice(needed)}."
+        f"{job.name} needs Spark {dotted(needed)}, and {label} has {has}: {_advice(needed)}."
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.core.emr_releases import Release, UnknownRelease, release_of
+from headrace.core.emr_releases import DEFAULT_LABEL, Release, UnknownRelease, release_of
 from headrace.spark_submit import connector
 from headrace.spark_submit.environments import (
     Environment,
@@ -25,8 +25,6 @@ from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_home import find_spark_home, java_for
 from headrace.spark_submit.spark_versions import Minor, dotted, minor_of, version_at
 
-# What a job is run with when its cluster has no label: that of `cdk/stacks/analytics.py`.
-DEFAULT_LABEL = "emr-spark-8.0.0"
 # What the fidelity report says of release labels.
 FIDELITY_NOTE = (
     "Spark jobs run with pip's PySpark of the label's version: without Amazon's patches, with that PySpark's Hadoop "
@@ -111,9 +109,14 @@ class Sparks:
     installed: bool = False
     strict: bool = False
 
+    @property
+    def takes_installed(self) -> bool:
+        """Whether every job runs with the installed Spark: it was said, or HEADRACE_SPARK_HOME names one."""
+        return self.installed or bool(os.environ.get("HEADRACE_SPARK_HOME"))
+
     def release_of(self, label: str | None) -> Release | None:
         """Return the release whose Spark jobs of a label run with; None when that is the installed one, or unknown."""
-        if self.installed or os.environ.get("HEADRACE_SPARK_HOME"):
+        if self.takes_installed:
             return None
         try:
             return release_of(label or DEFAULT_LABEL)
@@ -126,7 +129,7 @@ class Sparks:
         if release is None:
             return None
         try:
-            _, python = python_for(release.spark_version, _wanted_pythons(release, {}))
+            _, python = python_for(release.spark_version, image_pythons(release))
         except JobRefused:
             return None
         environment = cached(release.spark_version, python)
@@ -144,7 +147,7 @@ class Sparks:
         except UnknownRelease as error:
             # Clusters that were made by an older headrace may have any label.
             raise JobRefused(f"The label's Spark is not known: {error}.") from None
-        if self.installed or os.environ.get("HEADRACE_SPARK_HOME"):
+        if self.takes_installed:
             return self._installed(release, label)
         return _of_release(release, label, _wanted_pythons(release, settings or {}))
 
@@ -174,12 +177,15 @@ def is_python_setting(name: str) -> bool:
     return name in _PYTHON_SETTINGS
 
 
+def image_pythons(release: Release) -> list[Minor]:
+    """Return the Pythons of a release's image, PySpark's default one first."""
+    others = [python for python in release.pythons if python != release.python]
+    return [minor_of(python) for python in (release.python, *others)]
+
+
 def _wanted_pythons(release: Release, settings: Mapping[str, str]) -> list[Minor]:
     """Return the Pythons of the image, the one first that the job names, else its default."""
-    image = [
-        minor_of(release.python),
-        *(minor_of(p) for p in release.pythons if p != release.python),
-    ]
+    image = image_pythons(release)
     for key in _PYTHON_SETTINGS:
         found = _IMAGE_PYTHON.fullmatch(settings.get(key, ""))
         named = (3, int(found[1])) if found and found[1] else None

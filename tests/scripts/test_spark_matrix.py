@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cdk.stacks.analytics import RELEASE
-from headrace.core.emr_releases import release_of, releases
+from headrace.core.emr_releases import DEFAULT_LABEL, release_of, releases
 from headrace.spark_submit.spark_versions import dotted, minor_of, pythons
 from scripts import spark_matrix
 from scripts.spark_matrix import MATRIX, core_of
@@ -54,7 +54,7 @@ def test_the_default_environment_has_the_spark_of_the_apps_release() -> None:
     )
 
     assert pyspark == f"pyspark=={MATRIX['4.0'].spark}"
-    assert MATRIX["4.0"].label == RELEASE
+    assert MATRIX["4.0"].label == RELEASE == DEFAULT_LABEL
 
 
 def test_what_make_test_runs_on_the_oldest_and_the_newest_is_there() -> None:

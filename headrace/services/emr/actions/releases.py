@@ -51,9 +51,7 @@ def describe_release_label(
     """Return a release's applications; which builds of Amazon Linux there are for it, the table does not know."""
     label = request.get("ReleaseLabel", "")
     try:
-        release = release_of(label)
-        if EMR not in release.services:
-            raise UnknownRelease(label)
+        release = release_of(label, EMR)
     except UnknownRelease as error:
         raise invalid_request(unknown_release(error)) from None
     applications: list[shapes.SimplifiedApplication] = [

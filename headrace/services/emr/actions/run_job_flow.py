@@ -61,8 +61,7 @@ def _check_release(label: str | None) -> None:
     if label is None:
         return
     try:
-        if EMR not in release_of(label).services:
-            raise UnknownRelease(label)
+        release_of(label, EMR)
     except UnknownRelease as error:
         raise validation(unknown_release(error)) from None
 

@@ -37,8 +37,7 @@ def _full(application: Application) -> Any:
 def _check_release(label: str) -> None:
     """Raise AwsError unless EMR Serverless has the release. The sentence is assumed: none was found in public."""
     try:
-        if SERVERLESS not in release_of(label).services:
-            raise UnknownRelease(label)
+        release_of(label, SERVERLESS)
     except UnknownRelease as error:
         hint = f" ({error.hint})" if error.hint else ""
         raise validation(f"Unsupported release label {label}{hint}") from None
