@@ -2,15 +2,10 @@
 
 They are in one cache for all clouds of a user, named `<Spark>-py<Python>`. One is made under another name and renamed
 when it is whole, under a lock: so clouds share it, and what a crash left half made is removed and made anew.
-
-    python -m headrace.spark_submit.environments 3.5.6 FOLDER --python 3.9 pandas pyarrow pytest
-
-makes one anywhere else, with more packages, and prints its interpreter; `scripts/test --spark` does so.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import fcntl
 import importlib.util
@@ -20,7 +15,6 @@ import re
 import secrets
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -325,33 +319,3 @@ def _move_scripts(folder: Path, old: Path, new: Path) -> None:
             text = path.read_bytes()
             if bytes(old) in text:
                 path.write_bytes(text.replace(bytes(old), bytes(new)))
-
-
-def main() -> int:
-    """Make an environment anywhere, and print its interpreter."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("spark", help="3.5.6")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--python", help="3.9; else the newest that this Spark runs with")
-    parser.add_argument("packages", nargs="*", help="what pip installs beside PySpark and NumPy")
-    given = parser.parse_intermixed_args()
-    try:
-        wanted = [minor_of(given.python)] if given.python else []
-        python, version = python_for(given.spark, wanted)
-        environment = Environment(given.spark, version, given.folder.absolute())
-        ensure(
-            environment,
-            python,
-            say=lambda text: print(text, file=sys.stderr),  # noqa: T201
-            more=given.packages,
-            mend="run this again.",
-        )
-    except JobRefused as error:
-        print(error, file=sys.stderr)  # noqa: T201
-        return 1
-    print(environment.interpreter)  # noqa: T201
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -32,6 +32,7 @@ from headrace.spark.get_records import parse_page, parse_records
 from headrace.spark.offsets import TrimHorizon
 from headrace.spark.options import Options
 from headrace.spark.spool import ShardSpool
+from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_home import find_spark_home
 from scripts.benchmarks.servers import running
 from scripts.benchmarks.spark_measures import (
@@ -42,9 +43,9 @@ from scripts.benchmarks.spark_measures import (
     counts,
     session,
 )
+from scripts.spark_matrix import MATRIX, environment_of
 
 ROOT = Path(__file__).parents[2]
-SPARKS = ("3.5", "4.0", "4.1", "4.2", "4.3")
 SINK_GOAL = 60_000
 
 
@@ -127,11 +128,6 @@ def step_s(endpoint_url: str) -> tuple[float, float, float]:
     return running_s, first - began, session - began
 
 
-def environment_of(folder: Path, version: str) -> Path | None:
-    """Return the interpreter of a Spark's environment in `folder`; None when there is none."""
-    return next(iter(sorted(folder.glob(f"{version}*/bin/python"))), None)
-
-
 def measured(python: Path, asked: dict[str, Any]) -> dict[str, float]:
     """Return the figures of one Spark, by its interpreter. Raises ClickException with the end of what it said."""
     program = "from scripts.benchmarks.spark_measures import main; main()"
@@ -145,23 +141,16 @@ def measured(python: Path, asked: dict[str, Any]) -> dict[str, float]:
     return json.loads(last.removeprefix("figures "))
 
 
-def compare(
-    console: Console, versions: list[str], folder: Path, records: int, slow: int, sink: int
-) -> None:
-    """Print a table with a row for each Spark."""
+def compare(console: Console, versions: list[str], records: int, slow: int, sink: int) -> None:
+    """Print a table with a row for each Spark. Raises JobRefused for one that cannot be installed."""
     table = Table(
         "Spark", "source, rows/s", "row by row", "times", "sink, rows/s", "over boto3", "times",
         "every key in order",
     )  # fmt: skip
-    left_out: list[str] = []
+    # Made before anything is measured, those that are not there.
+    pythons = {version: environment_of(version).interpreter for version in versions}
     with running("headrace") as cloud:
-        for version in versions:
-            python = environment_of(folder, version)
-            if python is None:
-                left_out.append(
-                    f"Spark {version} is left out: there is no environment of it in {folder}."
-                )
-                continue
+        for version, python in pythons.items():
             found = measured(python, {
                 "endpoint_url": f"http://127.0.0.1:{cloud.port}", "records": records,
                 "slow_records": slow, "sink_records": sink,
@@ -174,8 +163,6 @@ def compare(
                 cells.append("yes" if found["keys in order"] else "NO")
             table.add_row(version, *cells)
     console.print(table)
-    for sentence in left_out:
-        console.print(sentence)
 
 
 def sink_rows(bench: Bench, records: int) -> list[tuple[str, float, str, str, bool | None]]:
@@ -205,29 +192,29 @@ def sink_rows(bench: Bench, records: int) -> list[tuple[str, float, str, str, bo
 @click.option("--sink-records", default=600_000, show_default=True, help="Rows to write.")
 @click.option("--puts", default=15, show_default=True, help="Single records for the latencies.")
 @click.option(
-    "--spark", "which", help=f"Compare Sparks: all, or some of {', '.join(SPARKS)} with commas."
+    "--spark",
+    "which",
+    help=f"Compare Sparks, installed at first need: all, or some of {', '.join(MATRIX)} with commas.",
 )
-@click.option(
-    "--environments", default=".spark", show_default=True, type=click.Path(path_type=Path),
-    help="The folder with an environment for each Spark.",
-)  # fmt: skip
 def main(
     records: int,
     slow_records: int,
     sink_records: int,
     puts: int,
     which: str | None,
-    environments: Path,
 ) -> None:
     """Measure the Kinesis source and sink on two local cores."""
     console = Console()
     if which is not None:
-        versions: list[str] = [*SPARKS] if which == "all" else which.split(",")
-        if unknown := set(versions) - set(SPARKS):
+        versions: list[str] = [*MATRIX] if which == "all" else which.split(",")
+        if unknown := set(versions) - set(MATRIX):
             raise click.ClickException(
-                f"no Spark {', '.join(unknown)}; there are: {', '.join(SPARKS)}"
+                f"no Spark {', '.join(unknown)}; there are: {', '.join(MATRIX)}"
             )
-        compare(console, versions, environments, records, slow_records, sink_records)
+        try:
+            compare(console, versions, records, slow_records, sink_records)
+        except JobRefused as error:
+            raise click.ClickException(str(error)) from error
         return
     spark = session()
     rows: list[tuple[str, float, str, str, bool | None]] = []

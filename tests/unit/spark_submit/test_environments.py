@@ -236,17 +236,17 @@ def test_the_images_python_is_taken_else_the_nearest_that_this_spark_runs_with(
         python_for("3.5.6", [(3, 9)])
 
 
-def test_scripts_make_an_environment_anywhere_with_more_packages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scripts_make_an_environment_anywhere_with_more_packages(tmp_path: Path) -> None:
     python = make_python(tmp_path / "py", "pyspark 3.5.6")
-    monkeypatch.setattr(environments, "find_python", lambda _: python)
-    arguments = ["3.5.6", str(tmp_path / ".spark" / "3.5"), "--python", f"{HERE[0]}.{HERE[1]}"]
-    monkeypatch.setattr(sys, "argv", ["environments", *arguments, "pandas", "pyarrow"])
-    assert environments.main() == 0
-    assert capsys.readouterr().out == f"{tmp_path}/.spark/3.5/bin/python\n"
+    environment = Environment("3.5.6", HERE, tmp_path / ".spark" / "3.5")
+    more, again = ["pandas", "pyarrow"], "run this again."
+    ensure(environment, python, say=lambda _: None, more=more, mend=again)
+    assert str(environment.interpreter) == f"{tmp_path}/.spark/3.5/bin/python"
+    assert environment.whole
     assert "numpy<2 pandas pyarrow" in (tmp_path / "py" / "pip.log").read_text()
     python.write_text("#!/bin/sh\necho 'No space left on device'; exit 1\n")
-    monkeypatch.setattr(sys, "argv", ["environments", "3.5.6", str(tmp_path / "other")])
-    assert environments.main() == 1
-    assert "no space left on the disk. When there is: run this again." in capsys.readouterr().err
+    other = Environment("3.5.6", HERE, tmp_path / "other")
+    with pytest.raises(
+        JobRefused, match=r"no space left on the disk\. When there is: run this again\."
+    ):
+        ensure(other, python, say=lambda _: None, mend=again)
