@@ -22,6 +22,7 @@ from headrace.spark_submit.arguments import (
     spark_properties,
 )
 from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.logs import CONTROLLER
 from headrace.spark_submit.making import command_that_makes, mending
 from headrace.spark_submit.spark_versions import has_log4j2, loads_defaults
 from headrace.spark_submit.sparks import JobSpark, Sparks, is_python_setting
@@ -235,7 +236,7 @@ def with_spark(command: Command, spark: JobSpark, folder: Path) -> Command:
         mending(spark.release.label),
     )
     arguments, environment = command_that_makes(
-        spark, folder / "controller", command.arguments, command.environment
+        spark, folder / CONTROLLER, command.arguments, command.environment
     )
     return replace(command, arguments=arguments, environment=environment)
 

@@ -9,8 +9,8 @@ them. The job's log says so. On Spark 3.5 jobs in Python alone are answered, whe
 from __future__ import annotations
 
 import ast
-import fcntl
 import importlib.util
+import logging
 import shutil
 import subprocess
 import sys
@@ -19,9 +19,11 @@ from pathlib import Path
 
 import headrace
 from headrace.spark_submit.arguments import Submission, option_values
-from headrace.spark_submit.environments import cache_folder
+from headrace.spark_submit.environments import cache_folder, locked
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_versions import Minor, dotted
+
+log = logging.getLogger(__name__)
 
 # Documented: jobs-spark-streaming-connectors.html (EMR Serverless), from 7.1.0 on.
 FOLDER_ON_EMR = "/usr/share/aws/kinesis/"
@@ -120,8 +122,7 @@ def make_packages(python: Minor) -> None:
     """Make what the stand-in needs: links to headrace's own packages, else pip's for this Python. Raises JobRefused."""
     folder = packages_folder(python)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / f".{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder, log.info):
         if is_made(python):
             return
         part = folder.with_name(f".{folder.name}.part")

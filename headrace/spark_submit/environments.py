@@ -134,7 +134,7 @@ def ensure(
     folder = environment.folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(folder, say):
+        with locked(folder, say):
             if not environment.whole:
                 _make(environment, python, say, more, mend)
     except OSError as error:
@@ -154,13 +154,13 @@ def link_if_possible(environment: Environment, python: Path) -> None:
 
 def remove(environment: Environment) -> None:
     """Remove an environment from the cache."""
-    with _locked(environment.folder, lambda _: None):
+    with locked(environment.folder, lambda _: None):
         shutil.rmtree(environment.folder)
 
 
 @contextlib.contextmanager
-def _locked(folder: Path, say: Say) -> Generator[None]:
-    """Hold the lock of an environment's folder; the system lets go of it when the process ends, however it ends."""
+def locked(folder: Path, say: Say) -> Generator[None]:
+    """Hold the lock of a folder of the cache; the system lets go of it when the process ends, however it ends."""
     with (folder.parent / f".{folder.name}.lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

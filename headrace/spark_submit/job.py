@@ -11,13 +11,13 @@ import shutil
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from headrace.core.clock import Clock
 from headrace.spark_submit.commands import Command
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.limits import CANCEL_GRACE_S
+from headrace.spark_submit.logs import CONTROLLER, note
 from headrace.spark_submit.process import JobProcess
 
 log = logging.getLogger(__name__)
@@ -179,8 +179,6 @@ class SupervisedJob:
 
 def _note(clock: Clock, folder: Path, text: str) -> None:
     """Write a line to the controller log of the job in `folder`, if it has one."""
-    path = folder / "controller"
+    path = folder / CONTROLLER
     if path.is_file():
-        now = datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
-        with path.open("a", errors="replace") as file:
-            file.write(f"{now:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + f"Z INFO {text}\n")
+        note(path, clock.now_ms(), text)

@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
+from headrace.core.clock import SystemClock
 from headrace.core.emr_releases import release_of
 from headrace.spark_submit.connector import make_packages
 from headrace.spark_submit.environments import (
@@ -24,6 +24,7 @@ from headrace.spark_submit.environments import (
     python_for,
 )
 from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.logs import note
 from headrace.spark_submit.spark_versions import dotted, minor_of
 from headrace.spark_submit.sparks import JobSpark, facts_of
 
@@ -90,6 +91,4 @@ def main() -> None:
 
 
 def _note(controller: Path, text: str) -> None:
-    now = datetime.now(UTC)
-    with controller.open("a", errors="replace") as file:
-        file.write(f"{now:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + f"Z INFO {text}\n")
+    note(controller, SystemClock().now_ms(), text)

@@ -21,13 +21,18 @@ from headrace.spark_submit.commands import JobContext
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.job import Cancellation, JobEnd, SupervisedJob
 from headrace.spark_submit.limits import CANCEL_GRACE_S, POLL_S
-from headrace.spark_submit.logs import JobLogs, LogPlace, failure_cause, log_location, tail
+from headrace.spark_submit.logs import (
+    CONTROLLER,
+    JobLogs,
+    LogPlace,
+    failure_cause,
+    log_location,
+    tail,
+)
 
 log = logging.getLogger(__name__)
 
 LOGS = ("stdout", "stderr")
-# AWS has no such log: it says with which Spark the job runs here, and what is not as on EMR. It stays on this machine.
-CONTROLLER = "controller"
 STOPPED_DETAILS = "The local cloud was stopped while the job was running."
 LOST_DETAILS = "The job's process ended without an exit code while the local cloud was not running."
 KILLED_DETAILS = "The job's process was killed."
@@ -135,6 +140,7 @@ class JobRunner:
                 self.folder,
                 lambda: prepare(self._ports.context, self._application, self._run, self.folder),
                 kind="job",
+                # AWS has no controller log: it says with which Spark the job runs here, and stays on this machine.
                 logs=(*LOGS, CONTROLLER),
             )
         except JobRefused as error:
