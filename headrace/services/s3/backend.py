@@ -223,10 +223,7 @@ class S3:
     def expire_version(self, bucket: str, key: str, version_id: str) -> None:
         """Remove a version or a delete marker as lifecycle rules do."""
         with self.files.lock:
-            holder = self.bucket(bucket)
-            self.histories.remove(bucket, holder, key, version_id)
-            event = ObjectEvent(EXPIRED, bucket, key, version_id=version_id)
-            self.notifications.keep(event, holder)
+            self._remove_for_good(self.bucket(bucket), bucket, key, version_id, EXPIRED)
 
     def publish(
         self,
@@ -289,17 +286,22 @@ class S3:
         """
         with self.files.lock:
             holder = self.bucket(bucket)
-            locked = self.histories.find(bucket, key, version_id) if holder.versioning else None
-            if isinstance(locked, StoredObject):
-                locks.check_deletion(locked, holder, self._clock.now_ms(), bypass=bypass)
             if not holder.versioning:
                 found = self.files.find(bucket, key)
                 self.remove(bucket, key)
                 return found
-            removed = self.histories.remove(bucket, holder, key, version_id)
-            event = ObjectEvent(REMOVED, bucket, key, version_id=version_id)
-            self.notifications.keep(event, holder)
-            return removed
+            locked = self.histories.find(bucket, key, version_id)
+            if isinstance(locked, StoredObject):
+                locks.check_deletion(locked, holder, self._clock.now_ms(), bypass=bypass)
+            return self._remove_for_good(holder, bucket, key, version_id, REMOVED)
+
+    def _remove_for_good(
+        self, holder: Bucket, bucket: str, key: str, version_id: str, event: str
+    ) -> Version | None:
+        """Remove a version, and notify. Called under the files' lock."""
+        removed = self.histories.remove(bucket, holder, key, version_id)
+        self.notifications.keep(ObjectEvent(event, bucket, key, version_id=version_id), holder)
+        return removed
 
     def notify(self, name: str, stored: StoredObject) -> None:
         """Notify of an event of an object that stays."""

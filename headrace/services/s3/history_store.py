@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.services.s3.state import Marker, StoredObject
-from headrace.services.s3.store import described, details_of
+from headrace.services.s3.store import described, details_of, drop_versions
 from headrace.store.database import Database
 
 _COLUMNS = "number, key, version_id, file, size, etag, last_modified_ms, mtime_ns, details"
@@ -124,7 +124,7 @@ class HistoryIndex:
     def put(self, stored: StoredObject, *, dropped: Sequence[str] = ()) -> None:
         """Make a version the newest of its key."""
         with self._database.transaction():
-            self._drop(stored.bucket, stored.key, dropped)
+            drop_versions(self._database, stored.bucket, stored.key, dropped)
             self._database.execute(
                 "INSERT INTO s3_versions (bucket, key, version_id, file, size, etag,"
                 " last_modified_ms, mtime_ns, details) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -170,7 +170,7 @@ class HistoryIndex:
     ) -> None:
         """Drop versions, add a delete marker, and note which file is to go, all in one step."""
         with self._database.transaction(frees=marker is None):
-            self._drop(bucket, key, dropped)
+            drop_versions(self._database, bucket, key, dropped)
             if marker is not None:
                 self._database.execute(
                     "INSERT INTO s3_versions (bucket, key, version_id, file, size, etag,"
@@ -185,13 +185,6 @@ class HistoryIndex:
                     "INSERT OR REPLACE INTO s3_removals VALUES (?, ?, ?, ?)",
                     (bucket, key, int(removal.escaped), removal.inode),
                 )
-
-    def _drop(self, bucket: str, key: str, version_ids: Sequence[str]) -> None:
-        for version_id in version_ids:
-            self._database.execute(
-                "DELETE FROM s3_versions WHERE bucket = ? AND key = ? AND version_id = ?",
-                (bucket, key, version_id),
-            )
 
     def removals(self) -> list[Removal]:
         """Return the removals that were begun and not ended."""

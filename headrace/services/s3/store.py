@@ -184,11 +184,7 @@ class ObjectIndex:
             self.withdraw(bucket, key)
 
     def _confirm_change(self, bucket: str, key: str, change: Change) -> None:
-        for version_id in change.dropped:
-            self._database.execute(
-                "DELETE FROM s3_versions WHERE bucket = ? AND key = ? AND version_id = ?",
-                (bucket, key, version_id),
-            )
+        drop_versions(self._database, bucket, key, change.dropped)
         # A version that becomes current again has its row, and its place in the order, already.
         self._database.execute(
             "INSERT OR IGNORE INTO s3_versions (bucket, key, version_id, file, size, etag,"
@@ -224,6 +220,15 @@ class ObjectIndex:
         with self._database.transaction(frees=True):
             self._database.execute("DELETE FROM s3_objects WHERE bucket = ?", (bucket,))
             self._database.execute("DELETE FROM s3_versions WHERE bucket = ?", (bucket,))
+
+
+def drop_versions(database: Database, bucket: str, key: str, version_ids: Sequence[str]) -> None:
+    """Delete the rows of versions, within the caller's transaction."""
+    for version_id in version_ids:
+        database.execute(
+            "DELETE FROM s3_versions WHERE bucket = ? AND key = ? AND version_id = ?",
+            (bucket, key, version_id),
+        )
 
 
 def described(details: str) -> dict[str, Any]:

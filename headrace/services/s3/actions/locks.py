@@ -118,5 +118,5 @@ def restore_object(s3: S3, call: Call, request: RestoreObjectInput) -> RestoreOb
             s3.notifications.keep(asked, holder)
             done = replace(ObjectEvent.of(RESTORED, stored, holder), glacier=glacier)
             s3.notifications.keep(done, holder)
-    # 202 the first time, 200 when it was restored before; the codec sends the status that the model has.
+    # AWS answers 202 the first time and 200 when it was restored before; here it is 202 always (`raw.py`).
     return {}
