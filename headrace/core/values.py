@@ -38,6 +38,11 @@ def moment(time_ms: int) -> datetime:
     return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
+def iso_of(time_ms: int) -> str:
+    """Return epoch milliseconds as AWS's documents write them: `2013-01-01T05:00:00.250Z`."""
+    return f"{moment(time_ms):%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"
+
+
 class BadMarker(ValueError):
     """A marker that `page_of` has not made."""
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
+from headrace.core.values import iso_of
 from headrace.fallback.current import CURRENT
 from headrace.fallback.kept.touched import TOUCHED
 from headrace.fallback.outbox import OUTBOX, Delivery, to_queue
@@ -210,8 +211,7 @@ def _to_function(
 
 
 def _now() -> str:
-    now_ms = CURRENT.clock.now_ms()
-    return f"{datetime.fromtimestamp(now_ms / 1000, UTC):%Y-%m-%dT%H:%M:%S}.{now_ms % 1000:03d}Z"
+    return iso_of(CURRENT.clock.now_ms())
 
 
 # --- signatures -------------------------------------------------------------------------------------

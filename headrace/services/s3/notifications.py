@@ -15,7 +15,6 @@ import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -23,6 +22,7 @@ from headrace.aws.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import BusEvent
+from headrace.core.values import iso_of
 from headrace.services.s3 import notification_rules
 from headrace.services.s3.notification_rules import EVENT_BRIDGE, KINDS, NAME
 from headrace.services.s3.state import Bucket, StoredObject
@@ -159,7 +159,7 @@ class Notifications:
         return {
             "Service": "Amazon S3",
             "Event": "s3:TestEvent",
-            "Time": _iso(self._clock.now_ms()),
+            "Time": iso_of(self._clock.now_ms()),
             "Bucket": bucket,
             "RequestId": self._ids.hex(16).upper(),
             "HostId": self._ids.hex(32),
@@ -195,7 +195,7 @@ class Notifications:
             "eventVersion": "2.3" if event.name in _WITHOUT_SEQUENCER else "2.1",
             "eventSource": "aws:s3",
             "awsRegion": region,
-            "eventTime": _iso(self._clock.now_ms()),
+            "eventTime": iso_of(self._clock.now_ms()),
             "eventName": event.name,
             "userIdentity": _OWNER,
             "requestParameters": {"sourceIPAddress": "127.0.0.1"},
@@ -301,11 +301,6 @@ def _no_such_targets(missing: list[tuple[str, str]]) -> AwsError:
         )
     sentence = "Unable to validate the following destination configurations"
     return AwsError("InvalidArgument", sentence, 400, members)
-
-
-def _iso(time_ms: int) -> str:
-    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time_ms % 1000:03d}Z"
 
 
 def _nobody() -> None:

@@ -6,7 +6,16 @@ import base64
 
 import pytest
 
-from headrace.core.values import BadMarker, listed, mapped, moment, page_of, present, section
+from headrace.core.values import (
+    BadMarker,
+    iso_of,
+    listed,
+    mapped,
+    moment,
+    page_of,
+    present,
+    section,
+)
 
 
 def test_what_is_absent_is_empty() -> None:
@@ -53,3 +62,14 @@ def test_a_marker_must_be_base64() -> None:
     for marker in ("!", "MTA", "MTA=!"):
         with pytest.raises(BadMarker):
             page_of(range(100), marker, 10)
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "text"),
+    [
+        (1_357_016_400_250, "2013-01-01T05:00:00.250Z"),
+        (1_357_016_400_003, "2013-01-01T05:00:00.003Z"),
+    ],
+)
+def test_a_time_is_written_to_the_millisecond(time_ms: int, text: str) -> None:
+    assert iso_of(time_ms) == text

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.core.ports import InvokeResult
+from headrace.core.values import iso_of
 from headrace.services.lambda_.mappings import counts, trace
 from headrace.services.lambda_.mappings.batch import Batch
 from headrace.services.lambda_.mappings.counts import Counts
@@ -131,19 +132,14 @@ def failure_document(
         }
         document["responseContext"] = {k: v for k, v in response.items() if v is not None}
     document["version"] = "1.0"
-    document["timestamp"] = _iso(now_ms)
+    document["timestamp"] = iso_of(now_ms)
     document["KinesisBatchInfo"] = {
         "shardId": shard_id,
         "startSequenceNumber": first.sequence_number,
         "endSequenceNumber": last.sequence_number,
-        "approximateArrivalOfFirstRecord": _iso(first.approximate_arrival_ms),
-        "approximateArrivalOfLastRecord": _iso(last.approximate_arrival_ms),
+        "approximateArrivalOfFirstRecord": iso_of(first.approximate_arrival_ms),
+        "approximateArrivalOfLastRecord": iso_of(last.approximate_arrival_ms),
         "batchSize": len(batch.records),
         "streamArn": stream_arn,
     }
     return document
-
-
-def _iso(time_ms: int) -> str:
-    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time_ms % 1000:03d}Z"
