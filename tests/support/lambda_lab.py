@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+import uuid
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,7 +59,9 @@ class Box:
     def put_object(self, bucket: str, key: str, body: bytes) -> None:
         path = self._root / bucket / key
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(body)
+        written = self._root / f".{uuid.uuid4().hex}"
+        written.write_bytes(body)
+        written.rename(path)  # whoever waits for the object sees it whole
 
     def file(self, bucket: str, key: str) -> Path:
         path = self._root / bucket / key

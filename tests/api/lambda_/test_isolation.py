@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -81,8 +82,10 @@ def run(lab: LambdaLab, name: str, event: Any = None) -> Any:
 
 
 @pytest.fixture
-def lab_outside_tmp() -> Iterator[LambdaLab]:
+def lab_outside_tmp(monkeypatch: pytest.MonkeyPatch) -> Iterator[LambdaLab]:
     """A cloud whose files are not below /tmp, as users' are: functions can have a /tmp of their own."""
+    # A Spark session of another test leaves a folder in /tmp on this process's path, which functions then see.
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if not Path(p).is_relative_to(TMP)])
     with (
         tempfile.TemporaryDirectory(dir="/var/tmp", prefix="headrace-") as folder,
         LambdaLab(Path(folder)) as lab,
