@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.run_pipeline import ACCOUNT, REGION, ROOT, Run, command
+from scripts.pipeline.run import ACCOUNT, REGION, ROOT, Run, command
 from tests.support.server import ServerProcess
 
 CDK = ROOT / "cdk" / "node_modules" / ".bin" / "cdk"

@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from rich.progress import Progress
 
 from headrace.cli import flights
-from scripts import run_pipeline
+from scripts.pipeline import stages
 from tests.pipeline.conftest import Deployed
 from tests.support.server import ServerProcess, wait_until
 
@@ -117,15 +117,15 @@ def test_results_are_right_although_the_cloud_is_killed_during_the_replay(deploy
     assert all(numbers == sorted(numbers) for numbers in by_key.values())
 
     with Progress(disable=True) as progress:
-        run_pipeline.enriched(deployed.run, len(events), progress)
+        stages.enriched(deployed.run, len(events), progress)
         wait_until(lambda: is_drained(deployed), within_s=120, what="the delivery")
         check_lake(deployed, events)
-        step = run_pipeline.submit(deployed.run)
+        step = stages.submit(deployed.run)
         deployed.run.checks.clear()
-        run_pipeline.spark(deployed.run, step, events, progress)
+        stages.spark(deployed.run, step, events, progress)
     wrong = [check for check in deployed.run.checks if not check.holds]
     assert wrong == []
-    assert run_pipeline.malformed(deployed.run) == 0
+    assert stages.malformed(deployed.run) == 0
 
 
 def is_drained(deployed: Deployed) -> bool:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.running_cloud import health
-from scripts.run_pipeline import StageError, is_expendable, start
+from scripts.pipeline.run import StageError
+from scripts.pipeline.stages import is_expendable, start
 from tests.support.command import INTERRUPTED, begin_python
 
 ROOT = Path(__file__).parents[2]

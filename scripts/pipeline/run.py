@@ -1,0 +1,96 @@
+"""One run of the pipeline: its cloud, the outputs of its stacks, its checks, and the commands it runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import boto3
+from rich.console import Console
+
+ROOT = Path(__file__).parents[2]
+ACCOUNT, REGION = "000000000000", "us-east-1"
+
+# A log or a pipe has no width of its own: the tables need this much.
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+
+
+class StageError(RuntimeError):
+    """A stage failed; the message is one sentence, or a command's last words."""
+
+
+@dataclass
+class Check:
+    """One line of the summary: the output must equal the input."""
+
+    stage: str
+    what: str
+    expected: Any
+    found: Any
+    detail: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether input equals output."""
+        return bool(self.expected == self.found)
+
+
+@dataclass
+class Run:
+    """The state of a run."""
+
+    endpoint_url: str
+    data_dir: Path
+    outputs: dict[str, dict[str, str]] = field(default_factory=dict)
+    checks: list[Check] = field(default_factory=list)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that point every AWS tool at the local cloud; AWS_ENDPOINT_URL alone does it."""
+        return {
+            **os.environ,
+            # The app and the AWS CLI are this environment's, activated or not.
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+            "AWS_ENDPOINT_URL": self.endpoint_url,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+            # Not about the cloud: no telemetry, no notices, and no cache of another account's keys.
+            "CDK_HOME": str(self.data_dir / "cdk-home"),
+            "CDK_DISABLE_CLI_TELEMETRY": "true",
+            "CI": "1",
+            "NO_COLOR": "1",
+            "AWS_PAGER": "",
+        }
+
+    def client(self, service: str) -> Any:
+        """Return a boto3 client of the local cloud."""
+        make: Any = boto3.client
+        return make(
+            service,
+            endpoint_url=self.endpoint_url,
+            region_name=REGION,
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
+        )
+
+    def output(self, stack: str, name: str) -> str:
+        """Return an output of a deployed stack."""
+        return self.outputs[f"headrace-{stack}"][name]
+
+
+def command(arguments: list[str], run: Run, *, cwd: Path = ROOT) -> str:
+    """Run a command and return what it printed. Raises StageError with its last words."""
+    done = subprocess.run(
+        arguments, cwd=cwd, env=run.environment, capture_output=True, text=True, check=False,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    if done.returncode != 0:
+        words = (done.stdout + done.stderr).strip().splitlines()[-25:]
+        raise StageError(f"`{' '.join(arguments)}` failed:\n" + "\n".join(words))
+    return done.stdout

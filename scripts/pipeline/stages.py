@@ -1,0 +1,297 @@
+"""The stages of `make run`, each as a user of AWS would do it; each adds its checks to the run."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+from rich.progress import Progress
+
+from headrace.cli import flights
+from headrace.cli.putting import Putter
+from headrace.cli.replay import replay_events
+from headrace.cli.running_cloud import LOG_FILE, health
+from headrace.store.data_dir import LOCK_FILE
+from scripts import reference
+from scripts.pipeline.run import ACCOUNT, REGION, ROOT, Check, Run, StageError, command
+
+# Not the script: the first line of a script cannot name an interpreter in a folder with a space.
+AWS = [sys.executable, "-m", "awscli"]
+LOOK_EVERY_S = 0.2
+STAGE_WITHIN_S = 600.0
+STEP_STATES_ENDED = {"COMPLETED", "FAILED", "CANCELLED", "INTERRUPTED"}
+
+
+def start(data_dir: Path, port: int) -> Run:
+    """Start an empty cloud. Raises StageError."""
+    headrace = [sys.executable, "-m", "headrace.cli.main"]
+    if not is_expendable(data_dir):
+        raise StageError(
+            f"{data_dir} is no data directory of headrace's and is not empty: "
+            "what is in it would be lost, so name another."
+        )
+    if health(data_dir) is not None:
+        subprocess.run([*headrace, "down", "--data-dir", str(data_dir)], check=True, cwd=ROOT)
+    shutil.rmtree(data_dir, ignore_errors=True)
+    # In a session of its own: Ctrl-C is passed on once, and what it has begun is undone before this goes on.
+    with subprocess.Popen(
+        [*headrace, "up", "--detach", "--data-dir", str(data_dir), "--port", str(port)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True,
+    ) as up:  # fmt: skip
+        try:
+            printed, complained = up.communicate()
+        except KeyboardInterrupt:
+            up.send_signal(signal.SIGINT)
+            up.communicate()
+            raise
+    running = health(data_dir)
+    if up.returncode != 0 or running is None:
+        raise StageError((complained or printed).strip())
+    return Run(str(running["endpoint_url"]), data_dir)
+
+
+def is_expendable(data_dir: Path) -> bool:
+    """Whether a folder may be emptied: it is missing, empty, or a cloud's own."""
+    if not data_dir.is_dir():
+        return not data_dir.exists()
+    names = {path.name for path in data_dir.iterdir()}
+    return not names or not names.isdisjoint((LOCK_FILE, LOG_FILE))
+
+
+def deploy(run: Run, progress: Progress) -> None:
+    """Bootstrap and deploy with the CDK CLI; the app is synthesised while the bootstrap runs."""
+    task = progress.add_task("deploying the CDK app", total=3)
+    cdk = str(ROOT / "cdk" / "node_modules" / ".bin" / "cdk")
+    folder, assembly, outputs = (
+        ROOT / "cdk",
+        run.data_dir / "cdk.out",
+        run.data_dir / "outputs.json",
+    )
+    failures: list[Exception] = []
+
+    def synthesise() -> None:
+        try:
+            command([cdk, "synth", "--quiet", "--output", str(assembly)], run, cwd=folder)
+        except StageError as error:
+            failures.append(error)
+
+    synthesis = threading.Thread(target=synthesise, daemon=True)
+    synthesis.start()
+    command([cdk, "bootstrap", f"aws://{ACCOUNT}/{REGION}"], run, cwd=run.data_dir)
+    progress.advance(task)
+    synthesis.join()
+    if failures:
+        raise failures[0]
+    progress.advance(task)
+    command(
+        [cdk, "deploy", "--all", "--app", str(assembly), "--require-approval", "never",
+         "--concurrency", "4", "--outputs-file", str(outputs)],
+        run, cwd=folder,
+    )  # fmt: skip
+    progress.advance(task)
+    run.outputs = json.loads(outputs.read_text())
+
+
+def replay(
+    run: Run, month: int | None, speed: float | None, progress: Progress
+) -> list[dict[str, Any]]:
+    """Put the flights into the stream."""
+    events = list(flights.iter_events(month))
+    task = progress.add_task("replaying flights", total=len(events))
+    putter = Putter(run.client("kinesis"), run.output("ingest", "FlightsStreamName"))
+    replay_events(
+        putter,
+        events,
+        key=flights.PARTITION_KEY,
+        time_field="event_time",
+        speed=speed,
+        on_put=lambda count: progress.advance(task, count),
+    )
+    shards = sorted(putter.shards.items())
+    spread = ", ".join(f"{shard[-1]}: {count:,}" for shard, count in shards)
+    run.checks.append(
+        Check(
+            "Kinesis",
+            "records put",
+            len(events),
+            putter.acknowledged,
+            f"{len(shards)} shards ({spread})",
+        )
+    )
+    return events
+
+
+def enriched(run: Run, expected: int, progress: Progress) -> list[dict[str, Any]]:
+    """Read the stream that the function writes until every flight is there."""
+    task = progress.add_task("Lambda: enriching", total=expected)
+    kinesis, stream = run.client("kinesis"), run.output("ingest", "EnrichedStreamName")
+    iterators = {
+        shard["ShardId"]: kinesis.get_shard_iterator(
+            StreamName=stream, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+        for shard in kinesis.list_shards(StreamName=stream)["Shards"]
+    }
+    found: dict[str, dict[str, Any]] = {}
+    records = 0
+    deadline = time.monotonic() + STAGE_WITHIN_S
+    while len(found) < expected:
+        before = len(found)
+        for shard_id, iterator in iterators.items():
+            answer = kinesis.get_records(ShardIterator=iterator)
+            iterators[shard_id] = answer["NextShardIterator"]
+            records += len(answer["Records"])
+            for record in answer["Records"]:
+                event = json.loads(record["Data"])
+                found[event["event_id"]] = event
+        progress.update(task, completed=len(found))
+        if len(found) == before:
+            if time.monotonic() > deadline:
+                raise StageError(f"Only {len(found):,} of {expected:,} flights were enriched.")
+            time.sleep(LOOK_EVERY_S)
+    run.checks.append(
+        Check(
+            "Lambda", "flights enriched", expected, len(found), f"{records:,} records in {stream}"
+        )
+    )
+    return list(found.values())
+
+
+def submit(run: Run) -> str:
+    """Add the Spark step with the AWS CLI; return its id."""
+    arguments = [
+        "spark-submit", *run.output("analytics", "SubmitOptions").split(),
+        "--conf", "spark.sql.shuffle.partitions=2", run.output("analytics", "JobUri"),
+        "--stream", run.output("ingest", "EnrichedStreamName"), "--region", REGION,
+        "--output", run.output("analytics", "ResultsUri"),
+        "--checkpoint", run.output("analytics", "CheckpointUri"),
+    ]  # fmt: skip
+    steps = [
+        {
+            "Type": "CUSTOM_JAR", "Name": "departures", "ActionOnFailure": "CONTINUE",
+            "Jar": "command-runner.jar", "Args": arguments,
+        }
+    ]  # fmt: skip
+    printed = command(
+        [*AWS, "emr", "add-steps", "--cluster-id", run.output("analytics", "ClusterId"),
+         "--steps", json.dumps(steps), "--output", "json"],
+        run,
+    )  # fmt: skip
+    return str(json.loads(printed)["StepIds"][0])
+
+
+def delivered(run: Run, events: list[dict[str, Any]], progress: Progress) -> None:
+    """Wait until Firehose has delivered every row, and check the rows."""
+    task = progress.add_task("Firehose: delivering Parquet", total=len(events))
+    s3, bucket = run.client("s3"), run.output("delivery", "LakeBucketName")
+    prefix = run.output("delivery", "LakePrefix")
+    tables: dict[str, Any] = {}
+    deadline = time.monotonic() + STAGE_WITHIN_S
+    while True:
+        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+            for item in page.get("Contents", []):
+                if item["Key"] not in tables:
+                    body = s3.get_object(Bucket=bucket, Key=item["Key"])["Body"].read()
+                    tables[item["Key"]] = pq.read_table(io.BytesIO(body))
+        rows = sum(table.num_rows for table in tables.values())
+        progress.update(task, completed=rows)
+        if rows >= len(events):
+            break
+        if time.monotonic() > deadline:
+            raise StageError(f"Firehose delivered {rows:,} rows of {len(events):,}.")
+        time.sleep(LOOK_EVERY_S)
+    frame = pd.concat([table.to_pandas() for table in tables.values()], ignore_index=True)
+    run.checks.append(
+        Check(
+            "Firehose",
+            "rows in S3",
+            len(events),
+            len(frame),
+            f"{len(tables)} Parquet objects under s3://{bucket}/{prefix}",
+        )
+    )
+    run.checks.append(
+        Check(
+            "Firehose",
+            "distinct flights",
+            len({e["event_id"] for e in events}),
+            frame["event_id"].nunique(),
+        )
+    )
+    run.checks.append(
+        Check(
+            "Firehose",
+            "cancelled flights",
+            reference.cancellations(events),
+            int(frame["cancelled"].eq(True).to_numpy().sum()),
+        )
+    )
+
+
+def spark(run: Run, step_id: str, events: list[dict[str, Any]], progress: Progress) -> pd.DataFrame:
+    """Wait for the step, and compare its windows with pandas."""
+    task = progress.add_task("Spark: departures by hour", total=None)
+    emr, cluster = run.client("emr"), run.output("analytics", "ClusterId")
+    deadline = time.monotonic() + STAGE_WITHIN_S
+    while True:
+        step = emr.describe_step(ClusterId=cluster, StepId=step_id)["Step"]
+        state = step["Status"]["State"]
+        if state in STEP_STATES_ENDED:
+            break
+        if time.monotonic() > deadline:
+            raise StageError(f"The Spark step is still {state} after {STAGE_WITHIN_S:.0f} s.")
+        time.sleep(LOOK_EVERY_S)
+    progress.update(task, total=1, completed=1)
+    if state != "COMPLETED":
+        details = step["Status"].get("FailureDetails", {})
+        raise StageError(
+            f"The Spark step {state}: {details.get('Message', '')} {details.get('LogFile', '')}"
+        )
+    found = read_results(run)
+    expected = reference.hourly_departures(events)
+    run.checks.append(Check("Spark", "step state", "COMPLETED", state, f"step {step_id}"))
+    run.checks.append(Check("Spark", "hourly windows", len(expected), len(found)))
+    run.checks.append(Check("Spark", "departures", total(expected), total(found)))
+    differing = reference.differences(expected, found)
+    run.checks.append(Check("Spark", "windows that differ from pandas", 0, differing))
+    return found
+
+
+def total(windows: pd.DataFrame) -> int:
+    """Return all departures of a table of windows."""
+    return int(windows["departures"].to_numpy().sum())
+
+
+def read_results(run: Run) -> pd.DataFrame:
+    """Return the job's Parquet output."""
+    s3, bucket = run.client("s3"), run.output("analytics", "ResultsBucketName")
+    frames: list[pd.DataFrame] = []
+    pages = s3.get_paginator("list_objects_v2").paginate(
+        Bucket=bucket, Prefix=run.output("analytics", "ResultsPrefix")
+    )
+    for page in pages:
+        for item in page.get("Contents", []):
+            if item["Key"].endswith(".parquet"):
+                body = s3.get_object(Bucket=bucket, Key=item["Key"])["Body"].read()
+                frames.append(pq.read_table(io.BytesIO(body)).to_pandas())
+    if not frames:
+        raise StageError("The Spark step left no Parquet.")
+    return reference.sort_windows(pd.concat(frames, ignore_index=True))
+
+
+def malformed(run: Run) -> int:
+    """Return how many failure reports wait in the failure queue."""
+    answer = run.client("sqs").get_queue_attributes(
+        QueueUrl=run.output("processing", "FailureQueueUrl"),
+        AttributeNames=["ApproximateNumberOfMessages"],
+    )
+    return int(answer["Attributes"]["ApproximateNumberOfMessages"])

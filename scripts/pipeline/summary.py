@@ -1,0 +1,92 @@
+"""What `make run` prints at its end: the checks, the first results, what is not simulated, and what to try next."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections import Counter
+
+import pandas as pd
+from rich.table import Table
+
+from scripts.pipeline.run import REGION, ROOT, Check, Run, console
+
+
+def summary(run: Run, windows: pd.DataFrame, seconds: float, *, stays: bool) -> bool:
+    """Print the results; return whether every check holds."""
+    console.print(checks_table(run.checks))
+    console.print(preview(windows))
+    holds = all(check.holds for check in run.checks)
+    verdict = "[green]everything holds[/]" if holds else "[red]something is wrong[/]"
+    console.print(f"{verdict} after {seconds:.0f} s; the endpoint is [bold]{run.endpoint_url}[/]")
+    console.print(fidelity(run))
+    # Nobody can try what is about to be stopped.
+    if stays:
+        console.print("\ntry it:")
+        for line in invitations(run):
+            console.print(f"  {line}", soft_wrap=True, markup=False)
+    return holds
+
+
+def fidelity(run: Run) -> str:
+    """Return one line on what the deployed stacks ask for that the local cloud does not act upon."""
+    page = f"{run.endpoint_url}/_headrace/fidelity"
+    with urllib.request.urlopen(page, timeout=10) as answer:
+        rows: list[dict[str, str]] = json.load(answer)
+    own = [row for row in rows if row["stack"] not in ("", "CDKToolkit")]
+    levels = Counter(row["level"] for row in own)
+    return (
+        f"of the stacks' properties {levels['stored']} are stored without effect and"
+        f" {levels['ignored']} ignored: {page}"
+    )
+
+
+def checks_table(checks: list[Check]) -> Table:
+    """Return the table of what went in and what came out."""
+    table = Table(title="input = output", title_justify="left", header_style="bold")
+    for name in ("stage", "what"):
+        table.add_column(name)
+    for name in ("expected", "found"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    table.add_column("", overflow="fold")
+    last = ""
+    for check in checks:
+        mark = "[green]ok[/]" if check.holds else "[red]WRONG[/]"
+        values = (
+            f"{value:,}" if isinstance(value, int) else str(value)
+            for value in (check.expected, check.found)
+        )
+        stage = check.stage if check.stage != last else ""
+        table.add_row(stage, check.what, *values, mark, check.detail)
+        last = check.stage
+    return table
+
+
+def preview(windows: pd.DataFrame) -> Table:
+    """Return the first lines of the Spark job's result."""
+    table = Table(
+        title="departures by hour and origin (first lines)",
+        title_justify="left",
+        header_style="bold",
+    )
+    for name in windows.columns:
+        table.add_column(str(name))
+    for row in windows.head(6).itertuples(index=False):
+        table.add_row(*(f"{v:.1f}" if isinstance(v, float) else str(v) for v in row))
+    return table
+
+
+def invitations(run: Run) -> list[str]:
+    """Return a line each for boto3, the AWS CLI and headrace itself."""
+    keys = "AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_DEFAULT_REGION=" + REGION
+    there = f"AWS_ENDPOINT_URL={run.endpoint_url} {keys}"
+    bucket = run.output("delivery", "LakeBucketName")
+    stream = run.output("ingest", "EnrichedStreamName")
+    code = "import boto3; print(boto3.client('kinesis').list_streams()['StreamNames'])"
+    aws = ".venv/bin/aws" if " " not in str(ROOT) else ".venv/bin/python -m awscli"
+    return [
+        f'{there} .venv/bin/python -c "{code}"',
+        f"{there} {aws} s3 ls s3://{bucket} --recursive",
+        f"AWS_ENDPOINT_URL={run.endpoint_url} .venv/bin/headrace tail {stream} --from TRIM_HORIZON --limit 3",
+    ]
