@@ -36,6 +36,9 @@ def patch_all() -> None:
 
 def patch_imported() -> None:
     """Patch modules that were imported since; quick when there are none."""
+    from headrace.fallback.services import gaps
+
+    gaps.patch()
     for module, name in _LATER.items():
         if module in sys.modules:
             importlib.import_module(f"headrace.fallback.services.{name}").patch()

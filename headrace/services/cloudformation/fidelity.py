@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 from collections.abc import Mapping
 
 from headrace.aws.errors import AwsError
 from headrace.core.ports import FidelityLevel
-from headrace.services.cloudformation.resources import resource_type
+from headrace.services.cloudformation.resources import TYPES, resource_type
+from headrace.services.cloudformation.resources.tables import DECLARED
 from headrace.services.cloudformation.template import Template
 
 log = logging.getLogger(__name__)
@@ -82,7 +84,7 @@ def check_types(template: Template, *, strict: bool) -> None:
         raise AwsError(
             "ValidationError",
             f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]"
-            " (headrace does not support them)",
+            f" (headrace does not support them{_nearest(unknown)})",
         )
     if strict:
         dropped = [row for row in fidelity_of(template) if row["level"] == "ignored"]
@@ -92,6 +94,13 @@ def check_types(template: Template, *, strict: bool) -> None:
                 "ValidationError",
                 f"headrace --strict refuses properties it would ignore: {shown}",
             )
+
+
+def _nearest(unknown: list[str]) -> str:
+    """Return which known types have nearly the names of unknown ones, as the end of a sentence."""
+    known = [*TYPES, *(declared.type for declared in DECLARED)]
+    near = [found for name in unknown for found in difflib.get_close_matches(name, known, 1, 0.85)]
+    return f"; nearest: {', '.join(near)}" if near else ""
 
 
 def fidelity_of(template: Template) -> list[dict[str, str]]:
@@ -115,6 +124,11 @@ def fidelity_of(template: Template) -> list[dict[str, str]]:
                     "remark": remark,
                 }
             )
+        dropped = kind.dropped(properties) if kind.dropped is not None else ()
+        rows += [
+            {"resource": logical_id, "type": kind.name, "property": path, "level": "ignored"}
+            for path in dropped
+        ]
         for name in properties:
             level = kind.properties.get(name, "enforced")
             if level != "enforced":

@@ -1,7 +1,12 @@
-"""The resource types, a file for each service: a type turns a resource's properties into the service's API calls.
+"""The resource types: a type turns a resource's properties into the service's API calls.
+
+The types of the services that headrace owns, and of those that its own stacks lean on, are code, a file for each
+service. Those of other services that moto runs are data (`declared.py`, `tables/`).
 
 A template with a type that is not here is refused before any of its resources is made.
 """
+
+import functools
 
 from headrace.services.cloudformation.resources import (
     cloudwatch,
@@ -26,6 +31,8 @@ from headrace.services.cloudformation.resources import (
 )
 from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.resources.custom import custom_resource_type
+from headrace.services.cloudformation.resources.declared import resource_type_of
+from headrace.services.cloudformation.resources.tables import DECLARED
 
 _MODULES = (
     cloudwatch,
@@ -49,10 +56,18 @@ _MODULES = (
     ssm,
 )
 TYPES: dict[str, ResourceType] = {kind.name: kind for module in _MODULES for kind in module.TYPES}
+_DECLARED = {declared.type: declared for declared in DECLARED}
 
 
 def resource_type(name: str) -> ResourceType | None:
     """Return the resource type of that name, or None when headrace does not support it."""
     if name.startswith("Custom::") or name == "AWS::CloudFormation::CustomResource":
         return custom_resource_type(name)
-    return TYPES.get(name)
+    return TYPES.get(name) or _declared_type(name)
+
+
+@functools.cache
+def _declared_type(name: str) -> ResourceType | None:
+    """Return a declared type, made when it is first asked for: botocore's model of its service is read for it."""
+    declared = _DECLARED.get(name)
+    return None if declared is None else resource_type_of(declared)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -143,6 +143,8 @@ class ResourceType:
         remark: returns the properties whose value is not followed to the letter, with a sentence about each.
         named_by: the path of the property that holds the physical name, such as ("QueueName",); empty: there is none.
         find: returns the identifier of a resource that exists already, where the service would not refuse to make it.
+        required: the properties that a template must give.
+        dropped: returns the paths inside properties that are ignored, such as `Code.ImageUri`.
     """
 
     name: str
@@ -155,6 +157,8 @@ class ResourceType:
     remark: Callable[[Properties], Mapping[str, str]] | None = None
     named_by: tuple[str, ...] = ()
     find: Find | None = None
+    required: tuple[str, ...] = ()
+    dropped: Callable[[Properties], Sequence[str]] | None = None
 
     def name_of(self, properties: Mapping[str, Any]) -> str:
         """Return the physical name that a template gives, or an empty text."""
@@ -168,9 +172,15 @@ class ResourceType:
         return self.update is None or property_name in self.replace_on
 
     def check(self, logical_id: str, properties: Mapping[str, Any]) -> None:
-        """Raise ResourceFailed when there are properties that the type does not have."""
+        """Raise ResourceFailed for properties that the type does not have, and for those that it lacks and needs."""
         if self.any_property:
             return
+        missing = [name for name in self.required if name not in properties]
+        if missing:
+            raise ResourceFailed(
+                f"Properties validation failed for resource {logical_id} with message:\n"
+                f"#: required key [{missing[0]}] not found"
+            )
         unknown = sorted(set(properties) - set(self.properties))
         if unknown:
             raise ResourceFailed(

@@ -1,0 +1,37 @@
+"""The declared resource types, a file for each group of services."""
+
+from headrace.services.cloudformation.resources.declared import Declared
+from headrace.services.cloudformation.resources.tables import (
+    analytics,
+    apigateway,
+    apigatewayv2,
+    cognito,
+    ec2,
+    events,
+    glue,
+    iot,
+    logs,
+    operations,
+    secrets,
+    stepfunctions,
+    storage,
+    web,
+)
+
+_MODULES = (
+    analytics,
+    apigateway,
+    apigatewayv2,
+    cognito,
+    ec2,
+    events,
+    glue,
+    iot,
+    logs,
+    operations,
+    secrets,
+    stepfunctions,
+    storage,
+    web,
+)
+DECLARED: list[Declared] = [declared for module in _MODULES for declared in module.TYPES]

@@ -1,0 +1,146 @@
+"""Analytics beside Glue and EMR: OpenSearch, Athena, Redshift, Lake Formation, MSK, Kinesis Analytics; all stored."""
+
+from __future__ import annotations
+
+from headrace.services.cloudformation.resources.declared import Call, Declared, own_name
+
+_DOMAIN = {"DomainName": "@id"}
+TYPES = [
+    Declared(
+        "AWS::OpenSearchService::Domain",
+        "opensearch",
+        create=[Call("CreateDomain")],
+        id="DomainName",
+        read=Call("DescribeDomain", _DOMAIN),
+        update=[Call("UpdateDomainConfig", _DOMAIN)],
+        delete=[Call("DeleteDomain", _DOMAIN)],
+        name="DomainName",
+        name_length=28,
+        name_lower=True,
+        attributes={
+            "Arn": "@answer.DomainStatus.ARN",
+            "DomainArn": "@answer.DomainStatus.ARN",
+            "DomainEndpoint": "@answer.DomainStatus.Endpoint",
+            "Id": "@answer.DomainStatus.DomainId",
+        },
+    ),
+    Declared(
+        "AWS::Elasticsearch::Domain",
+        "es",
+        create=[Call("CreateElasticsearchDomain")],
+        id="DomainName",
+        read=Call("DescribeElasticsearchDomain", _DOMAIN),
+        delete=[Call("DeleteElasticsearchDomain", _DOMAIN)],
+        name="DomainName",
+        name_length=28,
+        name_lower=True,
+        attributes={
+            "Arn": "@answer.DomainStatus.ARN",
+            "DomainArn": "@answer.DomainStatus.ARN",
+            "DomainEndpoint": "@answer.DomainStatus.Endpoint",
+        },
+    ),
+    Declared(
+        "AWS::Athena::WorkGroup",
+        "athena",
+        create=[Call("CreateWorkGroup")],
+        id="Name",
+        read=Call("GetWorkGroup", {"WorkGroup": "@id"}),
+        delete=[Call("DeleteWorkGroup", {"WorkGroup": "@id"})],
+        name="Name",
+        names={"WorkGroupConfiguration": "Configuration"},
+        attributes={"CreationTime": lambda v: str(v.answer["WorkGroup"].get("CreationTime", ""))},
+    ),
+    Declared(
+        "AWS::Athena::NamedQuery",
+        "athena",
+        create=[Call("CreateNamedQuery", {"Name": own_name("Name", 128)})],
+        id="@answer.NamedQueryId",
+        delete=[Call("DeleteNamedQuery", {"NamedQueryId": "@id"})],
+        attributes={"NamedQueryId": "@id"},
+    ),
+    Declared(
+        "AWS::Athena::DataCatalog",
+        "athena",
+        create=[Call("CreateDataCatalog")],
+        id="Name",
+        read=Call("GetDataCatalog", {"Name": "@id"}),
+        delete=[Call("DeleteDataCatalog", {"Name": "@id"})],
+        name="Name",
+    ),
+    Declared(
+        "AWS::Redshift::Cluster",
+        "redshift",
+        create=[Call("CreateCluster")],
+        id="ClusterIdentifier",
+        read=Call("DescribeClusters", {"ClusterIdentifier": "@id"}),
+        delete=[
+            Call(
+                "DeleteCluster",
+                {"ClusterIdentifier": "@id", "SkipFinalClusterSnapshot": lambda _: True},
+            )
+        ],
+        name="ClusterIdentifier",
+        name_lower=True,
+        names={"VpcSecurityGroupIds": "VpcSecurityGroupIds"},
+        attributes={
+            "Endpoint.Address": "@answer.Clusters.0.Endpoint.Address",
+            "Endpoint.Port": lambda v: str(v.answer["Clusters"][0]["Endpoint"]["Port"]),
+        },
+    ),
+    Declared(
+        "AWS::Redshift::ClusterSubnetGroup",
+        "redshift",
+        create=[
+            Call("CreateClusterSubnetGroup", {"ClusterSubnetGroupName": "ClusterSubnetGroupName"})
+        ],
+        id="ClusterSubnetGroupName",
+        delete=[Call("DeleteClusterSubnetGroup", {"ClusterSubnetGroupName": "@id"})],
+        name="ClusterSubnetGroupName",
+        name_lower=True,
+    ),
+    Declared(
+        "AWS::Redshift::ClusterParameterGroup",
+        "redshift",
+        create=[Call("CreateClusterParameterGroup")],
+        id="ParameterGroupName",
+        delete=[Call("DeleteClusterParameterGroup", {"ParameterGroupName": "@id"})],
+        name="ParameterGroupName",
+        name_lower=True,
+    ),
+    Declared(
+        "AWS::LakeFormation::Resource",
+        "lakeformation",
+        create=[Call("RegisterResource")],
+        id="ResourceArn",
+        delete=[Call("DeregisterResource", {"ResourceArn": "ResourceArn"})],
+        attributes={"Id": "@id"},
+    ),
+    Declared(
+        "AWS::MSK::Cluster",
+        "kafka",
+        create=[Call("CreateCluster")],
+        id="@answer.ClusterArn",
+        read=Call("DescribeCluster", {"ClusterArn": "@id"}),
+        delete=[Call("DeleteCluster", {"ClusterArn": "@id"})],
+        attributes={"Arn": "@id"},
+    ),
+    Declared(
+        "AWS::KinesisAnalyticsV2::Application",
+        "kinesisanalyticsv2",
+        create=[Call("CreateApplication")],
+        id="ApplicationName",
+        read=Call("DescribeApplication", {"ApplicationName": "@id"}),
+        delete=[
+            Call(
+                "DeleteApplication",
+                {
+                    "ApplicationName": "@id",
+                    "CreateTimestamp": "@answer.ApplicationDetail.CreateTimestamp",
+                },
+            )
+        ],
+        name="ApplicationName",
+        name_length=128,
+    ),
+]

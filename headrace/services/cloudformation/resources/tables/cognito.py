@@ -1,0 +1,101 @@
+"""Cognito: user pools with their clients, domains and groups; identity pools."""
+
+from __future__ import annotations
+
+from headrace.services.cloudformation.resources.declared import Call, Declared
+
+_POOL = {"UserPoolId": "@id"}
+_OF_POOL = {"UserPoolId": "UserPoolId"}
+TYPES = [
+    Declared(
+        "AWS::Cognito::UserPool",
+        "cognito-idp",
+        create=[
+            Call("CreateUserPool"),
+            Call(
+                "SetUserPoolMfaConfig",
+                {**_POOL, "MfaConfiguration": "MfaConfiguration"},
+                only=(),
+                when="EnabledMfas",
+            ),
+        ],
+        id="@answer.UserPool.Id",
+        read=Call("DescribeUserPool", _POOL),
+        update=[Call("UpdateUserPool", _POOL)],
+        delete=[Call("DeleteUserPool", _POOL)],
+        name="UserPoolName",
+        name_length=128,
+        unique=False,
+        names={
+            "UserPoolName": "PoolName",
+            "EmailAuthenticationMessage": "-",
+            "EmailAuthenticationSubject": "-",
+        },
+        attributes={
+            "Arn": "@answer.UserPool.Arn",
+            "ProviderName": lambda v: f"cognito-idp.{v.context.region}.amazonaws.com/{v.id}",
+            "ProviderURL": lambda v: f"https://cognito-idp.{v.context.region}.amazonaws.com/{v.id}",
+            "UserPoolId": "@id",
+        },
+    ),
+    Declared(
+        "AWS::Cognito::UserPoolClient",
+        "cognito-idp",
+        create=[Call("CreateUserPoolClient")],
+        id="@answer.UserPoolClient.ClientId",
+        read=Call("DescribeUserPoolClient", {**_OF_POOL, "ClientId": "@id"}),
+        update=[Call("UpdateUserPoolClient", {**_OF_POOL, "ClientId": "@id"})],
+        delete=[Call("DeleteUserPoolClient", {**_OF_POOL, "ClientId": "@id"})],
+        name="ClientName",
+        name_length=128,
+        unique=False,
+        attributes={
+            "ClientId": "@id",
+            "Name": "@answer.UserPoolClient.ClientName",
+            "ClientSecret": "@answer.UserPoolClient.ClientSecret",
+        },
+    ),
+    Declared(
+        "AWS::Cognito::UserPoolDomain",
+        "cognito-idp",
+        create=[Call("CreateUserPoolDomain")],
+        id="Domain",
+        delete=[Call("DeleteUserPoolDomain", {**_OF_POOL, "Domain": "@id"})],
+        attributes={"Id": "@id", "CloudFrontDistribution": "@answer.CloudFrontDomain"},
+    ),
+    Declared(
+        "AWS::Cognito::UserPoolGroup",
+        "cognito-idp",
+        create=[Call("CreateGroup")],
+        id="GroupName",
+        update=[Call("UpdateGroup", {"GroupName": "@id"})],
+        delete=[Call("DeleteGroup", {**_OF_POOL, "GroupName": "@id"})],
+        name="GroupName",
+        name_length=128,
+    ),
+    Declared(
+        "AWS::Cognito::UserPoolResourceServer",
+        "cognito-idp",
+        create=[Call("CreateResourceServer")],
+        id="Identifier",
+        update=[Call("UpdateResourceServer")],
+        delete=[Call("DeleteResourceServer", {**_OF_POOL, "Identifier": "@id"})],
+    ),
+    Declared(
+        "AWS::Cognito::IdentityPool",
+        "cognito-identity",
+        create=[Call("CreateIdentityPool")],
+        id="@answer.IdentityPoolId",
+        read=Call("DescribeIdentityPool", {"IdentityPoolId": "@id"}),
+        update=[Call("UpdateIdentityPool", {"IdentityPoolId": "@id"})],
+        delete=[Call("DeleteIdentityPool", {"IdentityPoolId": "@id"})],
+        name="IdentityPoolName",
+        name_length=128,
+        unique=False,
+        names={
+            "SupportedLoginProviders": "SupportedLoginProviders",
+            "OpenIdConnectProviderARNs": "OpenIdConnectProviderARNs",
+        },
+        attributes={"Id": "@id", "Name": "@answer.IdentityPoolName"},
+    ),
+]

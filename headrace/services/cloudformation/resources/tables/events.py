@@ -1,0 +1,142 @@
+"""EventBridge beside its rules: buses, archives, connections, API destinations; schedules and pipes."""
+
+from __future__ import annotations
+
+import json
+
+from headrace.services.cloudformation.resources.declared import (
+    Call,
+    Declared,
+    Values,
+    made_of,
+)
+
+_NAME = {"Name": "@id"}
+
+
+@made_of("Statement", "StatementId")
+def _bus_policy(values: Values) -> str | None:
+    """Return the statement of a bus's policy as a whole policy; None for one given by action and principal."""
+    statement = values.get("Statement")
+    if statement is None:
+        return None
+    given = {**statement, "Sid": values.get("StatementId")}
+    return json.dumps({"Version": "2012-10-17", "Statement": [given]})
+
+
+def _bus_policy_id(values: Values) -> str:
+    return f"{values.get('EventBusName') or 'default'}|{values.get('StatementId')}"
+
+
+def _has_statement(values: Values) -> bool:
+    params = {"Name": values.get("EventBusName") or "default"}
+    policy = values.context.call("events", "DescribeEventBus", params).get("Policy") or "{}"
+    return any(
+        each.get("Sid") == values.get("StatementId")
+        for each in json.loads(policy).get("Statement", [])
+    )
+
+
+_GROUP = {"Name": "@id", "GroupName": "GroupName"}
+TYPES = [
+    Declared(
+        "AWS::Events::EventBus",
+        "events",
+        create=[
+            Call("CreateEventBus"),
+            Call(
+                "PutPermission", {"EventBusName": "@id", "Policy": "Policy"}, only=(), when="Policy"
+            ),
+        ],
+        id="Name",
+        read=Call("DescribeEventBus", _NAME),
+        update=[
+            Call(
+                "PutPermission", {"EventBusName": "@id", "Policy": "Policy"}, only=(), when="Policy"
+            )
+        ],
+        delete=[Call("DeleteEventBus", _NAME)],
+        name="Name",
+        name_length=256,
+        tag=("TagResource", "UntagResource", "ResourceARN", "@answer.Arn"),
+    ),
+    Declared(
+        "AWS::Events::EventBusPolicy",
+        "events",
+        create=[Call("PutPermission", {"Policy": _bus_policy})],
+        id=_bus_policy_id,
+        update=[Call("PutPermission", {"Policy": _bus_policy})],
+        delete=[
+            Call("RemovePermission", {"EventBusName": "EventBusName", "StatementId": "StatementId"})
+        ],
+        exists=_has_statement,
+    ),
+    Declared(
+        "AWS::Events::Archive",
+        "events",
+        create=[Call("CreateArchive")],
+        id="ArchiveName",
+        read=Call("DescribeArchive", {"ArchiveName": "@last"}),
+        update=[Call("UpdateArchive", {"ArchiveName": "@id"})],
+        delete=[Call("DeleteArchive", {"ArchiveName": "@id"})],
+        name="ArchiveName",
+        name_length=48,
+        names={"SourceArn": "EventSourceArn"},
+        attributes={"Arn": "@answer.ArchiveArn"},
+    ),
+    Declared(
+        "AWS::Events::Connection",
+        "events",
+        create=[Call("CreateConnection")],
+        id="Name",
+        read=Call("DescribeConnection", _NAME),
+        update=[Call("UpdateConnection", _NAME)],
+        delete=[Call("DeleteConnection", _NAME)],
+        name="Name",
+        attributes={"Arn": "@answer.ConnectionArn", "ArnForPolicy": "@answer.ConnectionArn"},
+    ),
+    Declared(
+        "AWS::Events::ApiDestination",
+        "events",
+        create=[Call("CreateApiDestination")],
+        id="Name",
+        read=Call("DescribeApiDestination", _NAME),
+        update=[Call("UpdateApiDestination", _NAME)],
+        delete=[Call("DeleteApiDestination", _NAME)],
+        name="Name",
+        attributes={
+            "Arn": "@answer.ApiDestinationArn",
+            "ArnForPolicy": lambda v: str(v.answer["ApiDestinationArn"]).rpartition("/")[0],
+        },
+    ),
+    Declared(
+        "AWS::Scheduler::Schedule",
+        "scheduler",
+        create=[Call("CreateSchedule")],
+        id="Name",
+        read=Call("GetSchedule", _GROUP),
+        update=[Call("UpdateSchedule", {"Name": "@id"})],
+        delete=[Call("DeleteSchedule", _GROUP)],
+        name="Name",
+    ),
+    Declared(
+        "AWS::Scheduler::ScheduleGroup",
+        "scheduler",
+        create=[Call("CreateScheduleGroup")],
+        id="Name",
+        read=Call("GetScheduleGroup", _NAME),
+        delete=[Call("DeleteScheduleGroup", _NAME)],
+        name="Name",
+        tag=("TagResource", "UntagResource", "ResourceArn", "@answer.Arn"),
+    ),
+    Declared(
+        "AWS::Pipes::Pipe",
+        "pipes",
+        create=[Call("CreatePipe")],
+        id="Name",
+        read=Call("DescribePipe", _NAME),
+        delete=[Call("DeletePipe", _NAME)],
+        name="Name",
+        tag=("TagResource", "UntagResource", "resourceArn", "@answer.Arn"),
+    ),
+]

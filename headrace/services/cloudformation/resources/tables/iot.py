@@ -1,0 +1,69 @@
+"""IoT Core: rules, things, policies."""
+
+from __future__ import annotations
+
+from headrace.services.cloudformation.resources.declared import Call, Declared
+
+TYPES = [
+    Declared(
+        "AWS::IoT::TopicRule",
+        "iot",
+        create=[Call("CreateTopicRule")],
+        id="RuleName",
+        read=Call("GetTopicRule", {"ruleName": "@id"}),
+        update=[Call("ReplaceTopicRule", {"ruleName": "@id"})],
+        delete=[Call("DeleteTopicRule", {"ruleName": "@id"})],
+        name="RuleName",
+        name_length=128,
+        name_underscores=True,
+        attributes={"Arn": "@answer.ruleArn"},
+    ),
+    Declared(
+        "AWS::IoT::Thing",
+        "iot",
+        create=[Call("CreateThing")],
+        id="ThingName",
+        read=Call("DescribeThing", {"thingName": "@id"}),
+        update=[Call("UpdateThing", {"thingName": "@id"})],
+        delete=[Call("DeleteThing", {"thingName": "@id"})],
+        name="ThingName",
+        name_length=128,
+    ),
+    Declared(
+        "AWS::IoT::ThingType",
+        "iot",
+        create=[Call("CreateThingType")],
+        id="ThingTypeName",
+        read=Call("DescribeThingType", {"thingTypeName": "@id"}),
+        delete=[Call("DeleteThingType", {"thingTypeName": "@id"})],
+        name="ThingTypeName",
+        name_length=128,
+    ),
+    Declared(
+        "AWS::IoT::Policy",
+        "iot",
+        create=[Call("CreatePolicy")],
+        id="PolicyName",
+        read=Call("GetPolicy", {"policyName": "@id"}),
+        delete=[Call("DeletePolicy", {"policyName": "@id"})],
+        name="PolicyName",
+        name_length=128,
+        attributes={"Id": "@id"},
+    ),
+    Declared(
+        "AWS::IoT::PolicyPrincipalAttachment",
+        "iot",
+        create=[Call("AttachPrincipalPolicy")],
+        id=lambda v: f"{v.get('PolicyName')}|{v.get('Principal')}",
+        delete=[
+            Call("DetachPrincipalPolicy", {"policyName": "PolicyName", "principal": "Principal"})
+        ],
+    ),
+    Declared(
+        "AWS::IoT::ThingPrincipalAttachment",
+        "iot",
+        create=[Call("AttachThingPrincipal", only=("ThingName", "Principal"))],
+        id=lambda v: f"{v.get('ThingName')}|{v.get('Principal')}",
+        delete=[Call("DetachThingPrincipal", {"thingName": "ThingName", "principal": "Principal"})],
+    ),
+]

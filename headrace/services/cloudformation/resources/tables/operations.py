@@ -1,0 +1,212 @@
+"""Operations: scaling targets, documents, configuration, backups, trails, deployments."""
+
+from __future__ import annotations
+
+from headrace.services.cloudformation.resources.declared import (
+    Call,
+    Declared,
+    MadeOf,
+    Source,
+    Values,
+    made_of,
+)
+
+_PARTS = ("ResourceId", "ScalableDimension", "ServiceNamespace")
+
+
+def _target(part: int) -> MadeOf:
+    """Return a part of what a policy scales: from its own property, or from the target's id."""
+
+    def find(values: Values) -> str | None:
+        given = values.get(_PARTS[part])
+        if given is None and values.get("ScalingTargetId"):
+            given = str(values.get("ScalingTargetId")).split("|")[part]
+        return given
+
+    return made_of(_PARTS[part], "ScalingTargetId")(find)
+
+
+_TARGET: dict[str, Source] = {name: name for name in _PARTS}
+_OF_TARGET: dict[str, Source] = {name: _target(at) for at, name in enumerate(_PARTS)}
+_APPLICATION = {"ApplicationId": "@id"}
+
+
+def _is_scaled(values: Values) -> bool:
+    params = {
+        "ServiceNamespace": values.get("ServiceNamespace"),
+        "ResourceIds": [values.get("ResourceId")],
+        "ScalableDimension": values.get("ScalableDimension"),
+    }
+    answer = values.context.call("application-autoscaling", "DescribeScalableTargets", params)
+    return bool(answer.get("ScalableTargets"))
+
+
+def _has_rule(values: Values) -> bool:
+    found = values.context.call("cloudwatch", "DescribeInsightRules", {}).get("InsightRules", [])
+    return any(each["Name"] == values.get("RuleName") for each in found)
+
+
+TYPES = [
+    Declared(
+        "AWS::ApplicationAutoScaling::ScalableTarget",
+        "application-autoscaling",
+        create=[Call("RegisterScalableTarget")],
+        id=lambda v: "|".join(str(v.get(name)) for name in _PARTS),
+        update=[Call("RegisterScalableTarget")],
+        delete=[Call("DeregisterScalableTarget", _TARGET)],
+        attributes={"Id": "@id"},
+        exists=_is_scaled,
+    ),
+    Declared(
+        "AWS::ApplicationAutoScaling::ScalingPolicy",
+        "application-autoscaling",
+        create=[Call("PutScalingPolicy", _OF_TARGET)],
+        id="@answer.PolicyARN",
+        update=[Call("PutScalingPolicy", _OF_TARGET)],
+        delete=[Call("DeleteScalingPolicy", {**_OF_TARGET, "PolicyName": "PolicyName"})],
+        attributes={"Arn": "@id"},
+    ),
+    Declared(
+        "AWS::SSM::Document",
+        "ssm",
+        create=[Call("CreateDocument")],
+        id="Name",
+        read=Call("DescribeDocument", {"Name": "@id"}),
+        delete=[Call("DeleteDocument", {"Name": "@id"})],
+        name="Name",
+        name_length=128,
+    ),
+    Declared(
+        "AWS::CloudWatch::InsightRule",
+        "cloudwatch",
+        create=[Call("PutInsightRule", {"RuleDefinition": "RuleBody"})],
+        id="RuleName",
+        update=[Call("PutInsightRule", {"RuleDefinition": "RuleBody"})],
+        delete=[Call("DeleteInsightRules", {"RuleNames": lambda v: [v.id]})],
+        exists=_has_rule,
+        attributes={
+            "Arn": lambda v: (
+                f"arn:aws:cloudwatch:{v.context.region}:{v.context.account}:insight-rule/{v.id}"
+            )
+        },
+    ),
+    Declared(
+        "AWS::AppConfig::Application",
+        "appconfig",
+        create=[Call("CreateApplication")],
+        id="@answer.Id",
+        update=[Call("UpdateApplication", _APPLICATION)],
+        delete=[Call("DeleteApplication", _APPLICATION)],
+        attributes={"ApplicationId": "@id"},
+    ),
+    Declared(
+        "AWS::AppConfig::ConfigurationProfile",
+        "appconfig",
+        create=[Call("CreateConfigurationProfile")],
+        id="@answer.Id",
+        update=[Call("UpdateConfigurationProfile", {"ConfigurationProfileId": "@id"})],
+        delete=[
+            Call(
+                "DeleteConfigurationProfile",
+                {"ApplicationId": "ApplicationId", "ConfigurationProfileId": "@id"},
+            )
+        ],
+        attributes={"ConfigurationProfileId": "@id"},
+    ),
+    Declared(
+        "AWS::AppConfig::HostedConfigurationVersion",
+        "appconfig",
+        create=[Call("CreateHostedConfigurationVersion")],
+        id=lambda v: str(v.answer["VersionNumber"]),
+        delete=[
+            Call(
+                "DeleteHostedConfigurationVersion",
+                {
+                    "ApplicationId": "ApplicationId",
+                    "ConfigurationProfileId": "ConfigurationProfileId",
+                    "VersionNumber": "@id",
+                },
+            )
+        ],
+        attributes={"VersionNumber": "@id"},
+    ),
+    Declared(
+        "AWS::Backup::BackupVault",
+        "backup",
+        create=[Call("CreateBackupVault")],
+        id="BackupVaultName",
+        delete=[Call("DeleteBackupVault", {"BackupVaultName": "@id"})],
+        name="BackupVaultName",
+        name_length=50,
+    ),
+    Declared(
+        "AWS::Backup::BackupPlan",
+        "backup",
+        create=[Call("CreateBackupPlan")],
+        id="@answer.BackupPlanId",
+        delete=[Call("DeleteBackupPlan", {"BackupPlanId": "@id"})],
+        names={"BackupPlanRule": "Rules", "TargetBackupVault": "TargetBackupVaultName"},
+        attributes={"BackupPlanId": "@id"},
+    ),
+    Declared(
+        "AWS::CloudTrail::Trail",
+        "cloudtrail",
+        create=[
+            Call(
+                "CreateTrail",
+                {
+                    "Name": "TrailName",
+                    "TagsList": lambda v: (
+                        [{"Key": k, "Value": x} for k, x in v.tags.items()] or None
+                    ),
+                },
+            ),
+            Call(
+                "PutEventSelectors",
+                {"TrailName": "@id", "EventSelectors": "EventSelectors"},
+                only=(),
+                when="EventSelectors",
+            ),
+            Call("StartLogging", {"Name": "@id"}, only=(), when="IsLogging"),
+        ],
+        id="@answer.Name",
+        read=Call("GetTrail", {"Name": "@id"}),
+        update=[
+            Call("UpdateTrail", {"Name": "@id"}),
+            Call(
+                "PutEventSelectors",
+                {"TrailName": "@id", "EventSelectors": "EventSelectors"},
+                only=(),
+                when="EventSelectors",
+            ),
+        ],
+        delete=[Call("DeleteTrail", {"Name": "@id"})],
+        name="TrailName",
+        name_length=128,
+        names={"EnableLogFileValidation": "EnableLogFileValidation"},
+        attributes={"Arn": "@answer.TrailARN", "SnsTopicArn": "@answer.Trail.SnsTopicARN"},
+    ),
+    Declared(
+        "AWS::CodeDeploy::Application",
+        "codedeploy",
+        create=[Call("CreateApplication")],
+        id="ApplicationName",
+        delete=[Call("DeleteApplication", {"applicationName": "@id"})],
+        name="ApplicationName",
+        name_length=100,
+    ),
+    Declared(
+        "AWS::CodeDeploy::DeploymentGroup",
+        "codedeploy",
+        create=[Call("CreateDeploymentGroup")],
+        id="DeploymentGroupName",
+        delete=[
+            Call(
+                "DeleteDeploymentGroup",
+                {"applicationName": "ApplicationName", "deploymentGroupName": "@id"},
+            )
+        ],
+        name="DeploymentGroupName",
+        name_length=100,
+    ),
+]

@@ -1,0 +1,76 @@
+"""Step Functions: state machines and activities."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.resources.declared import (
+    Call,
+    Declared,
+    Values,
+    made_of,
+)
+
+
+@made_of("Definition", "DefinitionString", "DefinitionS3Location", "DefinitionSubstitutions")
+def _definition(values: Values) -> str | None:
+    """Return the definition, wherever a template has it, with its substitutions."""
+    text = values.get("DefinitionString")
+    if values.get("Definition") is not None:
+        text = json.dumps(values.get("Definition"))
+    place = values.get("DefinitionS3Location")
+    if place is not None:
+        params = {"Bucket": place["Bucket"], "Key": place["Key"]}
+        body: Any = values.context.call("s3", "GetObject", params)["Body"]
+        text = (body if isinstance(body, bytes) else body.read()).decode()
+    if text is None:
+        raise ResourceFailed(
+            "One of Definition, DefinitionString and DefinitionS3Location must be given"
+        )
+    given: dict[str, Any] = values.get("DefinitionSubstitutions") or {}
+    return re.sub(r"\$\{([^}]+)\}", lambda m: str(given.get(m[1], m[0])), str(text))
+
+
+def _has_machine(values: Values) -> bool:
+    """Whether there is one of that name: CreateStateMachine itself answers the same request again with success."""
+    name = values.get("StateMachineName")
+    where = f"{values.context.region}:{values.context.account}"
+    arn = f"arn:aws:states:{where}:stateMachine:{name}"
+    context = values.context
+    return bool(
+        name
+        and context.found("stepfunctions", "DescribeStateMachine", {"stateMachineArn": arn}, arn)
+    )
+
+
+_ARN = {"stateMachineArn": "@id"}
+TYPES = [
+    Declared(
+        "AWS::StepFunctions::StateMachine",
+        "stepfunctions",
+        create=[Call("CreateStateMachine", {"definition": _definition})],
+        id="@answer.stateMachineArn",
+        read=Call("DescribeStateMachine", _ARN),
+        update=[Call("UpdateStateMachine", {**_ARN, "definition": _definition})],
+        delete=[Call("DeleteStateMachine", _ARN)],
+        name="StateMachineName",
+        name_length=80,
+        names={"StateMachineName": "name", "StateMachineType": "type"},
+        exists=_has_machine,
+        tag=("TagResource", "UntagResource", "resourceArn", "@id"),
+    ),
+    Declared(
+        "AWS::StepFunctions::Activity",
+        "stepfunctions",
+        create=[Call("CreateActivity")],
+        id="@answer.activityArn",
+        read=Call("DescribeActivity", {"activityArn": "@id"}),
+        delete=[Call("DeleteActivity", {"activityArn": "@id"})],
+        name="Name",
+        name_length=80,
+        tag=("TagResource", "UntagResource", "resourceArn", "@id"),
+    ),
+]
