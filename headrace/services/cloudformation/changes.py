@@ -9,13 +9,7 @@ from typing import Any
 from headrace.services.cloudformation import graph, limits
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.exports import Exports
-from headrace.services.cloudformation.intrinsics import (
-    UNKNOWN,
-    Scope,
-    evaluate,
-    is_unknown,
-    size_of,
-)
+from headrace.services.cloudformation.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.parameters import effective_values
 from headrace.services.cloudformation.provision import check_operation_size
 from headrace.services.cloudformation.references import all_dependencies
@@ -25,6 +19,7 @@ from headrace.services.cloudformation.scope import Lookups, decide, scope_of
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.template import Template
 from headrace.services.cloudformation.template_checks import parse
+from headrace.services.cloudformation.values import UNKNOWN, is_unknown, size_of
 
 # Keys of a resource's definition that make a change even when no property differs.
 _ATTRIBUTE_SCOPES = {

@@ -12,10 +12,11 @@ from headrace.core.ports import ControlPlane
 from headrace.services.cloudformation import graph, limits
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.exports import Exports
-from headrace.services.cloudformation.intrinsics import NO_VALUE, UNKNOWN, Scope
+from headrace.services.cloudformation.intrinsics import Scope
 from headrace.services.cloudformation.references import conditions_in
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.template import Template
+from headrace.services.cloudformation.values import NO_VALUE, UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
