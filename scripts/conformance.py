@@ -1,7 +1,8 @@
 """Writes docs/conformance/kinesis.md: every action's parameters and errors, the tests that show them, and the sources.
 
 `python -m scripts.conformance` runs the API tests with `scripts.conformance_seen` and writes what they showed. With
---check nothing is run: it exits 1 when the table lacks something of botocore's model or names a test that is gone.
+--scenarios only the list of the scenarios in tests/conformance/kinesis is written anew. With --check nothing is run: it
+exits 1 when the table lacks something of botocore's model, names a test that is gone, or has an old list.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from headrace.aws.model import service_model
 from headrace.aws.operation import operation_name
 from headrace.services.kinesis.actions import ACTIONS
 from headrace.services.kinesis.fidelity import FIDELITY
+from scripts.conformance_pages import scenario_lines
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "conformance" / "kinesis.md"
@@ -115,7 +117,16 @@ def page(seen: dict[str, Any]) -> str:
     """Return the whole page."""
     parts = [HEAD, _summary(seen)]
     parts += [_action(operation, seen.get(operation.name, {})) for operation in operations()]
-    return "\n".join(parts)
+    return "\n".join([*parts, _scenarios()])
+
+
+def _scenarios() -> str:
+    return "\n".join(scenario_lines("kinesis")) + "\n"
+
+
+def with_scenarios(text: str) -> str:
+    """Return a page with the list of scenarios as it is now."""
+    return text.partition("\n## The ")[0] + "\n" + _scenarios()
 
 
 def _summary(seen: dict[str, Any]) -> str:
@@ -207,7 +218,8 @@ def _tests(names: Any) -> str:
 
 def stale(text: str) -> list[str]:
     """Return what is wrong with the page: a sentence each."""
-    wrong: list[str] = []
+    wrong = [] if text.endswith(_scenarios()) else ["the list of scenarios is old"]
+    text = text.partition("\n## The ")[0]
     sections = {part.partition("\n")[0]: part for part in text.split("\n## ")[1:]}
     for operation in operations():
         section = sections.get(operation.name)
@@ -258,6 +270,9 @@ def observe() -> dict[str, Any]:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the page, or check it."""
+    if "--scenarios" in arguments:
+        PAGE.write_text(with_scenarios(PAGE.read_text()))
+        return 0
     if "--check" not in arguments:
         PAGE.parent.mkdir(parents=True, exist_ok=True)
         PAGE.write_text(page(observe()))

@@ -1,28 +1,73 @@
 """Scenarios: calls, the whole answers that AWS gave to them, and where that was written down.
 
 A file is a JSON list of scenarios: `name`, `evidence` (a list of sentences or addresses), `steps`, and `slow` when it
-sends many bytes. A step is a call (`call`, an operation; `params`) with its `answer`, or `advance_s`, by which the
-clock goes on. An answer has `status` and every member that botocore reads of it, of an error `Error`; only what differs
-between any two requests is left out (request ids).
+takes long. The steps:
 
-In parameters and answers, `<id 1>` is an identifier that S3 gave: wherever it stands it is the same; `<time>` is any
-time. Bytes are `{"bytes": text}`, or `{"repeat": text, "times": n, "end": text}`.
+- A call: `call` (an operation, as boto3 names its method), `params`, `service` where it is another than the folder's,
+  and its `answer`: `status` and every member that botocore reads of it, of an error `Error`. Only what differs between
+  any two requests is left out (request ids). Without `answer` it prepares what the evidence does not show, and must
+  succeed. `keep`, such as `{"arn 1": "Role.Arn"}`, keeps members of such an answer for later steps.
+- A call with `until`, a part of an answer: it is made again while time goes on until its answer has that part; then
+  `answer`, if there is one, is compared.
+- A request: `http` with `method`, `path`, `query`, `headers`, `body`, and an `answer` of `status`, `headers` (those
+  that are compared; null: it has none) and `body`.
+- `advance_s`: the clock goes on by so much.
+
+In parameters and answers, `<id 1>` is something that AWS gave: wherever it stands it is the same. `<arn 1>` must be an
+ARN, `<uuid 1>` a UUID, `<name 1>` a word, `<digits 1>` a number's digits. Of what differs from place to place, `<time>`
+is any time, `<number>` any number, `<text>` any text.
+Bytes are `{"bytes": text}`, `{"base64": text}`, `{"repeat": text, "times": n, "end": text}` or, of an archive,
+`{"zip": {file: text}}`; a time is `{"time": text}`. In answers `{"json": value}` is a text of that JSON, and
+`{"any order": list}` a list in any order.
 """
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import re
-from collections.abc import Iterator
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from botocore.exceptions import ClientError
+
+from headrace.aws.http import HttpRequest, HttpResponse
 
 Scenario = dict[str, Any]
 
-_PLACEHOLDER = re.compile(r"<(id) (\d+)>")
+_KINDS = {
+    "id": r".+",
+    "arn": r"arn:[^:]*:[^:]+:[^:]*:[^:]*:.+",
+    "uuid": r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+    "name": r"[\w.-]+",
+    "digits": r"\d+",
+}
+_PLACEHOLDER = re.compile(rf"<({'|'.join(_KINDS)}) (\d+)>")
+_LONGEST_WAIT_ROUNDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Where scenarios are played.
+
+    Attributes:
+        service: the service that a call is for when its step names none.
+        client: gives a boto3 client of a service; it must check no parameters and never try again.
+        advance: lets the clock go on by so many seconds.
+        send: answers a raw request; the body comes back as bytes.
+    """
+
+    service: str
+    client: Callable[[str], Any]
+    advance: Callable[[float], None]
+    send: Callable[[HttpRequest], HttpResponse]
 
 
 def load(folder: Path) -> Iterator[Scenario]:
@@ -32,30 +77,163 @@ def load(folder: Path) -> Iterator[Scenario]:
             yield {**scenario, "topic": path.stem}
 
 
+def cases(scenarios: list[Scenario]) -> list[Any]:
+    """Return pytest's parameters for scenarios: named, and marked when slow."""
+    return [
+        pytest.param(
+            scenario,
+            id=f"{scenario['topic']}: {scenario['name']}",
+            marks=[pytest.mark.slow] if scenario.get("slow") else [],
+        )
+        for scenario in scenarios
+    ]
+
+
+def calls(scenario: Scenario, service: str) -> list[str]:
+    """Return the calls of a scenario to a service."""
+    return [
+        step["call"]
+        for step in scenario["steps"]
+        if "call" in step and step.get("service", service) == service
+    ]
+
+
+def check_told(scenarios: list[Scenario], at_least: int) -> None:
+    """Fail when names are used twice, a scenario says not whence it is or does nothing, or there are too few."""
+    names = [(scenario["topic"], scenario["name"]) for scenario in scenarios]
+    assert len(set(names)) == len(names) >= at_least
+    for scenario in scenarios:
+        compared = [step for step in scenario["steps"] if "answer" in step]
+        assert scenario["evidence"], scenario["name"]
+        assert compared, scenario["name"]
+
+
+# --- playing ----------------------------------------------------------------------------------
+
+
+def play(scenario: Scenario, world: World) -> list[str]:
+    """Make a scenario's calls; return what was answered differently, a line each."""
+    known: dict[str, str] = {}
+    wrong: list[str] = []
+    for number, step in enumerate(scenario["steps"]):
+        if "advance_s" in step:
+            world.advance(step["advance_s"])
+            continue
+        got = _until(step, world, known) if "until" in step else _asked(step, world, known)
+        title = step.get("call", "http")
+        if "answer" in step:
+            lines = differences(step["answer"], got, known)
+            wrong += [f"{number} {title}{line}" for line in lines]
+        elif got["status"] >= 300:
+            wrong.append(f"{number} {title}: {got}")
+        for name, path in step.get("keep", {}).items():
+            known[f"<{name}>"] = str(member(got, path))
+    return wrong
+
+
+def _asked(step: dict[str, Any], world: World, known: dict[str, str]) -> dict[str, Any]:
+    if "http" in step:
+        return _http_answer(step, world, known)
+    client = world.client(step.get("service", world.service))
+    return answer(client, step["call"], parameters(step.get("params", {}), known))
+
+
+def _until(step: dict[str, Any], world: World, known: dict[str, str]) -> dict[str, Any]:
+    got: dict[str, Any] = {}
+    for _ in range(_LONGEST_WAIT_ROUNDS):
+        got = _asked(step, world, known)
+        if _has(got, step["until"], known):
+            return got
+        world.advance(1)
+        time.sleep(0.005)  # what runs in other threads gets its turn
+    raise AssertionError(f"{step['call']} was never answered with {step['until']}, but {got}")
+
+
+def _http_answer(step: dict[str, Any], world: World, known: dict[str, str]) -> dict[str, Any]:
+    asked = parameters(step["http"], known)
+    body = asked.get("body", b"")
+    got = world.send(
+        HttpRequest(
+            asked["method"],
+            asked.get("path", "/"),
+            asked.get("query", ""),
+            {name.lower(): value for name, value in asked.get("headers", {}).items()},
+            body.encode() if isinstance(body, str) else body,
+        )
+    )
+    headers = {name.lower(): value for name, value in got.headers}
+    wanted = step.get("answer", {}).get("headers", {})
+    assert isinstance(got.body, bytes)
+    return {
+        "status": got.status,
+        **({"headers": {name: headers.get(name.lower()) for name in wanted}} if wanted else {}),
+        **({"body": got.body.decode()} if "body" in step.get("answer", {}) else {}),
+    }
+
+
+def _has(got: Any, part: Any, known: dict[str, str]) -> bool:
+    if isinstance(part, dict) and isinstance(got, dict):
+        return all(name in got and _has(got[name], part[name], known) for name in part)
+    if isinstance(part, list) and isinstance(got, list):
+        pairs = zip(part, got, strict=False)
+        return len(part) == len(got) and all(_has(other, one, known) for one, other in pairs)
+    return parameters(part, known) == got
+
+
+def member(value: Any, path: str) -> Any:
+    """Return the member of a path such as `Shards[0].ShardId`."""
+    for name in re.findall(r"[^.\[\]]+", path):
+        value = value[int(name)] if isinstance(value, list) else value[name]
+    return value
+
+
 def parameters(value: Any, known: dict[str, str]) -> Any:
     """Return parameters for boto3: placeholders and bytes put in."""
     if isinstance(value, dict):
-        if "bytes" in value:
-            return value["bytes"].encode()
-        if "repeat" in value:
-            return value["repeat"].encode() * value["times"] + value["end"].encode()
-        if "time" in value:
-            return datetime.fromisoformat(value["time"])
-        return {name: parameters(member, known) for name, member in value.items()}
+        special = _special(value)
+        if special is not None:
+            return special
+        return {name: parameters(one, known) for name, one in value.items()}
     if isinstance(value, list):
-        return [parameters(member, known) for member in value]
+        return [parameters(one, known) for one in value]
     if isinstance(value, str):
         return _PLACEHOLDER.sub(lambda match: known[match[0]], value)
     return value
 
 
+def _special(value: dict[str, Any]) -> Any:
+    """Return what a form such as `{"bytes": text}` stands for, or None when it is none."""
+    match value:
+        case {"bytes": str(text)} if len(value) == 1:
+            return text.encode()
+        case {"base64": str(text)} if len(value) == 1:
+            return base64.b64decode(text)
+        case {"repeat": str(text), "times": int(times), "end": str(end)}:
+            return text.encode() * times + end.encode()
+        case {"time": str(text)} if len(value) == 1:
+            return datetime.fromisoformat(text)
+        case {"zip": dict(files)} if len(value) == 1:
+            return _archive(files)
+        case _:
+            return None
+
+
+def _archive(files: dict[str, str]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, text in files.items():
+            info = zipfile.ZipInfo(name)  # of 1980, so that the bytes are the same every time
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, text)
+    return out.getvalue()
+
+
 def answer(client: Any, call: str, params: dict[str, Any]) -> dict[str, Any]:
     """Make a call; return its whole answer in the form of `shown`."""
     try:
-        got = getattr(client, call)(**params)
+        return shown(getattr(client, call)(**params))
     except ClientError as error:
-        got = error.response
-    return shown(got)
+        return shown(dict(error.response))
 
 
 def shown(got: dict[str, Any]) -> dict[str, Any]:
@@ -69,9 +247,9 @@ def shown(got: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _plain(member) for name, member in value.items()}
+        return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list):
-        return [_plain(member) for member in value]
+        return [_plain(one) for one in value]
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
     if isinstance(value, bytes):
@@ -79,19 +257,21 @@ def _plain(value: Any) -> Any:
     return value.read().decode() if hasattr(value, "read") else value
 
 
+# --- comparing --------------------------------------------------------------------------------
+
+
 def differences(wanted: Any, got: Any, known: dict[str, str], path: str = "") -> list[str]:
     """Return what differs, a line each; identifiers that are met for the first time become known."""
+    if isinstance(wanted, dict):
+        found = _special_differences(wanted, got, known, path)
+        if found is not None:
+            return found
     if isinstance(wanted, dict) and isinstance(got, dict):
-        if "repeat" in wanted or "bytes" in wanted:
-            return []
         lines = [f"{path}/{name}: missing" for name in wanted.keys() - got.keys()]
         lines += [f"{path}/{name}: too much: {got[name]!r}" for name in got.keys() - wanted.keys()]
         for name in wanted.keys() & got.keys():
             lines += differences(wanted[name], got[name], known, f"{path}/{name}")
         return lines
-    if isinstance(wanted, dict) and ("repeat" in wanted or "bytes" in wanted):
-        expected = parameters(wanted, known).decode()
-        return [] if expected == got else [f"{path}: other bytes"]
     if isinstance(wanted, list) and isinstance(got, list):
         if len(wanted) != len(got):
             return [f"{path}: {len(got)} items, not {len(wanted)}"]
@@ -100,21 +280,67 @@ def differences(wanted: Any, got: Any, known: dict[str, str], path: str = "") ->
             for number, (one, other) in enumerate(zip(wanted, got, strict=True))
             for line in differences(one, other, known, f"{path}[{number}]")
         ]
-    if wanted == "<time>" and isinstance(got, str):
-        datetime.fromisoformat(got)
-        return []
-    if isinstance(wanted, str) and isinstance(got, str) and _PLACEHOLDER.search(wanted):
+    if isinstance(wanted, str):
         return _differing_text(wanted, got, known, path)
     return [] if wanted == got else [f"{path}: {got!r}, not {wanted!r}"]
 
 
-def _differing_text(wanted: str, got: str, known: dict[str, str], path: str) -> list[str]:
-    names = [match[0] for match in _PLACEHOLDER.finditer(wanted)]
-    pattern = _PLACEHOLDER.sub("\0", wanted)
-    found = re.fullmatch(re.escape(pattern).replace("\0", "(.+)"), got)
-    if found is None:
-        return [f"{path}: {got!r}, not {wanted!r}"]
-    for name, value in zip(names, found.groups(), strict=True):
-        if known.setdefault(name, value) != value:
-            return [f"{path}: {value!r}, not {known[name]!r}"]
+def _special_differences(
+    wanted: dict[str, Any], got: Any, known: dict[str, str], path: str
+) -> list[str] | None:
+    if list(wanted) == ["json"]:
+        return differences(wanted["json"], json.loads(got), known, path)
+    if list(wanted) == ["any order"]:
+        return _differing_set(wanted["any order"], got, known, path)
+    expected = _special(wanted)
+    if not isinstance(expected, bytes):
+        return None
+    return [] if expected.decode() == got else [f"{path}: other bytes"]
+
+
+def _differing_set(wanted: list[Any], got: Any, known: dict[str, str], path: str) -> list[str]:
+    if not isinstance(got, list) or len(got) != len(wanted):
+        return [f"{path}: {got!r}, not {len(wanted)} items"]
+    rest = list(got)
+    for one in wanted:
+        for other in rest:
+            tried = dict(known)
+            if not differences(one, other, tried):
+                known.update(tried)
+                rest.remove(other)
+                break
+        else:
+            return [f"{path}: none of {rest!r} is {one!r}"]
     return []
+
+
+def _differing_text(wanted: str, got: Any, known: dict[str, str], path: str) -> list[str]:
+    different = [f"{path}: {got!r}, not {wanted!r}"]
+    if wanted == "<number>":
+        return [] if isinstance(got, (int, float)) and not isinstance(got, bool) else different
+    if not isinstance(got, str):
+        return different
+    if wanted == "<text>":
+        return []
+    if wanted == "<time>":
+        return [] if _is_time(got) else different
+    matches = list(_PLACEHOLDER.finditer(wanted))
+    pieces = _PLACEHOLDER.sub("\0", wanted).split("\0")
+    pattern = re.escape(pieces[0])
+    for match, piece in zip(matches, pieces[1:], strict=True):
+        pattern += f"({_KINDS[match[1]]})" + re.escape(piece)
+    found = re.fullmatch(pattern, got, re.DOTALL)
+    if found is None:
+        return different
+    for match, value in zip(matches, found.groups(), strict=True):
+        if known.setdefault(match[0], value) != value:
+            return [f"{path}: {value!r}, not {known[match[0]]!r}"]
+    return []
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

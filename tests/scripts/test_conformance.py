@@ -44,7 +44,10 @@ def test_what_tests_showed_is_told_with_its_source():
 def test_what_the_page_lacks_is_named():
     text = conformance.PAGE.read_text()
     gone = text.replace("| `StreamARN` |", "| `Other` |").replace("## SplitShard", "## SplitAtom")
-    wrong = conformance.stale(gone + "\n`test_that_nobody_wrote`\n")
+    gone = gone.replace("## SplitAtom\n", "## SplitAtom\n\n`test_that_nobody_wrote`\n")
+    wrong = conformance.stale(gone)
+    assert "the list of scenarios is old" not in wrong
+    assert "the list of scenarios is old" in conformance.stale(gone + "- another\n")
     assert "SplitShard is missing" in wrong
     assert "SplitAtom is no action" in wrong
     assert "PutRecords: `StreamARN` is missing" in wrong
