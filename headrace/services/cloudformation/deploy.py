@@ -190,6 +190,9 @@ class Deployment:
 
         def end() -> Next:
             status = "ROLLBACK_FAILED" if left else "ROLLBACK_COMPLETE"
+            if not left:
+                self.stack.deleted_ms = self._clock.now_ms()
+                self.stack.change_set_id = ""
             self._stacks.set_status(self.stack, status, left)
             return None
 
@@ -265,10 +268,10 @@ class Deployment:
             return
         self._removal.clean_up()
         stack.deleted_ms = self._clock.now_ms()
-        stack.outputs = []
         stack.previous = None
         for change_set in self._stacks.change_sets(stack.stack_id):
-            self._stacks.delete_change_set(change_set)
+            if not change_set.is_executed:
+                self._stacks.delete_change_set(change_set)
         self._stacks.set_status(stack, "DELETE_COMPLETE", whole=True)
 
     # --- ending -------------------------------------------------------------------------------

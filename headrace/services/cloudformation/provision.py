@@ -124,7 +124,7 @@ class Provisioner:
     def _create(self, resource: Resource, kind: ResourceType) -> None:
         self._states.set_status(resource, "CREATE_IN_PROGRESS")
         try:
-            made = self._make(resource, kind)
+            made = self._make(resource, kind, "CREATE_IN_PROGRESS")
         except Exception as error:
             self._states.fail(resource, "CREATE", error)
             raise
@@ -141,11 +141,15 @@ class Provisioner:
         self._create(wanted, kind)
 
     def _make(
-        self, resource: Resource, kind: ResourceType, keep: Callable[[], None] | None = None
+        self,
+        resource: Resource,
+        kind: ResourceType,
+        status: str,
+        keep: Callable[[], None] | None = None,
     ) -> Made:
         """Create a resource that does not exist yet; `resource` has its physical id as soon as it has one.
 
-        `keep` stores the id; without it the resource is stored as the stack's own.
+        `keep` stores the id; without it the resource is stored as the stack's own. An event of `status` tells the id.
         """
         if kind.find is not None:
             found = kind.find(self._states.context(resource.logical_id), resource.properties)
@@ -159,14 +163,19 @@ class Provisioner:
                     self._states.stacks.save_resource(self._stack, resource)
                 else:
                     keep()
+            self._states.event(resource, status, "Resource creation Initiated")
 
         try:
-            return kind.create(self._states.context(resource.logical_id, note), resource.properties)
+            context = self._states.context(resource.logical_id, note)
+            made = kind.create(context, resource.properties)
         except Exception as error:
             name = kind.name_of(resource.properties)
             if not resource.physical_id and name and means_existing(error):
                 raise self._already_exists(kind, name) from error
             raise
+        if not resource.physical_id:
+            note(made.physical_id)
+        return made
 
     def _already_exists(self, kind: ResourceType, identifier: str) -> ResourceFailed:
         return already_exists(
@@ -175,7 +184,9 @@ class Provisioner:
 
     def _update(self, present: Resource, wanted: Resource, kind: ResourceType) -> None:
         assert kind.update is not None
-        resource = replace(present, updated_ms=self._states.ports.clock.now_ms())
+        now_ms = self._states.ports.clock.now_ms()
+        # With the new properties from here on: a rollback after a kill brings back what was begun.
+        resource = replace(present, updated_ms=now_ms, properties=wanted.properties)
         self._states.set_status(resource, "UPDATE_IN_PROGRESS")
         try:
             made = kind.update(
@@ -185,7 +196,6 @@ class Provisioner:
                 wanted.properties,
             )
         except Exception as error:
-            resource.properties = wanted.properties
             self._states.fail(resource, "UPDATE", error)
             raise
         if made.physical_id != present.physical_id:
@@ -193,14 +203,14 @@ class Provisioner:
                 # A custom resource may answer with another id: the clean-up deletes the old one.
                 self._stack.obsolete.append(present)
         _redefine(resource, wanted)
-        resource.properties = wanted.properties
         self._states.made(resource, made, "UPDATE_COMPLETE")
 
     def _replace(self, present: Resource, resource: Resource, kind: ResourceType) -> None:
         reason = (
             "Requested update requires the creation of a new physical resource; hence creating one."
         )
-        self._states.event(present, "UPDATE_IN_PROGRESS", reason)
+        shown = replace(present, properties=resource.properties)
+        self._states.event(shown, "UPDATE_IN_PROGRESS", reason)
         # Listed for deletion as soon as it exists, even if the rest of its creation fails.
         half_made = replace(resource, deletion_policy="Delete")
 
@@ -210,7 +220,7 @@ class Provisioner:
             self._states.save()
 
         try:
-            made = self._make(resource, kind, keep)
+            made = self._make(resource, kind, "UPDATE_IN_PROGRESS", keep)
         except Exception as error:
             self._states.fail(present, "UPDATE", error)
             raise

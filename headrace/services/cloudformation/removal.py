@@ -71,6 +71,7 @@ class Removal:
         ):
             self._states.set_status(resource, "DELETE_SKIPPED")
             return
+        self._states.set_status(resource, "DELETE_IN_PROGRESS")
         try:
             self.delete_one(resource)
         except Exception as error:
@@ -84,20 +85,21 @@ class Removal:
         while stack.obsolete:
             resource = stack.obsolete[-1]
             if resource.deletion_policy in RETAINING:
-                self._states.event(resource, "DELETE_SKIPPED")
+                self._states.event(resource, "DELETE_SKIPPED", cleaning_up=True)
             else:
+                self._states.event(resource, "DELETE_IN_PROGRESS", cleaning_up=True)
                 try:
                     self.delete_one(resource)
-                    self._states.event(resource, "DELETE_COMPLETE")
+                    self._states.event(resource, "DELETE_COMPLETE", cleaning_up=True)
                 except Exception as error:  # noqa: BLE001 - whatever it is, the clean-up goes on
                     log_defect(f"resource {resource.logical_id}", error)
-                    self._states.event(resource, "DELETE_FAILED", reason_of(error))
+                    reason = reason_of(error)
+                    self._states.event(resource, "DELETE_FAILED", reason, cleaning_up=True)
             stack.obsolete.pop()
             self._states.save()
 
     def delete_one(self, resource: Resource) -> None:
         """Delete a resource, if it was made. Raises."""
-        self._states.event(resource, "DELETE_IN_PROGRESS")
         if resource.physical_id:
             kind = type_of(resource.type)
             kind.delete(

@@ -98,8 +98,10 @@ class ResourceStates:
             resource.reason = reason_of(error)
         self.set_status(resource, f"{verb}_FAILED", resource.reason)
 
-    def event(self, resource: Resource, status: str, reason: str = "") -> None:
-        """Store an event of a resource."""
+    def event(
+        self, resource: Resource, status: str, reason: str = "", *, cleaning_up: bool = False
+    ) -> None:
+        """Store an event of a resource; `cleaning_up`: of one that an update replaced or removed."""
         self.stacks.add_event(
             self.stack,
             logical_id=resource.logical_id,
@@ -107,7 +109,7 @@ class ResourceStates:
             kind=resource.type,
             status=status,
             reason=reason,
-            properties=resource.properties,
+            properties=None if cleaning_up else resource.properties,
         )
 
     def save(self) -> None:

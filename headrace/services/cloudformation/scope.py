@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from headrace.aws.errors import AwsError
 from headrace.core.ports import ControlPlane
@@ -108,14 +108,14 @@ def scope_of(
             )
         if name in resource.attributes:
             return resource.attributes[name]
-        value: Any = resource.attributes
-        for part in name.split("."):
-            if not isinstance(value, Mapping) or part not in value:
-                raise ResourceFailed(
-                    f"Requested attribute {name} does not exist in schema for {resource.type}"
-                )
-            value = value[part]  # type: ignore[assignment]
-        return value  # type: ignore[return-value]
+        # A property is an attribute too (recorded: an SNS topic's DisplayName).
+        for source in (resource.attributes, resource.properties):
+            found = _at_path(source, name)
+            if found is not None:
+                return found
+        raise ResourceFailed(
+            f"Requested attribute {name} does not exist in schema for {resource.type}"
+        )
 
     return Scope(
         names=names,
@@ -126,6 +126,15 @@ def scope_of(
         mappings=template.mappings,
         decided={} if decided is None else decided,
     )
+
+
+def _at_path(value: Any, path: str) -> Any:
+    """Return the member at a path such as `Endpoint.Address`, or None when there is none."""
+    for part in path.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = cast("Mapping[str, Any]", value).get(part)
+    return value
 
 
 def decide(template: Template, scope: Scope) -> None:

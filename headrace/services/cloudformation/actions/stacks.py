@@ -6,7 +6,7 @@ from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.values import listed
 from headrace.services.cloudformation import requests
 from headrace.services.cloudformation.backend import CloudFormation
-from headrace.services.cloudformation.changes import has_changes, resource_changes
+from headrace.services.cloudformation.changes import ResourceChanges, has_changes
 from headrace.services.cloudformation.deploy import Deployment
 from headrace.services.cloudformation.errors import (
     stack_missing,
@@ -59,7 +59,7 @@ def update_stack(
                 f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
             )
         template, values = requests.prepare(cfn, stack, request)
-        found = resource_changes(cfn.lookups, stack, template, values)
+        found = ResourceChanges(cfn.lookups, stack, template, values)
         if not has_changes(stack, template, found, requests.tags_of(request, stack)):
             raise validation_error(requests.NO_UPDATES)
         requests.take_over(stack, template, values, request)
