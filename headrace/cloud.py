@@ -95,6 +95,7 @@ class Cloud:
             fallback=self.moto,
             sessions=self.sessions,
             authentication=authentication,
+            strict=config.strict,
         )
         keep_log_groups_within(events=config.log_group_events, mib=config.log_group_mib)
         self._metrics = MetricQueue(self.gateway)
@@ -225,9 +226,9 @@ class Cloud:
 
     def _apis(self) -> list[ServiceApi]:
         return [
-            s3_api(self.s3),
+            s3_api(self.s3, strict=self.config.strict),
             kinesis_api(self.kinesis),
-            lambda_api(self.lambda_),
+            lambda_api(self.lambda_, strict=self.config.strict),
             firehose_api(self.firehose),
             emr_api(self.emr),
             emr_serverless_api(self.emr_serverless),

@@ -145,7 +145,9 @@ class Gateway:
         fallback: Fallback,
         authentication: Authentication | None = None,
         sessions: RoleSessions | None = None,
+        strict: bool = False,
     ) -> None:
+        self._strict = strict
         self._authentication = authentication
         self._sessions = sessions
         self._clock = clock
@@ -168,7 +170,7 @@ class Gateway:
 
     def register(self, api: ServiceApi) -> None:
         """Add an owned service. That its actions fit AWS's model is held by `check_api`, in a test."""
-        owned = self._services[api.name] = OwnedService(api)
+        owned = self._services[api.name] = OwnedService(api, strict=self._strict)
         self._add(api.name, api.profile)
         if api.inline:
             self._inline[api.profile.target_prefix] = owned

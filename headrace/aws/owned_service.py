@@ -20,6 +20,7 @@ from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.model import operation_model, service_model
 from headrace.aws.operation import Action, Call
 from headrace.aws.service import ServiceApi
+from headrace.aws.strictness import Strictness
 from headrace.aws.validate import validate
 
 log = logging.getLogger(__name__)
@@ -30,10 +31,13 @@ class OwnedService:
 
     Attributes:
         answer_raw: the service's own hook, which sees each request first; None when it has none.
+
+    With `strict`, parameters that would be ignored are refused.
     """
 
-    def __init__(self, api: ServiceApi) -> None:
+    def __init__(self, api: ServiceApi, *, strict: bool = False) -> None:
         self.api = api
+        self._strictness = Strictness(api.name, api.fidelity) if strict else None
         self._actions: dict[str, Action] = api.by_name()
         self.answer_raw = api.raw
 
@@ -87,6 +91,8 @@ class OwnedService:
         try:
             if self._protocol != "rest-xml":
                 validate(self.api.name, operation, params, code=self._validation_code)
+            if self._strictness is not None:
+                self._strictness.check(operation, params)
             output = action(self.api.backend, call, params)
         except Exception as error:
             raise self._aws_error(error, operation) from error

@@ -77,7 +77,11 @@ MOST_FILES = 10_240
 @click.option(
     "--ephemeral-dir", type=click.Path(file_okay=False, path_type=Path), hidden=True, default=None
 )
-@click.option("--strict", is_flag=True, help="Refuse properties that would be ignored.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Refuse parameters of calls, and properties of templates, that would be ignored.",
+)
 @click.option(
     "--spark",
     type=click.Choice(["label", "installed"]),

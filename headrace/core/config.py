@@ -33,7 +33,8 @@ class Config:
         state_delay_ms: how long Kinesis streams and consumers stay CREATING, UPDATING or DELETING.
         limits: `aws` throttles Kinesis as AWS does: each shard's throughput, and the rates of calls.
         run_bootstrap_actions: run the bootstrap actions of EMR's clusters on this machine.
-        strict: refuse properties that would be ignored, and Spark jobs whose Spark would not be their label's.
+        strict: refuse parameters of calls and properties of templates that would be ignored, and Spark jobs whose
+            Spark would not be their label's.
         spark: `label` runs each Spark job with the Spark of its release label, `installed` all with headrace's own.
         function_folders: folders of this machine that functions may read and write, beside their own /tmp.
         log_group_events: events of a CloudWatch log group that are kept in memory; the oldest go.

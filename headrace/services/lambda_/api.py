@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headrace.aws.service import ServiceApi
 from headrace.aws.sessions import RoleSessions
+from headrace.aws.strictness import Strictness
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
@@ -129,8 +130,9 @@ def build_lambda(
     return lambda_
 
 
-def lambda_api(lambda_: Lambda) -> ServiceApi:
+def lambda_api(lambda_: Lambda, *, strict: bool = False) -> ServiceApi:
     """Return the service for the gateway."""
+    raw = functools.partial(answer_raw, lambda_)
     return ServiceApi(
         name="lambda",
         backend=lambda_,
@@ -140,5 +142,5 @@ def lambda_api(lambda_: Lambda) -> ServiceApi:
         fidelity=FIDELITY,
         fidelity_rows=lambda _: lambda_.fidelity_remarks(),
         pages=[trace_page(lambda_.mappings)],
-        raw=functools.partial(answer_raw, lambda_),
+        raw=Strictness("lambda", FIDELITY).guard(raw) if strict else raw,
     )

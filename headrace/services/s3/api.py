@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.aws.service import ServiceApi
+from headrace.aws.strictness import Strictness
 from headrace.core.clock import Clock
 from headrace.core.config import Durability
 from headrace.core.ids import Ids
@@ -44,8 +45,9 @@ def build_s3(
     )
 
 
-def s3_api(s3: S3) -> ServiceApi:
+def s3_api(s3: S3, *, strict: bool = False) -> ServiceApi:
     """Return the service for the gateway."""
+    strictness = Strictness("s3", FIDELITY) if strict else None
     return ServiceApi(
         name="s3",
         backend=s3,
@@ -53,5 +55,5 @@ def s3_api(s3: S3) -> ServiceApi:
         translate=translate,
         profile=PROFILE,
         fidelity=FIDELITY,
-        raw=HttpFront(s3, ACTIONS).answer_raw,
+        raw=HttpFront(s3, ACTIONS, strictness).answer_raw,
     )

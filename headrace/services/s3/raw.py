@@ -12,6 +12,7 @@ from headrace.aws import codec_moto
 from headrace.aws.errors import AwsError
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.operation import Action, operation_name
+from headrace.aws.strictness import Strictness
 from headrace.services.s3 import bodies, checksums, cors, encryption, lifecycle, limits, reads
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import (
@@ -55,8 +56,11 @@ READ_WHOLE_BELOW_BYTES = 1024 * 1024
 class HttpFront:
     """Answers every request to S3. Thread-safe."""
 
-    def __init__(self, s3: S3, actions: Sequence[Action]) -> None:
+    def __init__(
+        self, s3: S3, actions: Sequence[Action], strictness: Strictness | None = None
+    ) -> None:
         self._s3 = s3
+        self._strictness = strictness
         self._actions = {operation_name(action): action for action in actions}
 
     def answer_raw(self, request: HttpRequest) -> HttpResponse:
@@ -91,14 +95,22 @@ class HttpFront:
         if target.key and not any(name in query for name in _SUBRESOURCES):
             uploading = "uploadId" in query
             if request.method == "GET" and not uploading:
+                self._check_ignored("GetObject", target)
                 return self._get(request, target)
             if request.method == "HEAD":
+                self._check_ignored("HeadObject", target)
                 return self._head(request, target)
             if request.method == "PUT" and "x-amz-copy-source" not in target.headers:
+                self._check_ignored("UploadPart" if uploading else "PutObject", target)
                 return (
                     self._upload_part(request, target) if uploading else self._put(request, target)
                 )
         return self._generic(request, target)
+
+    def _check_ignored(self, operation: str, target: Target) -> None:
+        """With --strict, refuse parameters that would be ignored. Raises AwsError."""
+        if self._strictness is not None:
+            self._strictness.check_head(operation, target.headers, target.query)
 
     def _check_owners(self, target: Target) -> None:
         """Refuse a request whose buckets are not of the accounts that it expects. Raises AwsError."""
@@ -150,6 +162,8 @@ class HttpFront:
             log.warning("s3:%s is not built", operation)
             raise _not_implemented(operation)
         check_required(operation, params)
+        if self._strictness is not None:
+            self._strictness.check(operation, params)
         output = action(self._s3, replace(request.call, operation=operation), params)
         response = codec_moto.serialize_output(
             "s3", operation, output or {}, request.call.request_id
@@ -163,6 +177,7 @@ class HttpFront:
     def _put_policy(self, request: HttpRequest, target: Target) -> HttpResponse:
         """A policy is JSON, or nothing that is told apart from it: no XML is looked for."""
         assert request.call is not None
+        self._check_ignored("PutBucketPolicy", target)
         params = {"Bucket": target.bucket, "Policy": request.body.decode("utf-8", "replace")}
         call = replace(request.call, operation="PutBucketPolicy")
         self._actions["PutBucketPolicy"](self._s3, call, params)

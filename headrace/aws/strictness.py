@@ -1,0 +1,93 @@
+"""`headrace up --strict`: a call that gives a member which would be ignored is refused, and the member is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+from headrace.aws import codec_moto
+from headrace.aws.errors import AwsError
+from headrace.aws.http import HttpRequest
+from headrace.aws.model import operation_model, service_model
+from headrace.aws.service import FidelityTable, RawAnswer
+
+# The CDK and the SDKs send them with every call, so that a call which they repeat is one. A repeated call is answered
+# by what it finds done.
+_TOKENS = frozenset({"ClientToken", "ClientRequestToken"})
+
+
+class Strictness:
+    """Refuses what a service would ignore, by its table. Thread-safe.
+
+    A member that is false or empty asks for nothing, and is let through.
+    """
+
+    def __init__(self, service: str, table: FidelityTable) -> None:
+        self._service = service
+        self._ignored = {
+            operation: [
+                path
+                for path, level in levels.items()
+                if level == "ignored" and path.rpartition(".")[2] not in _TOKENS
+            ]
+            for operation, levels in table.items()
+        }
+
+    def check(self, operation: str, params: Mapping[str, Any]) -> None:
+        """Refuse parameters that would be ignored. Raises AwsError."""
+        paths = self._ignored.get(operation, ())
+        self._refuse(operation, [path for path in paths if any(_found(params, path.split(".")))])
+
+    def check_head(
+        self, operation: str, headers: Mapping[str, str], query: Mapping[str, str]
+    ) -> None:
+        """Refuse parameters in headers (names in small letters) or in the query. Raises AwsError."""
+        given: list[str] = []
+        members = cast("Any", operation_model(self._service, operation)).input_shape.members
+        for name in self._ignored.get(operation, ()):
+            place: dict[str, str] = members[name].serialization if name in members else {}
+            sent = place.get("name", name)
+            if place.get("location") == "header" and headers.get(sent.lower()):
+                given.append(name)
+            if place.get("location") == "querystring" and query.get(sent):
+                given.append(name)
+        self._refuse(operation, given)
+
+    def guard(self, raw: Callable[[HttpRequest], RawAnswer]) -> Callable[[HttpRequest], RawAnswer]:
+        """Return a service's `raw` hook that refuses by the head first; for services of rest-json."""
+
+        def answer(request: HttpRequest) -> RawAnswer:
+            operation = codec_moto.operation_name(self._service, request)
+            if operation:
+                self.check_head(operation, request.headers, request.query_params())
+            return raw(request)
+
+        return answer
+
+    def _refuse(self, operation: str, names: list[str]) -> None:
+        if not names:
+            return
+        sentence = (
+            f"headrace --strict refuses parameters of {operation} that it would ignore: "
+            + ", ".join(names)
+        )
+        protocol = str(service_model(self._service).metadata["protocol"])
+        if protocol == "rest-xml":
+            raise AwsError("NotImplemented", sentence, 501)
+        raise AwsError(
+            "ValidationError" if protocol == "query" else "ValidationException", sentence
+        )
+
+
+def _found(value: Any, path: list[str]) -> Iterator[Any]:
+    """Yield what stands at a path, in each item of lists on the way; what is empty or false is left out."""
+    if isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _found(item, path)
+    elif not path:
+        if value:
+            yield value
+    elif isinstance(value, Mapping):
+        yield from _found(
+            cast("Mapping[str, Any]", value).get(path[0].removesuffix("[]")), path[1:]
+        )

@@ -1,0 +1,187 @@
+"""Every member that a call takes is read back, or it is said why not. See `tests.support.read_back`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from headrace.services.kinesis.actions import ACTIONS
+from headrace.services.kinesis.fidelity import FIDELITY
+from tests.api.kinesis.streams import arn_of
+from tests.support.cloud import InProcessCloud
+from tests.support.read_back import Case, Read, check, never_given, not_read_back
+
+ARN = arn_of("flights")
+# boto3 sends requests with it to a host of the stream's own; tests/api/kinesis/test_addressing.py sends it.
+NO_ID = {"StreamId": "sent to another host"}
+PROVISIONED: Read = ("CreateStream", {"StreamName": "flights", "ShardCount": 2})
+ON_DEMAND: Read = (
+    "CreateStream",
+    {"StreamName": "flights", "StreamModeDetails": {"StreamMode": "ON_DEMAND"}},
+)
+COMMITTED: Read = (
+    "UpdateAccountSettings",
+    {"MinimumThroughputBillingCommitment": {"Status": "ENABLED"}},
+)
+DESCRIBE: Read = ("DescribeStreamSummary", {"StreamName": "flights"})
+TAGS: Read = ("ListTagsForStream", {"StreamName": "flights"})
+NAMED = {"StreamName": "flights", "StreamARN": ARN}
+STATEMENT = {
+    "Effect": "Allow",
+    "Principal": {"AWS": "000000000001"},
+    "Action": ["kinesis:GetRecords"],
+    "Resource": ARN,
+}
+POLICY = json.dumps({"Version": "2012-10-17", "Statement": [STATEMENT]})
+NOT_KEPT = {
+    "PutRecord": "tests/api/kinesis/test_put_record.py reads records back",
+    "PutRecords": "tests/api/kinesis/test_put_records.py reads records back",
+}
+
+CASES = [
+    Case(
+        "CreateStream",
+        [DESCRIBE, TAGS],
+        before=[COMMITTED],
+        given={
+            "StreamName": "flights",
+            "StreamModeDetails.StreamMode": "ON_DEMAND",
+            "MaxRecordSizeInKiB": 2048,
+        },
+        without={"ShardCount": "an on-demand stream has none"},
+        named={"WarmThroughputMiBps": "TargetMiBps"},
+        title="on demand",
+    ),
+    Case(
+        "CreateStream",
+        [DESCRIBE, TAGS],
+        given={
+            "StreamName": "flights",
+            "StreamModeDetails.StreamMode": "PROVISIONED",
+            "MaxRecordSizeInKiB": 2048,
+            "RecordDistributionStrategy": "USER_PARTITION_KEY",
+        },
+        without={
+            "WarmThroughputMiBps": "of on-demand streams",
+        },
+        named={"ShardCount": "OpenShardCount"},
+        unseen={"RecordDistributionStrategy": "shown for on-demand streams; it has no other here"},
+        title="provisioned",
+    ),
+    Case("AddTagsToStream", [DESCRIBE, TAGS], before=[PROVISIONED], without=NO_ID, given=NAMED),
+    Case(
+        "EnableEnhancedMonitoring",
+        [DESCRIBE],
+        before=[PROVISIONED],
+        without=NO_ID,
+        given={**NAMED, "ShardLevelMetrics": ["IncomingBytes"]},
+    ),
+    Case(
+        "IncreaseStreamRetentionPeriod",
+        [DESCRIBE],
+        before=[PROVISIONED],
+        without=NO_ID,
+        given={**NAMED, "RetentionPeriodHours": 37},
+    ),
+    Case(
+        "PutResourcePolicy",
+        [DESCRIBE, ("GetResourcePolicy", {"ResourceARN": ARN})],
+        before=[PROVISIONED],
+        without=NO_ID,
+        given={"ResourceARN": ARN, "Policy": POLICY},
+        named={"ResourceARN": "StreamARN"},
+    ),
+    Case(
+        "RegisterStreamConsumer",
+        [DESCRIBE, ("DescribeStreamConsumer", {"StreamARN": ARN, "ConsumerName": "reader"})],
+        before=[PROVISIONED],
+        without=NO_ID,
+        given={"StreamARN": ARN, "ConsumerName": "reader"},
+        unseen={"Tags": "test_tags_of_a_consumer_are_shown: its ARN is not known before"},
+    ),
+    Case(
+        "StartStreamEncryption",
+        [DESCRIBE],
+        before=[PROVISIONED],
+        without=NO_ID,
+        given={**NAMED, "EncryptionType": "KMS", "KeyId": "alias/aws/kinesis"},
+    ),
+    Case(
+        "TagResource",
+        [DESCRIBE, TAGS],
+        before=[PROVISIONED],
+        without=NO_ID,
+        given={"ResourceARN": ARN},
+        named={"ResourceARN": "StreamARN"},
+    ),
+    Case(
+        "UpdateAccountSettings",
+        [("DescribeAccountSettings", {})],
+        given={"MinimumThroughputBillingCommitment": {"Status": "ENABLED"}},
+    ),
+    Case(
+        "UpdateMaxRecordSize",
+        [DESCRIBE],
+        before=[PROVISIONED],
+        without=NO_ID,
+        given={"StreamARN": ARN, "MaxRecordSizeInKiB": 2048},
+    ),
+    Case(
+        "UpdateShardCount",
+        [DESCRIBE],
+        before=[PROVISIONED],
+        without=NO_ID,
+        given={**NAMED, "TargetShardCount": 3},
+        unseen={"ScalingType": "it has one value"},
+    ),
+    Case(
+        "UpdateStreamMode",
+        [DESCRIBE],
+        before=[COMMITTED, PROVISIONED],
+        without=NO_ID,
+        given={
+            "StreamARN": ARN,
+            "StreamModeDetails.StreamMode": "ON_DEMAND",
+            "WarmThroughputMiBps": 7,
+        },
+        named={"WarmThroughputMiBps": "TargetMiBps"},
+    ),
+    Case(
+        "UpdateStreamRecordDistributionStrategy",
+        [DESCRIBE],
+        before=[ON_DEMAND],
+        without=NO_ID,
+        given={"StreamARN": ARN},
+    ),
+    Case(
+        "UpdateStreamWarmThroughput",
+        [DESCRIBE],
+        before=[COMMITTED, ON_DEMAND],
+        without=NO_ID,
+        given={**NAMED, "WarmThroughputMiBps": 7},
+        named={"WarmThroughputMiBps": "TargetMiBps"},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.operation} {case.title}".strip())
+def test_what_a_call_takes_is_read_back(kinesis: Any, case: Case):
+    assert check("kinesis", case, kinesis, FIDELITY) == []
+
+
+def test_every_call_that_keeps_something_is_read_back():
+    assert not_read_back("kinesis", ACTIONS, CASES) == list(NOT_KEPT)
+    never = never_given("kinesis", CASES)
+    assert [name for name in never if not name.endswith(".StreamId")] == []
+
+
+def test_tags_of_a_consumer_are_shown(kinesis: Any, cloud: InProcessCloud):
+    kinesis.create_stream(StreamName="flights", ShardCount=1)
+    made = kinesis.register_stream_consumer(
+        StreamARN=ARN, ConsumerName="reader", Tags={"team": "ours"}
+    )
+    arn = made["Consumer"]["ConsumerARN"]
+    shown = kinesis.list_tags_for_resource(ResourceARN=arn)["Tags"]
+    assert shown == [{"Key": "team", "Value": "ours"}]
