@@ -53,4 +53,4 @@ def test_answers_are_awss(shared: Shared, scenario: Scenario):
 
 
 def test_there_are_scenarios_enough_and_each_says_whence_it_is():
-    check_told(SCENARIOS, 70)
+    check_told(SCENARIOS, 150)

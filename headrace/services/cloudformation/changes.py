@@ -19,7 +19,7 @@ from headrace.services.cloudformation.errors import ResourceFailed, TemplateErro
 from headrace.services.cloudformation.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.parameters import effective_values
 from headrace.services.cloudformation.provision import check_operation_size
-from headrace.services.cloudformation.references import all_dependencies
+from headrace.services.cloudformation.references import all_dependencies, references
 from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.scope import Lookups, decide, scope_of
@@ -64,6 +64,7 @@ class ResourceChanges:
             for name, value in values.items()
             if stack.parameters.get(name, {}).get("value") != value["value"]
         }
+        self._skipped: set[str] = set()
         self._missing_export = ""
         self.warning = ""
         self._replaced: set[str] = set()
@@ -72,6 +73,7 @@ class ResourceChanges:
         with_values: dict[str, Change] = {}
         plain: dict[str, Change] = {}
         self._find(with_values, plain)
+        self._check_outputs()
         removed = [_removed(resource, self._before(resource)) for resource in self._gone()]
         order = list(template.resources)
         self.with_values = [*(with_values[n] for n in order if n in with_values), *removed]
@@ -89,10 +91,23 @@ class ResourceChanges:
             effective_values(values),
             stack.resources,
             later=self._pending.__contains__,
+            skipped=self._skipped.__contains__,
             imported=self._imported,
         )
+        scope.dynamic = self._dynamic
         decide(self._template, scope)
+        for name, definition in self._template.resources.items():
+            if "Condition" in definition and not scope.condition(definition["Condition"]):
+                self._skipped.add(name)
+                scope.names.pop(name, None)
         return scope
+
+    def _dynamic(self, service: str, key: str) -> str:
+        """Return what a dynamic reference stands for; what cannot be read now is read when the change is made."""
+        try:
+            return self._lookups.dynamic(self._stack, service, key)
+        except ResourceFailed:
+            return f"{{{{resolve:{service}:{key}}}}}"
 
     def _imported(self, name: str) -> str:
         """Return an export's value; one that does not exist may exist when the change set is executed (recorded)."""
@@ -108,7 +123,7 @@ class ResourceChanges:
         # Dependencies first: a replaced resource makes the resources that refer to it change too.
         for name in graph.in_order(all_dependencies(self._template)):
             definition = self._template.resources[name]
-            if not self._is_wanted(definition):
+            if name in self._skipped:
                 continue
             self._missing_export = ""
             properties = _evaluated(definition, self._scope)
@@ -133,8 +148,23 @@ class ResourceChanges:
                 self._pending.add(name)
                 self._scope.names[name] = UNKNOWN
 
-    def _is_wanted(self, definition: Mapping[str, Any]) -> bool:
-        return "Condition" not in definition or self._scope.condition(definition["Condition"])
+    def _check_outputs(self) -> None:
+        """Refuse outputs that cannot be evaluated (recorded: those that read a resource that a condition skips)."""
+        self._scope.allowance_bytes = limits.PRODUCED_BYTES
+        for output in self._template.outputs.values():
+            if "Condition" in output and not self._scope.condition(output["Condition"]):
+                continue
+            skipped = [n for n in references(output["Value"]) if n in self._skipped]
+            try:
+                evaluate(output["Value"], self._scope)
+            except ResourceFailed:
+                continue  # an attribute that only the made resource has, or not even that
+            except TemplateError as error:
+                if not skipped:
+                    raise
+                raise TemplateError(
+                    f"Unresolved resource dependencies [{', '.join(skipped)}] in the Outputs block of the template"
+                ) from error
 
     def _gone(self) -> list[Resource]:
         """Return the stack's resources that the template does not have, or not on its conditions."""
@@ -142,7 +172,7 @@ class ResourceChanges:
         return [
             resource
             for name, resource in self._stack.resources.items()
-            if name not in definitions or not self._is_wanted(definitions[name])
+            if name not in definitions or name in self._skipped
         ]
 
     def _before(self, resource: Resource) -> Mapping[str, Any]:

@@ -66,15 +66,18 @@ def select(arguments: list[Any], around: Surroundings) -> Any:
         return UNKNOWN
     place = str(index).strip()
     if not isinstance(items, list) or not (place.isascii() and place.isdigit()):
-        raise TemplateError(
-            "Template error: Fn::Select requires a list argument with two elements: an integer index and a list"
-        )
+        raise _not_selectable()
     found = cast("list[Any]", items)
     if len(place) > len(str(len(found))) or int(place) >= len(found):
-        raise TemplateError(
-            f"Template error: Fn::Select cannot select nonexistent value at index {place[: limits.NUMBER_CHARACTERS]}"
-        )
+        raise _not_selectable()
     return found[int(place)]
+
+
+def _not_selectable() -> TemplateError:
+    # Recorded for all three: no number, no list, and no such place in the list.
+    return TemplateError(
+        "Template error: Fn::Select requires a list argument with two elements: an integer index and a list"
+    )
 
 
 def split(arguments: list[Any], around: Surroundings) -> Any:

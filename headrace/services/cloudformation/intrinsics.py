@@ -76,6 +76,13 @@ _Function = Callable[[Any, Scope], Any]
 _Evaluated = Callable[[Any, Scope], Any]
 
 
+def unresolved(name: str) -> TemplateError:
+    """Return the refusal of a name that stands for nothing: what its condition skips, or what there is not."""
+    return TemplateError(
+        f"Template format error: Unresolved resource dependencies [{name}] in the Resources block of the template"
+    )
+
+
 def evaluate(value: Any, scope: Scope) -> Any:
     """Return `value` with the result of every function in it. Raises TemplateError, ResourceFailed."""
     try:
@@ -133,10 +140,7 @@ def _ref(argument: Any, scope: Scope) -> Any:
     if argument == "AWS::NoValue":
         return NO_VALUE
     if argument not in scope.names:
-        raise TemplateError(
-            f"Template format error: Unresolved resource dependencies [{argument}] in the Resources block of the"
-            " template"
-        )
+        raise unresolved(argument)
     value = scope.names[argument]
     scope.spend(size_of(value))
     return value

@@ -12,7 +12,7 @@ from headrace.core.ports import ControlPlane
 from headrace.services.cloudformation import graph, limits
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.exports import Exports
-from headrace.services.cloudformation.intrinsics import Scope
+from headrace.services.cloudformation.intrinsics import Scope, unresolved
 from headrace.services.cloudformation.references import conditions_in
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.template import Template
@@ -82,23 +82,29 @@ def scope_of(
     resources: Mapping[str, Resource],
     *,
     later: Callable[[str], bool] = lambda _: False,
+    skipped: Callable[[str], bool] = lambda _: False,
     imported: Callable[[str], Any] | None = None,
     decided: dict[str, bool] | None = None,
 ) -> Scope:
     """Return the scope in which `template`'s values are evaluated.
 
     `parameters` are effective values by name; `resources` are those of the stack that exist; `later` says whether a
-    resource's values are only known after the template is applied, for change sets; `imported` reads an export in
+    resource's values are only known after the template is applied, for change sets; `skipped` whether its condition
+    does not hold; `imported` reads an export in
     place of `Exports.read`, which notes that the stack uses it; `decided` are conditions whose values are known.
     """
     names: dict[str, Any] = {**pseudo_parameters(stack), **parameters}
     for logical_id in template.resources:
+        if skipped(logical_id):
+            continue
         if later(logical_id):
             names[logical_id] = UNKNOWN
         elif logical_id in resources:
             names[logical_id] = resources[logical_id].physical_id
 
     def attribute(logical_id: str, name: str) -> Any:
+        if skipped(logical_id):
+            raise unresolved(logical_id)
         if later(logical_id):
             return UNKNOWN
         resource = resources.get(logical_id)

@@ -13,7 +13,6 @@ from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.changes import ResourceChanges, has_changes
 from headrace.services.cloudformation.deploy import Deployment
 from headrace.services.cloudformation.errors import (
-    TemplateError,
     change_set_not_found,
     stack_missing,
     validation_error,
@@ -35,7 +34,7 @@ def create_change_set(
     if kind == "IMPORT" or request.get("ResourcesToImport"):
         raise validation_error("headrace does not import resources into stacks.")
     with cfn.lock:
-        stack = _stack_for(cfn, call, request["StackName"], kind)
+        stack = _stack_for(cfn, call, request, kind)
         if any(c.name == name for c in cfn.stacks.change_sets(stack.stack_id) if not c.is_executed):
             raise AwsError("AlreadyExistsException", f"ChangeSet {name} already exists", 400)
         template, values = requests.prepare(cfn, stack, request)
@@ -61,15 +60,11 @@ def create_change_set(
             deployment_config=dict(request.get("DeploymentConfig") or {}),
             include_nested_stacks=bool(request.get("IncludeNestedStacks")),
         )
-        try:
-            found = ResourceChanges(cfn.lookups, stack, template, values)
-            change_set.changes, change_set.plain_changes = found.with_values, found.plain
-            change_set.values_warning = found.warning
-        except TemplateError as error:
-            requests.fail_change_set(change_set, str(error))
-        else:
-            if kind == "UPDATE" and not has_changes(stack, template, found, tags):
-                requests.fail_change_set(change_set, requests.NO_CHANGES)
+        found = ResourceChanges(cfn.lookups, stack, template, values)
+        change_set.changes, change_set.plain_changes = found.with_values, found.plain
+        change_set.values_warning = found.warning
+        if kind == "UPDATE" and not has_changes(stack, template, found, tags):
+            requests.fail_change_set(change_set, requests.NO_CHANGES)
         if stack.status == "REVIEW_IN_PROGRESS" and not cfn.stacks.find(
             call.account, call.region, stack.stack_id
         ):
@@ -78,20 +73,22 @@ def create_change_set(
     return {"Id": change_set.change_set_id, "StackId": stack.stack_id}
 
 
-def _stack_for(cfn: CloudFormation, call: Call, name: str, kind: str) -> Stack:
+def _stack_for(
+    cfn: CloudFormation, call: Call, request: shapes.CreateChangeSetInput, kind: str
+) -> Stack:
     """Return the stack a change set is for; a new one, not stored, for type CREATE."""
+    name = request["StackName"]
     stack = cfn.stacks.find(call.account, call.region, name)
-    if stack is not None and not stack.exists:
-        stack = None
     if kind == "CREATE":
         if stack is not None and stack.status != "REVIEW_IN_PROGRESS":
             raise validation_error(
-                f"Stack [{name}] already exists and cannot be created again with the changeSet."
+                f"Stack [{name}] already exists and cannot be created again with the changeSet"
+                f" [{request['ChangeSetName']}]."
             )
         return stack or cfn.stacks.new(
             name, call.account, call.region, "REVIEW_IN_PROGRESS", call.now_ms
         )
-    if stack is None:
+    if stack is None or not stack.exists:
         raise stack_missing(name)
     if stack.status not in requests.UPDATABLE:
         raise validation_error(
@@ -198,6 +195,7 @@ def execute_change_set(
         stack.disable_rollback = bool(request.get("DisableRollback"))
         stack.on_failure = change_set.on_failure or "ROLLBACK"
         stack.change_set_id = change_set.change_set_id
+        stack.request_token = request.get("ClientRequestToken") or ""
         # Those that it makes stale are gone (documented: API_ExecuteChangeSet), and the one that was executed before.
         for other in cfn.stacks.change_sets(stack.stack_id):
             if other is not change_set:

@@ -111,7 +111,10 @@ def describe_stack_events(
 ) -> shapes.DescribeStackEventsOutput:
     """Return a page of a stack's events, the newest first. Source: API_DescribeStackEvents."""
     if not request.get("StackName"):
-        raise validation_error("StackName must be specified.")
+        raise validation_error(
+            "1 validation error detected: Value null at 'stackName' failed to satisfy constraint: Member must not be"
+            " null"
+        )
     stack = _find(cfn, call, request["StackName"])
     rows = cfn.stacks.events(
         stack.stack_id, start_of(request.get("NextToken"), MAX_ID), PAGE_ITEMS + 1
@@ -193,11 +196,11 @@ def describe_stack_resource(
     """Return one resource of a stack. Source: API_DescribeStackResource."""
     stack = cfn.stacks.find(call.account, call.region, request["StackName"])
     if stack is None:
-        raise stack_not_found(request["StackName"])
+        raise validation_error(f"Stack '{request['StackName']}' does not exist")
     resource = stack.resources.get(request["LogicalResourceId"])
     if resource is None:
         raise validation_error(
-            f"Resource {request['LogicalResourceId']} does not exist for stack {stack.name}"
+            f"Resource {request['LogicalResourceId']} does not exist for stack {request['StackName']}"
         )
     return {
         "StackResourceDetail": {

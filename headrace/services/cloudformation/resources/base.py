@@ -14,6 +14,7 @@ from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, FidelityLevel, FunctionInvoker
 from headrace.core.values import listed
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
+from headrace.services.cloudformation.resources.schemas import REQUIRED
 
 Properties = dict[str, Any]
 
@@ -168,7 +169,11 @@ class ResourceType:
         return self.update is None or property_name in self.replace_on
 
     def check(self, logical_id: str, properties: Mapping[str, Any]) -> None:
-        """Raise ResourceFailed when there are properties that the type does not have."""
+        """Raise ResourceFailed when properties are missing, or are none of the type's."""
+        missing = [name for name in REQUIRED.get(self.name, ()) if name not in properties]
+        if missing:
+            shown = ", ".join(f"The property {{/{name}}} is required" for name in missing)
+            raise ResourceFailed(f"Property validation failure: [{shown}]")  # recorded
         if self.any_property:
             return
         unknown = sorted(set(properties) - set(self.properties))
