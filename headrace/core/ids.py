@@ -7,6 +7,7 @@ import string
 import threading
 import uuid
 
+_ALNUM = string.ascii_letters + string.digits
 _UPPER_ALNUM = string.ascii_uppercase + string.digits
 
 
@@ -34,6 +35,11 @@ class Ids:
         """Return `length` characters of A-Z and 0-9, as in EMR's `j-...` ids."""
         with self._lock:
             return "".join(self._random.choice(_UPPER_ALNUM) for _ in range(length))
+
+    def alnum(self, length: int) -> str:
+        """Return `length` letters, large and small, and digits, as in the names that CloudFormation gives."""
+        with self._lock:
+            return "".join(self._random.choice(_ALNUM) for _ in range(length))
 
     def random(self) -> float:
         """Return a number in [0, 1)."""

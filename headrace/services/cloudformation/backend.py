@@ -13,7 +13,11 @@ from headrace.services.cloudformation.fidelity import fidelity_of
 from headrace.services.cloudformation.scope import Lookups
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template_checks import parse
-from headrace.services.cloudformation.template_source import TemplateRequest, template_text
+from headrace.services.cloudformation.template_source import (
+    TemplateRequest,
+    object_text,
+    template_text,
+)
 
 
 class CloudFormation:
@@ -59,6 +63,10 @@ class CloudFormation:
     def read_template(self, request: TemplateRequest) -> str:
         """Return the template text that a request holds or gives the address of. Raises TemplateError."""
         return template_text(request, self._objects, self._endpoint_url())
+
+    def read_object(self, url: str) -> str:
+        """Return the text of the object at an S3 address. Raises TemplateError."""
+        return object_text(url, self._objects, self._endpoint_url())
 
     def receive_response(self, token: str, body: bytes) -> bool:
         """Take a custom resource's answer; return whether a resource waits for it."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from headrace.aws.errors import AwsError
 from headrace.services.cloudformation.template import Template
 
@@ -14,12 +17,20 @@ _NAMED_IAM = {
 }
 
 
+def iam_resources(template: Template) -> list[Mapping[str, Any]]:
+    """Return the template's IAM resources."""
+    return [r for r in template.resources.values() if str(r["Type"]).startswith("AWS::IAM::")]
+
+
+def needed_capability(template: Template) -> str:
+    """Return the capability that a template needs, or an empty text."""
+    iam = iam_resources(template)
+    named = any(_NAMED_IAM.get(r["Type"], "") in r.get("Properties", {}) for r in iam)
+    return "CAPABILITY_NAMED_IAM" if named else "CAPABILITY_IAM" if iam else ""
+
+
 def check_capabilities(template: Template, given: list[str]) -> None:
     """Raise InsufficientCapabilitiesException when the template makes IAM resources unasked."""
-    iam = [r for r in template.resources.values() if str(r["Type"]).startswith("AWS::IAM::")]
-    if not iam or "CAPABILITY_NAMED_IAM" in given:
-        return
-    named = any(_NAMED_IAM.get(r["Type"], "") in r.get("Properties", {}) for r in iam)
-    if named or "CAPABILITY_IAM" not in given:
-        needed = "CAPABILITY_NAMED_IAM" if named else "CAPABILITY_IAM"
+    needed = needed_capability(template)
+    if needed and needed not in given and "CAPABILITY_NAMED_IAM" not in given:
         raise AwsError("InsufficientCapabilitiesException", f"Requires capabilities : [{needed}]")

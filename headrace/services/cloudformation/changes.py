@@ -7,85 +7,238 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.services.cloudformation import graph, limits
-from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
-from headrace.services.cloudformation.exports import Exports
-from headrace.services.cloudformation.intrinsics import (
-    UNKNOWN,
-    Scope,
-    evaluate,
-    is_unknown,
-    size_of,
+from headrace.services.cloudformation.change_details import (
+    Causes,
+    Change,
+    attribute_detail,
+    property_details,
+    replacement,
+    without_values,
 )
+from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
+from headrace.services.cloudformation.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.parameters import effective_values
 from headrace.services.cloudformation.provision import check_operation_size
-from headrace.services.cloudformation.references import all_dependencies
+from headrace.services.cloudformation.references import all_dependencies, references
 from headrace.services.cloudformation.resources import resource_type
-from headrace.services.cloudformation.resources.base import ResourceType, changed_properties
+from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.scope import Lookups, decide, scope_of
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.template import Template
 from headrace.services.cloudformation.template_checks import parse
+from headrace.services.cloudformation.values import UNKNOWN, size_of
 
 # Keys of a resource's definition that make a change even when no property differs.
-_ATTRIBUTE_SCOPES = {
-    "Metadata": "Metadata",
-    "DeletionPolicy": "DeletionPolicy",
-    "UpdateReplacePolicy": "UpdateReplacePolicy",
-    "CreationPolicy": "CreationPolicy",
-    "UpdatePolicy": "UpdatePolicy",
-}
+_ATTRIBUTES = (
+    "Metadata",
+    "DeletionPolicy",
+    "UpdateReplacePolicy",
+    "CreationPolicy",
+    "UpdatePolicy",
+)
 
 
-def resource_changes(
-    lookups: Lookups, stack: Stack, template: Template, values: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """Return the resource changes that a template would make to a stack. Raises TemplateError."""
-    effective = effective_values(values)
-    pending: set[str] = {name for name in template.resources if name not in stack.resources}
-    scope = scope_of(
-        lookups,
-        stack,
-        template,
-        effective,
-        stack.resources,
-        later=pending.__contains__,
-        imported=lambda name: _imported(lookups.exports, stack, name),
-    )
-    decide(template, scope)
-    changed: dict[str, dict[str, Any]] = {}
-    size_bytes = 0
-    # Dependencies first: a replaced resource makes the resources that refer to it change too.
-    for name in graph.in_order(all_dependencies(template)):
-        definition = template.resources[name]
-        if "Condition" in definition and not scope.condition(definition["Condition"]):
-            continue
-        properties = _evaluated(definition, scope)
-        size_bytes += size_of(properties)
-        check_operation_size(size_bytes)
-        change = _change_of(stack, name, definition, properties)
-        if change is None:
-            continue
-        changed[name] = change
-        if change.get("Replacement") == "True":
-            pending.add(name)
-            scope.names[name] = UNKNOWN
-    found = {name: changed[name] for name in template.resources if name in changed}
-    kept = {
-        name
-        for name, resource in template.resources.items()
-        if "Condition" not in resource or scope.condition(resource["Condition"])
-    }
-    for name, resource in stack.resources.items():
-        if name not in kept:
-            found[name] = _removed(resource)
-    return [{"Type": "Resource", "ResourceChange": change} for change in found.values()]
+_INCOMPLETE = (
+    "[WARN] --include-property-values option can return incomplete ChangeSet data because: ChangeSet creation failed"
+    " for resource [{}] because: No export named {}"
+)
 
 
-def _imported(exports: Exports, stack: Stack, name: str) -> str:
-    found = exports.all(stack.account, stack.region).get(name)
-    if found is None:
-        raise TemplateError(f"No export named {name} found.")
-    return found[1]
+class ResourceChanges:
+    """The changes that a template would make to a stack's resources. Raises TemplateError when it is made.
+
+    Attributes:
+        with_values, plain: the two views of a change set, each a list of ResourceChange.
+        warning: why a value of the first view is missing, or an empty text.
+    """
+
+    def __init__(
+        self, lookups: Lookups, stack: Stack, template: Template, values: Mapping[str, Any]
+    ) -> None:
+        self._stack = stack
+        self._template = template
+        self._lookups = lookups
+        self._pending = {name for name in template.resources if name not in stack.resources}
+        self._parameters = {
+            name
+            for name, value in values.items()
+            if stack.parameters.get(name, {}).get("value") != value["value"]
+        }
+        self._skipped: set[str] = set()
+        self._missing_export = ""
+        self.warning = ""
+        self._replaced: set[str] = set()
+        self._modified: set[str] = set()
+        self._scope = self._new_scope(values)
+        with_values: dict[str, Change] = {}
+        plain: dict[str, Change] = {}
+        self._find(with_values, plain)
+        self._check_outputs()
+        removed = [_removed(resource, self._before(resource)) for resource in self._gone()]
+        order = list(template.resources)
+        self.with_values = [*(with_values[n] for n in order if n in with_values), *removed]
+        self.plain = [
+            without_values(change)
+            for change in [*(plain[name] for name in order if name in plain), *removed]
+        ]
+
+    def _new_scope(self, values: Mapping[str, Any]) -> Scope:
+        lookups, stack = self._lookups, self._stack
+        scope = scope_of(
+            lookups,
+            stack,
+            self._template,
+            effective_values(values),
+            stack.resources,
+            later=self._pending.__contains__,
+            skipped=self._skipped.__contains__,
+            imported=self._imported,
+        )
+        scope.dynamic = self._dynamic
+        decide(self._template, scope)
+        for name, definition in self._template.resources.items():
+            if "Condition" in definition and not scope.condition(definition["Condition"]):
+                self._skipped.add(name)
+                scope.names.pop(name, None)
+        return scope
+
+    def _dynamic(self, service: str, key: str) -> str:
+        """Return what a dynamic reference stands for; what cannot be read now is read when the change is made."""
+        try:
+            return self._lookups.dynamic(self._stack, service, key)
+        except ResourceFailed:
+            return f"{{{{resolve:{service}:{key}}}}}"
+
+    def _imported(self, name: str) -> str:
+        """Return an export's value; one that does not exist may exist when the change set is executed (recorded)."""
+        stack = self._stack
+        found = self._lookups.exports.all(stack.account, stack.region).get(name)
+        if found is not None:
+            return found[1]
+        self._missing_export = name
+        return UNKNOWN
+
+    def _find(self, with_values: dict[str, Change], plain: dict[str, Change]) -> None:
+        size_bytes = 0
+        # Dependencies first: a replaced resource makes the resources that refer to it change too.
+        for name in graph.in_order(all_dependencies(self._template)):
+            definition = self._template.resources[name]
+            if name in self._skipped:
+                continue
+            self._missing_export = ""
+            properties = _evaluated(definition, self._scope)
+            if self._missing_export and not self.warning:
+                self.warning = _INCOMPLETE.format(name, self._missing_export)
+            size_bytes += size_of(properties)
+            check_operation_size(size_bytes)
+            present = self._stack.resources.get(name)
+            if present is None or not present.physical_id:
+                with_values[name] = plain[name] = _added(name, definition, properties)
+                continue
+            shown = self._modification(present, definition, properties, with_values=True)
+            if shown is not None:
+                with_values[name] = shown
+            brief = self._modification(present, definition, properties, with_values=False)
+            if brief is not None:
+                plain[name] = brief
+                self._modified.add(name)
+            if shown is not None and shown["Replacement"] == "True":
+                self._modified.discard(name)
+                self._replaced.add(name)
+                self._pending.add(name)
+                self._scope.names[name] = UNKNOWN
+
+    def _check_outputs(self) -> None:
+        """Refuse outputs that cannot be evaluated (recorded: those that read a resource that a condition skips)."""
+        self._scope.allowance_bytes = limits.PRODUCED_BYTES
+        for output in self._template.outputs.values():
+            if "Condition" in output and not self._scope.condition(output["Condition"]):
+                continue
+            skipped = [n for n in references(output["Value"]) if n in self._skipped]
+            try:
+                evaluate(output["Value"], self._scope)
+            except ResourceFailed:
+                continue  # an attribute that only the made resource has, or not even that
+            except TemplateError as error:
+                if not skipped:
+                    raise
+                raise TemplateError(
+                    f"Unresolved resource dependencies [{', '.join(skipped)}] in the Outputs block of the template"
+                ) from error
+
+    def _gone(self) -> list[Resource]:
+        """Return the stack's resources that the template does not have, or not on its conditions."""
+        definitions = self._template.resources
+        return [
+            resource
+            for name, resource in self._stack.resources.items()
+            if name not in definitions or name in self._skipped
+        ]
+
+    def _before(self, resource: Resource) -> Mapping[str, Any]:
+        """Return the properties of a resource to be removed; attributes of others are not looked up any more."""
+        old = (
+            parse(self._stack.body).resources.get(resource.logical_id) if self._stack.body else None
+        )
+        if old is None:
+            return resource.properties
+        return {
+            name: UNKNOWN if _is_attribute(old.get("Properties", {}).get(name)) else value
+            for name, value in resource.properties.items()
+        }
+
+    def _modification(
+        self,
+        resource: Resource,
+        definition: Mapping[str, Any],
+        properties: dict[str, Any],
+        *,
+        with_values: bool,
+    ) -> Change | None:
+        """Return the change of a resource that both templates have, or None."""
+        kind = _known(definition["Type"])
+        details = property_details(
+            kind,
+            definition.get("Properties", {}),
+            resource.properties,
+            properties,
+            Causes(self._parameters, self._replaced, self._modified),
+            with_values=with_values,
+        )
+        scopes = [k for k in _ATTRIBUTES if resource.definition.get(k) != definition.get(k)]
+        if not details and not scopes:
+            return None
+        outcome = replacement(details)
+        policy: Change = {}
+        if outcome == "True":
+            retained = resource.replace_policy in ("Retain", "RetainExceptOnCreate")
+            policy = {"PolicyAction": "ReplaceAndRetain" if retained else "ReplaceAndDelete"}
+        attributes = [
+            attribute_detail(key, resource.definition.get(key), definition.get(key))
+            for key in scopes
+        ]
+        return {
+            **policy,
+            "Action": "Modify",
+            "LogicalResourceId": resource.logical_id,
+            "PhysicalResourceId": resource.physical_id,
+            "ResourceType": resource.type,
+            "Replacement": outcome,
+            "Scope": [*(["Properties"] if details else []), *scopes],
+            "Details": [*details, *attributes],
+            "BeforeContext": _context(resource.definition, resource.properties),
+            "AfterContext": _context(definition, properties),
+        }
+
+
+def _known(kind: str) -> ResourceType:
+    found = resource_type(kind)
+    assert found is not None, "types are checked before"
+    return found
+
+
+def _is_attribute(expression: Any) -> bool:
+    return isinstance(expression, dict) and "Fn::GetAtt" in expression
 
 
 def _evaluated(definition: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
@@ -94,17 +247,6 @@ def _evaluated(definition: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
         return evaluate(definition.get("Properties", {}), scope)
     except ResourceFailed as error:
         raise TemplateError(str(error)) from error
-
-
-def _change_of(
-    stack: Stack, name: str, definition: dict[str, Any], properties: dict[str, Any]
-) -> dict[str, Any] | None:
-    present = stack.resources.get(name)
-    if present is None or not present.physical_id:
-        return _added(name, definition["Type"], properties)
-    kind = resource_type(definition["Type"])
-    assert kind is not None
-    return _modified(present, kind, properties, definition)
 
 
 def _outputs_differ(old_body: str, template: Template) -> bool:
@@ -117,105 +259,41 @@ def _canonical(value: Any) -> str:
 
 
 def has_changes(
-    stack: Stack, template: Template, found: list[dict[str, Any]], tags: Mapping[str, str]
+    stack: Stack, template: Template, found: ResourceChanges, tags: Mapping[str, str]
 ) -> bool:
     """Whether an operation with this template would change the stack."""
-    return bool(found) or dict(tags) != stack.tags or _outputs_differ(stack.body, template)
+    if found.with_values or dict(tags) != stack.tags:
+        return True
+    return _outputs_differ(stack.body, template)
 
 
-def _added(logical_id: str, kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+def _added(logical_id: str, definition: Mapping[str, Any], properties: Mapping[str, Any]) -> Change:
     """Return the change of a new resource."""
     return {
         "Action": "Add",
         "LogicalResourceId": logical_id,
-        "ResourceType": kind,
+        "ResourceType": definition["Type"],
         "Scope": [],
         "Details": [],
-        "AfterContext": _context(properties),
+        "AfterContext": _context(definition, properties),
     }
 
 
-def _removed(resource: Resource) -> dict[str, Any]:
+def _removed(resource: Resource, before: Mapping[str, Any]) -> Change:
     """Return the change of a resource that the new template does not have."""
-    change: dict[str, Any] = {
+    retained = resource.deletion_policy in ("Retain", "RetainExceptOnCreate")
+    return {
+        "PolicyAction": "Retain" if retained else "Delete",
         "Action": "Remove",
         "LogicalResourceId": resource.logical_id,
         "PhysicalResourceId": resource.physical_id,
         "ResourceType": resource.type,
         "Scope": [],
         "Details": [],
-        "BeforeContext": _context(resource.properties),
-    }
-    change["PolicyAction"] = (
-        "Retain" if resource.deletion_policy in ("Retain", "RetainExceptOnCreate") else "Delete"
-    )
-    return change
-
-
-def _modified(
-    resource: Resource, kind: ResourceType, properties: dict[str, Any], definition: dict[str, Any]
-) -> dict[str, Any] | None:
-    """Return the change of a resource that both templates have, or None."""
-    names = changed_properties(resource.properties, properties)
-    scopes = [
-        scope
-        for key, scope in _ATTRIBUTE_SCOPES.items()
-        if resource.definition.get(key) != definition.get(key)
-    ]
-    if not names and not scopes:
-        return None
-    replacing = [name for name in names if kind.replaces(name)]
-    certain = [name for name in replacing if not is_unknown(properties.get(name))]
-    replacement = "True" if certain else "Conditional" if replacing else "False"
-    change: dict[str, Any] = {
-        "Action": "Modify",
-        "LogicalResourceId": resource.logical_id,
-        "PhysicalResourceId": resource.physical_id,
-        "ResourceType": resource.type,
-        "Replacement": replacement,
-        "Scope": [*(["Properties"] if names else []), *scopes],
-        "Details": [
-            _detail(name, resource.properties, properties, replaces=name in replacing)
-            for name in names
-        ],
-        "BeforeContext": _context(resource.properties),
-        "AfterContext": _context(properties),
-    }
-    if replacement == "True":
-        retained = resource.replace_policy in ("Retain", "RetainExceptOnCreate")
-        change["PolicyAction"] = "ReplaceAndRetain" if retained else "ReplaceAndDelete"
-    return change
-
-
-def _detail(
-    name: str, before: Mapping[str, Any], after: Mapping[str, Any], *, replaces: bool
-) -> dict[str, Any]:
-    later = is_unknown(after.get(name))
-    kind = "Add" if name not in before else "Remove" if name not in after else "Modify"
-    recreation = "Never"
-    if replaces:
-        recreation = "Conditionally" if later else "Always"
-    target: dict[str, Any] = {
-        "Attribute": "Properties",
-        "Name": name,
-        "Path": f"/Properties/{name}",
-        "RequiresRecreation": recreation,
-        "AttributeChangeType": kind,
-    }
-    if name in before:
-        target["BeforeValue"] = _text(before[name])
-    if name in after:
-        target["AfterValue"] = _text(after[name])
-    return {
-        "Target": target,
-        "Evaluation": "Dynamic" if later else "Static",
-        "ChangeSource": "ResourceReference" if later else "DirectModification",
+        "BeforeContext": _context(resource.definition, before),
     }
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
-
-
-def _context(properties: Mapping[str, Any]) -> str:
-    return json.dumps({"Properties": properties}, separators=(",", ":"))
+def _context(definition: Mapping[str, Any], properties: Mapping[str, Any]) -> str:
+    attributes = {key: definition[key] for key in _ATTRIBUTES if key in definition}
+    return json.dumps({"Properties": properties, **attributes}, separators=(",", ":"))

@@ -16,6 +16,8 @@ from headrace.services.cloudformation.custom_responses import CloudStopped
 from headrace.services.cloudformation.errors import log_defect, reason_of
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.provision import Provisioner
+from headrace.services.cloudformation.removal import Removal
+from headrace.services.cloudformation.resource_states import ResourceStates
 from headrace.services.cloudformation.scope import Lookups
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.store import Stacks
@@ -139,20 +141,22 @@ class Deployment:
         self.stack = stack
         self._stacks = stacks
         self._clock = ports.clock
-        self._resources = Provisioner(stacks, lookups, ports, stack)
+        self._states = ResourceStates(stacks, ports, stack)
+        self._removal = Removal(self._states)
+        self._resources = Provisioner(self._states, self._removal, lookups)
         self._overtaken = False
 
     def cancel(self) -> None:
         """Stop where it is and go on from the status that the caller, who holds the stacks' lock, has set."""
         self._overtaken = True
-        self._resources.stop.set()
+        self._states.stop.set()
 
     def _go_on(self, decide: Callable[[], Next], overtaken: Next) -> None:
         """Go on with what `decide`, which sets the status, returns; with `overtaken` when `cancel` was called."""
         with self._stacks.lock:
             was_overtaken, self._overtaken = self._overtaken, False
             following = overtaken if was_overtaken else decide()
-            self._resources.stop = threading.Event()
+            self._states.stop = threading.Event()
         if following is not None:
             following()
 
@@ -182,10 +186,13 @@ class Deployment:
 
     def roll_back_creation(self) -> None:
         """Delete the resources that a failed creation made."""
-        left = self._resources.delete_all(rolling_back=True)
+        left = self._removal.delete_all(rolling_back=True)
 
         def end() -> Next:
             status = "ROLLBACK_FAILED" if left else "ROLLBACK_COMPLETE"
+            if not left:
+                self.stack.deleted_ms = self._clock.now_ms()
+                self.stack.change_set_id = ""
             self._stacks.set_status(self.stack, status, left)
             return None
 
@@ -225,10 +232,10 @@ class Deployment:
                 continue
             now = stack.resources[logical_id]
             try:
-                self._resources.restore(logical_id, before.get(logical_id))
+                self._removal.restore(logical_id, before.get(logical_id))
             except Exception as error:  # noqa: BLE001 - whatever it is, the other resources are brought back
                 failed.append(logical_id)
-                self._resources.fail(now, "UPDATE", error)
+                self._states.fail(now, "UPDATE", error)
             else:
                 self._stacks.save(
                     stack, *(r for r in [stack.resources.get(logical_id)] if r is not None)
@@ -246,7 +253,7 @@ class Deployment:
 
     def clean_up(self, status: str) -> None:
         """Delete the resources that an update replaced or removed; failures leave them, as on AWS."""
-        self._resources.clean_up()
+        self._removal.clean_up()
         self.stack.previous = None
         self._stacks.set_status(self.stack, status, whole=True)
 
@@ -255,16 +262,16 @@ class Deployment:
     def delete(self) -> None:
         """Delete every resource, dependents first, and those that an unfinished update left over."""
         stack = self.stack
-        left = self._resources.delete_all()
+        left = self._removal.delete_all()
         if left:
             self._stacks.set_status(stack, "DELETE_FAILED", left)
             return
-        self._resources.clean_up()
+        self._removal.clean_up()
         stack.deleted_ms = self._clock.now_ms()
-        stack.outputs = []
         stack.previous = None
         for change_set in self._stacks.change_sets(stack.stack_id):
-            self._stacks.delete_change_set(change_set)
+            if not change_set.is_executed:
+                self._stacks.delete_change_set(change_set)
         self._stacks.set_status(stack, "DELETE_COMPLETE", whole=True)
 
     # --- ending -------------------------------------------------------------------------------

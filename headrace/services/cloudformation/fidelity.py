@@ -21,36 +21,33 @@ _SHOWN: dict[str, FidelityLevel] = {
     "RollbackConfiguration": "stored",
 }
 _DROPPED: dict[str, FidelityLevel] = dict.fromkeys(
-    ("ClientRequestToken", "DeploymentConfig", "DisableValidation", "ResourceTypes"), "ignored"
+    ("DeploymentConfig", "DisableValidation"), "ignored"
 )
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "CreateStack": {
         **_SHOWN,
         **_DROPPED,
         "RetainExceptOnCreate": "ignored",
-        "StackPolicyBody": "ignored",
-        "StackPolicyURL": "ignored",
-        "TimeoutInMinutes": "ignored",
+        "StackPolicyBody": "stored",
+        "StackPolicyURL": "stored",
+        "TimeoutInMinutes": "stored",
     },
     "UpdateStack": {
         **_SHOWN,
         **_DROPPED,
         "RetainExceptOnCreate": "ignored",
-        "StackPolicyBody": "ignored",
+        "StackPolicyBody": "stored",
         "StackPolicyDuringUpdateBody": "ignored",
         "StackPolicyDuringUpdateURL": "ignored",
-        "StackPolicyURL": "ignored",
+        "StackPolicyURL": "stored",
     },
     "DeleteStack": {
-        "ClientRequestToken": "ignored",
         "DeletionMode": "ignored",
         "DeploymentConfig": "ignored",
         "RoleARN": "ignored",
     },
-    "CancelUpdateStack": {"ClientRequestToken": "ignored"},
-    "ContinueUpdateRollback": {"ClientRequestToken": "ignored", "RoleARN": "ignored"},
+    "ContinueUpdateRollback": {"RoleARN": "ignored"},
     "RollbackStack": {
-        "ClientRequestToken": "ignored",
         "DeploymentConfig": "ignored",
         "RetainExceptOnCreate": "ignored",
         "RoleARN": "ignored",
@@ -63,11 +60,9 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         "DisableValidation": "ignored",
         "ImportExistingResources": "ignored",
         "IncludeNestedStacks": "ignored",
-        "ResourceTypes": "ignored",
     },
-    "ExecuteChangeSet": {"ClientRequestToken": "ignored", "RetainExceptOnCreate": "ignored"},
-    "SetStackPolicy": {"StackPolicyBody": "stored", "StackPolicyURL": "ignored"},
-    "GetTemplate": {"TemplateStage": "ignored"},
+    "ExecuteChangeSet": {"RetainExceptOnCreate": "ignored"},
+    "SetStackPolicy": {"StackPolicyBody": "stored", "StackPolicyURL": "stored"},
     "GetTemplateSummary": {
         "CallAs": "ignored",
         "StackSetName": "ignored",

@@ -9,34 +9,25 @@ it makes the result. The depth of values is bounded by that of the template (`te
 
 from __future__ import annotations
 
-import base64
-import ipaddress
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from headrace.services.cloudformation import limits
+from headrace.services.cloudformation import functions, limits
 from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.functions import scalar
 from headrace.services.cloudformation.references import (
     get_att_parts,
     sub_names,
     sub_parts,
     substitute,
 )
+from headrace.services.cloudformation.values import NO_VALUE, UNKNOWN, is_unknown, size_of
 
-UNKNOWN = "{{changeSet:KNOWN_AFTER_APPLY}}"
 _DYNAMIC_START, _DYNAMIC_END = "{{resolve:", "}}"
 # Room for a parameter's name, or a secret's ARN with field and version; a longer text is no reference.
 _DYNAMIC_CHARACTERS = 4096
 _DYNAMIC_SERVICES = ("ssm", "ssm-secure", "secretsmanager")
-
-
-class NoValue:
-    """The value of `AWS::NoValue`, which removes the property that has it."""
-
-
-NO_VALUE = NoValue()
 
 
 @dataclass(slots=True)
@@ -81,6 +72,17 @@ class Scope:
         return self.decided[name]
 
 
+_Function = Callable[[Any, Scope], Any]
+_Evaluated = Callable[[Any, Scope], Any]
+
+
+def unresolved(name: str) -> TemplateError:
+    """Return the refusal of a name that stands for nothing: what its condition skips, or what there is not."""
+    return TemplateError(
+        f"Template format error: Unresolved resource dependencies [{name}] in the Resources block of the template"
+    )
+
+
 def evaluate(value: Any, scope: Scope) -> Any:
     """Return `value` with the result of every function in it. Raises TemplateError, ResourceFailed."""
     try:
@@ -114,17 +116,6 @@ def _evaluate(value: Any, scope: Scope) -> Any:
     return {key: item for key, item in evaluated.items() if item is not NO_VALUE}
 
 
-def is_unknown(value: Any) -> bool:
-    """Whether a value, or a part of it, is only known later."""
-    if isinstance(value, str):
-        return UNKNOWN in value
-    if isinstance(value, list):
-        return any(map(is_unknown, cast("list[Any]", value)))
-    if isinstance(value, dict):
-        return any(map(is_unknown, cast("dict[str, Any]", value).values()))
-    return False
-
-
 def _dynamic(text: str, scope: Scope) -> str:
     """Replace each `{{resolve:<service>:<key>}}`, from left to right, but none inside a replacement."""
     pieces: list[str] = []
@@ -149,25 +140,10 @@ def _ref(argument: Any, scope: Scope) -> Any:
     if argument == "AWS::NoValue":
         return NO_VALUE
     if argument not in scope.names:
-        raise TemplateError(
-            f"Template format error: Unresolved resource dependencies [{argument}] in the Resources block of the"
-            " template"
-        )
+        raise unresolved(argument)
     value = scope.names[argument]
     scope.spend(size_of(value))
     return value
-
-
-def size_of(value: Any) -> int:
-    """Return about how many bytes a value takes where it is written out."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, list):
-        return sum(3 + size_of(item) for item in cast("list[Any]", value))
-    if isinstance(value, dict):
-        pairs = cast("dict[str, Any]", value).items()
-        return sum(6 + len(key) + size_of(item) for key, item in pairs)
-    return 8
 
 
 def _get_att(argument: Any, scope: Scope) -> Any:
@@ -188,28 +164,6 @@ def _list_argument(name: str, argument: Any, scope: Scope, count: int | None = N
     return [_evaluate(part, scope) for part in cast("list[Any]", argument)]
 
 
-def _join(argument: Any, scope: Scope) -> Any:
-    delimiter, items = _list_argument("Fn::Join", argument, scope, 2)
-    if is_unknown(items):
-        return UNKNOWN
-    if not isinstance(items, list) or not isinstance(delimiter, str):
-        raise TemplateError(
-            "Template error: every Fn::Join object requires two parameters, (1) a string delimiter and (2) a list of"
-            " strings to be joined or a function that returns a list of strings (such as Fn::GetAZs) to be joined."
-        )
-    texts = [_scalar(item) for item in cast("list[Any]", items)]
-    scope.spend(sum(map(len, texts)) + len(delimiter) * max(0, len(texts) - 1))
-    return delimiter.join(texts)
-
-
-def _scalar(item: Any) -> str:
-    if isinstance(item, bool):
-        return "true" if item else "false"
-    if isinstance(item, dict | list):
-        raise TemplateError("Template error: every Fn::Join value must be a string")
-    return str(item)
-
-
 def _sub(argument: Any, scope: Scope) -> Any:
     text, variables = sub_parts(argument)
     values: dict[str, Any] = {}
@@ -222,40 +176,10 @@ def _sub(argument: Any, scope: Scope) -> Any:
             values[name] = _ref(name, scope)
     if is_unknown(values):
         return UNKNOWN
-    texts = {name: _scalar(value) for name, value in values.items()}
+    texts = {name: scalar(value) for name, value in values.items()}
     scope.spend(len(text) + sum(len(texts[name]) for name in sub_names(text)))
     filled = substitute(text, texts)
     return _dynamic(filled, scope)
-
-
-def _select(argument: Any, scope: Scope) -> Any:
-    index, items = _list_argument("Fn::Select", argument, scope, 2)
-    if is_unknown(items):
-        return UNKNOWN
-    place = str(index).strip()
-    if not isinstance(items, list) or not (place.isascii() and place.isdigit()):
-        raise TemplateError(
-            "Template error: Fn::Select requires a list argument with two elements: an integer index and a list"
-        )
-    found = cast("list[Any]", items)
-    if len(place) > len(str(len(found))) or int(place) >= len(found):
-        raise TemplateError(
-            f"Template error: Fn::Select cannot select nonexistent value at index {place[: limits.NUMBER_CHARACTERS]}"
-        )
-    return found[int(place)]
-
-
-def _split(argument: Any, scope: Scope) -> Any:
-    delimiter, text = _list_argument("Fn::Split", argument, scope, 2)
-    if is_unknown(text):
-        return [UNKNOWN]
-    if not isinstance(text, str) or not isinstance(delimiter, str) or not delimiter:
-        raise TemplateError(
-            "Template error: every Fn::Split object requires two parameters, (1) a string delimiter and (2) a string"
-            " to be split or a function that returns a string to be split."
-        )
-    scope.spend(len(text) + 3 * text.count(delimiter))
-    return text.split(delimiter)
 
 
 def _if(argument: Any, scope: Scope) -> Any:
@@ -263,16 +187,6 @@ def _if(argument: Any, scope: Scope) -> Any:
         raise TemplateError("Template error: Fn::If requires a list argument with three elements")
     name, yes, no = cast("list[Any]", argument)
     return _evaluate(yes if scope.condition(str(name)) else no, scope)
-
-
-def _equals(argument: Any, scope: Scope) -> bool:
-    left, right = _list_argument("Fn::Equals", argument, scope, 2)
-    return _loosely(left) == _loosely(right)
-
-
-def _loosely(value: Any) -> Any:
-    # CloudFormation compares texts: 1 equals "1", true equals "true".
-    return cast("Any", value) if isinstance(value, dict | list) else _scalar(value)
 
 
 def _and(argument: Any, scope: Scope) -> bool:
@@ -291,10 +205,6 @@ def _conditions(name: str, argument: Any, scope: Scope) -> list[bool]:
     return [bool(item) for item in _list_argument(name, argument, scope)]
 
 
-def _not(argument: Any, scope: Scope) -> bool:
-    return not _list_argument("Fn::Not", argument, scope, 1)[0]
-
-
 def _condition(argument: Any, scope: Scope) -> Any:
     # `Condition` is also an ordinary key, for instance of an IAM statement.
     return (
@@ -302,11 +212,6 @@ def _condition(argument: Any, scope: Scope) -> Any:
         if isinstance(argument, str)
         else {"Condition": _evaluate(argument, scope)}
     )
-
-
-def _contains(argument: Any, scope: Scope) -> bool:
-    items, wanted = _list_argument("Fn::Contains", argument, scope, 2)
-    return wanted in items
 
 
 def _import_value(argument: Any, scope: Scope) -> Any:
@@ -318,88 +223,35 @@ def _import_value(argument: Any, scope: Scope) -> Any:
     return value
 
 
-def _find_in_map(argument: Any, scope: Scope) -> Any:
-    keys = _list_argument("Fn::FindInMap", argument, scope)
-    value: Any = scope.mappings
-    for key in keys[:3]:
-        if not isinstance(value, Mapping) or not isinstance(key, str) or key not in value:
-            raise TemplateError(
-                f"Template error: Unable to get mapping for {'::'.join(map(str, keys[:3]))}"
-            )
-        value = cast("Mapping[str, Any]", value)[key]
-    scope.spend(size_of(value))
-    return value
+def _of_list(name: str, function: _Evaluated, count: int | None = None) -> _Function:
+    """Return a function of a list, whose items are evaluated first."""
+    return lambda argument, scope: function(_list_argument(name, argument, scope, count), scope)
 
 
-def _base64(argument: Any, scope: Scope) -> Any:
-    text = _evaluate(argument, scope)
-    if is_unknown(text):
-        return UNKNOWN
-    data = _scalar(text).encode("utf-8", "surrogatepass")
-    scope.spend(len(data) * 4 // 3)
-    return base64.b64encode(data).decode()
+def _of_value(function: _Evaluated) -> _Function:
+    """Return a function of a value, which is evaluated first."""
+    return lambda argument, scope: function(_evaluate(argument, scope), scope)
 
 
-def _get_azs(argument: Any, scope: Scope) -> list[str]:
-    region = _evaluate(argument, scope) or scope.names["AWS::Region"]
-    return [f"{region}{letter}" for letter in "abc"]
-
-
-def _cidr(argument: Any, scope: Scope) -> Any:
-    arguments = _list_argument("Fn::Cidr", argument, scope)
-    if is_unknown(arguments):
-        return [UNKNOWN]
-    try:
-        block, count, *bits = map(str, arguments)
-        network = ipaddress.ip_network(block, strict=False)
-        prefix = network.max_prefixlen - int(bits[0] if bits else 8)
-        wanted = int(count)
-        if not 1 <= wanted <= limits.CIDRS:
-            raise ValueError(f"count is not between 1 and {limits.CIDRS}")
-        if network.prefixlen > prefix or wanted > 1 << (prefix - network.prefixlen):
-            raise ValueError(f"{block} does not hold {wanted} blocks of that size")
-    except ValueError as error:
-        raise TemplateError(
-            "Template error: every Fn::Cidr object requires an address block, the number of blocks to make of it and,"
-            f" optionally, the bits of each ({error})"
-        ) from error
-    subnets = network.subnets(new_prefix=prefix)
-    return [str(next(subnets)) for _ in range(wanted)]
-
-
-def _to_json_string(argument: Any, scope: Scope) -> Any:
-    value = _evaluate(argument, scope)
-    if is_unknown(value):
-        return UNKNOWN
-    scope.spend(size_of(value))
-    text = json.dumps(value, separators=(",", ":"))
-    scope.spend(len(text))
-    return text
-
-
-def _length(argument: Any, scope: Scope) -> int:
-    return len(_evaluate(argument, scope))
-
-
-_FUNCTIONS: dict[str, Callable[[Any, Scope], Any]] = {
+_FUNCTIONS: dict[str, _Function] = {
     "Ref": _ref,
     "Condition": _condition,
     "Fn::GetAtt": _get_att,
-    "Fn::Join": _join,
+    "Fn::Join": _of_list("Fn::Join", functions.join, 2),
     "Fn::Sub": _sub,
-    "Fn::Select": _select,
-    "Fn::Split": _split,
+    "Fn::Select": _of_list("Fn::Select", functions.select, 2),
+    "Fn::Split": _of_list("Fn::Split", functions.split, 2),
     "Fn::If": _if,
-    "Fn::Equals": _equals,
+    "Fn::Equals": _of_list("Fn::Equals", functions.equals, 2),
     "Fn::And": _and,
     "Fn::Or": _or,
-    "Fn::Not": _not,
-    "Fn::Contains": _contains,
+    "Fn::Not": _of_list("Fn::Not", functions.negate, 1),
+    "Fn::Contains": _of_list("Fn::Contains", functions.contains, 2),
     "Fn::ImportValue": _import_value,
-    "Fn::FindInMap": _find_in_map,
-    "Fn::Base64": _base64,
-    "Fn::GetAZs": _get_azs,
-    "Fn::Cidr": _cidr,
-    "Fn::ToJsonString": _to_json_string,
-    "Fn::Length": _length,
+    "Fn::FindInMap": _of_list("Fn::FindInMap", functions.find_in_map),
+    "Fn::Base64": _of_value(functions.encode_base64),
+    "Fn::GetAZs": _of_value(functions.get_azs),
+    "Fn::Cidr": _of_list("Fn::Cidr", functions.cidr),
+    "Fn::ToJsonString": _of_value(functions.to_json_string),
+    "Fn::Length": _of_value(functions.length),
 }

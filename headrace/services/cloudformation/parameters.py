@@ -62,6 +62,10 @@ def resolve(
             if value is None and "Default" in declaration:
                 value = _text(declaration["Default"])
         if value is None:
+            if _SSM_VALUE.fullmatch(str(declaration.get("Type"))):  # recorded
+                raise TemplateError(
+                    f"Parameter {name} should either have input value or default value"
+                )
             missing.append(name)
             continue
         found[name] = _checked(name, declaration, value, read_ssm, effort)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
+from fnmatch import fnmatchcase
 from typing import Any
 
 from headrace.aws.shapes.cloudformation import (
@@ -51,6 +53,8 @@ def prepare(
     check_types(template, strict=cfn.strict)
     graph.check_acyclic(all_dependencies(template))
     check_capabilities(template, listed(request, "Capabilities"))
+    check_allowed_types(template, listed(request, "ResourceTypes"))
+    check_triggers(request.get("RollbackConfiguration") or {})
     given = listed(request, "Parameters")
     resolved = parameters.resolve(
         template.parameters,
@@ -70,6 +74,25 @@ def prepare(
     decide(template, scope)
     check_rules(template, scope)
     return template, values
+
+
+def check_allowed_types(template: Template, allowed: list[str]) -> None:
+    """Raise TemplateError when a resource's type is none of those that the request allows (recorded)."""
+    for resource in template.resources.values():
+        kind = str(resource["Type"])
+        if allowed and not any(fnmatchcase(kind, pattern) for pattern in allowed):
+            raise TemplateError(
+                f"Resource type {kind} is not allowed by parameter ResourceTypes [{', '.join(allowed)}]"
+            )
+
+
+def check_triggers(configuration: Mapping[str, Any]) -> None:
+    """Raise TemplateError for rollback triggers that are no alarms (recorded)."""
+    for trigger in listed(configuration, "RollbackTriggers"):
+        if trigger["Type"] not in ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm"):
+            raise TemplateError("Rollback Trigger Type not supported")
+        if ":alarm:" not in trigger["Arn"]:
+            raise TemplateError("RelativeId of a Rollback Trigger's ARN is incorrect")
 
 
 def check_rules(template: Template, scope: Scope) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from headrace.aws.errors import AwsError
 from headrace.core.ports import ControlPlane
 from headrace.services.cloudformation import graph, limits
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.exports import Exports
-from headrace.services.cloudformation.intrinsics import NO_VALUE, UNKNOWN, Scope
+from headrace.services.cloudformation.intrinsics import Scope, unresolved
 from headrace.services.cloudformation.references import conditions_in
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.template import Template
+from headrace.services.cloudformation.values import NO_VALUE, UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,23 +82,29 @@ def scope_of(
     resources: Mapping[str, Resource],
     *,
     later: Callable[[str], bool] = lambda _: False,
+    skipped: Callable[[str], bool] = lambda _: False,
     imported: Callable[[str], Any] | None = None,
     decided: dict[str, bool] | None = None,
 ) -> Scope:
     """Return the scope in which `template`'s values are evaluated.
 
     `parameters` are effective values by name; `resources` are those of the stack that exist; `later` says whether a
-    resource's values are only known after the template is applied, for change sets; `imported` reads an export in
+    resource's values are only known after the template is applied, for change sets; `skipped` whether its condition
+    does not hold; `imported` reads an export in
     place of `Exports.read`, which notes that the stack uses it; `decided` are conditions whose values are known.
     """
     names: dict[str, Any] = {**pseudo_parameters(stack), **parameters}
     for logical_id in template.resources:
+        if skipped(logical_id):
+            continue
         if later(logical_id):
             names[logical_id] = UNKNOWN
         elif logical_id in resources:
             names[logical_id] = resources[logical_id].physical_id
 
     def attribute(logical_id: str, name: str) -> Any:
+        if skipped(logical_id):
+            raise unresolved(logical_id)
         if later(logical_id):
             return UNKNOWN
         resource = resources.get(logical_id)
@@ -107,14 +114,14 @@ def scope_of(
             )
         if name in resource.attributes:
             return resource.attributes[name]
-        value: Any = resource.attributes
-        for part in name.split("."):
-            if not isinstance(value, Mapping) or part not in value:
-                raise ResourceFailed(
-                    f"Requested attribute {name} does not exist in schema for {resource.type}"
-                )
-            value = value[part]  # type: ignore[assignment]
-        return value  # type: ignore[return-value]
+        # A property is an attribute too (recorded: an SNS topic's DisplayName).
+        for source in (resource.attributes, resource.properties):
+            found = _at_path(source, name)
+            if found is not None:
+                return found
+        raise ResourceFailed(
+            f"Requested attribute {name} does not exist in schema for {resource.type}"
+        )
 
     return Scope(
         names=names,
@@ -125,6 +132,15 @@ def scope_of(
         mappings=template.mappings,
         decided={} if decided is None else decided,
     )
+
+
+def _at_path(value: Any, path: str) -> Any:
+    """Return the member at a path such as `Endpoint.Address`, or None when there is none."""
+    for part in path.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = cast("Mapping[str, Any]", value).get(part)
+    return value
 
 
 def decide(template: Template, scope: Scope) -> None:

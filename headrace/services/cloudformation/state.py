@@ -7,6 +7,7 @@ from typing import Any
 
 IN_PROGRESS = "_IN_PROGRESS"
 STACK_TYPE = "AWS::CloudFormation::Stack"
+EXECUTED = "EXECUTE_COMPLETE"
 
 
 @dataclass(slots=True)
@@ -51,6 +52,9 @@ class Stack:
     termination_protection: bool = False
     disable_rollback: bool = False
     on_failure: str = "ROLLBACK"
+    timeout_minutes: int = 0
+    # The token of the request that began the operation, which its events carry.
+    request_token: str = ""
     change_set_id: str = ""
     policy: str = ""
     outputs: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
@@ -94,4 +98,14 @@ class ChangeSet:
     role_arn: str = ""
     on_failure: str = ""
     deployment_config: dict[str, Any] = field(default_factory=dict[str, Any])
+    # The two views of the changes: with property values, and without.
     changes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    plain_changes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    # Why a property's value is missing in the first view.
+    values_warning: str = ""
+    include_nested_stacks: bool = False
+
+    @property
+    def is_executed(self) -> bool:
+        """Whether it was carried out: then it is described, and not listed."""
+        return self.execution_status == EXECUTED

@@ -12,6 +12,8 @@ from typing import Any
 from headrace.core.arn import make_arn
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
+from headrace.core.values import iso_of
+from headrace.services.cloudformation.change_details import without_values
 from headrace.services.cloudformation.state import STACK_TYPE, ChangeSet, Resource, Stack
 from headrace.store.database import Database
 
@@ -39,6 +41,15 @@ def _stack(document: dict[str, Any]) -> Stack:
     }
     given["obsolete"] = [Resource(**resource) for resource in document["obsolete"]]
     return Stack(**given)
+
+
+def _change_set(document: dict[str, Any]) -> ChangeSet:
+    """Return the change set of a stored document; an old one has one view of its changes, each wrapped."""
+    if "plain_changes" not in document:
+        changes = [change["ResourceChange"] for change in document["changes"]]
+        plain = [without_values(change) for change in changes]
+        document = {**document, "changes": changes, "plain_changes": plain}
+    return ChangeSet(**document)
 
 
 class Stacks:
@@ -82,7 +93,7 @@ class Stacks:
         for key, value in self._previous.items():
             if key in self._by_id:
                 self._by_id[key].previous = value
-        self._sets = {key: ChangeSet(**value) for key, value in self._change_sets.items()}
+        self._sets = {key: _change_set(value) for key, value in self._change_sets.items()}
 
     def save(self, stack: Stack, *resources: Resource) -> None:
         """Store a stack, and some of its resources with it; `previous` and its other resources stay as they are."""
@@ -163,7 +174,7 @@ class Stacks:
         with self.lock:
             before = stack.status, stack.reason
             stack.status, stack.reason = status, reason
-            if stack.status.startswith("UPDATE"):
+            if stack.status == "UPDATE_IN_PROGRESS":
                 stack.updated_ms = self._clock.now_ms()
             try:
                 if whole:
@@ -194,18 +205,25 @@ class Stacks:
         reason: str = "",
         properties: Mapping[str, Any] | None = None,
     ) -> None:
-        """Store an event of a stack."""
+        """Store an event of a stack; `properties` of None: those of a stack, or of a resource being cleaned up."""
+        now_ms = self._clock.now_ms()
+        event_id = self._ids.uuid()
+        if properties is not None:
+            event_id = f"{logical_id}-{status}-{iso_of(now_ms)}"
+        elif logical_id != stack.name:
+            event_id = f"{logical_id}-{event_id}"
         event = {
-            "EventId": self._ids.uuid(),
+            "EventId": event_id,
             "StackId": stack.stack_id,
             "StackName": stack.name,
             "LogicalResourceId": logical_id,
             "PhysicalResourceId": physical_id,
             "ResourceType": kind,
-            "Timestamp": self._clock.now_ms(),
+            "Timestamp": now_ms,
             "ResourceStatus": status,
             "ResourceStatusReason": reason,
-            "ResourceProperties": dict(properties or {}),
+            **({} if properties is None else {"ResourceProperties": dict(properties)}),
+            **({"ClientRequestToken": stack.request_token} if stack.request_token else {}),
         }
         self._database.execute(
             "INSERT INTO cfn_events (stack, event) VALUES (?, ?)",

@@ -23,6 +23,20 @@ SECTIONS = frozenset(
         "Hooks",
     }
 )
+RESOURCE_KEYS = frozenset(
+    {
+        "Type",
+        "Properties",
+        "DependsOn",
+        "Condition",
+        "Metadata",
+        "CreationPolicy",
+        "DeletionPolicy",
+        "UpdatePolicy",
+        "UpdateReplacePolicy",
+        "Version",
+    }
+)
 PSEUDO_PARAMETERS = frozenset(
     {
         "AWS::AccountId",
@@ -49,6 +63,8 @@ class Template:
     conditions: Mapping[str, Any]
     resources: Mapping[str, Any]
     outputs: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    version: str
 
 
 def template_of(body: str, value: Any) -> Template:
@@ -63,6 +79,8 @@ def template_of(body: str, value: Any) -> Template:
         raise TemplateError(
             f"headrace does not run transforms; the template names {template['Transform']}"
         )
+    if not isinstance(template.get("Resources", {}), dict):
+        raise TemplateError("Template format error: Any Resources member must be an object.")
     resources = _section(template, "Resources")
     if not resources:
         raise TemplateError("Template format error: At least one Resources member must be defined.")
@@ -75,6 +93,8 @@ def template_of(body: str, value: Any) -> Template:
         conditions=_section(template, "Conditions"),
         resources=resources,
         outputs=_section(template, "Outputs"),
+        metadata=_section(template, "Metadata"),
+        version=str(template.get("AWSTemplateFormatVersion", "")),
     )
 
 

@@ -13,7 +13,12 @@ from typing import Any, cast
 from headrace.services.cloudformation import graph, limits
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.references import conditions_in, references
-from headrace.services.cloudformation.template import PSEUDO_PARAMETERS, Template, template_of
+from headrace.services.cloudformation.template import (
+    PSEUDO_PARAMETERS,
+    RESOURCE_KEYS,
+    Template,
+    template_of,
+)
 from headrace.services.cloudformation.template_text import load
 
 
@@ -150,6 +155,8 @@ def _check_resources(template: Template) -> None:
         if not isinstance(definition, dict):
             raise TemplateError("Template format error: Any Resources member must be an object.")
         resource = _object(definition)
+        for key in resource.keys() - RESOURCE_KEYS:
+            raise TemplateError(f"Invalid template resource property '{key}'")  # recorded
         where = f"Template format error: [/Resources/{name}"
         if not isinstance(resource.get("Type"), str):
             raise TemplateError(f"{where}] Every Resources object must contain a Type member.")

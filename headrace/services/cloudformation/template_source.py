@@ -40,7 +40,12 @@ def template_text(request: TemplateRequest, objects: ObjectStore, endpoint_url: 
         return text
     if not url:
         raise TemplateError("Either Template URL or Template Body must be specified.")
-    bucket, key = _bucket_and_key(str(url), endpoint_url)
+    return object_text(str(url), objects, endpoint_url)
+
+
+def object_text(url: str, objects: ObjectStore, endpoint_url: str) -> str:
+    """Return the text of the object at an S3 address. Raises TemplateError."""
+    bucket, key = _bucket_and_key(url, endpoint_url)
     try:
         # The size comes first: an object may have terabytes.
         if objects.file(bucket, key).stat().st_size > limits.URL_BODY_BYTES:
@@ -60,8 +65,8 @@ def _bucket_and_key(url: str, endpoint_url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     path = unquote(parts.path.lstrip("/"))
     host = parts.hostname or ""
-    if parts.scheme == "s3":
-        return host, path
+    if parts.scheme == "s3":  # recorded
+        raise TemplateError(f"S3 error: Domain name specified in {host} is not a valid S3 domain")
     if parts.scheme in ("http", "https"):
         host_style = _HOST_STYLE.fullmatch(host)
         if host_style is not None:

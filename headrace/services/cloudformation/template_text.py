@@ -59,8 +59,9 @@ def _load_json(body: str) -> Any:
             parse_constant=_refuse_constant,
         )
     except json.JSONDecodeError as error:
+        # AWS names the place behind the character that is wrong (recorded).
         raise TemplateError(
-            f"Template format error: JSON not well-formed. (line {error.lineno}, column {error.colno})"
+            f"Template format error: JSON not well-formed. (line {error.lineno}, column {error.colno + 1})"
         ) from error
     except ValueError as error:
         raise TemplateError(f"Template format error: JSON not well-formed. ({error})") from error

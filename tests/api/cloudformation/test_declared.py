@@ -211,8 +211,7 @@ def test_a_property_that_must_be_given_is_named(cfn: Any) -> None:
     body = {"Resources": {"Machine": {"Type": "AWS::StepFunctions::StateMachine"}}}
     assert create(cfn, body) == "ROLLBACK_COMPLETE"
     assert refused(cfn, "s")[-1] == (
-        "Machine: Properties validation failed for resource Machine with message:\n"
-        "#: required key [RoleArn] not found"
+        "Machine: Property validation failure: [The property {/RoleArn} is required]"
     )
 
 

@@ -123,12 +123,13 @@ def test_an_operation_that_cannot_even_begin_ends(
     cloud: InProcessCloud, cfn: Any, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ):
     from headrace.services.cloudformation.provision import Provisioner
+    from headrace.services.cloudformation.removal import Removal
 
     def broken(*_: Any, **__: Any) -> None:
         raise MemoryError
 
     monkeypatch.setattr(Provisioner, "apply", broken)
-    monkeypatch.setattr(Provisioner, "delete_all", broken)
+    monkeypatch.setattr(Removal, "delete_all", broken)
     assert create(cfn, template(A=thing())) == "ROLLBACK_FAILED"
     assert reason(cfn) == "Internal failure of headrace: there was not enough memory"
     monkeypatch.undo()

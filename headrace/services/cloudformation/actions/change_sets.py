@@ -1,25 +1,24 @@
 """Change sets: create, describe, execute, delete, list."""
 
-from typing import Any, cast
+from typing import cast
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.arn import make_arn
-from headrace.core.values import listed, moment
+from headrace.core.values import listed, moment, present
 from headrace.services.cloudformation import requests
-from headrace.services.cloudformation.actions.describe import parameter_list, tag_list
+from headrace.services.cloudformation.actions.describe import parameter_list, start_of, tag_list
 from headrace.services.cloudformation.backend import CloudFormation
-from headrace.services.cloudformation.changes import has_changes, resource_changes
+from headrace.services.cloudformation.changes import ResourceChanges, has_changes
 from headrace.services.cloudformation.deploy import Deployment
 from headrace.services.cloudformation.errors import (
-    TemplateError,
     change_set_not_found,
     stack_missing,
     validation_error,
 )
 from headrace.services.cloudformation.limits import PAGE_ITEMS
-from headrace.services.cloudformation.state import ChangeSet, Stack
+from headrace.services.cloudformation.state import EXECUTED, ChangeSet, Stack
 from headrace.services.cloudformation.template_checks import parse
 
 # Requests that name a change set.
@@ -35,8 +34,8 @@ def create_change_set(
     if kind == "IMPORT" or request.get("ResourcesToImport"):
         raise validation_error("headrace does not import resources into stacks.")
     with cfn.lock:
-        stack = _stack_for(cfn, call, request["StackName"], kind)
-        if any(present.name == name for present in cfn.stacks.change_sets(stack.stack_id)):
+        stack = _stack_for(cfn, call, request, kind)
+        if any(c.name == name for c in cfn.stacks.change_sets(stack.stack_id) if not c.is_executed):
             raise AwsError("AlreadyExistsException", f"ChangeSet {name} already exists", 400)
         template, values = requests.prepare(cfn, stack, request)
         tags = requests.tags_of(request, stack)
@@ -59,14 +58,13 @@ def create_change_set(
             role_arn=request.get("RoleARN") or "",
             on_failure=request.get("OnStackFailure") or "",
             deployment_config=dict(request.get("DeploymentConfig") or {}),
+            include_nested_stacks=bool(request.get("IncludeNestedStacks")),
         )
-        try:
-            change_set.changes = resource_changes(cfn.lookups, stack, template, values)
-        except TemplateError as error:
-            requests.fail_change_set(change_set, str(error))
-        else:
-            if kind == "UPDATE" and not has_changes(stack, template, change_set.changes, tags):
-                requests.fail_change_set(change_set, requests.NO_CHANGES)
+        found = ResourceChanges(cfn.lookups, stack, template, values)
+        change_set.changes, change_set.plain_changes = found.with_values, found.plain
+        change_set.values_warning = found.warning
+        if kind == "UPDATE" and not has_changes(stack, template, found, tags):
+            requests.fail_change_set(change_set, requests.NO_CHANGES)
         if stack.status == "REVIEW_IN_PROGRESS" and not cfn.stacks.find(
             call.account, call.region, stack.stack_id
         ):
@@ -75,20 +73,22 @@ def create_change_set(
     return {"Id": change_set.change_set_id, "StackId": stack.stack_id}
 
 
-def _stack_for(cfn: CloudFormation, call: Call, name: str, kind: str) -> Stack:
+def _stack_for(
+    cfn: CloudFormation, call: Call, request: shapes.CreateChangeSetInput, kind: str
+) -> Stack:
     """Return the stack a change set is for; a new one, not stored, for type CREATE."""
+    name = request["StackName"]
     stack = cfn.stacks.find(call.account, call.region, name)
-    if stack is not None and not stack.exists:
-        stack = None
     if kind == "CREATE":
         if stack is not None and stack.status != "REVIEW_IN_PROGRESS":
             raise validation_error(
-                f"Stack [{name}] already exists and cannot be created again with the changeSet."
+                f"Stack [{name}] already exists and cannot be created again with the changeSet"
+                f" [{request['ChangeSetName']}]."
             )
         return stack or cfn.stacks.new(
             name, call.account, call.region, "REVIEW_IN_PROGRESS", call.now_ms
         )
-    if stack is None:
+    if stack is None or not stack.exists:
         raise stack_missing(name)
     if stack.status not in requests.UPDATABLE:
         raise validation_error(
@@ -104,15 +104,29 @@ def _find(cfn: CloudFormation, call: Call, request: _Named) -> ChangeSet:
     else:
         stack_name = request.get("StackName")
         if not stack_name:
-            raise validation_error("StackName must be specified if ChangeSetName is not an ARN.")
+            raise validation_error(
+                "StackName must be specified if ChangeSetName is not specified as an ARN."
+            )
         stack = cfn.stacks.find(call.account, call.region, stack_name)
         if stack is None:
             raise stack_missing(stack_name)
         sets = cfn.stacks.change_sets(stack.stack_id)
-        found = next((change_set for change_set in sets if change_set.name == name), None)
+        named = [change_set for change_set in sets if change_set.name == name]
+        # An executed one is found by its name until there is another of that name.
+        found = min(named, key=lambda change_set: change_set.is_executed, default=None)
     if found is None:
         raise change_set_not_found(name)
     return found
+
+
+def _not_executable(change_set: ChangeSet) -> AwsError:
+    status = f"status of [{change_set.status}]"
+    if change_set.status == "CREATE_COMPLETE":
+        status = f"execution status of [{change_set.execution_status}]"
+    return AwsError(
+        "InvalidChangeSetStatus",
+        f"ChangeSet [{change_set.change_set_id}] cannot be executed in its current {status}",
+    )
 
 
 @operation("DescribeChangeSet")
@@ -121,58 +135,32 @@ def describe_change_set(
 ) -> shapes.DescribeChangeSetOutput:
     """Return a change set with a page of its changes. Source: API_DescribeChangeSet."""
     change_set = _find(cfn, call, request)
-    start = int(request.get("NextToken") or 0)
-    page = change_set.changes[start : start + PAGE_ITEMS]
     with_values = bool(request.get("IncludePropertyValues"))
-    answer: shapes.DescribeChangeSetOutput = {
+    changes = change_set.changes if with_values else change_set.plain_changes
+    start = start_of(request.get("NextToken"))
+    page = changes[start : start + PAGE_ITEMS]
+    answer = {
         "ChangeSetName": change_set.name,
         "ChangeSetId": change_set.change_set_id,
         "StackId": change_set.stack_id,
         "StackName": change_set.stack_name,
+        "Description": change_set.description or None,
         "CreationTime": moment(change_set.created_ms),
         "ExecutionStatus": change_set.execution_status,
         "Status": change_set.status,
-        "Parameters": parameter_list(change_set.parameters),
+        "StatusReason": change_set.reason or (with_values and change_set.values_warning) or None,
+        "Parameters": parameter_list(change_set.parameters) or None,
         "Capabilities": change_set.capabilities,
-        "Tags": tag_list(change_set.tags),
+        "Tags": tag_list(change_set.tags) or None,
         "NotificationARNs": change_set.notification_arns,
-        "RollbackConfiguration": cast(
-            "shapes.RollbackConfiguration", change_set.rollback_configuration
-        ),
-        "Changes": cast(
-            "list[shapes.Change]",
-            [change if with_values else _without_values(change) for change in page],
-        ),
-        "IncludeNestedStacks": False,
+        "RollbackConfiguration": change_set.rollback_configuration,
+        "Changes": [{"Type": "Resource", "ResourceChange": change} for change in page],
+        "IncludeNestedStacks": change_set.include_nested_stacks,
+        "OnStackFailure": change_set.on_failure or None,
+        "DeploymentConfig": change_set.deployment_config or None,
+        "NextToken": str(start + PAGE_ITEMS) if start + PAGE_ITEMS < len(changes) else None,
     }
-    if change_set.deployment_config:
-        answer["DeploymentConfig"] = cast("shapes.DeploymentConfig", change_set.deployment_config)
-    if change_set.reason:
-        answer["StatusReason"] = change_set.reason
-    if change_set.description:
-        answer["Description"] = change_set.description
-    if change_set.on_failure:
-        answer["OnStackFailure"] = change_set.on_failure
-    if start + PAGE_ITEMS < len(change_set.changes):
-        answer["NextToken"] = str(start + PAGE_ITEMS)
-    return answer
-
-
-def _without_values(change: dict[str, Any]) -> dict[str, Any]:
-    resource = {
-        key: value
-        for key, value in change["ResourceChange"].items()
-        if key not in ("BeforeContext", "AfterContext")
-    }
-    hidden = ("BeforeValue", "AfterValue", "Path", "AttributeChangeType")
-    resource["Details"] = [
-        {
-            **detail,
-            "Target": {key: value for key, value in detail["Target"].items() if key not in hidden},
-        }
-        for detail in resource["Details"]
-    ]
-    return {**change, "ResourceChange": resource}
+    return present(answer)
 
 
 @operation("ExecuteChangeSet")
@@ -186,11 +174,7 @@ def execute_change_set(
         if stack is None or not stack.exists:
             raise stack_missing(change_set.stack_name)
         if change_set.execution_status != "AVAILABLE":
-            raise AwsError(
-                "InvalidChangeSetStatus",
-                f"ChangeSet [{change_set.change_set_id}] cannot be executed in its current status of"
-                f" [{change_set.status}]",
-            )
+            raise _not_executable(change_set)
         if stack.in_progress:
             raise validation_error(
                 f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
@@ -211,9 +195,15 @@ def execute_change_set(
         stack.disable_rollback = bool(request.get("DisableRollback"))
         stack.on_failure = change_set.on_failure or "ROLLBACK"
         stack.change_set_id = change_set.change_set_id
-        # The executed change set, and those that it makes stale, are gone.
+        stack.request_token = request.get("ClientRequestToken") or ""
+        # Those that it makes stale are gone (documented: API_ExecuteChangeSet), and the one that was executed before.
         for other in cfn.stacks.change_sets(stack.stack_id):
-            cfn.stacks.delete_change_set(other)
+            if other is not change_set:
+                cfn.stacks.delete_change_set(other)
+        change_set.execution_status = EXECUTED
+        cfn.stacks.save_change_set(change_set)
+        if creating:
+            stack.updated_ms = call.now_ms
         status = "CREATE_IN_PROGRESS" if creating else "UPDATE_IN_PROGRESS"
         cfn.stacks.set_status(stack, status, "User Initiated", whole=True)
     work = Deployment.create if creating else Deployment.update
@@ -247,17 +237,21 @@ def list_change_sets(
         raise stack_missing(request["StackName"])
     return {
         "Summaries": [
-            {
-                "StackId": change_set.stack_id,
-                "StackName": change_set.stack_name,
-                "ChangeSetId": change_set.change_set_id,
-                "ChangeSetName": change_set.name,
-                "ExecutionStatus": change_set.execution_status,
-                "Status": change_set.status,
-                "StatusReason": change_set.reason,
-                "CreationTime": moment(change_set.created_ms),
-                "Description": change_set.description,
-            }
+            present(
+                {
+                    "StackId": change_set.stack_id,
+                    "StackName": change_set.stack_name,
+                    "ChangeSetId": change_set.change_set_id,
+                    "ChangeSetName": change_set.name,
+                    "ExecutionStatus": change_set.execution_status,
+                    "Status": change_set.status,
+                    "StatusReason": change_set.reason or None,
+                    "CreationTime": moment(change_set.created_ms),
+                    "Description": change_set.description or None,
+                    "IncludeNestedStacks": change_set.include_nested_stacks,
+                }
+            )
             for change_set in cfn.stacks.change_sets(stack.stack_id)
+            if not change_set.is_executed
         ]
     }

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
-from headrace.core.values import listed, moment
+from headrace.core.values import listed, moment, present
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import (
     stack_missing,
@@ -15,9 +15,11 @@ from headrace.services.cloudformation.errors import (
 )
 from headrace.services.cloudformation.limits import PAGE_ITEMS
 from headrace.services.cloudformation.parameters import HIDDEN
-from headrace.services.cloudformation.state import Resource, Stack
+from headrace.services.cloudformation.state import STACK_TYPE, Resource, Stack
 
 MAX_ID = 1 << 62
+# No page begins at a longer number.
+_TOKEN_DIGITS = 19
 
 
 def tag_list(tags: Mapping[str, str]) -> list[shapes.Tag]:
@@ -39,35 +41,40 @@ def parameter_list(values: Mapping[str, Any]) -> list[shapes.Parameter]:
     return rows
 
 
+def start_of(token: str | None, first: int = 0) -> int:
+    """Return where the page of a NextToken begins. Raises AwsError for a token that is none."""
+    if not token:
+        return first
+    if not (token.isascii() and token.isdigit() and len(token) < _TOKEN_DIGITS):
+        raise validation_error("The specified NextToken is invalid.")  # assumed
+    return int(token)
+
+
 def _description(stack: Stack) -> shapes.Stack:
-    value: shapes.Stack = {
-        "StackId": stack.stack_id,
-        "StackName": stack.name,
-        "StackStatus": stack.status,
-        "CreationTime": moment(stack.created_ms),
-        "Parameters": parameter_list(stack.parameters),
-        "Outputs": cast("list[shapes.Output]", stack.outputs),
-        "Tags": tag_list(stack.tags),
-        "NotificationARNs": stack.notification_arns,
-        "RollbackConfiguration": cast("shapes.RollbackConfiguration", stack.rollback_configuration),
-        "DisableRollback": stack.disable_rollback,
-        "EnableTerminationProtection": stack.termination_protection,
-        "Capabilities": stack.capabilities,
-        "DriftInformation": {"StackDriftStatus": "NOT_CHECKED"},
-    }
-    if stack.reason:
-        value["StackStatusReason"] = stack.reason
-    if stack.description:
-        value["Description"] = stack.description
-    if stack.role_arn:
-        value["RoleARN"] = stack.role_arn
-    if stack.change_set_id:
-        value["ChangeSetId"] = stack.change_set_id
-    if stack.updated_ms is not None:
-        value["LastUpdatedTime"] = moment(stack.updated_ms)
-    if stack.deleted_ms is not None:
-        value["DeletionTime"] = moment(stack.deleted_ms)
-    return value
+    return present(
+        {
+            "StackId": stack.stack_id,
+            "StackName": stack.name,
+            "ChangeSetId": (stack.change_set_id if stack.exists else None) or None,
+            "Description": stack.description or None,
+            "Parameters": parameter_list(stack.parameters) or None,
+            "CreationTime": moment(stack.created_ms),
+            "DeletionTime": None if stack.deleted_ms is None else moment(stack.deleted_ms),
+            "LastUpdatedTime": None if stack.updated_ms is None else moment(stack.updated_ms),
+            "RollbackConfiguration": stack.rollback_configuration,
+            "StackStatus": stack.status,
+            "StackStatusReason": stack.reason or None,
+            "DisableRollback": stack.disable_rollback,
+            "NotificationARNs": stack.notification_arns,
+            "TimeoutInMinutes": stack.timeout_minutes or None,
+            "Capabilities": stack.capabilities or None,
+            "Outputs": stack.outputs or None,
+            "RoleARN": stack.role_arn or None,
+            "Tags": tag_list(stack.tags),
+            "EnableTerminationProtection": stack.termination_protection if stack.exists else None,
+            "DriftInformation": {"StackDriftStatus": "NOT_CHECKED"},
+        }
+    )
 
 
 def _find(cfn: CloudFormation, call: Call, name: str) -> Stack:
@@ -104,17 +111,20 @@ def describe_stack_events(
 ) -> shapes.DescribeStackEventsOutput:
     """Return a page of a stack's events, the newest first. Source: API_DescribeStackEvents."""
     if not request.get("StackName"):
-        raise validation_error("StackName must be specified.")
+        raise validation_error(
+            "1 validation error detected: Value null at 'stackName' failed to satisfy constraint: Member must not be"
+            " null"
+        )
     stack = _find(cfn, call, request["StackName"])
     rows = cfn.stacks.events(
-        stack.stack_id, int(request.get("NextToken") or MAX_ID), PAGE_ITEMS + 1
+        stack.stack_id, start_of(request.get("NextToken"), MAX_ID), PAGE_ITEMS + 1
     )
     events: list[shapes.StackEvent] = []
     for _, event in rows[:PAGE_ITEMS]:
         row = {**event, "Timestamp": moment(event["Timestamp"])}
-        properties = row.pop("ResourceProperties")
-        if properties:
-            row["ResourceProperties"] = json.dumps(properties)
+        properties = row.pop("ResourceProperties", None)
+        if properties is not None and row["ResourceType"] != STACK_TYPE:
+            row["ResourceProperties"] = json.dumps(properties, separators=(",", ":"))
         if not row["ResourceStatusReason"]:
             del row["ResourceStatusReason"]
         events.append(cast("shapes.StackEvent", row))
@@ -186,11 +196,11 @@ def describe_stack_resource(
     """Return one resource of a stack. Source: API_DescribeStackResource."""
     stack = cfn.stacks.find(call.account, call.region, request["StackName"])
     if stack is None:
-        raise stack_not_found(request["StackName"])
+        raise validation_error(f"Stack '{request['StackName']}' does not exist")
     resource = stack.resources.get(request["LogicalResourceId"])
     if resource is None:
         raise validation_error(
-            f"Resource {request['LogicalResourceId']} does not exist for stack {stack.name}"
+            f"Resource {request['LogicalResourceId']} does not exist for stack {request['StackName']}"
         )
     return {
         "StackResourceDetail": {

@@ -6,13 +6,14 @@ from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.values import listed
 from headrace.services.cloudformation import requests
 from headrace.services.cloudformation.backend import CloudFormation
-from headrace.services.cloudformation.changes import has_changes, resource_changes
+from headrace.services.cloudformation.changes import ResourceChanges, has_changes
 from headrace.services.cloudformation.deploy import Deployment
 from headrace.services.cloudformation.errors import (
     stack_missing,
     stack_not_found,
     validation_error,
 )
+from headrace.services.cloudformation.stack_policy import policy_of
 from headrace.services.cloudformation.state import Stack
 
 
@@ -29,18 +30,27 @@ def create_stack(
     cfn: CloudFormation, call: Call, request: shapes.CreateStackInput
 ) -> shapes.CreateStackOutput:
     """Make a stack in the background. Source: API_CreateStack."""
-    name = request["StackName"]
+    name, token = request["StackName"], request.get("ClientRequestToken") or ""
     with cfn.lock:
         present = cfn.stacks.find(call.account, call.region, name)
         if present is not None and present.status != "REVIEW_IN_PROGRESS":
+            if token and present.request_token == token:  # the same request once more
+                return {"StackId": present.stack_id}
             raise AwsError("AlreadyExistsException", f"Stack [{name}] already exists")
         stack = present or cfn.stacks.new(
             name, call.account, call.region, "CREATE_IN_PROGRESS", call.now_ms
         )
         template, values = requests.prepare(cfn, stack, request)
+        stack.policy = policy_of(cfn, request) or ""
+        stack.request_token = token
+        ResourceChanges(cfn.lookups, stack, template, values)  # refuses what cannot be evaluated
         requests.take_over(stack, template, values, request)
+        for change_set in cfn.stacks.change_sets(stack.stack_id):
+            change_set.execution_status = "OBSOLETE"  # recorded
+            cfn.stacks.save_change_set(change_set)
         stack.disable_rollback = bool(request.get("DisableRollback"))
         stack.on_failure = request.get("OnFailure") or "ROLLBACK"
+        stack.timeout_minutes = request.get("TimeoutInMinutes") or 0
         stack.termination_protection = bool(request.get("EnableTerminationProtection"))
         cfn.stacks.set_status(stack, "CREATE_IN_PROGRESS", "User Initiated", whole=True)
     cfn.operations.run(stack, Deployment.create)
@@ -59,9 +69,11 @@ def update_stack(
                 f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
             )
         template, values = requests.prepare(cfn, stack, request)
-        found = resource_changes(cfn.lookups, stack, template, values)
+        found = ResourceChanges(cfn.lookups, stack, template, values)
         if not has_changes(stack, template, found, requests.tags_of(request, stack)):
             raise validation_error(requests.NO_UPDATES)
+        stack.policy = policy_of(cfn, request) or stack.policy
+        stack.request_token = request.get("ClientRequestToken") or ""
         requests.take_over(stack, template, values, request)
         stack.disable_rollback = bool(request.get("DisableRollback"))
         cfn.stacks.set_status(stack, "UPDATE_IN_PROGRESS", "User Initiated", whole=True)
@@ -89,6 +101,7 @@ def delete_stack(cfn: CloudFormation, call: Call, request: shapes.DeleteStackInp
             )
         if stack.status == "DELETE_IN_PROGRESS":
             return
+        stack.request_token = request.get("ClientRequestToken") or ""
         if stack.in_progress:
             overtaken = stack.status in _DELETABLE_IN_PROGRESS and cfn.operations.overtake(
                 stack, "DELETE_IN_PROGRESS"
@@ -119,6 +132,7 @@ def cancel_update_stack(
     """Stop an update and roll it back. Source: API_CancelUpdateStack."""
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
+        stack.request_token = request.get("ClientRequestToken") or stack.request_token
         if stack.status != "UPDATE_IN_PROGRESS" or not cfn.operations.overtake(
             stack, "UPDATE_ROLLBACK_IN_PROGRESS"
         ):
@@ -145,6 +159,7 @@ def continue_update_rollback(
             raise validation_error(
                 f"The resources to skip must be in UPDATE_FAILED state: [{', '.join(wrong)}] are not"
             )
+        stack.request_token = request.get("ClientRequestToken") or ""
         stack.previous["skip"] = [*stack.previous.get("skip", []), *skip]
         cfn.stacks.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", "User Initiated", whole=True)
     cfn.operations.run(stack, Deployment.roll_back_update)
@@ -158,6 +173,7 @@ def rollback_stack(
     """Roll back an operation that failed with rollback disabled. Source: API_RollbackStack."""
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
+        stack.request_token = request.get("ClientRequestToken") or ""
         if stack.status == "CREATE_FAILED":
             cfn.stacks.set_status(stack, "ROLLBACK_IN_PROGRESS", "User Initiated")
             work = Deployment.roll_back_creation
@@ -191,7 +207,7 @@ def set_stack_policy(cfn: CloudFormation, call: Call, request: shapes.SetStackPo
     """Store a stack policy; it is not enforced. Source: API_SetStackPolicy."""
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
-        stack.policy = request.get("StackPolicyBody") or ""
+        stack.policy = policy_of(cfn, request) or stack.policy
         cfn.stacks.save(stack)
 
 

@@ -1,10 +1,21 @@
 """Templates: return, check and summarise them."""
 
+import json
+from collections.abc import Mapping
+from typing import Any
+
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
+from headrace.core.values import present
 from headrace.services.cloudformation.backend import CloudFormation
-from headrace.services.cloudformation.errors import change_set_not_found, stack_not_found
+from headrace.services.cloudformation.capabilities import iam_resources, needed_capability
+from headrace.services.cloudformation.errors import (
+    change_set_not_found,
+    stack_not_found,
+    validation_error,
+)
 from headrace.services.cloudformation.fidelity import check_types
+from headrace.services.cloudformation.resources.schemas import IDENTIFIERS
 from headrace.services.cloudformation.template import Template
 from headrace.services.cloudformation.template_checks import parse
 
@@ -21,6 +32,8 @@ def get_template(
         if change_set is None:
             raise change_set_not_found(set_name)
         return {"TemplateBody": change_set.body, "StagesAvailable": stages}
+    if not request.get("StackName"):
+        raise validation_error("StackName is a required parameter.")
     stack = cfn.stacks.find(call.account, call.region, request.get("StackName", ""))
     if stack is None:
         raise stack_not_found(request.get("StackName", ""))
@@ -47,9 +60,14 @@ def _parameters(template: Template) -> list[shapes.TemplateParameter]:
     return rows
 
 
-def _capabilities(template: Template) -> list[str]:
-    iam = any(str(r["Type"]).startswith("AWS::IAM::") for r in template.resources.values())
-    return ["CAPABILITY_IAM"] if iam else []
+def _capabilities(template: Template) -> dict[str, Any]:
+    """Return the members that say what a request must acknowledge for a template; empty: nothing."""
+    needed = needed_capability(template)
+    if not needed:
+        return {}
+    kinds = sorted({str(resource["Type"]) for resource in iam_resources(template)})
+    reason = f"The following resource(s) require capabilities: [{', '.join(kinds)}]"
+    return {"Capabilities": [needed], "CapabilitiesReason": reason}
 
 
 @operation("ValidateTemplate")
@@ -59,36 +77,66 @@ def validate_template(
     """Check a template. Source: API_ValidateTemplate."""
     template = parse(cfn.read_template(request))
     check_types(template, strict=cfn.strict)
-    return {
-        "Description": template.description,
+    answer = {
+        "Description": template.description or None,
         "Parameters": _parameters(template),
-        "Capabilities": _capabilities(template),
+        **_capabilities(template),
     }
+    return present(answer)
 
 
 @operation("GetTemplateSummary")
 def get_template_summary(
     cfn: CloudFormation, call: Call, request: shapes.GetTemplateSummaryInput
 ) -> shapes.GetTemplateSummaryOutput:
-    """Return what is in a template. Source: API_GetTemplateSummary."""
-    name = request.get("StackName")
-    if name:
-        stack = cfn.stacks.find(call.account, call.region, name)
-        if stack is None:
-            raise stack_not_found(name)
-        body = stack.body
-    else:
-        body = cfn.read_template(request)
-    template = parse(body)
-    rows: list[shapes.ParameterDeclaration] = [
-        {**row, "ParameterType": declaration.get("Type", "String")}
+    """Return what is in a template. Source: API_GetTemplateSummary; the answer's form is recorded."""
+    template = parse(_body(cfn, call, request))
+    rows = [
+        {
+            **row,
+            "ParameterType": declaration.get("Type", "String"),
+            "ParameterConstraints": _constraints(declaration),
+        }
         for row, declaration in zip(
             _parameters(template), template.parameters.values(), strict=True
         )
     ]
-    return {
-        "Description": template.description,
+    by_type: dict[str, list[str]] = {}
+    for name, resource in template.resources.items():
+        by_type.setdefault(str(resource["Type"]), []).append(name)
+    answer = {
+        "Description": template.description or None,
         "Parameters": rows,
-        "Capabilities": _capabilities(template),
-        "ResourceTypes": sorted({str(r["Type"]) for r in template.resources.values()}),
+        **_capabilities(template),
+        "ResourceTypes": list(by_type),
+        "Version": template.version or None,
+        "Metadata": json.dumps(template.metadata) if template.metadata else None,
+        "ResourceIdentifierSummaries": [
+            present(
+                {
+                    "ResourceType": kind,
+                    "LogicalResourceIds": names,
+                    "ResourceIdentifiers": list(IDENTIFIERS.get(kind, ())) or None,
+                }
+            )
+            for kind, names in by_type.items()
+        ],
     }
+    return present(answer)
+
+
+def _constraints(declaration: Mapping[str, Any]) -> dict[str, Any]:
+    allowed = declaration.get("AllowedValues")
+    return {} if allowed is None else {"AllowedValues": [str(value) for value in allowed]}
+
+
+def _body(cfn: CloudFormation, call: Call, request: shapes.GetTemplateSummaryInput) -> str:
+    name = request.get("StackName")
+    if not name:
+        return cfn.read_template(request)
+    stack = cfn.stacks.find(call.account, call.region, name)
+    if stack is None:
+        raise stack_not_found(name)
+    if stack.status == "REVIEW_IN_PROGRESS":
+        raise validation_error("GetTemplateSummary cannot be called on REVIEW_IN_PROGRESS stacks.")
+    return stack.body

@@ -14,6 +14,7 @@ from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, FidelityLevel, FunctionInvoker
 from headrace.core.values import listed
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
+from headrace.services.cloudformation.resources.schemas import REQUIRED
 
 Properties = dict[str, Any]
 
@@ -172,15 +173,14 @@ class ResourceType:
         return self.update is None or property_name in self.replace_on
 
     def check(self, logical_id: str, properties: Mapping[str, Any]) -> None:
-        """Raise ResourceFailed for properties that the type does not have, and for those that it lacks and needs."""
+        """Raise ResourceFailed for properties that are missing, and for those that the type does not have."""
+        required = self.required or REQUIRED.get(self.name, ())
+        missing = [name for name in required if name not in properties]
+        if missing:
+            shown = ", ".join(f"The property {{/{name}}} is required" for name in missing)
+            raise ResourceFailed(f"Property validation failure: [{shown}]")  # recorded
         if self.any_property:
             return
-        missing = [name for name in self.required if name not in properties]
-        if missing:
-            raise ResourceFailed(
-                f"Properties validation failed for resource {logical_id} with message:\n"
-                f"#: required key [{missing[0]}] not found"
-            )
         unknown = sorted(set(properties) - set(self.properties))
         if unknown:
             raise ResourceFailed(

@@ -1,0 +1,176 @@
+"""Why a resource's properties change, as the details of a change set say it.
+
+A change set has two views (recorded from AWS, tests/conformance/cloudformation). With property values, properties are
+compared as they will be. Without them, a property also counts as changed when it reads an attribute of a resource that
+changes in place, whatever that attribute is: the detail is Dynamic. A property that refers to a parameter whose value
+differs, or to a resource that is replaced, has a Static detail that names the cause.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+from typing import Any, cast
+
+from headrace.services.cloudformation.references import get_att_parts, sub_names, sub_parts
+from headrace.services.cloudformation.resources.base import ResourceType
+
+Change = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Causes:
+    """What else changes: parameters with another value, resources that are replaced, resources that change in place."""
+
+    parameters: Set[str]
+    replaced: Set[str]
+    modified: Set[str]
+
+
+def property_details(
+    kind: ResourceType,
+    expressions: Mapping[str, Any],
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    causes: Causes,
+    *,
+    with_values: bool,
+) -> list[Change]:
+    """Return the details of a resource's properties; none: it does not change.
+
+    Args:
+        kind: the resource's type.
+        expressions: the properties as the new template has them.
+        before: the values now.
+        after: the values that the new template gives.
+        causes: what else changes.
+        with_values: which of the two views.
+    """
+    details: list[Change] = []
+    for name in sorted({*before, *after}):
+        target = _target(kind, name, before, after)
+        read = list(_reads(expressions.get(name)))
+        if before.get(name) != after.get(name):
+            details += _of_changed(target, read, causes, with_values=with_values)
+        if not with_values:
+            details += [
+                _detail(target, "Dynamic", source, cause)
+                for resource, source, cause in read
+                if resource in causes.modified and source == "ResourceAttribute"
+            ]
+    return details
+
+
+def _of_changed(
+    target: Change, read: list[tuple[str, str, str]], causes: Causes, *, with_values: bool
+) -> list[Change]:
+    named = [
+        _detail(target, "Static", source, cause)
+        for name, source, cause in read
+        if name in (causes.parameters if source == "ParameterReference" else causes.replaced)
+    ]
+    if not named:
+        return [_detail(target, "Static", "DirectModification")]
+    if not with_values and all(d["ChangeSource"] != "ParameterReference" for d in named):
+        return named
+    return [_detail(target, "Dynamic", "DirectModification"), *named]
+
+
+def attribute_detail(attribute: str, before: Any, after: Any) -> Change:
+    """Return the detail of a resource's Metadata, DeletionPolicy or another attribute beside its properties."""
+    target: Change = {
+        "Attribute": attribute,
+        "Path": f"/{attribute}",
+        "RequiresRecreation": "Never",
+        "AttributeChangeType": _kind_of_change(before is not None, after is not None),
+        **({} if before is None else {"BeforeValue": _text(before)}),
+        **({} if after is None else {"AfterValue": _text(after)}),
+    }
+    return _detail(target, "Static", "DirectModification")
+
+
+def replacement(details: list[Change]) -> str:
+    """Return whether a resource with these details is replaced (documented: API_ResourceChange)."""
+    recreating = [d for d in details if d["Target"]["RequiresRecreation"] == "Always"]
+    if any(detail["Evaluation"] == "Static" for detail in recreating):
+        return "True"
+    return "Conditional" if recreating else "False"
+
+
+def without_values(change: Change) -> Change:
+    """Return a change as it is shown when property values are not asked for."""
+    shown = {key: value for key, value in change.items() if not key.endswith("Context")}
+    kept = ("Attribute", "Name", "RequiresRecreation")
+    shown["Details"] = [
+        {
+            **detail,
+            "Target": {key: detail["Target"][key] for key in kept if key in detail["Target"]},
+        }
+        for detail in change["Details"]
+    ]
+    return shown
+
+
+def _target(
+    kind: ResourceType, name: str, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Change:
+    return {
+        "Attribute": "Properties",
+        "Name": name,
+        "Path": f"/Properties/{name}",
+        "RequiresRecreation": "Always" if kind.replaces(name) else "Never",
+        "AttributeChangeType": _kind_of_change(name in before, name in after),
+        **({"BeforeValue": _text(before[name])} if name in before else {}),
+        **({"AfterValue": _text(after[name])} if name in after else {}),
+    }
+
+
+def _kind_of_change(was: bool, will_be: bool) -> str:
+    return "Modify" if was and will_be else "Remove" if was else "Add"
+
+
+def _detail(target: Change, evaluation: str, source: str, cause: str = "") -> Change:
+    return {
+        "Target": target,
+        "Evaluation": evaluation,
+        "ChangeSource": source,
+        **({"CausingEntity": cause} if cause else {}),
+    }
+
+
+def _reads(value: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield (name, change source, causing entity) of what an expression reads; a Ref may be of either kind."""
+    if isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _reads(item)
+    if not isinstance(value, dict):
+        return
+    mapping = cast("dict[str, Any]", value)
+    for key, item in mapping.items():
+        if key == "Ref" and isinstance(item, str):
+            yield from _read_name(item)
+        elif key == "Fn::GetAtt":
+            name, attribute = get_att_parts(item)
+            yield name, "ResourceAttribute", f"{name}.{attribute}"
+        elif key == "Fn::Sub":
+            text, variables = sub_parts(item)
+            for name in sub_names(text):
+                if name not in variables:
+                    yield from _read_name(name)
+            yield from _reads(list(variables.values()))
+        else:
+            yield from _reads(item)
+
+
+def _read_name(name: str) -> Iterator[tuple[str, str, str]]:
+    resource, dot, _ = name.partition(".")
+    if dot:
+        yield resource, "ResourceAttribute", name
+    else:
+        yield name, "ParameterReference", name
+        yield name, "ResourceReference", name
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))

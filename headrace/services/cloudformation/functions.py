@@ -1,0 +1,181 @@
+"""Intrinsic functions of arguments that have been evaluated: Fn::Join, Fn::Select, Fn::Cidr and others.
+
+A function takes the size of its result from the allowance before it makes the result. The result of a value that is
+only known later is only known later.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+from headrace.services.cloudformation import limits
+from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.values import UNKNOWN, is_unknown, size_of
+
+
+class Surroundings(Protocol):
+    """What functions see of the template that they stand in."""
+
+    @property
+    def names(self) -> Mapping[str, Any]:
+        """Parameters and pseudo parameters by name."""
+        ...
+
+    @property
+    def mappings(self) -> Mapping[str, Any]:
+        """The template's mappings."""
+        ...
+
+    def spend(self, size_bytes: int) -> None:
+        """Take the size of a result from the allowance. Raises TemplateError."""
+        ...
+
+
+def join(arguments: list[Any], around: Surroundings) -> Any:
+    """Fn::Join."""
+    delimiter, items = arguments
+    if is_unknown(items):
+        return UNKNOWN
+    if not isinstance(items, list) or not isinstance(delimiter, str):
+        raise TemplateError(
+            "Template error: every Fn::Join object requires two parameters, (1) a string delimiter and (2) a list of"
+            " strings to be joined or a function that returns a list of strings (such as Fn::GetAZs) to be joined."
+        )
+    texts = [scalar(item) for item in cast("list[Any]", items)]
+    around.spend(sum(map(len, texts)) + len(delimiter) * max(0, len(texts) - 1))
+    return delimiter.join(texts)
+
+
+def scalar(item: Any) -> str:
+    """Return a value as the text that it becomes inside another. Raises TemplateError."""
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    if isinstance(item, dict | list):
+        raise TemplateError("Template error: every Fn::Join value must be a string")
+    return str(item)
+
+
+def select(arguments: list[Any], around: Surroundings) -> Any:
+    """Fn::Select."""
+    index, items = arguments
+    if is_unknown(items):
+        return UNKNOWN
+    place = str(index).strip()
+    if not isinstance(items, list) or not (place.isascii() and place.isdigit()):
+        raise _not_selectable()
+    found = cast("list[Any]", items)
+    if len(place) > len(str(len(found))) or int(place) >= len(found):
+        raise _not_selectable()
+    return found[int(place)]
+
+
+def _not_selectable() -> TemplateError:
+    # Recorded for all three: no number, no list, and no such place in the list.
+    return TemplateError(
+        "Template error: Fn::Select requires a list argument with two elements: an integer index and a list"
+    )
+
+
+def split(arguments: list[Any], around: Surroundings) -> Any:
+    """Fn::Split."""
+    delimiter, text = arguments
+    if is_unknown(text):
+        return [UNKNOWN]
+    if not isinstance(text, str) or not isinstance(delimiter, str) or not delimiter:
+        raise TemplateError(
+            "Template error: every Fn::Split object requires two parameters, (1) a string delimiter and (2) a string"
+            " to be split or a function that returns a string to be split."
+        )
+    around.spend(len(text) + 3 * text.count(delimiter))
+    return text.split(delimiter)
+
+
+def equals(arguments: list[Any], around: Surroundings) -> bool:
+    """Fn::Equals."""
+    left, right = arguments
+    return _loosely(left) == _loosely(right)
+
+
+def _loosely(value: Any) -> Any:
+    # CloudFormation compares texts: 1 equals "1", true equals "true".
+    return cast("Any", value) if isinstance(value, dict | list) else scalar(value)
+
+
+def negate(arguments: list[Any], around: Surroundings) -> bool:
+    """Fn::Not."""
+    return not arguments[0]
+
+
+def contains(arguments: list[Any], around: Surroundings) -> bool:
+    """Fn::Contains."""
+    items, wanted = arguments
+    return wanted in items
+
+
+def find_in_map(keys: list[Any], around: Surroundings) -> Any:
+    """Fn::FindInMap."""
+    value: Any = around.mappings
+    for key in keys[:3]:
+        if not isinstance(value, Mapping) or not isinstance(key, str) or key not in value:
+            raise TemplateError(
+                f"Template error: Unable to get mapping for {'::'.join(map(str, keys[:3]))}"
+            )
+        value = cast("Mapping[str, Any]", value)[key]
+    around.spend(size_of(value))
+    return value
+
+
+def encode_base64(text: Any, around: Surroundings) -> Any:
+    """Fn::Base64."""
+    if is_unknown(text):
+        return UNKNOWN
+    data = scalar(text).encode("utf-8", "surrogatepass")
+    around.spend(len(data) * 4 // 3)
+    return base64.b64encode(data).decode()
+
+
+def get_azs(region: Any, around: Surroundings) -> list[str]:
+    """Fn::GetAZs."""
+    region = region or around.names["AWS::Region"]
+    return [f"{region}{letter}" for letter in "abc"]
+
+
+def cidr(arguments: list[Any], around: Surroundings) -> Any:
+    """Fn::Cidr."""
+    if is_unknown(arguments):
+        return [UNKNOWN]
+    try:
+        block, count, *bits = map(str, arguments)
+        network = ipaddress.ip_network(block, strict=False)
+        prefix = network.max_prefixlen - int(bits[0] if bits else 8)
+        wanted = int(count)
+        if not 1 <= wanted <= limits.CIDRS:
+            raise ValueError(f"count is not between 1 and {limits.CIDRS}")
+        if network.prefixlen > prefix or wanted > 1 << (prefix - network.prefixlen):
+            raise ValueError(f"{block} does not hold {wanted} blocks of that size")
+    except ValueError as error:
+        raise TemplateError(
+            "Template error: every Fn::Cidr object requires an address block, the number of blocks to make of it and,"
+            f" optionally, the bits of each ({error})"
+        ) from error
+    subnets = network.subnets(new_prefix=prefix)
+    return [str(next(subnets)) for _ in range(wanted)]
+
+
+def to_json_string(value: Any, around: Surroundings) -> Any:
+    """Fn::ToJsonString."""
+    if is_unknown(value):
+        return UNKNOWN
+    around.spend(size_of(value))
+    text = json.dumps(value, separators=(",", ":"))
+    around.spend(len(text))
+    return text
+
+
+def length(value: Any, around: Surroundings) -> int:
+    """Fn::Length."""
+    return len(value)

@@ -1,0 +1,49 @@
+"""Stack policies: read from a request and checked. They are kept and shown; updates are not held against them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from headrace.services.cloudformation.backend import CloudFormation
+from headrace.services.cloudformation.errors import TemplateError
+
+
+def policy_of(cfn: CloudFormation, request: Mapping[str, Any]) -> str | None:
+    """Return the policy that a request gives or names, or None when there is none. Raises TemplateError."""
+    body, url = request.get("StackPolicyBody"), request.get("StackPolicyURL")
+    if body and url:  # recorded, as is the other sentence
+        raise TemplateError("You cannot specify both StackPolicyURL and StackPolicyBody")
+    if not body and not url:
+        return None
+    text = str(body) if body else cfn.read_object(str(url))
+    if not _is_policy(text):
+        raise TemplateError("Error validating stack policy: Invalid stack policy")
+    return text
+
+
+def _is_policy(text: str) -> bool:
+    try:
+        document: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(document, dict):
+        return False
+    statements: Any = cast("dict[str, Any]", document).get("Statement", [])
+    return isinstance(statements, list) and all(map(_is_statement, cast("list[Any]", statements)))
+
+
+def _is_statement(statement: Any) -> bool:
+    """Whether a statement allows or denies everybody updates of resources (documented: protect-stack-resources)."""
+    if not isinstance(statement, dict):
+        return False
+    given = cast("dict[str, Any]", statement)
+    actions: Any = given.get("Action", given.get("NotAction"))
+    names = cast("list[Any]", actions) if isinstance(actions, list) else [actions]
+    return (
+        given.get("Effect") in ("Allow", "Deny")
+        and given.get("Principal") == "*"
+        and ("Resource" in given or "NotResource" in given)
+        and all(isinstance(name, str) and name.startswith("Update:") for name in names)
+    )
