@@ -49,6 +49,8 @@ def _arn(call: Call, name: str) -> str:
 
 def version_arn(call: Call, name: str, number: int) -> str:
     """Return the ARN of a version of the layer with a name or an ARN. Raises AwsError."""
+    if number < 1:
+        raise invalid_parameter("Layer Version Cannot be less than 1")
     return f"{_arn(call, name)}:{number}"
 
 

@@ -82,6 +82,11 @@ class LayerStore:
         }
         return [newest[arn] for arn in sorted(newest)]
 
+    def size_bytes(self, account: str, region: str) -> int:
+        """Return the size of all layer versions' packages of an account and region."""
+        found = self._documents.items(layer_arn(region, account, ""))
+        return sum(value["size_bytes"] for _, value in found)
+
     def digests(self) -> set[str]:
         """Return the packages that some version uses."""
         return {value["digest"] for _, value in self._documents.items()}
