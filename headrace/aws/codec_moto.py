@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 from xml.sax.saxutils import escape
 
 from headrace.aws.body_bounds import check_form
@@ -27,6 +28,27 @@ def _model(service: str) -> Any:
     from moto.core.utils import get_service_model
 
     return get_service_model(service)
+
+
+@functools.cache
+def _router(service: str) -> Any:
+    """Return moto's router; a path that only one operation has is that operation's, whatever its query lacks.
+
+    What is missing is then said by the validator, as on AWS, and not that there is no such operation.
+    """
+    load_moto()
+    from moto.core.routing import RestRouter, get_service_router
+
+    router: Any = get_service_router(service)
+    protocol = _model(service).protocol
+    # moto has no public way to this; it is pinned.
+    rest: Any = router._get_router(protocol)  # noqa: SLF001
+    if protocol == "rest-json" and isinstance(rest, RestRouter):
+        for rule in cast("Any", rest)._map.iter_rules():  # noqa: SLF001
+            candidates = rule._action_selector.candidates  # noqa: SLF001
+            if len(candidates) == 1:
+                candidates[0].constraints.clear()
+    return router
 
 
 def _moto_request(request: HttpRequest) -> Any:
@@ -56,10 +78,8 @@ def parse_request(service: str, request: HttpRequest) -> tuple[str, dict[str, An
             )
         operation = model.operation_model(name)
     else:
-        from moto.core.routing import get_service_router
-
         try:
-            operation, url_params = get_service_router(service).match(moto_request)
+            operation, url_params = _router(service).match(moto_request)
         except (HTTPException, NotImplementedError) as error:
             where = f"{request.method} {request.path}"
             raise unknown_operation(where, service) from error
@@ -76,11 +96,10 @@ def parse_request(service: str, request: HttpRequest) -> tuple[str, dict[str, An
 def operation_name(service: str, request: HttpRequest) -> str:
     """Return the operation that method and path mean; empty when there is none."""
     load_moto()
-    from moto.core.routing import get_service_router
     from werkzeug.exceptions import HTTPException
 
     try:
-        operation, _ = get_service_router(service).match(_moto_request(request))
+        operation, _ = _router(service).match(_moto_request(request))
     except (HTTPException, NotImplementedError, ValueError):
         return ""
     return str(operation.name)
@@ -114,7 +133,19 @@ def serialize_output(
     service: str, operation: str, output: Mapping[str, Any] | None, request_id: str
 ) -> HttpResponse:
     """Return the response of a successful operation."""
-    return _response(_serializer(service, operation, request_id).serialize(dict(output or {})))
+    values = dict(output or {})
+    response = _response(_serializer(service, operation, request_id).serialize(values))
+    status = values.get(_status_member(service, operation))
+    return response if status is None else replace(response, status=int(status))
+
+
+@functools.cache
+def _status_member(service: str, operation: str) -> str:
+    """Return the member of an operation's output that is the HTTP status; empty when there is none."""
+    shape = _model(service).operation_model(operation).output_shape
+    members: Mapping[str, Any] = {} if shape is None else shape.members
+    found = (n for n, one in members.items() if one.serialization.get("location") == "statusCode")
+    return next(found, "")
 
 
 def serialize_error(
@@ -126,8 +157,7 @@ def serialize_error(
     """
     protocol = _model(service).protocol
     if protocol == "rest-json":
-        members = {"Type": "User" if error.status < 500 else "Server", "Message": error.message}
-        body = json.dumps({**members, **error.members}).encode()
+        body = json.dumps(_json_error(service, error)).encode()
         headers = [("Content-Type", "application/json"), ("x-amzn-ErrorType", error.code)]
         return HttpResponse(error.status, headers, body)
     fields = {"Code": error.code, "Message": error.message, **error.members}
@@ -142,6 +172,27 @@ def serialize_error(
             f"<RequestId>{request_id}</RequestId></ErrorResponse>"
         )
     return HttpResponse(error.status, [("Content-Type", "application/xml")], text.encode())
+
+
+def _json_error(service: str, error: AwsError) -> dict[str, Any]:
+    """Return the body of an error: `message` or `Message`, as its shape in the model has it."""
+    named = _error_members(service, error.code)
+    name = "Message" if "Message" in named else "message"
+    body = {name: error.message or None, **error.members}
+    if "Type" not in named:
+        body.pop("Type", None)
+    return body
+
+
+@functools.cache
+def _error_members(service: str, code: str) -> frozenset[str]:
+    from botocore.model import NoShapeFoundError
+
+    try:
+        shape: Any = _model(service).shape_for(code)
+    except NoShapeFoundError:
+        return frozenset()
+    return frozenset(shape.members)
 
 
 def _elements(fields: Mapping[str, Any]) -> str:

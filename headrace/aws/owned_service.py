@@ -90,7 +90,13 @@ class OwnedService:
             raise unknown_operation(operation, self.api.name)
         try:
             if self._protocol != "rest-xml":
-                validate(self.api.name, operation, params, code=self._validation_code)
+                validate(
+                    self.api.name,
+                    operation,
+                    params,
+                    code=self._validation_code,
+                    wording=self.api.wording,
+                )
             if self._strictness is not None:
                 self._strictness.check(operation, params)
             output = action(self.api.backend, call, params)

@@ -11,6 +11,7 @@ from headrace.aws.errors import AwsError
 from headrace.aws.fault_errors import FaultErrors
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.operation import Action, Call, operation_name
+from headrace.aws.validate import Wording
 from headrace.core.ports import FidelityLevel
 
 RawAnswer = HttpResponse | Future[HttpResponse] | None
@@ -83,6 +84,7 @@ class ServiceApi:
         fidelity_rows: gives more rows of the fidelity report: of the stack of a name, or, when that is empty, of all
             stacks and of this machine.
         pages: the pages that show its data.
+        wording: how it judges and words failures where it is not as its model says.
     """
 
     name: str
@@ -97,6 +99,7 @@ class ServiceApi:
     fidelity_notes: Mapping[str, str] = field(default_factory=dict[str, str])
     fidelity_rows: Callable[[str], Sequence[Mapping[str, str]]] | None = None
     pages: Sequence[DataPage] = ()
+    wording: Wording | None = None
 
     def by_name(self) -> dict[str, Action]:
         """Return the actions by operation name."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from botocore.model import ListShape, MapShape, Shape, StructureShape
@@ -27,12 +28,42 @@ Check = Callable[[Any, str, Failures], None]
 
 MOST_FAILURES_LISTED = 10
 
+_NESTED = (StructureShape, ListShape, MapShape)
+_MEMBER_MUST = "Member must satisfy constraint: "
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wording:
+    """How a service judges and words failures where it is not as its model says.
+
+    Attributes:
+        shapes: constraints (`min`, `max`, `pattern`, `enum`) in place of the model's, by the name of a shape, or of an
+            operation and a shape (`GetFunction.FunctionName`); None takes a constraint away. `said` are the values that
+            the sentence about an enum names, where they are not all.
+        never_null: lists and maps whose sentences say that what is in them must not be null.
+        first: members of structures whose failures come before those of the others.
+        bare: lists whose sentences show what a value must satisfy without brackets around it.
+    """
+
+    shapes: Mapping[str, Mapping[str, Any]]
+    never_null: frozenset[str] = field(default_factory=frozenset[str])
+    first: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    bare: frozenset[str] = field(default_factory=frozenset[str])
+
 
 def validate(
-    service: str, operation: str, params: Mapping[str, Any], *, code: str = "ValidationException"
+    service: str,
+    operation: str,
+    params: Mapping[str, Any],
+    *,
+    code: str = "ValidationException",
+    wording: Wording | None = None,
 ) -> None:
-    """Raise AwsError with AWS's sentence when `params` break the model's constraints."""
-    check = _compiled(service, operation)
+    """Raise AwsError with AWS's sentence when `params` break the model's constraints.
+
+    With `wording`, lists and maps of plain values are shown whole, as services of the REST protocols do.
+    """
+    check = _compiled(service, operation, wording)
     if check is None:
         return
     failures: Failures = []
@@ -49,9 +80,9 @@ def sentence(failures: Sequence[str]) -> str:
 
 
 @functools.cache
-def _compiled(service: str, operation: str) -> Check | None:
+def _compiled(service: str, operation: str, wording: Wording | None) -> Check | None:
     shape = operation_model(service, operation).input_shape
-    return None if shape is None else _Compiler().compile(shape)
+    return None if shape is None else _Compiler(operation, wording).compile(shape)
 
 
 def _lower_first(name: str) -> str:
@@ -79,17 +110,34 @@ def _show(value: Any) -> str:
 class _Compiler:
     """Turns a shape into a check. A shape without constraints below it gives None."""
 
-    def __init__(self) -> None:
+    def __init__(self, operation: str, wording: Wording | None) -> None:
+        self._operation = operation
+        self._wording = wording
         self._open: dict[str, list[tuple[str, Check]]] = {}
 
     def compile(self, shape: Shape) -> Check | None:
         if isinstance(shape, StructureShape):
             return self._structure(shape)
         if isinstance(shape, ListShape):
+            if self._wording is not None and not isinstance(shape.member, _NESTED):
+                return self._whole_list(shape, self._wording)
             return self._list(shape)
         if isinstance(shape, MapShape):
+            if self._wording is not None and not isinstance(shape.value, _NESTED):
+                return self._whole_map(shape, self._wording)
             return self._map(shape)
-        return _scalar(shape)
+        return _scalar(shape, self._constraints(shape))
+
+    def _in_order(self, shape: StructureShape) -> list[str]:
+        first = self._wording.first.get(shape.name, ()) if self._wording is not None else ()
+        return sorted(shape.members, key=lambda name: name not in first)
+
+    def _constraints(self, shape: Shape) -> Mapping[str, Any]:
+        if self._wording is None:
+            return shape.metadata
+        others = self._wording.shapes
+        own = others.get(f"{self._operation}.{shape.name}", others.get(shape.name, {}))
+        return {**shape.metadata, **own}
 
     def _structure(self, shape: StructureShape) -> Check | None:
         required = frozenset(shape.required_members)
@@ -98,8 +146,8 @@ class _Compiler:
             checks = self._open[shape.name]
         else:
             checks = self._open[shape.name] = []
-            for name, member in shape.members.items():
-                check = self.compile(member)
+            for name in self._in_order(shape):
+                check = self.compile(shape.members[name])
                 if check is not None:
                     checks.append((name, check))
         ordered_required = [name for name in shape.members if name in required]
@@ -121,7 +169,7 @@ class _Compiler:
         return run
 
     def _list(self, shape: ListShape) -> Check:
-        length = _length(shape)
+        length = _length(self._constraints(shape))
         item_check = self.compile(shape.member)
 
         def run(value: Any, path: str, failures: Failures) -> None:
@@ -133,8 +181,57 @@ class _Compiler:
 
         return run
 
+    def _whole_list(self, shape: ListShape, wording: Wording) -> Check:
+        length = _length(self._constraints(shape))
+        constraints = self._constraints(shape.member)
+        item_check = _scalar(shape.member, constraints)
+        inside = ", ".join(
+            _sentences(shape.member, constraints, never_null=shape.name in wording.never_null)
+        )
+        sentence_ = inside if shape.name in wording.bare else f"{_MEMBER_MUST}[{inside}]"
+
+        def run(value: Any, path: str, failures: Failures) -> None:
+            if length is not None:
+                length(value, path, failures)
+            found: Failures = []
+            for item in value if item_check is not None else ():
+                item_check(item, path, found)  # type: ignore[misc]
+            if found:
+                failures.append(_fail(value, path, sentence_))
+
+        return run
+
+    def _whole_map(self, shape: MapShape, wording: Wording) -> Check:
+        length = _length(self._constraints(shape))
+        never_null = shape.name in wording.never_null
+        sides = [
+            (
+                pick,
+                _scalar(side, self._constraints(side)),
+                self._inside(word, side, never_null=never_null),
+            )
+            for pick, side, word in ((0, shape.key, "Map keys"), (1, shape.value, "Map value"))
+        ]
+
+        def run(value: Any, path: str, failures: Failures) -> None:
+            if length is not None:
+                length(value, path, failures)
+            for pick, check, constraint in sides:
+                found: Failures = []
+                for pair in value.items() if check is not None else ():
+                    if pair[pick] is not None:
+                        check(pair[pick], path, found)  # type: ignore[misc]
+                if found:
+                    failures.append(_fail(value, path, constraint))
+
+        return run
+
+    def _inside(self, word: str, side: Shape, *, never_null: bool) -> str:
+        said = _sentences(side, self._constraints(side), never_null=never_null)
+        return f"{word} must satisfy constraint: [{', '.join(said)}]"
+
     def _map(self, shape: MapShape) -> Check:
-        length = _length(shape)
+        length = _length(self._constraints(shape))
         key_check = self.compile(shape.key)
         value_check = self.compile(shape.value)
 
@@ -161,13 +258,28 @@ def _map_key(check: Check, key: str, path: str, failures: Failures) -> None:
         )
 
 
-def _bounds(shape: Shape) -> tuple[Any, Any]:
-    metadata = shape.metadata
-    return metadata.get("min"), metadata.get("max")
+def _bounds(constraints: Mapping[str, Any]) -> tuple[Any, Any]:
+    return constraints.get("min"), constraints.get("max")
 
 
-def _length(shape: Shape) -> Check | None:
-    low, high = _bounds(shape)
+def _sentences(shape: Shape, constraints: Mapping[str, Any], *, never_null: bool) -> list[str]:
+    """Return all that a plain value must satisfy, in AWS's words and order."""
+    low, high = _bounds(constraints)
+    kind = "length" if shape.type_name in ("string", "blob") else "value"
+    said: list[str] = []
+    if high is not None:
+        said.append(f"Member must have {kind} less than or equal to {high}")
+    if low is not None:
+        said.append(f"Member must have {kind} greater than or equal to {low}")
+    if constraints.get("pattern"):
+        said.append(f"Member must satisfy regular expression pattern: {constraints['pattern']}")
+    if constraints.get("enum"):
+        said.append(_enum_must(constraints))
+    return [*said, "Member must not be null"] if never_null else said
+
+
+def _length(constraints: Mapping[str, Any]) -> Check | None:
+    low, high = _bounds(constraints)
     if low is None and high is None:
         return None
 
@@ -183,8 +295,8 @@ def _length(shape: Shape) -> Check | None:
     return run
 
 
-def _range(shape: Shape) -> Check | None:
-    low, high = _bounds(shape)
+def _range(constraints: Mapping[str, Any]) -> Check | None:
+    low, high = _bounds(constraints)
     if low is None and high is None:
         return None
 
@@ -199,23 +311,27 @@ def _range(shape: Shape) -> Check | None:
     return run
 
 
-def _enum(shape: Shape) -> Check | None:
-    allowed = shape.metadata.get("enum")
+def _enum(constraints: Mapping[str, Any]) -> Check | None:
+    allowed = constraints.get("enum")
     if not allowed:
         return None
-    names = list(allowed)
-    known = frozenset(names)
+    known = frozenset(allowed)
+    constraint = _enum_must(constraints)
 
     def run(value: Any, path: str, failures: Failures) -> None:
         if value not in known:
-            constraint = f"Member must satisfy enum value set: [{', '.join(names)}]"
             failures.append(_fail(value, path, constraint))
 
     return run
 
 
-def _pattern(shape: Shape) -> Check | None:
-    pattern = shape.metadata.get("pattern")
+def _enum_must(constraints: Mapping[str, Any]) -> str:
+    said = constraints.get("said") or constraints["enum"]
+    return f"Member must satisfy enum value set: [{', '.join(said)}]"
+
+
+def _pattern(shape: Shape, constraints: Mapping[str, Any]) -> Check | None:
+    pattern = constraints.get("pattern")
     if not pattern:
         return None
     try:
@@ -240,14 +356,14 @@ def _matches(compiled: Pattern, value: str) -> bool:
         return False
 
 
-def _scalar(shape: Shape) -> Check | None:
+def _scalar(shape: Shape, constraints: Mapping[str, Any]) -> Check | None:
     kind = shape.type_name
     if kind in ("string", "character"):
-        checks = [_pattern(shape), _length(shape), _enum(shape)]
+        checks = [_pattern(shape, constraints), _length(constraints), _enum(constraints)]
     elif kind == "blob":
-        checks = [_length(shape)]
+        checks = [_length(constraints)]
     elif kind in ("integer", "long", "float", "double"):
-        checks = [_range(shape)]
+        checks = [_range(constraints)]
     else:
         checks = []
     present = [check for check in checks if check is not None]

@@ -18,11 +18,19 @@ from headrace.aws.service import Profile
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
-from headrace.core.ports import BusEvent, LogLine, Metric, ObjectNotFound, QueueMessage
+from headrace.core.ports import (
+    BucketNotFound,
+    BusEvent,
+    LogLine,
+    Metric,
+    ObjectNotFound,
+    QueueMessage,
+)
 from headrace.core.workers import Supervisor
 from headrace.services.lambda_.api import build_lambda, lambda_api
 from headrace.store.database import Database
 from tests.support.clients import client_of
+from tests.support.server import wait_until
 from tests.support.streams import MemoryStreams
 
 ROLE = "arn:aws:iam::000000000000:role/functions"
@@ -65,6 +73,8 @@ class Box:
 
     def file(self, bucket: str, key: str) -> Path:
         path = self._root / bucket / key
+        if not (self._root / bucket).is_dir():
+            raise BucketNotFound(bucket)
         if not path.is_file():
             raise ObjectNotFound(key)
         return path
@@ -271,3 +281,17 @@ class LambdaLab:
                 **members,
             }
         )
+
+    def settled(self, name: str) -> None:
+        """Wait until a function's update is no longer in progress."""
+        wait_for_update(self.client(), name)
+
+
+def wait_for_update(client: Any, name: str) -> None:
+    """Wait until a function's update is no longer in progress."""
+    wait_until(
+        lambda: (
+            client.get_function_configuration(FunctionName=name)["LastUpdateStatus"] == "Successful"
+        ),
+        what="the end of the update",
+    )

@@ -90,6 +90,13 @@ AliasRoutingConfiguration = TypedDict(
     },
 )
 
+AllowedPublishers = TypedDict(
+    "AllowedPublishers",
+    {
+    "SigningProfileVersionArns": list[str],
+    },
+)
+
 AmazonManagedKafkaEventSourceConfig = TypedDict(
     "AmazonManagedKafkaEventSourceConfig",
     {
@@ -102,6 +109,25 @@ CapacityProviderConfig = TypedDict(
     "CapacityProviderConfig",
     {
     "LambdaManagedInstancesCapacityProviderConfig": "LambdaManagedInstancesCapacityProviderConfig",
+    },
+)
+
+CodeSigningConfig = TypedDict(
+    "CodeSigningConfig",
+    {
+    "CodeSigningConfigId": str,
+    "CodeSigningConfigArn": str,
+    "Description": NotRequired[str],
+    "AllowedPublishers": "AllowedPublishers",
+    "CodeSigningPolicies": "CodeSigningPolicies",
+    "LastModified": str,
+    },
+)
+
+CodeSigningPolicies = TypedDict(
+    "CodeSigningPolicies",
+    {
+    "UntrustedArtifactOnDeployment": NotRequired[str],
     },
 )
 
@@ -132,6 +158,23 @@ CreateAliasInput = TypedDict(
     "FunctionVersion": str,
     "Description": NotRequired[str],
     "RoutingConfig": NotRequired["AliasRoutingConfiguration"],
+    },
+)
+
+CreateCodeSigningConfigInput = TypedDict(
+    "CreateCodeSigningConfigInput",
+    {
+    "Description": NotRequired[str],
+    "AllowedPublishers": "AllowedPublishers",
+    "CodeSigningPolicies": NotRequired["CodeSigningPolicies"],
+    "Tags": NotRequired[dict[str, str]],
+    },
+)
+
+CreateCodeSigningConfigOutput = TypedDict(
+    "CreateCodeSigningConfigOutput",
+    {
+    "CodeSigningConfig": "CodeSigningConfig",
     },
 )
 
@@ -241,10 +284,24 @@ DeleteAliasInput = TypedDict(
     },
 )
 
+DeleteCodeSigningConfigInput = TypedDict(
+    "DeleteCodeSigningConfigInput",
+    {
+    "CodeSigningConfigArn": str,
+    },
+)
+
 DeleteEventSourceMappingInput = TypedDict(
     "DeleteEventSourceMappingInput",
     {
     "UUID": str,
+    },
+)
+
+DeleteFunctionCodeSigningConfigInput = TypedDict(
+    "DeleteFunctionCodeSigningConfigInput",
+    {
+    "FunctionName": str,
     },
 )
 
@@ -561,6 +618,20 @@ GetAliasInput = TypedDict(
     {
     "FunctionName": str,
     "Name": str,
+    },
+)
+
+GetCodeSigningConfigInput = TypedDict(
+    "GetCodeSigningConfigInput",
+    {
+    "CodeSigningConfigArn": str,
+    },
+)
+
+GetCodeSigningConfigOutput = TypedDict(
+    "GetCodeSigningConfigOutput",
+    {
+    "CodeSigningConfig": "CodeSigningConfig",
     },
 )
 
@@ -942,6 +1013,22 @@ ListAliasesOutput = TypedDict(
     },
 )
 
+ListCodeSigningConfigsInput = TypedDict(
+    "ListCodeSigningConfigsInput",
+    {
+    "Marker": NotRequired[str],
+    "MaxItems": NotRequired[int],
+    },
+)
+
+ListCodeSigningConfigsOutput = TypedDict(
+    "ListCodeSigningConfigsOutput",
+    {
+    "NextMarker": NotRequired[str],
+    "CodeSigningConfigs": NotRequired[list["CodeSigningConfig"]],
+    },
+)
+
 ListEventSourceMappingsInput = TypedDict(
     "ListEventSourceMappingsInput",
     {
@@ -991,6 +1078,23 @@ ListFunctionUrlConfigsOutput = TypedDict(
     {
     "FunctionUrlConfigs": list["FunctionUrlConfig"],
     "NextMarker": NotRequired[str],
+    },
+)
+
+ListFunctionsByCodeSigningConfigInput = TypedDict(
+    "ListFunctionsByCodeSigningConfigInput",
+    {
+    "CodeSigningConfigArn": str,
+    "Marker": NotRequired[str],
+    "MaxItems": NotRequired[int],
+    },
+)
+
+ListFunctionsByCodeSigningConfigOutput = TypedDict(
+    "ListFunctionsByCodeSigningConfigOutput",
+    {
+    "NextMarker": NotRequired[str],
+    "FunctionArns": NotRequired[list[str]],
     },
 )
 
@@ -1178,6 +1282,22 @@ PublishVersionInput = TypedDict(
     "Description": NotRequired[str],
     "RevisionId": NotRequired[str],
     "PublishTo": NotRequired[str],
+    },
+)
+
+PutFunctionCodeSigningConfigInput = TypedDict(
+    "PutFunctionCodeSigningConfigInput",
+    {
+    "CodeSigningConfigArn": str,
+    "FunctionName": str,
+    },
+)
+
+PutFunctionCodeSigningConfigOutput = TypedDict(
+    "PutFunctionCodeSigningConfigOutput",
+    {
+    "CodeSigningConfigArn": str,
+    "FunctionName": str,
     },
 )
 
@@ -1406,6 +1526,23 @@ UpdateAliasInput = TypedDict(
     "Description": NotRequired[str],
     "RoutingConfig": NotRequired["AliasRoutingConfiguration"],
     "RevisionId": NotRequired[str],
+    },
+)
+
+UpdateCodeSigningConfigInput = TypedDict(
+    "UpdateCodeSigningConfigInput",
+    {
+    "CodeSigningConfigArn": str,
+    "Description": NotRequired[str],
+    "AllowedPublishers": NotRequired["AllowedPublishers"],
+    "CodeSigningPolicies": NotRequired["CodeSigningPolicies"],
+    },
+)
+
+UpdateCodeSigningConfigOutput = TypedDict(
+    "UpdateCodeSigningConfigOutput",
+    {
+    "CodeSigningConfig": "CodeSigningConfig",
     },
 )
 

@@ -26,6 +26,7 @@ from headrace.services.lambda_.actions import ACTIONS
 from headrace.services.lambda_.actions.invoke import answer_raw
 from headrace.services.lambda_.async_events.queue import AsyncQueue
 from headrace.services.lambda_.backend import Lambda, Parts
+from headrace.services.lambda_.code_signing import CodeSigning
 from headrace.services.lambda_.destinations import Destinations
 from headrace.services.lambda_.errors import translate
 from headrace.services.lambda_.fidelity import FIDELITY
@@ -41,6 +42,7 @@ from headrace.services.lambda_.profile import PROFILE
 from headrace.services.lambda_.store import FunctionStore
 from headrace.services.lambda_.trace_page import trace_page
 from headrace.services.lambda_.urls.front import FunctionUrls
+from headrace.services.lambda_.wording import WORDING
 from headrace.store.database import Database
 
 
@@ -100,6 +102,7 @@ def build_lambda(
     parts = Parts(
         functions=functions,
         layers=LayerStore(database),
+        signing=CodeSigning(database),
         code=code,
         pools=pools,
         dispatcher=dispatcher,
@@ -141,6 +144,7 @@ def lambda_api(lambda_: Lambda, *, strict: bool = False) -> ServiceApi:
         profile=PROFILE,
         fidelity=FIDELITY,
         fidelity_rows=lambda _: lambda_.fidelity_remarks(),
+        wording=WORDING,
         pages=[trace_page(lambda_.mappings)],
         raw=Strictness("lambda", FIDELITY).guard(raw) if strict else raw,
     )

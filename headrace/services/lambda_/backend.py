@@ -14,6 +14,7 @@ from headrace.core.ids import Ids
 from headrace.core.ports import FunctionInvoker, FunctionNotFound
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.lambda_.async_events.queue import AsyncQueue
+from headrace.services.lambda_.code_signing import CodeSigning
 from headrace.services.lambda_.destinations import Destinations
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher
 from headrace.services.lambda_.invocations.pools import Pools
@@ -38,6 +39,7 @@ class Parts:
 
     functions: FunctionStore
     layers: LayerStore
+    signing: CodeSigning
     code: CodeStore
     pools: Pools
     dispatcher: Dispatcher
@@ -77,6 +79,7 @@ class Lambda:
         self._temp_dir = temp_dir
         self.functions = parts.functions
         self.layers = parts.layers
+        self.signing = parts.signing
         self.code = parts.code
         self.pools = parts.pools
         self.dispatcher = parts.dispatcher

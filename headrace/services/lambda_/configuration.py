@@ -8,14 +8,17 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.ids import Ids
 from headrace.core.values import section
 from headrace.services.lambda_.errors import access_denied, invalid_parameter, validation
 from headrace.services.lambda_.limits import (
     ENVIRONMENT_BYTES,
     LAYERS_PER_FUNCTION,
+    MOST_TAGS,
     TIMEOUT_SECONDS,
+    UPDATE_LASTS_MS,
 )
-from headrace.services.lambda_.names import LATEST, FunctionRef, lambda_time
+from headrace.services.lambda_.names import LATEST, LONGEST_NAME, FunctionRef, lambda_time
 from headrace.services.lambda_.packages.code import Package
 from headrace.services.lambda_.packages.layers import LayerStore
 from headrace.services.lambda_.runtime.environment import (
@@ -23,7 +26,7 @@ from headrace.services.lambda_.runtime.environment import (
     check_runtime,
     runtime_remark,
 )
-from headrace.services.lambda_.state import Version
+from headrace.services.lambda_.state import Transition, Version
 
 log = logging.getLogger(__name__)
 
@@ -85,10 +88,22 @@ def set_code(version: Version, package: Package) -> None:
     version.config["CodeSize"] = package.size_bytes
 
 
-def touch(version: Version, *, now_ms: int, revision_id: str) -> None:
-    """Note that a version has changed."""
+def touch(version: Version, *, now_ms: int, ids: Ids, creates: bool = False) -> None:
+    """Note that `$LATEST` was created or has changed: it has one revision while that lasts, and one afterwards.
+
+    A created function is there at once, so that it can be invoked; only the answer to its creation says Pending.
+    """
+    lasts_ms = 0 if creates else UPDATE_LASTS_MS
+    version.transition = Transition(creates, ids.uuid(), now_ms + lasts_ms)
     version.config["LastModified"] = lambda_time(now_ms)
-    version.config["RevisionId"] = revision_id
+    version.config["RevisionId"] = ids.uuid()
+
+
+def pend(version: Version, latest: Version) -> None:
+    """Have a version that was published with an update be Pending as long as the update lasts."""
+    if latest.transition is not None:
+        revision_id = version.config["RevisionId"]
+        version.transition = Transition(True, revision_id, latest.transition.until_ms)
 
 
 def apply(version: Version, request: Mapping[str, Any], *, layers: LayerStore) -> None:
@@ -96,7 +111,8 @@ def apply(version: Version, request: Mapping[str, Any], *, layers: LayerStore) -
     check(request)
     config = version.config
     account = config["FunctionArn"].split(":")[4]
-    found = find_layers(request.get("Layers"), layers, account)
+    region = config["FunctionArn"].split(":")[3]
+    found = find_layers(request.get("Layers"), layers, account, region)
     remark = runtime_remark(str(request.get("Runtime", "")))
     if remark is not None:
         log.info("function %s: %s", config["FunctionName"], remark)
@@ -107,16 +123,16 @@ def apply(version: Version, request: Mapping[str, Any], *, layers: LayerStore) -
             {"Arn": layer["LayerVersionArn"], "CodeSize": layer["size_bytes"]} for layer in found
         ]
     if "Environment" in request:
-        variables = section(request, "Environment", "Variables")
         config.pop("Environment", None)
-        if variables:
-            config["Environment"] = {"Variables": dict(variables)}
+        if "Variables" in request["Environment"]:
+            config["Environment"] = {"Variables": dict(request["Environment"]["Variables"])}
     if "VpcConfig" in request:
         wanted = request["VpcConfig"]
         config["VpcConfig"] = {
             "SubnetIds": wanted.get("SubnetIds", []),
             "SecurityGroupIds": wanted.get("SecurityGroupIds", []),
             "VpcId": "vpc-00000000" if wanted.get("SubnetIds") else "",
+            "Ipv6AllowedForDualStack": wanted.get("Ipv6AllowedForDualStack", False),
         }
     if "SnapStart" in request:
         config["SnapStart"] = {
@@ -124,7 +140,25 @@ def apply(version: Version, request: Mapping[str, Any], *, layers: LayerStore) -
             "OptimizationStatus": "Off",
         }
     if "LoggingConfig" in request:
-        config["LoggingConfig"] = _logging(config["FunctionName"], request["LoggingConfig"])
+        kept = config.get("LoggingConfig", {})
+        config["LoggingConfig"] = _logging(config["FunctionName"], request["LoggingConfig"], kept)
+
+
+def check_new(ref: FunctionRef, request: Mapping[str, Any]) -> None:
+    """Refuse a new function that AWS refuses. Raises AwsError."""
+    if len(ref.name) > LONGEST_NAME:
+        raise invalid_parameter(
+            f"1 validation error detected: Value '{ref.name}' at 'functionName' failed to satisfy constraint: "
+            f"Member must have length less than or equal to {LONGEST_NAME}"
+        )
+    check_tags(request.get("Tags") or {})
+    check(request)
+
+
+def check_tags(tags: Mapping[str, str]) -> None:
+    """Refuse more tags than a resource can have. Raises AwsError."""
+    if len(tags) > MOST_TAGS:
+        raise invalid_parameter("Number of tags exceeds resource tag limit.")
 
 
 def check(request: Mapping[str, Any]) -> None:
@@ -157,18 +191,26 @@ def _check_variables(variables: Mapping[str, str]) -> None:
 
 
 def find_layers(
-    arns: list[str] | None, layers: LayerStore, account: str
+    arns: list[str] | None, layers: LayerStore, account: str, region: str
 ) -> list[dict[str, Any]] | None:
-    """Return the layer versions that a function of `account` asks for. Raises AwsError."""
+    """Return the layer versions that a function of an account and region asks for. Raises AwsError."""
     if arns is None:
         return None
     if len(arns) > LAYERS_PER_FUNCTION:
         raise invalid_parameter(f"Cannot reference more than {LAYERS_PER_FUNCTION} layers.")
-    names = [arn.rpartition(":")[0] for arn in arns]
-    if len(set(names)) < len(names):
+    if any(arn.split(":")[3] not in ("", region) for arn in arns):
         raise invalid_parameter(
-            "Two different versions of the same layer are not allowed to be referenced in the same function."
+            "Layers are not in the same region as the function. "
+            f"Layers are expected to be in region {region}."
         )
+    by_layer: dict[str, str] = {}
+    for arn in arns:
+        other = by_layer.setdefault(arn.rpartition(":")[0], arn)
+        if other is not arn:
+            raise invalid_parameter(
+                "Two different versions of the same layer are not allowed to be referenced in the same function. "
+                f"{other} and {arn} are versions of the same layer."
+            )
     found: list[dict[str, Any]] = []
     for arn in arns:
         layer = layers.find(arn)
@@ -186,9 +228,18 @@ def _shares(layer: Mapping[str, Any], account: str) -> bool:
     return any(p == "*" or account in p.get("AWS", "").split(":") for p in principals)
 
 
-def _logging(name: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    log_format = wanted.get("LogFormat", "Text")
-    levels = (
-        {"ApplicationLogLevel": "INFO", "SystemLogLevel": "INFO"} if log_format == "JSON" else {}
-    )
-    return {"LogFormat": log_format, "LogGroup": f"/aws/lambda/{name}", **levels, **wanted}
+def _logging(
+    name: str, wanted: Mapping[str, Any], kept: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return a logging configuration after a request; what it does not name stays, levels only with JSON."""
+    asked = {**(kept or {}), **wanted}
+    log_format = asked.get("LogFormat", "Text")
+    levels = {"ApplicationLogLevel": "INFO", "SystemLogLevel": "INFO"}
+    if log_format != "JSON":
+        if levels.keys() & wanted.keys():
+            raise invalid_parameter(
+                "Setting Log Level is only supported when LogFormat is set to JSON."
+            )
+        asked = {member: value for member, value in asked.items() if member not in levels}
+        levels = {}
+    return {"LogFormat": log_format, "LogGroup": f"/aws/lambda/{name}", **levels, **asked}

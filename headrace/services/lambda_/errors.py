@@ -37,9 +37,10 @@ def not_found(message: str) -> AwsError:
     return _user_error("ResourceNotFoundException", message, 404)
 
 
-def invalid_parameter(message: str) -> AwsError:
-    """A parameter that the model allows and the service does not."""
-    return _user_error("InvalidParameterValueException", message, 400)
+def invalid_parameter(message: str, *, typed: bool = True) -> AwsError:
+    """A parameter that the model allows and the service does not; a few of AWS's come without their Type."""
+    members = {"Type": "User"} if typed else {}
+    return AwsError("InvalidParameterValueException", message, 400, members)
 
 
 def validation(message: str) -> AwsError:
@@ -52,13 +53,26 @@ def conflict(message: str) -> AwsError:
     return _user_error("ResourceConflictException", message, 409)
 
 
-def precondition_failed() -> AwsError:
-    """The caller's RevisionId is not the latest."""
+def precondition_failed(call: str = "GetFunction/GetAlias") -> AwsError:
+    """The caller's RevisionId is not the latest; `call` would say it."""
     return _user_error(
         "PreconditionFailedException",
         "The Revision Id provided does not match the latest Revision Id. "
-        "Call the GetFunction/GetAlias API to retrieve the latest Revision Id",
+        f"Call the {call} API to retrieve the latest Revision Id",
         412,
+    )
+
+
+def function_not_found(arn: str) -> AwsError:
+    """There is no such function, version or alias, in the words of most operations."""
+    return not_found(f"Function not found: {arn}")
+
+
+def update_in_progress(arn: str) -> AwsError:
+    """The function is still being updated."""
+    return conflict(
+        "The operation cannot be performed at this time. "
+        f"An update is in progress for resource: {arn}"
     )
 
 
@@ -70,6 +84,11 @@ def access_denied(account: str, action: str, arn: str) -> AwsError:
         f"because no resource-based policy allows the {action} action",
         403,
     )
+
+
+def other_account() -> AwsError:
+    """A caller that would create something in another account; AWS says no more than that."""
+    return AwsError("AccessDeniedException", "", 403)
 
 
 def too_large(sent_bytes: int, most_bytes: int, operation: str) -> AwsError:

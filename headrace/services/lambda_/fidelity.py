@@ -2,6 +2,9 @@
 
 Only parameters that are not enforced are listed. "stored" is kept and shown, and changes nothing; "ignored" is
 accepted and dropped.
+
+Besides: at most 64 processes of a version are kept warm, however many are provisioned, while concurrency is limited as on
+AWS. Signatures are verified with `--auth` only: without it a function URL of AWS_IAM asks for one, and believes it.
 """
 
 from __future__ import annotations
@@ -18,51 +21,61 @@ _FUNCTION: dict[str, FidelityLevel] = {
     # its start, and so does the fidelity report), layers are on PYTHONPATH, NODE_PATH, PATH and LD_LIBRARY_PATH, and
     # LAMBDA_TASK_ROOT is the real folder. Programs under /opt/extensions are not started.
     "Runtime": "stored",
-    "Architectures": "stored",
     "KMSKeyArn": "stored",
+    # EC2 is not asked for the subnets and security groups.
     "VpcConfig": "stored",
     "FileSystemConfigs": "stored",
     "SnapStart": "stored",
     "ImageConfig": "stored",
     # Sampled=1 reaches the function; no trace is kept.
     "TracingConfig.Mode": "stored",
-    "CodeSigningConfigArn": "ignored",
     "DurableConfig": "ignored",
     "CapacityProviderConfig": "ignored",
-    "TenancyConfig": "ignored",
 }
+# Which package it is, is not asked for again: the object's current version is taken, and copied.
+_CODE: dict[str, FidelityLevel] = {
+    "S3ObjectVersion": "ignored",
+    "S3ObjectStorageMode": "ignored",
+    "SourceKMSKeyArn": "ignored",
+}
+# No function runs on instances of a capacity provider.
+_PUBLISH: dict[str, FidelityLevel] = {"PublishTo": "ignored"}
 _MAPPING: dict[str, FidelityLevel] = {
     "KMSKeyArn": "stored",
     "LoggingConfig": "stored",
 }
 
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
-    "CreateFunction": {**_FUNCTION, "Code.S3ObjectVersion": "ignored"},
-    "UpdateFunctionConfiguration": _FUNCTION,
-    "UpdateFunctionCode": {
+    "CreateFunction": {
+        **_FUNCTION,
+        **_PUBLISH,
+        **{f"Code.{name}": level for name, level in _CODE.items()},
         "Architectures": "stored",
-        "S3ObjectVersion": "ignored",
-        "SourceKMSKeyArn": "ignored",
+        "TenancyConfig": "ignored",
     },
+    "UpdateFunctionConfiguration": _FUNCTION,
+    "UpdateFunctionCode": {**_CODE, **_PUBLISH, "Architectures": "stored"},
+    "PublishVersion": _PUBLISH,
+    # Of Lambda@Edge.
+    "ListFunctions": {"MasterRegion": "ignored"},
     "CreateEventSourceMapping": _MAPPING,
     "UpdateEventSourceMapping": _MAPPING,
     # headrace evaluates a policy for callers of a function's URL, and for services that act for a resource. Callers of
     # Lambda's API with the function's own account are never refused.
     "AddPermission": {"PrincipalOrgID": "stored", "EventSourceToken": "stored"},
     "AddLayerVersionPermission": {"OrganizationId": "stored"},
-    # At most 64 processes of a version are kept warm, however many are provisioned; concurrency is limited as on AWS.
-    "PutProvisionedConcurrencyConfig": {"ProvisionedConcurrentExecutions": "enforced"},
-    # Signatures are verified with `--auth` only: without it AWS_IAM asks for one, and whose it says it is.
-    "CreateFunctionUrlConfig": {"AuthType": "enforced"},
+    # Nothing is signed: a configuration that enforces signatures refuses all code, whoever may publish.
+    "CreateCodeSigningConfig": {"AllowedPublishers": "stored"},
+    "UpdateCodeSigningConfig": {"AllowedPublishers": "stored"},
     "PutFunctionRecursionConfig": {"RecursiveLoop": "stored"},
     "PutRuntimeManagementConfig": {"UpdateRuntimeOn": "stored", "RuntimeVersionArn": "stored"},
     # Streams are not slowed down after their first 6 MB, as AWS's are.
-    "InvokeWithResponseStream": {"TenantId": "ignored"},
     "Invoke": {"TenantId": "ignored", "DurableExecutionName": "ignored"},
     "PublishLayerVersion": {
         "CompatibleRuntimes": "stored",
         "CompatibleArchitectures": "stored",
         "LicenseInfo": "stored",
         "Content.S3ObjectVersion": "ignored",
+        "Content.S3ObjectStorageMode": "ignored",
     },
 }

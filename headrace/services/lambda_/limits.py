@@ -18,6 +18,9 @@ UNZIPPED_BYTES = 262_144_000
 ZIP_ENTRIES = 100_000
 ENVIRONMENT_BYTES = 4096
 LAYERS_PER_FUNCTION = 5
+MOST_TAGS = 50
+# Local: for how long an update is in progress, during which others are refused; AWS takes a second or more.
+UPDATE_LASTS_MS = 200
 POLICY_BYTES = 20 * 1024
 TIMEOUT_SECONDS = 900
 LOG_TAIL_BYTES = 4096

@@ -6,16 +6,22 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from headrace.aws.validate import validate
 from headrace.core.arn import make_arn
-from headrace.services.lambda_.errors import invalid_parameter, validation
+from headrace.services.lambda_.errors import invalid_parameter, not_found
+from headrace.services.lambda_.wording import WORDING
 
 LATEST = "$LATEST"
 
 _REFERENCE = re.compile(
-    r"^(?:arn:aws[a-zA-Z-]*:lambda:(?P<region>[a-z0-9-]+):(?P<arn_account>\d{12}):function:"
-    r"|(?P<account>\d{12}):function:|function:)?"
-    r"(?P<name>[a-zA-Z0-9-_.]{1,64})(?::(?P<qualifier>\$LATEST|[a-zA-Z0-9-_$]{1,128}))?$"
+    r"(?:arn:(?:aws[a-zA-Z-]*)?:lambda:)?"
+    r"(?:(?P<region>(?:eusc-)?[a-z]{2}(?:-gov|-iso[a-z]?)?-[a-z]+-\d):)?"
+    r"(?:(?P<account>\d{12}):)?(?:function:)?"
+    r"(?P<name>[a-zA-Z0-9-_.]{1,140})(?::(?P<qualifier>\$LATEST(?:\.PUBLISHED)?|[a-zA-Z0-9-_]{1,128}))?"
 )
+_QUALIFIER = re.compile(r"[a-zA-Z0-9$_.-]{1,128}")
+_LONGEST_REFERENCE = 170
+LONGEST_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +63,42 @@ class FunctionRef:
 def parse_function(
     text: str, *, account: str, region: str, qualifier: str | None = None
 ) -> FunctionRef:
-    """Return what `text` names. Raises AwsError for a malformed name or contradicting qualifiers."""
-    match = _REFERENCE.match(text)
-    if match is None:
-        raise validation(
-            f"Value '{text}' at 'functionName' failed to satisfy constraint: Member must satisfy "
-            "regular expression pattern: (arn:(aws[a-zA-Z-]*)?:lambda:)?([a-z]{2}((-gov)|(-iso(b?)))?"
-            r"-[a-z]+-\d{1}:)?(\d{12}:)?(function:)?([a-zA-Z0-9-_]+)(:(\$LATEST|[a-zA-Z0-9-_]+))?"
-        )
-    own = match["qualifier"]
-    if own and qualifier and own != qualifier:
+    """Return what `text` names: a name, or an ARN of which parts may be missing.
+
+    Raises AwsError for a malformed name or contradicting qualifiers.
+    """
+    match = _REFERENCE.fullmatch(text)
+    if match is None or len(text) > _LONGEST_REFERENCE or not _is_qualifier(qualifier):
+        _refuse(text, qualifier)
+    own = match and match["qualifier"]
+    if match is None or (own and qualifier and own != qualifier):
         raise invalid_parameter(
             "The derived qualifier from the function name does not match the specified qualifier."
         )
     return FunctionRef(
-        account=match["arn_account"] or match["account"] or account,
+        account=match["account"] or account,
         region=match["region"] or region,
         name=match["name"],
         qualifier=qualifier or own,
     )
+
+
+def _is_qualifier(qualifier: str | None) -> bool:
+    return not qualifier or _QUALIFIER.fullmatch(qualifier) is not None
+
+
+def _refuse(text: str, qualifier: str | None) -> None:
+    """Refuse a name or a qualifier in the validator's words, where no validator was before. Raises AwsError."""
+    params = {"FunctionName": text, **({"Qualifier": qualifier} if qualifier else {})}
+    validate("lambda", "Invoke", params, wording=WORDING)
+
+
+def check_reachable(ref: FunctionRef, region: str) -> None:
+    """Refuse a function of another region than the one that is asked. Raises AwsError."""
+    if ref.region != region:
+        raise not_found(
+            f"Functions from '{ref.region}' are not reachable in this region ('{region}')"
+        )
 
 
 def layer_arn(region: str, account: str, name: str) -> str:

@@ -15,6 +15,21 @@ from headrace.services.lambda_.names import LATEST, FunctionRef
 
 
 @dataclass(slots=True)
+class Transition:
+    """The end of a creation or of an update, which AWS takes some seconds for.
+
+    Attributes:
+        creates: whether the version is Pending; otherwise its update is in progress.
+        revision_id: the RevisionId until then.
+        until_ms: when it is done, in milliseconds since 1970.
+    """
+
+    creates: bool
+    revision_id: str
+    until_ms: int
+
+
+@dataclass(slots=True)
 class Version:
     """One version: `$LATEST`, which changes, or a published one, which never does.
 
@@ -22,11 +37,19 @@ class Version:
         digest: of the deployment package, see `CodeStore`.
         config: AWS's FunctionConfiguration.
         layers: digests of its layers' packages, kept here because a deleted layer goes on serving.
+        transition: the last creation or update; None when it was long ago.
+        latest_description: the Description that `$LATEST` had when this version was published.
     """
 
     digest: str
     config: dict[str, Any]
     layers: list[str] = field(default_factory=list[str])
+    transition: Transition | None = None
+    latest_description: str | None = None
+
+    def is_changing(self, now_ms: int) -> bool:
+        """Whether its creation or update has not ended yet."""
+        return self.transition is not None and now_ms < self.transition.until_ms
 
     @property
     def number(self) -> str:
@@ -67,7 +90,6 @@ class Function:
     versions: dict[str, Version]
     aliases: dict[str, Alias] = field(default_factory=dict[str, Alias])
     policies: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    policy_revisions: dict[str, str] = field(default_factory=dict[str, str])
     event_invoke: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     tags: dict[str, str] = field(default_factory=dict[str, str])
     reserved_concurrency: int | None = None
@@ -127,11 +149,32 @@ class Function:
             raise FunctionNotFound(missing.qualified_arn)
         return version
 
+    def revision_of(self, qualifier: str | None) -> str:
+        """Return the RevisionId of `$LATEST`, a version or an alias, which is its policy's. Raises FunctionNotFound."""
+        alias = self.aliases.get(qualifier or "")
+        if alias is not None:
+            return alias.revision_id
+        return str(self.resolve(qualifier).config["RevisionId"])
+
+    def revise(self, qualifier: str | None, revision_id: str) -> None:
+        """Note a change of the policy of `$LATEST`, a version or an alias."""
+        alias = self.aliases.get(qualifier or "")
+        if alias is not None:
+            alias.revision_id = revision_id
+        else:
+            self.resolve(qualifier).config["RevisionId"] = revision_id
+
+    def forget_alias(self, name: str) -> None:
+        """Drop the settings of an alias that is deleted; its URL stays, and answers nobody, as on AWS."""
+        url = self.urls.get(name)
+        self.forget(name)
+        if url is not None:
+            self.urls[name] = url
+
     def forget(self, qualifier: str) -> None:
         """Drop the settings of a version or alias that is deleted."""
         for kept in (
             self.policies,
-            self.policy_revisions,
             self.event_invoke,
             self.provisioned,
             self.provisioned_ms,
@@ -143,7 +186,8 @@ class Function:
     def from_json(value: dict[str, Any]) -> Function:
         """Read what `to_json` wrote."""
         fields = dict(value)
-        fields["versions"] = {k: Version(**v) for k, v in value["versions"].items()}
+        fields["versions"] = {k: _version(v) for k, v in value["versions"].items()}
+        fields.pop("policy_revisions", None)  # of data directories of earlier versions
         fields["aliases"] = {k: Alias(**v) for k, v in value["aliases"].items()}
         return Function(**fields)
 
@@ -152,3 +196,10 @@ class Function:
         value = asdict(self)
         del value["key"]
         return value
+
+
+def _version(value: dict[str, Any]) -> Version:
+    version = Version(**value)
+    transition: dict[str, Any] | None = value.get("transition")
+    version.transition = None if transition is None else Transition(**transition)
+    return version

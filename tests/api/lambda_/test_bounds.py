@@ -126,6 +126,7 @@ def test_packages_that_nobody_has_are_removed_while_the_cloud_runs(lab: LambdaLa
     for number in range(5):
         package = zipped({"app.py": f"# {number}\n"})
         lab.client().update_function_code(FunctionName="f", ZipFile=package)
+        lab.settled("f")
     layer = lab.client().publish_layer_version(
         LayerName="l", Content={"ZipFile": zipped({"python/a.py": ""})}
     )

@@ -182,6 +182,7 @@ def test_provisioned_concurrency_moves_with_its_alias(
     ready(lab, "moves", "live")
     old = lab.lambda_.invoker.invoke("moves:live", b"{}").payload.decode()
     client.update_function_configuration(FunctionName="moves", Timeout=11)
+    lab.settled("moves")
     client.publish_version(FunctionName="moves")
     client.update_alias(FunctionName="moves", Name="live", FunctionVersion="2")
     assert ready(lab, "moves", "live")["Status"] == "READY"
@@ -203,7 +204,12 @@ def test_provisioned_concurrency_moves_with_its_alias(
         (
             {"ProvisionedConcurrentExecutions": 901},
             "InvalidParameterValueException",
-            "unreserved concurrency [900]",
+            "below its minimum value of [100]",
+        ),
+        (
+            {"ProvisionedConcurrentExecutions": 1001},
+            "InvalidParameterValueException",
+            "unreserved concurrency [1000]",
         ),
     ],
 )

@@ -127,7 +127,7 @@ def test_mappings_have_tags(consumer: Consumer) -> None:
 @pytest.mark.parametrize(
     ("members", "code"),
     [
-        ({"FunctionName": "missing"}, "ResourceNotFoundException"),
+        ({"FunctionName": "missing"}, "InvalidParameterValueException"),
         ({"EventSourceArn": f"{STREAM_ARN}-missing"}, "InvalidParameterValueException"),
         ({"EventSourceArn": None}, "InvalidParameterValueException"),
         (

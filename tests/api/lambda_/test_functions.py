@@ -40,7 +40,10 @@ def test_create_answers_with_the_whole_configuration(shared_lab: LambdaLab) -> N
     )
     assert created["ResponseMetadata"]["HTTPStatusCode"] == 201
     assert created["FunctionArn"] == "arn:aws:lambda:us-east-1:000000000000:function:whole"
-    assert created["State"] == "Active"
+    assert (created["State"], created["StateReasonCode"]) == ("Pending", "Creating")
+    now = shared_lab.client().get_function_configuration(FunctionName="whole")
+    assert (now["State"], now["LastUpdateStatus"]) == ("Active", "Successful")
+    assert now["RevisionId"] != created["RevisionId"]
     assert created["Version"] == "$LATEST"
     assert (created["Timeout"], created["MemorySize"]) == (10, 256)
     assert created["Environment"] == {"Variables": {"AB": "1"}}
@@ -79,11 +82,15 @@ def test_a_name_that_is_taken_is_a_conflict(shared_lab: LambdaLab) -> None:
 
 
 def test_a_missing_function_is_not_found(client: Any) -> None:
-    for action in (client.get_function, client.delete_function, client.invoke):
+    for action, version in (
+        (client.get_function, ""),
+        (client.delete_function, ""),
+        (client.invoke, ":$LATEST"),
+    ):
         with pytest.raises(ClientError) as caught:
             action(FunctionName="missing")
         assert error_of(caught) == ("ResourceNotFoundException", 404)
-        message = "arn:aws:lambda:us-east-1:000000000000:function:missing"
+        message = f"arn:aws:lambda:us-east-1:000000000000:function:missing{version}"
         assert caught.value.response["Error"]["Message"] == f"Function not found: {message}"
 
 
@@ -92,7 +99,7 @@ def test_a_missing_function_is_not_found(client: Any) -> None:
     [
         ({"Code": {"ZipFile": b"no zip"}}, "Could not unzip uploaded file"),
         ({"Code": {"ZipFile": zipped({"../evil.py": "x"})}}, "Could not unzip uploaded file"),
-        ({"Code": {"S3Bucket": "code", "S3Key": "missing"}}, "S3 Error Code: NoSuchKey"),
+        ({"Code": {"S3Bucket": "code", "S3Key": "missing"}}, "S3 Error Code: NoSuchBucket"),
         ({"Code": {}}, "Please provide a source for function code."),
         ({"Runtime": "java21"}, "headrace cannot run the runtime java21"),
         ({"Handler": None}, "Runtime and Handler are mandatory parameters"),

@@ -111,6 +111,7 @@ def test_an_alias_sends_its_share_to_the_second_version(lab: LambdaLab) -> None:
     client = lab.client()
     client.publish_version(FunctionName="f")
     client.update_function_configuration(FunctionName="f", Timeout=11)
+    lab.settled("f")
     client.publish_version(FunctionName="f")
     client.create_alias(
         FunctionName="f",

@@ -18,7 +18,7 @@ from headrace.aws.sessions import Credentials, RoleSession, RoleSessions
 from headrace.core.clock import SystemClock
 from headrace.services.lambda_.limits import CREDENTIALS_SECONDS
 from tests.support.cloud import InProcessCloud
-from tests.support.lambda_lab import LambdaLab, zipped
+from tests.support.lambda_lab import LambdaLab, wait_for_update, zipped
 from tests.support.server import ServerProcess
 
 ACCOUNT = "123456789012"
@@ -222,6 +222,7 @@ def test_nothing_piles_up_with_cold_starts(tmp_path: Path) -> None:
 
         def cold_start() -> None:
             lambda_.update_function_configuration(FunctionName="f", Description="again")
+            wait_for_update(lambda_, "f")
             assert lambda_.invoke(FunctionName="f")["StatusCode"] == 200
 
         # The first log line makes a log group, and each process a log stream, which moto's journal keeps.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.lambda_lab import LambdaLab, zipped
+from tests.support.lambda_lab import LambdaLab, wait_for_update, zipped
 
 VERSION = "import os\ndef handler(e, c):\n    return os.environ['AWS_LAMBDA_FUNCTION_VERSION']\n"
 ARN = "arn:aws:lambda:us-east-1:000000000000:function:f"
@@ -28,6 +28,7 @@ def change(client: Any, text: str) -> None:
     client.update_function_configuration(
         FunctionName="f", Environment={"Variables": {"TEXT": text}}
     )
+    wait_for_update(client, "f")
 
 
 def run(client: Any, **members: Any) -> tuple[str, str]:

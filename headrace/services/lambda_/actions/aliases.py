@@ -19,6 +19,7 @@ from headrace.services.lambda_.actions.common import page, reference, unqualifie
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import (
     conflict,
+    function_not_found,
     invalid_parameter,
     not_found,
     precondition_failed,
@@ -40,10 +41,10 @@ def _output(function: Function, alias: Alias) -> AliasConfiguration:
     return output
 
 
-def _find(function: Function, name: str) -> Alias:
+def _find(function: Function, name: str, missing: str = "Cannot find alias arn") -> Alias:
     alias = function.aliases.get(name)
     if alias is None:
-        raise not_found(f"Cannot find alias arn: {function.ref.arn}:{name}")
+        raise not_found(f"{missing}: {function.ref.arn}:{name}")
     return alias
 
 
@@ -60,7 +61,7 @@ def _weights(function: Function, version: str, asked: Mapping[str, float]) -> di
         )
     if weights and (version == LATEST or LATEST in weights):
         raise invalid_parameter(
-            "$LATEST is not supported for an alias pointing to more than 1 version"
+            "$LATEST is not supported for an alias pointing to more than 1 version", typed=False
         )
     for other in (version, *weights):
         if other not in function.versions:
@@ -77,7 +78,10 @@ def _weights(function: Function, version: str, asked: Mapping[str, float]) -> di
 def create_alias(lambda_: Lambda, call: Call, request: CreateAliasInput) -> AliasConfiguration:
     """Name a version."""
     name, version = request["Name"], request["FunctionVersion"]
-    with lambda_.functions.changing(unqualified(reference(call, request))) as function:
+    ref = unqualified(reference(call, request))
+    if lambda_.functions.find(ref) is None:
+        raise function_not_found(f"{ref.arn}:{version}")
+    with lambda_.functions.changing(ref) as function:
         if name in function.aliases:
             raise conflict(f"Alias already exists: {function.ref.arn}:{name}")
         alias = Alias(
@@ -96,7 +100,7 @@ def update_alias(lambda_: Lambda, call: Call, request: UpdateAliasInput) -> Alia
     """Point an alias elsewhere; its provisioned concurrency goes along."""
     ref = unqualified(reference(call, request))
     with lambda_.functions.changing(ref) as function:
-        alias = _find(function, request["Name"])
+        alias = _find(function, request["Name"], "Alias not found")
         if request.get("RevisionId") not in (None, alias.revision_id):
             raise precondition_failed()
         version = request.get("FunctionVersion", alias.version)
@@ -124,7 +128,7 @@ def delete_alias(lambda_: Lambda, call: Call, request: DeleteAliasInput) -> None
     """Remove an alias; a missing one is no error, as on AWS."""
     with lambda_.functions.changing(unqualified(reference(call, request))) as function:
         function.aliases.pop(request["Name"], None)
-        function.forget(request["Name"])
+        function.forget_alias(request["Name"])
 
 
 @operation("ListAliases")

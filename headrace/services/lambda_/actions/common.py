@@ -9,28 +9,42 @@ from typing import Any, cast
 
 from headrace.aws.operation import Call
 from headrace.aws.shapes.lambda_ import FunctionConfiguration
+from headrace.core.ids import Ids
 from headrace.core.values import BadMarker, page_of
-from headrace.services.lambda_.errors import invalid_parameter, precondition_failed
-from headrace.services.lambda_.names import LATEST, FunctionRef, parse_function
+from headrace.services.lambda_.errors import (
+    invalid_parameter,
+    precondition_failed,
+    update_in_progress,
+)
+from headrace.services.lambda_.names import LATEST, FunctionRef, check_reachable, parse_function
 from headrace.services.lambda_.state import Function, Version
 
 _MOST_A_PAGE = 50
+FUNCTIONS_ONLY = (
+    "This operation is permitted on Lambda functions only. Aliases and versions do not support this operation. "
+    "Please specify either a function name or an unqualified function ARN."
+)
+# What lists of functions and versions leave out of each.
+_BEING_CREATED, _CREATING = "The function is being created.", "Creating"
+_NOT_LISTED = ("State", "LastUpdateStatus", "RuntimeVersionConfig")
 
 
 def reference(call: Call, request: Mapping[str, Any]) -> FunctionRef:
-    """Return the function that a request names, with its Qualifier."""
-    return parse_function(
+    """Return the function that a request names, with its Qualifier. Raises AwsError for one of another region."""
+    ref = parse_function(
         request["FunctionName"],
         account=call.account,
         region=call.region,
         qualifier=request.get("Qualifier"),
     )
+    check_reachable(ref, call.region)
+    return ref
 
 
 def unqualified(ref: FunctionRef) -> FunctionRef:
     """Return the function without `$LATEST`. Raises AwsError for any other qualifier."""
     if ref.qualifier not in (None, LATEST):
-        raise invalid_parameter("This operation is permitted on Lambda functions only.")
+        raise invalid_parameter(FUNCTIONS_ONLY)
     return replace(ref, qualifier=None)
 
 
@@ -41,26 +55,42 @@ def check_revision(version: Version, request: Mapping[str, Any]) -> None:
         raise precondition_failed()
 
 
-def publish(function: Function, *, revision_id: str, description: str | None = None) -> Version:
-    """Freeze `$LATEST` under the next number, or return the last version when nothing changed."""
+def check_settled(function: Function, call: Call) -> None:
+    """Refuse a change while the one before is in progress. Raises AwsError.
+
+    What headrace itself asks for, such as CloudFormation, brings no headers and need not wait.
+    """
+    if function.latest.is_changing(call.now_ms) and call.headers:
+        raise update_in_progress(function.ref.arn)
+
+
+def publish(
+    function: Function, *, ids: Ids, description: str | None = None
+) -> tuple[Version, bool]:
+    """Freeze `$LATEST` under the next number; return the version, and whether it is a new one.
+
+    Nothing is new when neither code nor configuration, the description included, has changed since the last.
+    """
+    latest = function.latest
     published = function.published()
     if published:
         last = published[-1]
-        same = last.digest == function.latest.digest and _comparable(last) == _comparable(
-            function.latest
-        )
-        if same:
-            return last
+        same = last.digest == latest.digest and _comparable(last) == _comparable(latest)
+        if same and last.latest_description in (None, latest.config["Description"]):
+            return last, False
     function.last_version += 1
     number = str(function.last_version)
-    version = deepcopy(function.latest)
+    version = deepcopy(latest)
+    version.transition = None
+    version.latest_description = str(latest.config["Description"])
     version.config.update(
-        Version=number, FunctionArn=f"{function.ref.arn}:{number}", RevisionId=revision_id
+        Version=number, FunctionArn=f"{function.ref.arn}:{number}", RevisionId=ids.uuid()
     )
     if description is not None:
         version.config["Description"] = description
     function.versions[number] = version
-    return version
+    latest.config["RevisionId"] = ids.uuid()
+    return version, True
 
 
 def _comparable(version: Version) -> dict[str, Any]:
@@ -90,14 +120,34 @@ def page(
     return {member: found} if marker is None else {member: found, "NextMarker": marker}
 
 
-def configuration_of(version: Version) -> FunctionConfiguration:
-    """Return a version's configuration as operations answer with it."""
-    return cast("FunctionConfiguration", dict(version.config))
+def configuration_of(version: Version, now_ms: int | None = None) -> FunctionConfiguration:
+    """Return a version's configuration as operations answer with it; without `now_ms`, as its change ends."""
+    config = dict(version.config)
+    transition = version.transition
+    if transition is None or (now_ms is not None and not version.is_changing(now_ms)):
+        return cast("FunctionConfiguration", config)
+    config["RevisionId"] = transition.revision_id
+    if transition.creates:
+        del config["LastUpdateStatus"]
+        config |= {"State": "Pending", "StateReason": _BEING_CREATED, "StateReasonCode": _CREATING}
+    else:
+        config |= {
+            "LastUpdateStatus": "InProgress",
+            "LastUpdateStatusReason": _BEING_CREATED,
+            "LastUpdateStatusReasonCode": _CREATING,
+        }
+    return cast("FunctionConfiguration", config)
 
 
-def qualified_config(function: Function, ref: FunctionRef) -> FunctionConfiguration:
+def listed(version: Version, arn: str) -> dict[str, Any]:
+    """Return a version as lists show it."""
+    config = {name: value for name, value in version.config.items() if name not in _NOT_LISTED}
+    return {**config, "FunctionArn": arn}
+
+
+def qualified_config(function: Function, ref: FunctionRef, now_ms: int) -> FunctionConfiguration:
     """Return the configuration of the version that `ref` means, with the ARN of `ref`."""
-    config = configuration_of(function.resolve(ref.qualifier))
+    config = configuration_of(function.resolve(ref.qualifier), now_ms)
     if ref.qualifier is not None:
         config["FunctionArn"] = ref.qualified_arn
     return config

@@ -10,11 +10,12 @@ from headrace.aws.shapes.lambda_ import (
     GetFunctionConcurrencyOutput,
     PutFunctionConcurrencyInput,
 )
-from headrace.services.lambda_.actions.common import reference, unqualified
+from headrace.services.lambda_.actions.common import FUNCTIONS_ONLY, reference, unqualified
 from headrace.services.lambda_.backend import Lambda
-from headrace.services.lambda_.errors import invalid_parameter
+from headrace.services.lambda_.errors import function_not_found, invalid_parameter
 from headrace.services.lambda_.invocations.concurrency import unreserved
 from headrace.services.lambda_.limits import UNRESERVED_CONCURRENCY_LEFT
+from headrace.services.lambda_.names import LATEST
 
 
 @operation("PutFunctionConcurrency")
@@ -22,7 +23,11 @@ def put_function_concurrency(
     lambda_: Lambda, call: Call, request: PutFunctionConcurrencyInput
 ) -> Concurrency:
     """Reserve concurrency for a function; it also limits it. Zero stops the function."""
-    ref = unqualified(reference(call, request))
+    ref = reference(call, request)
+    if ref.qualifier is not None:
+        raise invalid_parameter(FUNCTIONS_ONLY)
+    if lambda_.functions.find(ref) is None:
+        raise function_not_found(f"{ref.arn}:{LATEST}")
     wanted = request["ReservedConcurrentExecutions"]
     with lambda_.functions.changing(ref) as function:
         others = lambda_.functions.all(ref.account, ref.region)
@@ -30,7 +35,8 @@ def put_function_concurrency(
         if left - wanted < UNRESERVED_CONCURRENCY_LEFT:
             raise invalid_parameter(
                 "Specified ReservedConcurrentExecutions for function decreases account's "
-                f"UnreservedConcurrentExecution below its minimum value of [{UNRESERVED_CONCURRENCY_LEFT}]."
+                f"UnreservedConcurrentExecution below its minimum value of [{UNRESERVED_CONCURRENCY_LEFT}].",
+                typed=False,
             )
         provisioned = sum(function.provisioned.values())
         if wanted < provisioned:

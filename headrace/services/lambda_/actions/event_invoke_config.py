@@ -15,14 +15,17 @@ from headrace.aws.shapes.lambda_ import (
     PutFunctionEventInvokeConfigInput,
     UpdateFunctionEventInvokeConfigInput,
 )
+from headrace.core.ports import FunctionNotFound
 from headrace.core.values import moment, section
 from headrace.services.lambda_.actions.common import page, reference
 from headrace.services.lambda_.backend import Lambda
-from headrace.services.lambda_.destinations import EVERYWHERE, check_destination
+from headrace.services.lambda_.destinations import EVERYWHERE
 from headrace.services.lambda_.errors import invalid_parameter, not_found
-from headrace.services.lambda_.names import LATEST, FunctionRef
+from headrace.services.lambda_.names import LATEST, FunctionRef, parse_function
 from headrace.services.lambda_.state import Function
 
+_SIDES = {"OnSuccess": ("sqs", "sns", "lambda", "events"), "OnFailure": EVERYWHERE}
+_NO_FUNCTION = "The function doesn't exist."
 _MEMBERS = ("MaximumRetryAttempts", "MaximumEventAgeInSeconds", "DestinationConfig")
 
 
@@ -30,8 +33,8 @@ def _arn(ref: FunctionRef) -> str:
     return f"{ref.arn}:{ref.qualifier or LATEST}"
 
 
-def _find(function: Function, ref: FunctionRef) -> dict[str, Any]:
-    found = function.event_invoke.get(ref.qualifier or LATEST)
+def _find(function: Function | None, ref: FunctionRef) -> dict[str, Any]:
+    found = None if function is None else function.event_invoke.get(ref.qualifier or LATEST)
     if found is None:
         raise not_found(f"The function {_arn(ref)} doesn't have an EventInvokeConfig")
     return found
@@ -40,25 +43,54 @@ def _find(function: Function, ref: FunctionRef) -> dict[str, Any]:
 def _output(ref: FunctionRef, config: dict[str, Any]) -> FunctionEventInvokeConfig:
     modified = moment(config["last_modified_ms"])
     members = {name: config[name] for name in _MEMBERS if name in config}
-    members.setdefault("DestinationConfig", {"OnSuccess": {}, "OnFailure": {}})
+    sides: dict[str, Any] = {"OnSuccess": {}, "OnFailure": {}}
+    members["DestinationConfig"] = {**sides, **members.get("DestinationConfig", {})}
     return cast(
         "FunctionEventInvokeConfig",
         {"FunctionArn": _arn(ref), "LastModified": modified, **members},
     )
 
 
-def _check(ref: FunctionRef, request: Mapping[str, Any]) -> None:
+def _check(lambda_: Lambda, ref: FunctionRef, request: Mapping[str, Any]) -> None:
     """Refuse destinations that AWS refuses. Raises AwsError."""
     if not any(name in request for name in _MEMBERS):
         raise invalid_parameter(
             "You must specify at least one of error handling or destination setting."
         )
-    sides = {"OnSuccess": ("sqs", "sns", "lambda", "events"), "OnFailure": EVERYWHERE}
-    for side, services in sides.items():
+    for side, services in _SIDES.items():
         arn = section(request, "DestinationConfig", side).get("Destination")
-        check_destination(arn, services)
-        if arn and (arn == ref.arn or arn.startswith(f"{ref.arn}:")):
+        if not arn:
+            continue
+        if arn.split(":")[2] not in services:
+            shown = ", ".join(_side(request["DestinationConfig"], each) for each in _SIDES)
+            raise invalid_parameter(
+                f"The provided destination config DestinationConfig({shown}) is invalid."
+            )
+        if arn == ref.arn or arn.startswith(f"{ref.arn}:"):
             raise invalid_parameter("You can't specify the function as a destination for itself.")
+        if arn.split(":")[2] == "lambda" and not _is_function(lambda_, arn):
+            raise invalid_parameter(f"The destination ARN {arn} is invalid.")
+
+
+def _side(config: Mapping[str, Any], side: str) -> str:
+    """Return one side of a DestinationConfig in AWS's words."""
+    name = side[0].lower() + side[1:]
+    given = config.get(side)
+    if given is None:
+        return f"{name}=null"
+    return f"{name}={side}(destination={given.get('Destination', 'null')})"
+
+
+def _is_function(lambda_: Lambda, arn: str) -> bool:
+    ref = parse_function(arn, account="", region="")
+    function = lambda_.functions.find(ref)
+    if function is None:
+        return False
+    try:
+        function.resolve(ref.qualifier)
+    except FunctionNotFound:
+        return False
+    return True
 
 
 def _store(
@@ -66,9 +98,10 @@ def _store(
 ) -> FunctionEventInvokeConfig:
     """Store a configuration; `keep` leaves the members that the request does not name as they are."""
     ref = reference(call, request)
-    _check(ref, request)
+    _check(lambda_, ref, request)
+    if not _is_function(lambda_, ref.qualified_arn):
+        raise not_found(_NO_FUNCTION)
     with lambda_.functions.changing(ref) as function:
-        function.resolve(ref.qualifier)
         kept = _find(function, ref) if keep else {}
         config = {**kept, **{name: request[name] for name in _MEMBERS if name in request}}
         config["last_modified_ms"] = call.now_ms
@@ -98,7 +131,7 @@ def get_function_event_invoke_config(
 ) -> FunctionEventInvokeConfig:
     """Return the configuration."""
     ref = reference(call, request)
-    return _output(ref, _find(lambda_.functions.get(ref), ref))
+    return _output(ref, _find(lambda_.functions.find(ref), ref))
 
 
 @operation("DeleteFunctionEventInvokeConfig")
@@ -107,6 +140,7 @@ def delete_function_event_invoke_config(
 ) -> None:
     """Remove the configuration."""
     ref = reference(call, request)
+    _find(lambda_.functions.find(ref), ref)
     with lambda_.functions.changing(ref) as function:
         _find(function, ref)
         del function.event_invoke[ref.qualifier or LATEST]
@@ -118,7 +152,9 @@ def list_function_event_invoke_configs(
 ) -> ListFunctionEventInvokeConfigsOutput:
     """Return the configurations of a function."""
     ref = reference(call, request)
-    function = lambda_.functions.get(ref)
+    function = lambda_.functions.find(ref)
+    if function is None:
+        raise not_found(_NO_FUNCTION)
     configs = [
         _output(FunctionRef(ref.account, ref.region, ref.name, qualifier), config)
         for qualifier, config in sorted(function.event_invoke.items())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.lambda_ import (
     CreateEventSourceMappingInput,
@@ -12,7 +14,7 @@ from headrace.aws.shapes.lambda_ import (
     ListEventSourceMappingsOutput,
     UpdateEventSourceMappingInput,
 )
-from headrace.core.ports import StreamNotFound
+from headrace.core.ports import FunctionNotFound, StreamNotFound
 from headrace.services.lambda_.actions.common import page, reference
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, invalid_parameter, validation
@@ -24,10 +26,18 @@ from headrace.services.lambda_.mappings.checks import (
 from headrace.services.lambda_.mappings.mapping import Mapping
 from headrace.services.lambda_.names import FunctionRef, parse_function
 
+log = logging.getLogger(__name__)
+
 
 def _function_arn(lambda_: Lambda, ref: FunctionRef) -> str:
-    lambda_.functions.get(ref).resolve(ref.qualifier)
-    return ref.qualified_arn
+    function = lambda_.functions.find(ref)
+    try:
+        if function is not None:
+            function.resolve(ref.qualifier)
+            return ref.qualified_arn
+    except FunctionNotFound:
+        log.debug("%s has no %s", ref.arn, ref.qualifier)
+    raise invalid_parameter("Function does not exist")
 
 
 def _starting_timestamp_ms(request: CreateEventSourceMappingInput) -> int | None:

@@ -14,13 +14,15 @@ from headrace.aws.shapes.lambda_ import (
 from headrace.services.lambda_ import configuration
 from headrace.services.lambda_.actions.common import (
     check_revision,
+    check_settled,
     configuration_of,
     publish,
     reference,
     unqualified,
 )
 from headrace.services.lambda_.backend import Lambda
-from headrace.services.lambda_.errors import conflict, invalid_parameter
+from headrace.services.lambda_.code_signing import CODE_SIGNING
+from headrace.services.lambda_.errors import conflict, invalid_parameter, other_account
 from headrace.services.lambda_.limits import UNZIPPED_BYTES
 from headrace.services.lambda_.names import LATEST
 from headrace.services.lambda_.state import Function
@@ -44,27 +46,34 @@ def create_function(
 ) -> FunctionConfiguration:
     """Store a function; it can be invoked when this returns."""
     ref = unqualified(reference(call, request))
+    if ref.account != call.account:
+        raise other_account()
+    configuration.check_new(ref, request)
     if lambda_.functions.find(ref) is not None:
         raise conflict(f"Function already exist: {ref.name}")
-    configuration.check(request)
+    signing_arn = request.get("CodeSigningConfigArn")
+    lambda_.signing.check_code(signing_arn)
     package = lambda_.code.add(request["Code"])
     version = configuration.new_version(ref, request, package=package, layers=lambda_.layers)
     _check_size(lambda_, package.digest, version.layers)
-    configuration.touch(version, now_ms=call.now_ms, revision_id=lambda_.ids.uuid())
+    configuration.touch(version, now_ms=call.now_ms, ids=lambda_.ids, creates=True)
     function = Function(
         account=ref.account,
         region=ref.region,
         name=ref.name,
         versions={LATEST: version},
         tags=dict(request.get("Tags") or {}),
+        settings={CODE_SIGNING: signing_arn} if signing_arn else {},
     )
     if not lambda_.functions.add(function):
         raise conflict(f"Function already exist: {ref.name}")
     lambda_.wake_pools()
+    answer = configuration_of(version)
     if request.get("Publish"):
         with lambda_.functions.changing(ref) as created:
-            return configuration_of(publish(created, revision_id=lambda_.ids.uuid()))
-    return configuration_of(version)
+            published, _ = publish(created, ids=lambda_.ids)
+            answer["Version"] = published.number
+    return answer
 
 
 @operation("UpdateFunctionCode")
@@ -73,20 +82,31 @@ def update_function_code(
 ) -> FunctionConfiguration:
     """Replace `$LATEST`'s code; processes that run the old one end after what they are doing."""
     ref = unqualified(reference(call, request))
-    check_revision(lambda_.functions.get(ref).latest, request)
+    if request.get("ImageUri"):
+        raise invalid_parameter(
+            "Please don't provide ImageUri when updating a function with packageType Zip."
+        )
+    found = lambda_.functions.get(ref)
+    check_revision(found.latest, request)
+    check_settled(found, call)
+    lambda_.signing.check_code(found.settings.get(CODE_SIGNING))
     package = lambda_.code.add(request)
     _check_size(lambda_, package.digest, lambda_.functions.get(ref).latest.layers)
     if request.get("DryRun"):
         return configuration_of(lambda_.functions.get(ref).latest)
     with lambda_.functions.changing(ref) as function:
+        check_settled(function, call)
         configuration.set_code(function.latest, package)
         architectures = request.get("Architectures")
         if architectures:
             function.latest.config["Architectures"] = architectures
-        configuration.touch(function.latest, now_ms=call.now_ms, revision_id=lambda_.ids.uuid())
+        configuration.touch(function.latest, now_ms=call.now_ms, ids=lambda_.ids)
         answer = configuration_of(function.latest)
         if request.get("Publish"):
-            answer = configuration_of(publish(function, revision_id=lambda_.ids.uuid()))
+            version, is_new = publish(function, ids=lambda_.ids)
+            if is_new:
+                configuration.pend(version, function.latest)
+            answer = configuration_of(version, call.now_ms)
     lambda_.pools.drain(ref, LATEST)
     return answer
 
@@ -99,11 +119,14 @@ def update_function_configuration(
     ref = unqualified(reference(call, request))
     with lambda_.functions.changing(ref) as function:
         check_revision(function.latest, request)
-        layers = configuration.find_layers(request.get("Layers"), lambda_.layers, ref.account)
+        check_settled(function, call)
+        layers = configuration.find_layers(
+            request.get("Layers"), lambda_.layers, ref.account, ref.region
+        )
         if layers:
             _check_size(lambda_, function.latest.digest, [layer["digest"] for layer in layers])
         configuration.apply(function.latest, request, layers=lambda_.layers)
-        configuration.touch(function.latest, now_ms=call.now_ms, revision_id=lambda_.ids.uuid())
+        configuration.touch(function.latest, now_ms=call.now_ms, ids=lambda_.ids)
         answer = configuration_of(function.latest)
     lambda_.pools.drain(ref, LATEST)
     return answer
@@ -121,6 +144,8 @@ def delete_function(
         return {"StatusCode": 204}
     if ref.qualifier == LATEST:
         raise invalid_parameter("$LATEST version cannot be deleted without deleting the function.")
+    if not ref.qualifier.isdigit() and "$" not in ref.qualifier:
+        raise invalid_parameter("Deletion of aliases is not currently supported.")
     with lambda_.functions.changing(ref) as function:
         used = [
             a.name for a in function.aliases.values() if ref.qualifier in (a.version, *a.weights)

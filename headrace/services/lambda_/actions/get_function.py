@@ -9,8 +9,6 @@ from headrace.aws.shapes.lambda_ import (
     FunctionConfiguration,
     GetAccountSettingsInput,
     GetAccountSettingsOutput,
-    GetFunctionCodeSigningConfigInput,
-    GetFunctionCodeSigningConfigOutput,
     GetFunctionConfigurationInput,
     GetFunctionInput,
     GetFunctionOutput,
@@ -26,6 +24,7 @@ from headrace.aws.shapes.lambda_ import (
     PutRuntimeManagementConfigOutput,
 )
 from headrace.services.lambda_.actions.common import (
+    listed,
     page,
     qualified_config,
     reference,
@@ -40,6 +39,7 @@ from headrace.services.lambda_.limits import (
     UNZIPPED_BYTES,
 )
 from headrace.services.lambda_.names import LATEST
+from headrace.services.lambda_.state import Function
 
 
 @operation("GetFunction")
@@ -49,7 +49,7 @@ def get_function(lambda_: Lambda, call: Call, request: GetFunctionInput) -> GetF
     function = lambda_.functions.get(ref)
     digest = function.resolve(ref.qualifier).digest
     answer: GetFunctionOutput = {
-        "Configuration": qualified_config(function, ref),
+        "Configuration": qualified_config(function, ref, call.now_ms),
         "Code": {
             "RepositoryType": "S3",
             "Location": lambda_.code.location(digest, lambda_.endpoint_url()),
@@ -68,7 +68,7 @@ def get_function_configuration(
 ) -> FunctionConfiguration:
     """Return a version's configuration."""
     ref = reference(call, request)
-    return qualified_config(lambda_.functions.get(ref), ref)
+    return qualified_config(lambda_.functions.get(ref), ref, call.now_ms)
 
 
 @operation("ListFunctions")
@@ -76,16 +76,14 @@ def list_functions(lambda_: Lambda, call: Call, request: ListFunctionsInput) -> 
     """Return the functions by name, or with FunctionVersion=ALL every version of each."""
     functions = lambda_.functions.all(call.account, call.region)
     if request.get("FunctionVersion") == "ALL":
-        configs = [v.config for f in functions for v in (f.latest, *f.published())]
-        configs = [{**c, "FunctionArn": _versioned(c)} for c in configs]
+        configs = [
+            listed(version, f"{function.ref.arn}:{version.number}")
+            for function in functions
+            for version in (function.latest, *function.published())
+        ]
     else:
-        configs = [f.latest.config for f in functions]
+        configs = [listed(function.latest, function.ref.arn) for function in functions]
     return page(configs, request, "Functions")
-
-
-def _versioned(config: dict[str, Any]) -> str:
-    arn, version = str(config["FunctionArn"]), str(config["Version"])
-    return arn if arn.endswith(f":{version}") else f"{arn}:{version}"
 
 
 @operation("GetAccountSettings")
@@ -103,20 +101,18 @@ def get_account_settings(
             "UnreservedConcurrentExecutions": unreserved(functions),
         },
         "AccountUsage": {
-            "TotalCodeSize": sum(f.latest.config["CodeSize"] for f in functions),
+            "TotalCodeSize": _code_bytes(lambda_, call, functions),
             "FunctionCount": len(functions),
         },
     }
 
 
-@operation("GetFunctionCodeSigningConfig")
-def get_function_code_signing_config(
-    lambda_: Lambda, call: Call, request: GetFunctionCodeSigningConfigInput
-) -> GetFunctionCodeSigningConfigOutput:
-    """Answer that no code signing is configured, as for every function here."""
-    ref = reference(call, request)
-    lambda_.functions.get(ref)
-    return {"CodeSigningConfigArn": "", "FunctionName": ref.name}
+def _code_bytes(lambda_: Lambda, call: Call, functions: list[Function]) -> int:
+    """Return the size of all versions' packages, and of the layers'."""
+    versions = [v for f in functions for v in f.versions.values()]
+    return sum(version.config["CodeSize"] for version in versions) + lambda_.layers.size_bytes(
+        call.account, call.region
+    )
 
 
 @operation("GetFunctionRecursionConfig")

@@ -19,17 +19,18 @@ from headrace.aws.shapes.lambda_ import (
     InvokeInput,
     InvokeOutput,
 )
-from headrace.core.ports import InvokeResult
+from headrace.core.ports import FunctionNotFound, InvokeResult
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import (
     access_denied,
+    function_not_found,
     invalid_request_content,
     too_large,
     validation,
 )
 from headrace.services.lambda_.invocations.answer_stream import AnswerStream, Part
 from headrace.services.lambda_.limits import ASYNC_PAYLOAD_BYTES, SYNC_PAYLOAD_BYTES
-from headrace.services.lambda_.names import FunctionRef, parse_function
+from headrace.services.lambda_.names import LATEST, FunctionRef, check_reachable, parse_function
 from headrace.services.lambda_.packages.code import CODE_PATH
 from headrace.services.lambda_.policy import INVOKE, Caller, allows
 
@@ -86,6 +87,7 @@ def _parse(
     assert call is not None
     qualifier = request.query_params().get("Qualifier") if request.query else None
     ref = parse_function(name, account=call.account, region=call.region, qualifier=qualifier)
+    check_reachable(ref, call.region)
     if ref.account != call.account:
         _check_caller(lambda_, ref, call.account)
     kind = invocation_type or headers.get("x-amz-invocation-type", "RequestResponse")
@@ -256,7 +258,10 @@ def run(
     """
     if invocation_type not in _TYPES:
         raise _bad_type(invocation_type, "[Event, RequestResponse, DryRun]")
-    target = lambda_.dispatcher.find(ref)
+    try:
+        target = lambda_.dispatcher.find(ref)
+    except FunctionNotFound as missing:
+        raise function_not_found(f"{ref.arn}:{ref.qualifier or LATEST}") from missing
     payload, context = _check(payload, invocation_type, client_context)
     if invocation_type == "DryRun":
         return None

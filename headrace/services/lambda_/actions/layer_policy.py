@@ -36,7 +36,7 @@ def _statement(arn: str, request: AddLayerVersionPermissionInput) -> dict[str, A
 
 def _check_revision(version: dict[str, Any], revision: str | None) -> None:
     if revision not in (None, version.get("policy_revision")):
-        raise precondition_failed()
+        raise precondition_failed("GetLayerPolicy")
 
 
 @operation("AddLayerVersionPermission")

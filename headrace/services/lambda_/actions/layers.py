@@ -49,6 +49,8 @@ def _arn(call: Call, name: str) -> str:
 
 def version_arn(call: Call, name: str, number: int) -> str:
     """Return the ARN of a version of the layer with a name or an ARN. Raises AwsError."""
+    if number < 1:
+        raise invalid_parameter("Layer Version Cannot be less than 1")
     return f"{_arn(call, name)}:{number}"
 
 
@@ -66,6 +68,17 @@ def _output(lambda_: Lambda, version: dict[str, Any]) -> Any:
 
 def _listed(version: dict[str, Any]) -> dict[str, Any]:
     return {name: version[name] for name in _LISTED if name in version}
+
+
+def _suits(version: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
+    """Whether a layer version says that it runs with the runtime and on the architecture that are asked for."""
+    runtime, architecture = (
+        request.get("CompatibleRuntime"),
+        request.get("CompatibleArchitecture"),
+    )
+    return (runtime is None or runtime in version.get("CompatibleRuntimes", ())) and (
+        architecture is None or architecture in version.get("CompatibleArchitectures", ())
+    )
 
 
 @operation("PublishLayerVersion")
@@ -126,7 +139,9 @@ def list_layers(lambda_: Lambda, call: Call, request: ListLayersInput) -> ListLa
             "LayerArn": version["LayerArn"],
             "LatestMatchingVersion": _listed(version),
         }
-        for version in lambda_.layers.latest(call.account, call.region)
+        for version in lambda_.layers.latest(
+            call.account, call.region, lambda version: _suits(version, request)
+        )
     ]
     return page(layers, request, "Layers")
 
@@ -136,5 +151,6 @@ def list_layer_versions(
     lambda_: Lambda, call: Call, request: ListLayerVersionsInput
 ) -> ListLayerVersionsOutput:
     """Return a layer's versions, newest first."""
-    versions = lambda_.layers.versions(_arn(call, request["LayerName"]))
+    found = lambda_.layers.versions(_arn(call, request["LayerName"]))
+    versions = [version for version in found if _suits(version, request)]
     return page([_listed(version) for version in versions], request, "LayerVersions")

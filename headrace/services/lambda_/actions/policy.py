@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,10 +18,22 @@ from headrace.aws.shapes.lambda_ import (
 )
 from headrace.services.lambda_.actions.common import reference
 from headrace.services.lambda_.backend import Lambda
-from headrace.services.lambda_.errors import conflict, not_found, precondition_failed
+from headrace.services.lambda_.errors import (
+    conflict,
+    function_not_found,
+    invalid_parameter,
+    not_found,
+    precondition_failed,
+)
 from headrace.services.lambda_.limits import POLICY_BYTES
+from headrace.services.lambda_.names import LATEST, FunctionRef
+from headrace.services.lambda_.state import Function
 
 NO_POLICY = "The resource you requested does not exist."
+
+
+_SERVICES = (".amazonaws.com", ".amazonaws.com.cn", ".amazon.com")
+_ALIAS = re.compile(r"(?!\d+$)[a-zA-Z0-9-_]+")
 
 
 def _principal(principal: str) -> Any:
@@ -28,7 +41,23 @@ def _principal(principal: str) -> Any:
         return "*"
     if principal.isdigit() and len(principal) == 12:
         return {"AWS": f"arn:aws:iam::{principal}:root"}
-    return {"AWS": principal} if principal.startswith("arn:") else {"Service": principal}
+    if principal.startswith("arn:"):
+        return {"AWS": principal}
+    if not principal.endswith(_SERVICES):
+        raise invalid_parameter(
+            "The provided principal was invalid. Please check the principal and try again."
+        )
+    return {"Service": principal}
+
+
+def _check_target(function: Function, ref: FunctionRef) -> None:
+    """Refuse a version or alias that is not there. Raises AwsError."""
+    qualifier = ref.qualifier
+    if qualifier is None or qualifier in function.versions or qualifier in function.aliases:
+        return
+    if _ALIAS.fullmatch(qualifier):
+        raise not_found(f"Cannot find alias arn: {ref.qualified_arn}")
+    raise function_not_found(ref.qualified_arn)
 
 
 def _condition(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,8 +81,11 @@ def _condition(request: Mapping[str, Any]) -> dict[str, Any]:
 def add_permission(lambda_: Lambda, call: Call, request: AddPermissionInput) -> AddPermissionOutput:
     """Add a statement to a function's, version's or alias's policy."""
     ref = reference(call, request)
+    if ref.qualifier == LATEST:
+        raise invalid_parameter("We currently do not support adding policies for $LATEST.")
+    principal = _principal(request["Principal"])
     with lambda_.functions.changing(ref) as function:
-        function.resolve(ref.qualifier)
+        _check_target(function, ref)
         qualifier = ref.qualifier or ""
         statements = function.policies.get(qualifier, {})
         sid = request["StatementId"]
@@ -62,12 +94,12 @@ def add_permission(lambda_: Lambda, call: Call, request: AddPermissionInput) -> 
                 f"The statement id ({sid}) provided already exists. Please provide a new statement id, "
                 "or remove the existing statement."
             )
-        if request.get("RevisionId") not in (None, function.policy_revisions.get(qualifier)):
+        if request.get("RevisionId") not in (None, function.revision_of(ref.qualifier)):
             raise precondition_failed()
         statement: dict[str, Any] = {
             "Sid": sid,
             "Effect": "Allow",
-            "Principal": _principal(request["Principal"]),
+            "Principal": principal,
             "Action": request["Action"],
             "Resource": ref.qualified_arn,
         }
@@ -83,7 +115,7 @@ def add_permission(lambda_: Lambda, call: Call, request: AddPermissionInput) -> 
                 {"Type": "User"},
             )
         function.policies.setdefault(qualifier, {})[sid] = statement
-        function.policy_revisions[qualifier] = lambda_.ids.uuid()
+        function.revise(ref.qualifier, lambda_.ids.uuid())
         return {"Statement": json.dumps(statement, separators=(",", ":"))}
 
 
@@ -91,7 +123,10 @@ def add_permission(lambda_: Lambda, call: Call, request: AddPermissionInput) -> 
 def remove_permission(lambda_: Lambda, call: Call, request: RemovePermissionInput) -> None:
     """Remove a statement."""
     ref = reference(call, request)
+    if lambda_.functions.find(ref) is None:
+        raise not_found(f"No policy found for: {ref.qualified_arn}")
     with lambda_.functions.changing(ref) as function:
+        _check_target(function, ref)
         qualifier = ref.qualifier or ""
         statements = function.policies.get(qualifier, {})
         if request["StatementId"] not in statements:
@@ -100,10 +135,10 @@ def remove_permission(lambda_: Lambda, call: Call, request: RemovePermissionInpu
                 if not statements
                 else f"Statement {request['StatementId']} is not found in resource policy."
             )
-        if request.get("RevisionId") not in (None, function.policy_revisions.get(qualifier)):
+        if request.get("RevisionId") not in (None, function.revision_of(ref.qualifier)):
             raise precondition_failed()
         del statements[request["StatementId"]]
-        function.policy_revisions[qualifier] = lambda_.ids.uuid()
+        function.revise(ref.qualifier, lambda_.ids.uuid())
 
 
 @operation("GetPolicy")
@@ -118,5 +153,5 @@ def get_policy(lambda_: Lambda, call: Call, request: GetPolicyInput) -> GetPolic
     policy = {"Version": "2012-10-17", "Id": "default", "Statement": list(statements.values())}
     return {
         "Policy": json.dumps(policy, separators=(",", ":")),
-        "RevisionId": function.policy_revisions[qualifier],
+        "RevisionId": function.revision_of(ref.qualifier),
     }

@@ -15,22 +15,26 @@ from headrace.aws.shapes.lambda_ import (
 )
 from headrace.services.lambda_.actions.common import page, reference, unqualified
 from headrace.services.lambda_.backend import Lambda
-from headrace.services.lambda_.errors import invalid_parameter, not_found
+from headrace.services.lambda_.errors import conflict, invalid_parameter, not_found
 from headrace.services.lambda_.invocations.concurrency import unreserved
 from headrace.services.lambda_.limits import UNRESERVED_CONCURRENCY_LEFT
 from headrace.services.lambda_.names import LATEST, FunctionRef, lambda_time
 from headrace.services.lambda_.state import Function
 
 
-def _find(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str]:
+def _find(lambda_: Lambda, ref: FunctionRef, *, writes: bool = False) -> tuple[Function, str]:
     """Return the function and the version or alias that was named. Raises AwsError."""
-    function = lambda_.functions.get(ref)
     qualifier = ref.qualifier
     if qualifier is None or qualifier == LATEST:
         raise invalid_parameter(
-            "Provisioned Concurrency Configs cannot be applied to unpublished function versions."
+            "The function resource provided must be an alias or a published version."
+            if not writes
+            else "Provisioned Concurrency Configs cannot be applied to unpublished function versions."
         )
-    if qualifier not in function.versions and qualifier not in function.aliases:
+    function = lambda_.functions.find(ref)
+    if function is None or (
+        qualifier not in function.versions and qualifier not in function.aliases
+    ):
         what = "Function not found" if qualifier.isdigit() else "Cannot find alias arn"
         raise not_found(f"{what}: {ref.qualified_arn}")
     return function, qualifier
@@ -56,12 +60,12 @@ def _check(lambda_: Lambda, function: Function, qualifier: str, wanted: int) -> 
     """Refuse more concurrency than is left. Raises AwsError."""
     alias = function.aliases.get(qualifier)
     if alias is not None and alias.version in function.provisioned:
-        raise invalid_parameter(
+        raise conflict(
             "Alias can't be used for Provisioned Concurrency configuration on an already Provisioned version"
         )
     aliases = (function.aliases[n] for n in function.provisioned if n in function.aliases)
     if any(qualifier in (a.version, *a.weights) for a in aliases):
-        raise invalid_parameter("Version is pointed by a Provisioned Concurrency alias")
+        raise conflict("Version is pointed by a Provisioned Concurrency alias")
     others = sum(count for name, count in function.provisioned.items() if name != qualifier)
     if function.reserved_concurrency is not None:
         if others + wanted > function.reserved_concurrency:
@@ -72,11 +76,17 @@ def _check(lambda_: Lambda, function: Function, qualifier: str, wanted: int) -> 
         return
     mine = function.provisioned.get(qualifier, 0)
     left = unreserved(lambda_.functions.all(function.account, function.region)) + mine
-    most = left - UNRESERVED_CONCURRENCY_LEFT
-    if wanted > most:
+    if wanted > left:
         raise invalid_parameter(
             "Specified ConcurrentExecutions for function is greater than account's unreserved "
-            f"concurrency [{most}]."
+            f"concurrency [{left}].",
+            typed=False,
+        )
+    if left - wanted < UNRESERVED_CONCURRENCY_LEFT:
+        raise invalid_parameter(
+            "Specified ConcurrentExecutions for function decreases account's UnreservedConcurrentExecution "
+            f"below its minimum value of [{UNRESERVED_CONCURRENCY_LEFT}].",
+            typed=False,
         )
 
 
@@ -87,8 +97,9 @@ def put_provisioned_concurrency_config(
     """Keep processes of a version or alias initialised."""
     ref = reference(call, request)
     wanted = request["ProvisionedConcurrentExecutions"]
+    _find(lambda_, ref, writes=True)
     with lambda_.functions.changing(ref.bare):
-        function, qualifier = _find(lambda_, ref)
+        function, qualifier = _find(lambda_, ref, writes=True)
         _check(lambda_, function, qualifier, wanted)
         function.provisioned[qualifier] = wanted
         function.provisioned_ms[qualifier] = call.now_ms
@@ -124,6 +135,7 @@ def delete_provisioned_concurrency_config(
 ) -> None:
     """Keep no more processes than are used; a missing configuration is no error."""
     ref = reference(call, request)
+    _find(lambda_, ref)
     with lambda_.functions.changing(ref.bare):
         function, qualifier = _find(lambda_, ref)
         removed = function.provisioned.pop(qualifier, None)

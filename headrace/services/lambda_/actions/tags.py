@@ -1,4 +1,4 @@
-"""TagResource, UntagResource, ListTags: of functions and of event source mappings."""
+"""TagResource, UntagResource, ListTags: of functions, event source mappings and code signing configurations."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from headrace.aws.shapes.lambda_ import (
     UntagResourceInput,
 )
 from headrace.core.arn import Arn, InvalidArn
-from headrace.services.lambda_.actions.common import unqualified
 from headrace.services.lambda_.backend import Lambda
-from headrace.services.lambda_.errors import invalid_parameter
-from headrace.services.lambda_.names import parse_function
+from headrace.services.lambda_.configuration import check_tags
+from headrace.services.lambda_.errors import invalid_parameter, not_found
+from headrace.services.lambda_.names import check_reachable, parse_function
 
 _MAPPING = "event-source-mapping:"
+_SIGNING = "code-signing-config:"
 
 
 def _change(
@@ -29,19 +30,47 @@ def _change(
     except InvalidArn:
         raise invalid_parameter(f"Invalid resource ARN: {arn_text}") from None
     if arn.resource.startswith(_MAPPING):
-        return lambda_.mappings.change_tags(
-            arn.account, arn.region, arn.resource.removeprefix(_MAPPING), change
+        uuid = arn.resource.removeprefix(_MAPPING)
+        found = lambda_.mappings.find(arn.account, arn.region, uuid)
+        if found is None:
+            raise not_found(f"Event source mapping not found: {arn_text}")
+        return lambda_.mappings.change_tags(found, change)
+    if arn.resource.startswith(_SIGNING):
+        return _change_signing(lambda_, arn_text, change)
+    ref = parse_function(arn_text, account=call.account, region=call.region)
+    check_reachable(ref, call.region)
+    if ref.qualifier is not None:
+        raise invalid_parameter(
+            "Tags on function aliases and versions are not supported. Please specify a function ARN."
         )
-    ref = unqualified(parse_function(arn_text, account=call.account, region=call.region))
     with lambda_.functions.changing(ref) as function:
-        change(function.tags)
-        return dict(function.tags)
+        tags = dict(function.tags)
+        change(tags)
+        function.tags = tags
+        return dict(tags)
+
+
+def _change_signing(
+    lambda_: Lambda, arn: str, change: Callable[[dict[str, str]], None]
+) -> dict[str, str]:
+    config = lambda_.signing.get(arn)
+    tags = lambda_.signing.tags(arn)
+    change(tags)
+    lambda_.signing.put(config, tags)
+    return tags
 
 
 @operation("TagResource")
 def tag_resource(lambda_: Lambda, call: Call, request: TagResourceInput) -> None:
     """Add tags, replacing those of the same key."""
-    _change(lambda_, call, request["Resource"], lambda tags: tags.update(request["Tags"]))
+    if not request["Tags"]:
+        raise invalid_parameter("An error occurred and the request cannot be processed.")
+
+    def add(tags: dict[str, str]) -> None:
+        check_tags({**tags, **request["Tags"]})
+        tags.update(request["Tags"])
+
+    _change(lambda_, call, request["Resource"], add)
 
 
 @operation("UntagResource")

@@ -20,34 +20,31 @@ from headrace.aws.shapes.lambda_ import (
 )
 from headrace.services.lambda_.actions.common import page, reference, unqualified
 from headrace.services.lambda_.backend import Lambda
-from headrace.services.lambda_.errors import conflict, invalid_parameter, not_found
-from headrace.services.lambda_.names import LATEST, FunctionRef, lambda_time
+from headrace.services.lambda_.errors import conflict, not_found
+from headrace.services.lambda_.names import FunctionRef, lambda_time
 from headrace.services.lambda_.state import Function
 from headrace.services.lambda_.urls.front import URL_PATH
 
 _MISSING = "The resource you requested does not exist."
+NO_FUNCTION = "Function does not exist"
 
 
-def _alias(function: Function, ref: FunctionRef) -> str:
-    """Return the alias that was named, empty for the function itself. Raises AwsError."""
-    qualifier = ref.qualifier
-    if qualifier is None:
-        return ""
-    if qualifier == LATEST or qualifier.isdigit():
-        raise invalid_parameter(
-            "Function URLs can be created for aliases and unqualified functions only, "
-            f"not for the version {qualifier}."
-        )
-    if qualifier not in function.aliases:
-        raise not_found(f"Cannot find alias arn: {ref.qualified_arn}")
-    return qualifier
+def _found(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str] | None:
+    """Return the function and the alias that was named, empty for the function itself; None when one is missing."""
+    function = lambda_.functions.find(ref)
+    alias = ref.qualifier or ""
+    if function is None or (alias and alias not in function.aliases):
+        return None
+    return function, alias
 
 
-def _find(function: Function, alias: str) -> dict[str, Any]:
-    config = function.urls.get(alias)
-    if config is None:
+def _find(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str]:
+    """Return a function with the alias that has a URL. Raises AwsError."""
+    found = lambda_.functions.find(ref), ref.qualifier or ""
+    function, alias = found
+    if function is None or alias not in function.urls:
         raise not_found(_MISSING)
-    return config
+    return function, alias
 
 
 def _output(lambda_: Lambda, function: Function, alias: str) -> FunctionUrlConfig:
@@ -56,7 +53,7 @@ def _output(lambda_: Lambda, function: Function, alias: str) -> FunctionUrlConfi
         "FunctionUrl": f"{lambda_.endpoint_url()}{URL_PATH}{config['id']}/",
         "FunctionArn": f"{function.ref.arn}:{alias}" if alias else function.ref.arn,
         "AuthType": config["AuthType"],
-        "InvokeMode": config["InvokeMode"],
+        "InvokeMode": config.get("InvokeMode", "BUFFERED"),
         "CreationTime": config["CreationTime"],
         "LastModifiedTime": config["LastModifiedTime"],
     }
@@ -71,8 +68,11 @@ def create_function_url_config(
 ) -> CreateFunctionUrlConfigOutput:
     """Give a function or an alias an address of its own."""
     ref = reference(call, request)
+    found = _found(lambda_, ref)
+    if found is None:
+        raise not_found(NO_FUNCTION)
+    alias = found[1]
     with lambda_.functions.changing(ref.bare) as function:
-        alias = _alias(function, ref)
         if alias in function.urls:
             raise conflict(
                 f"Failed to create function url config for [functionArn = {ref.qualified_arn}]. "
@@ -83,15 +83,19 @@ def create_function_url_config(
             "id": lambda_.ids.hex(32),
             "AuthType": request["AuthType"],
             "Cors": request.get("Cors", {}),
-            "InvokeMode": request.get("InvokeMode", "BUFFERED"),
+            **({"InvokeMode": request["InvokeMode"]} if "InvokeMode" in request else {}),
             "CreationTime": now,
             "LastModifiedTime": now,
         }
-        output = _output(lambda_, function, alias)
-    return cast(
-        "CreateFunctionUrlConfigOutput",
-        {name: value for name, value in output.items() if name != "LastModifiedTime"},
-    )
+        output = _as_set(_output(lambda_, function, alias), function.urls[alias])
+    output.pop("LastModifiedTime")
+    return cast("CreateFunctionUrlConfigOutput", output)
+
+
+def _as_set(output: FunctionUrlConfig, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the calls that write answer: without an InvokeMode that nobody has ever given."""
+    left_out = () if "InvokeMode" in config else ("InvokeMode",)
+    return {name: value for name, value in output.items() if name not in left_out}
 
 
 @operation("UpdateFunctionUrlConfig")
@@ -100,15 +104,18 @@ def update_function_url_config(
 ) -> UpdateFunctionUrlConfigOutput:
     """Change how an address answers."""
     ref = reference(call, request)
+    if _found(lambda_, ref) is None:
+        raise not_found(NO_FUNCTION)
     with lambda_.functions.changing(ref.bare) as function:
-        alias = _alias(function, ref)
-        config = _find(function, alias)
+        _, alias = _find(lambda_, ref)
+        config = function.urls[alias]
         members = cast("Mapping[str, Any]", request)
         config.update(
             {name: members[name] for name in ("AuthType", "Cors", "InvokeMode") if name in members}
         )
         config["LastModifiedTime"] = lambda_time(call.now_ms)
-        return _output(lambda_, function, alias)
+        answer = _as_set(_output(lambda_, function, alias), config)
+        return cast("UpdateFunctionUrlConfigOutput", answer)
 
 
 @operation("GetFunctionUrlConfig")
@@ -117,9 +124,7 @@ def get_function_url_config(
 ) -> GetFunctionUrlConfigOutput:
     """Return the address and how it answers."""
     ref = reference(call, request)
-    function = lambda_.functions.get(ref)
-    alias = _alias(function, ref)
-    _find(function, alias)
+    function, alias = _find(lambda_, ref)
     return _output(lambda_, function, alias)
 
 
@@ -129,9 +134,9 @@ def delete_function_url_config(
 ) -> None:
     """Remove the address; no function gets it again."""
     ref = reference(call, request)
+    _find(lambda_, ref)
     with lambda_.functions.changing(ref.bare) as function:
-        alias = _alias(function, ref)
-        _find(function, alias)
+        _, alias = _find(lambda_, ref)
         del function.urls[alias]
 
 
@@ -140,6 +145,8 @@ def list_function_url_configs(
     lambda_: Lambda, call: Call, request: ListFunctionUrlConfigsInput
 ) -> ListFunctionUrlConfigsOutput:
     """Return the addresses of a function and its aliases."""
-    function = lambda_.functions.get(unqualified(reference(call, request)))
+    function = lambda_.functions.find(unqualified(reference(call, request)))
+    if function is None:
+        raise not_found(NO_FUNCTION)
     configs = [_output(lambda_, function, alias) for alias in sorted(function.urls)]
     return page(configs, request, "FunctionUrlConfigs")

@@ -11,7 +11,9 @@ from headrace.aws.shapes.lambda_ import (
 )
 from headrace.services.lambda_.actions.common import (
     check_revision,
+    check_settled,
     configuration_of,
+    listed,
     page,
     publish,
     reference,
@@ -28,6 +30,7 @@ def publish_version(
     """Freeze `$LATEST` as a numbered version; nothing new when nothing changed since the last."""
     with lambda_.functions.changing(unqualified(reference(call, request))) as function:
         check_revision(function.latest, request)
+        check_settled(function, call)
         expected = request.get("CodeSha256")
         actual = function.latest.config["CodeSha256"]
         if expected and expected != actual:
@@ -35,11 +38,10 @@ def publish_version(
                 f"CodeSHA256 ({expected}) is different from current CodeSHA256 in $LATEST ({actual}). "
                 "Please try again with the CodeSHA256 in $LATEST."
             )
-        return configuration_of(
-            publish(
-                function, revision_id=lambda_.ids.uuid(), description=request.get("Description")
-            )
+        version, _ = publish(
+            function, ids=lambda_.ids, description=request.get("Description") or None
         )
+        return configuration_of(version, call.now_ms)
 
 
 @operation("ListVersionsByFunction")
@@ -48,5 +50,6 @@ def list_versions_by_function(
 ) -> ListVersionsByFunctionOutput:
     """Return `$LATEST` and the published versions, oldest first."""
     function = lambda_.functions.get(reference(call, request))
-    latest = {**function.latest.config, "FunctionArn": f"{function.ref.arn}:$LATEST"}
-    return page([latest, *(v.config for v in function.published())], request, "Versions")
+    versions = (function.latest, *function.published())
+    shown = [listed(version, f"{function.ref.arn}:{version.number}") for version in versions]
+    return page(shown, request, "Versions")

@@ -56,9 +56,7 @@ def settable(request: Mapping[str, Any]) -> dict[str, Any]:
 def check_source(arn_text: str | None) -> Arn:
     """Return the source's ARN. Raises AwsError for text that is no ARN, and for sources that headrace lacks."""
     if not arn_text:
-        raise invalid_parameter(
-            "Unrecognized event source, must be kinesis, dynamodb stream or sqs."
-        )
+        raise invalid_parameter("Unrecognized event source.")
     try:
         arn = Arn.parse(arn_text)
     except InvalidArn:
@@ -82,7 +80,9 @@ def check_settings(source: Arn, members: Mapping[str, Any], request: Mapping[str
     foreign = (*_OTHER_SOURCES, *(_STREAM_ONLY if source.service == "sqs" else _QUEUE_ONLY))
     for name in foreign:
         if request.get(name):
-            raise invalid_parameter(f"{name} is not supported for {source.service} event sources.")
+            raise invalid_parameter(
+                f"Unsupported {name} parameter for given event source mapping type."
+            )
     _check_filters(members)
     if source.service == "sqs":
         _check_queue(source, members)

@@ -238,10 +238,17 @@ class Mappings:
             self._ports.store.delete(mapping.uuid)
             self._ports.trace.forget(mapping.uuid)
 
-    def get(self, account: str, region: str, uuid: str) -> Mapping:
-        """Return a mapping. Raises AwsError."""
+    def find(self, account: str, region: str, uuid: str) -> Mapping | None:
+        """Return a mapping, or None."""
         mapping = self._mappings.get(uuid)
         if mapping is None or (mapping.account, mapping.region) != (account, region):
+            return None
+        return mapping
+
+    def get(self, account: str, region: str, uuid: str) -> Mapping:
+        """Return a mapping. Raises AwsError."""
+        mapping = self.find(account, region, uuid)
+        if mapping is None:
             raise not_found("The resource you requested does not exist.")
         return mapping
 
@@ -274,11 +281,12 @@ class Mappings:
         ]
 
     def change_tags(
-        self, account: str, region: str, uuid: str, change: Callable[[dict[str, str]], None]
+        self, mapping: Mapping, change: Callable[[dict[str, str]], None]
     ) -> dict[str, str]:
-        """Run `change` on a mapping's tags, keep and return them. Raises AwsError."""
-        mapping = self.get(account, region, uuid)
+        """Run `change` on a mapping's tags, keep and return them."""
         with self._lock:
-            change(mapping.tags)
+            tags = dict(mapping.tags)
+            change(tags)
+            mapping.tags = tags
             self._ports.store.put(mapping)
-            return dict(mapping.tags)
+            return dict(tags)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.services.lambda_.names import lambda_time, layer_arn
@@ -74,13 +74,21 @@ class LayerStore:
         """Return a layer's versions, newest first."""
         return [value for _, value in reversed(self._documents.items(f"{arn}:"))]
 
-    def latest(self, account: str, region: str) -> list[dict[str, Any]]:
-        """Return the newest version of each layer, by name."""
+    def latest(
+        self, account: str, region: str, suits: Callable[[Mapping[str, Any]], bool]
+    ) -> list[dict[str, Any]]:
+        """Return the newest version of each layer that suits, by name."""
         newest = {
             value["LayerArn"]: value
             for _, value in self._documents.items(layer_arn(region, account, ""))
+            if suits(value)
         }
         return [newest[arn] for arn in sorted(newest)]
+
+    def size_bytes(self, account: str, region: str) -> int:
+        """Return the size of all layer versions' packages of an account and region."""
+        found = self._documents.items(layer_arn(region, account, ""))
+        return sum(value["size_bytes"] for _, value in found)
 
     def digests(self) -> set[str]:
         """Return the packages that some version uses."""

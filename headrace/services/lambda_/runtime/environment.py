@@ -18,6 +18,7 @@ from pathlib import Path
 
 from headrace.aws.sessions import Credentials
 from headrace.services.lambda_.errors import invalid_parameter
+from headrace.services.lambda_.wording import KNOWN_RUNTIMES, LAYER_RUNTIMES, RUNTIMES
 
 HERE = Path(__file__).parent
 NODE_CLIENT = HERE / "node_client.cjs"
@@ -109,10 +110,25 @@ class Places:
 
 def check_runtime(runtime: str) -> None:
     """Refuse, at creation, what could never run here. Raises AwsError."""
+    if runtime not in KNOWN_RUNTIMES:
+        raise invalid_parameter(_refused(runtime))
     if not runtime.startswith(("python3", "nodejs", "provided")):
         raise invalid_parameter(
             f"headrace cannot run the runtime {runtime}; it runs python3.*, nodejs* and provided*"
         )
+
+
+def _refused(runtime: str) -> str:
+    """Return AWS's sentence for a runtime that was never there, or is no more."""
+    if runtime in LAYER_RUNTIMES:
+        return (
+            f"The runtime parameter of {runtime} is no longer supported for creating or updating AWS Lambda functions. "
+            "We recommend you use a supported runtime while creating or updating functions."
+        )
+    return (
+        f"Value {runtime} at 'runtime' failed to satisfy constraint: Member must satisfy enum value set: "
+        f"[{', '.join(RUNTIMES)}] or be a valid ARN"
+    )
 
 
 @functools.cache

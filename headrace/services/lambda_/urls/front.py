@@ -106,6 +106,8 @@ class FunctionUrls:
         if target is None or found is None:
             return _refusal(403, "AccessDeniedException", _FORBIDDEN)
         function, alias = found
+        if alias and alias not in function.aliases:
+            return _refusal(403, "AccessDeniedException", None)  # its URL outlives an alias
         config = function.urls[alias]
         cors: dict[str, Any] = config.get("Cors") or {}
         if cors and request.method == "OPTIONS" and "origin" in request.headers:
@@ -119,7 +121,9 @@ class FunctionUrls:
         ref = function.ref.with_qualifier(alias or None)
         payload = json.dumps(event, separators=(",", ":")).encode()
         try:
-            response = self._invoke(ref, payload, event, streams=config["InvokeMode"] == _STREAM)
+            response = self._invoke(
+                ref, payload, event, streams=config.get("InvokeMode") == _STREAM
+            )
         except FunctionThrottled:
             return _refusal(429, "TooManyRequestsException", "Rate Exceeded.")
         if cors:
@@ -254,7 +258,7 @@ def _body(request: HttpRequest) -> tuple[str, bool]:
 # --- the answer -------------------------------------------------------------------------------
 
 
-def _refusal(status: int, code: str, message: str) -> HttpResponse:
+def _refusal(status: int, code: str, message: str | None) -> HttpResponse:
     headers = [("Content-Type", "application/json"), ("x-amzn-ErrorType", code)]
     return HttpResponse(status, headers, json.dumps({"Message": message}).encode())
 

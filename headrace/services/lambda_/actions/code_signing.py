@@ -1,0 +1,130 @@
+"""Create-, Update-, Get-, Delete- and ListCodeSigningConfig(s), and which functions have one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes.lambda_ import (
+    CreateCodeSigningConfigInput,
+    CreateCodeSigningConfigOutput,
+    DeleteCodeSigningConfigInput,
+    DeleteFunctionCodeSigningConfigInput,
+    GetCodeSigningConfigInput,
+    GetCodeSigningConfigOutput,
+    GetFunctionCodeSigningConfigInput,
+    GetFunctionCodeSigningConfigOutput,
+    ListCodeSigningConfigsInput,
+    ListCodeSigningConfigsOutput,
+    ListFunctionsByCodeSigningConfigInput,
+    ListFunctionsByCodeSigningConfigOutput,
+    PutFunctionCodeSigningConfigInput,
+    PutFunctionCodeSigningConfigOutput,
+    UpdateCodeSigningConfigInput,
+    UpdateCodeSigningConfigOutput,
+)
+from headrace.services.lambda_.actions.common import page, reference, unqualified
+from headrace.services.lambda_.backend import Lambda
+from headrace.services.lambda_.code_signing import CODE_SIGNING
+from headrace.services.lambda_.errors import conflict
+from headrace.services.lambda_.names import lambda_time
+
+_SETTABLE = ("Description", "AllowedPublishers", "CodeSigningPolicies")
+
+
+@operation("CreateCodeSigningConfig")
+def create_code_signing_config(
+    lambda_: Lambda, call: Call, request: CreateCodeSigningConfigInput
+) -> CreateCodeSigningConfigOutput:
+    """Store a configuration."""
+    config = lambda_.signing.create(
+        call.account, call.region, request, ids=lambda_.ids, now_ms=call.now_ms
+    )
+    return {"CodeSigningConfig": cast("Any", config)}
+
+
+@operation("UpdateCodeSigningConfig")
+def update_code_signing_config(
+    lambda_: Lambda, call: Call, request: UpdateCodeSigningConfigInput
+) -> UpdateCodeSigningConfigOutput:
+    """Change a configuration."""
+    config = lambda_.signing.get(request["CodeSigningConfigArn"])
+    members = cast("Mapping[str, Any]", request)
+    given = {name: members[name] for name in _SETTABLE if name in members}
+    if given:
+        config = {**config, **given, "LastModified": lambda_time(call.now_ms)}
+        lambda_.signing.put(config)
+    return {"CodeSigningConfig": cast("Any", config)}
+
+
+@operation("GetCodeSigningConfig")
+def get_code_signing_config(
+    lambda_: Lambda, call: Call, request: GetCodeSigningConfigInput
+) -> GetCodeSigningConfigOutput:
+    """Return a configuration."""
+    return {"CodeSigningConfig": cast("Any", lambda_.signing.get(request["CodeSigningConfigArn"]))}
+
+
+@operation("DeleteCodeSigningConfig")
+def delete_code_signing_config(
+    lambda_: Lambda, call: Call, request: DeleteCodeSigningConfigInput
+) -> None:
+    """Remove a configuration that no function has."""
+    arn = str(lambda_.signing.get(request["CodeSigningConfigArn"])["CodeSigningConfigArn"])
+    if _functions_of(lambda_, call, arn):
+        raise conflict(f"The code signing configuration {arn} is used by functions.")
+    lambda_.signing.delete(arn)
+
+
+@operation("ListCodeSigningConfigs")
+def list_code_signing_configs(
+    lambda_: Lambda, call: Call, request: ListCodeSigningConfigsInput
+) -> ListCodeSigningConfigsOutput:
+    """Return all configurations."""
+    return page(lambda_.signing.all(call.account, call.region), request, "CodeSigningConfigs")
+
+
+def _functions_of(lambda_: Lambda, call: Call, arn: str) -> list[str]:
+    functions = lambda_.functions.all(call.account, call.region)
+    return [f.ref.arn for f in functions if f.settings.get(CODE_SIGNING) == arn]
+
+
+@operation("ListFunctionsByCodeSigningConfig")
+def list_functions_by_code_signing_config(
+    lambda_: Lambda, call: Call, request: ListFunctionsByCodeSigningConfigInput
+) -> ListFunctionsByCodeSigningConfigOutput:
+    """Return the ARNs of the functions that have a configuration."""
+    arn = str(lambda_.signing.get(request["CodeSigningConfigArn"])["CodeSigningConfigArn"])
+    return page(_functions_of(lambda_, call, arn), request, "FunctionArns")
+
+
+@operation("PutFunctionCodeSigningConfig")
+def put_function_code_signing_config(
+    lambda_: Lambda, call: Call, request: PutFunctionCodeSigningConfigInput
+) -> PutFunctionCodeSigningConfigOutput:
+    """Give a function a configuration; it is for code that comes from now on."""
+    arn = str(lambda_.signing.attached(request["CodeSigningConfigArn"])["CodeSigningConfigArn"])
+    with lambda_.functions.changing(unqualified(reference(call, request))) as function:
+        function.settings[CODE_SIGNING] = arn
+        return {"CodeSigningConfigArn": arn, "FunctionName": function.name}
+
+
+@operation("GetFunctionCodeSigningConfig")
+def get_function_code_signing_config(
+    lambda_: Lambda, call: Call, request: GetFunctionCodeSigningConfigInput
+) -> GetFunctionCodeSigningConfigOutput:
+    """Return the configuration of a function, nothing when it has none."""
+    function = lambda_.functions.get(reference(call, request))
+    arn = function.settings.get(CODE_SIGNING)
+    answer = {} if arn is None else {"CodeSigningConfigArn": arn, "FunctionName": function.name}
+    return cast("GetFunctionCodeSigningConfigOutput", answer)
+
+
+@operation("DeleteFunctionCodeSigningConfig")
+def delete_function_code_signing_config(
+    lambda_: Lambda, call: Call, request: DeleteFunctionCodeSigningConfigInput
+) -> None:
+    """Take a function's configuration away; a missing one is no error."""
+    with lambda_.functions.changing(unqualified(reference(call, request))) as function:
+        function.settings.pop(CODE_SIGNING, None)

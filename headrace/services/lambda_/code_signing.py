@@ -1,0 +1,115 @@
+"""Code signing configurations: who must have signed the code of functions, and what becomes of code that nobody has.
+
+Nothing here is ever signed by AWS Signer, so every package is an untrusted artifact: a configuration that enforces
+signatures refuses each, as AWS refuses an unsigned one; one that warns lets each through.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.aws.errors import AwsError
+from headrace.core.arn import make_arn
+from headrace.core.ids import Ids
+from headrace.services.lambda_.names import lambda_time
+from headrace.store.database import Database
+
+log = logging.getLogger(__name__)
+
+# Where a function's settings keep the ARN of its configuration.
+CODE_SIGNING = "CodeSigningConfigArn"
+_DEFAULT_POLICIES = {"UntrustedArtifactOnDeployment": "Warn"}
+
+
+class CodeSigning:
+    """All code signing configurations, by ARN, in the state database. Thread-safe, as the database is."""
+
+    def __init__(self, database: Database) -> None:
+        self._documents = database.documents("lambda_code_signing")
+        self._tags = database.documents("lambda_code_signing_tags")
+
+    def create(
+        self, account: str, region: str, request: Mapping[str, Any], *, ids: Ids, now_ms: int
+    ) -> dict[str, Any]:
+        """Store a configuration and return it as AWS's CodeSigningConfig."""
+        name = f"csc-{ids.hex(17)}"
+        arn = make_arn("lambda", region, account, f"code-signing-config:{name}")
+        config = {
+            "CodeSigningConfigId": name,
+            "CodeSigningConfigArn": arn,
+            "Description": request.get("Description", ""),
+            "AllowedPublishers": request["AllowedPublishers"],
+            "CodeSigningPolicies": request.get("CodeSigningPolicies") or _DEFAULT_POLICIES,
+            "LastModified": lambda_time(now_ms),
+        }
+        self.put(config, request.get("Tags") or {})
+        return config
+
+    def find(self, arn: str) -> dict[str, Any] | None:
+        """Return a configuration, or None."""
+        return self._documents.get(arn)
+
+    def get(self, arn: str) -> dict[str, Any]:
+        """Return a configuration. Raises AwsError."""
+        config = self.find(arn)
+        if config is None:
+            raise AwsError(
+                "ResourceNotFoundException",
+                f"The Lambda code signing configuration {arn} can not be found.",
+                404,
+            )
+        return config
+
+    def attached(self, arn: str) -> dict[str, Any]:
+        """Return a configuration that a function is to have. Raises AwsError."""
+        config = self.find(arn)
+        if config is None:
+            raise AwsError(
+                "CodeSigningConfigNotFoundException",
+                "The code signing configuration cannot be found. Check that the provided configuration is not "
+                f"deleted: {arn}.",
+                404,
+                {"Type": "User"},
+            )
+        return config
+
+    def put(self, config: dict[str, Any], tags: Mapping[str, str] | None = None) -> None:
+        """Store a configuration that was changed, with new tags if they are given."""
+        arn = str(config["CodeSigningConfigArn"])
+        self._documents.put(arn, config)
+        if tags is not None:
+            self._tags.put(arn, dict(tags))
+
+    def tags(self, arn: str) -> dict[str, str]:
+        """Return the tags of a configuration."""
+        return dict(self._tags.get(arn) or {})
+
+    def delete(self, arn: str) -> None:
+        """Remove a configuration."""
+        self._documents.delete(arn)
+        self._tags.delete(arn)
+
+    def all(self, account: str, region: str) -> list[dict[str, Any]]:
+        """Return the configurations of an account and region, by ARN."""
+        prefix = make_arn("lambda", region, account, "code-signing-config:")
+        return [config for _, config in self._documents.items(prefix)]
+
+    def check_code(self, arn: str | None) -> None:
+        """Refuse the code of a function whose configuration enforces signatures. Raises AwsError.
+
+        Source of the sentence: the API reference's description of CodeVerificationFailedException (documented).
+        """
+        if arn is None:
+            return
+        policies = self.attached(arn)["CodeSigningPolicies"]
+        if policies.get("UntrustedArtifactOnDeployment") == "Enforce":
+            raise AwsError(
+                "CodeVerificationFailedException",
+                "The code signature failed one or more of the validation checks for signature mismatch or expiry, "
+                "and the code signing policy is set to ENFORCE. Lambda blocks the deployment.",
+                400,
+                {"Type": "User"},
+            )
+        log.warning("code that nobody has signed is deployed under %s, which only warns", arn)

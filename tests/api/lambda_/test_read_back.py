@@ -1,0 +1,520 @@
+"""Every member that a call takes is read back, or it is said why not. See `tests.support.read_back`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.services.lambda_.actions import ACTIONS
+from headrace.services.lambda_.fidelity import FIDELITY
+from tests.support.clock import HandClock
+from tests.support.lambda_lab import QUEUE, ROLE, LambdaLab, zipped
+from tests.support.read_back import Case, Read, check, never_given, not_read_back
+from tests.support.streams import STREAM_ARN
+
+ARN = "arn:aws:lambda:us-east-1:000000000000:function:f"
+CODE = zipped({"app.py": "def handler(event, context):\n    return event\n"})
+OTHER_CODE = zipped({"app.py": "def handler(event, context):\n    return 1\n"})
+FUNCTION: Read = (
+    "CreateFunction",
+    {
+        "FunctionName": "f",
+        "Role": ROLE,
+        "Runtime": "python3.12",
+        "Handler": "app.handler",
+        "Code": {"ZipFile": CODE},
+    },
+)
+VERSION: Read = ("PublishVersion", {"FunctionName": "f"})
+ALIAS: Read = ("CreateAlias", {"FunctionName": "f", "Name": "live", "FunctionVersion": "1"})
+LAYER: Read = ("PublishLayerVersion", {"LayerName": "l", "Content": {"ZipFile": CODE}})
+LAYER_ARN = "arn:aws:lambda:us-east-1:000000000000:layer:l:1"
+GET: Read = ("GetFunction", {"FunctionName": "f"})
+IMAGE = "container images are refused"
+KEY = "arn:aws:kms:us-east-1:000000000000:key/1"
+SIGNER = "arn:aws:signer:us-east-1:000000000000:/signing-profiles/test"
+SIGNING: Read = (
+    "CreateCodeSigningConfig",
+    {"AllowedPublishers": {"SigningProfileVersionArns": [SIGNER]}},
+)
+CONFIGURATION: dict[str, Any] = {
+    "FunctionName": "f",
+    "Runtime": "python3.12",
+    "Role": ROLE,
+    "Timeout": 7,
+    "MemorySize": 256,
+    "VpcConfig.SubnetIds": ["subnet-1"],
+    "VpcConfig.SecurityGroupIds": ["sg-1"],
+    "DeadLetterConfig.TargetArn": QUEUE,
+    "Environment.Variables": {"ABC": "x"},
+    "KMSKeyArn": KEY,
+    "Layers": [LAYER_ARN],
+    "FileSystemConfigs": [
+        {
+            "Arn": "arn:aws:elasticfilesystem:us-east-1:000000000000:access-point/fsap-00000000000000000",
+            "LocalMountPath": "/mnt/a",
+        }
+    ],
+    "EphemeralStorage.Size": 600,
+    "LoggingConfig.LogFormat": "JSON",
+    "LoggingConfig.LogGroup": "/mine",
+    "CapacityProviderConfig": {
+        "LambdaManagedInstancesCapacityProviderConfig": {
+            "CapacityProviderArn": "arn:aws:lambda:us-east-1:000000000000:capacity-provider:mine"
+        }
+    },
+    "DurableConfig": {"RetentionPeriodInDays": 2, "ExecutionTimeout": 60},
+}
+LEFT_OUT = {
+    "ImageConfig.EntryPoint": IMAGE,
+    "ImageConfig.Command": IMAGE,
+    "ImageConfig.WorkingDirectory": IMAGE,
+}
+
+
+def revision(client: Any) -> str:
+    return str(client.get_function_configuration(FunctionName="f")["RevisionId"])
+
+
+def alias_revision(client: Any) -> str:
+    return str(client.get_alias(FunctionName="f", Name="live")["RevisionId"])
+
+
+def signing_arn(client: Any) -> str:
+    (config,) = client.list_code_signing_configs()["CodeSigningConfigs"]
+    return str(config["CodeSigningConfigArn"])
+
+
+def layer_revision(client: Any) -> str:
+    client.add_layer_version_permission(
+        LayerName="l",
+        VersionNumber=1,
+        StatementId="before",
+        Action="lambda:GetLayerVersion",
+        Principal="*",
+    )
+    return str(client.get_layer_version_policy(LayerName="l", VersionNumber=1)["RevisionId"])
+
+
+def code_sha(client: Any) -> str:
+    return str(client.get_function_configuration(FunctionName="f")["CodeSha256"])
+
+
+STALE = {"RevisionId": "it was the one before; another is refused"}
+LAYERS_SHOWN = {"Layers": "shown with their sizes; tests/conformance/lambda reads them"}
+SENT = "the package is read by its hash and its location"
+OTHER_SOURCES = dict.fromkeys(
+    (
+        "Topics",
+        "Queues",
+        "SourceAccessConfigurations",
+        "SelfManagedEventSource",
+        "AmazonManagedKafkaEventSourceConfig",
+        "SelfManagedKafkaEventSourceConfig",
+        "DocumentDBEventSourceConfig",
+        "ProvisionedPollerConfig",
+    ),
+    "of sources that headrace does not have",
+)
+IN_POLICY = dict.fromkeys(
+    (
+        "FunctionName",
+        "Qualifier",
+        "StatementId",
+        "Action",
+        "Principal",
+        "SourceArn",
+        "SourceAccount",
+        "EventSourceToken",
+        "PrincipalOrgID",
+        "FunctionUrlAuthType",
+        "InvokedViaFunctionUrl",
+    ),
+    "part of the policy, a text; tests/api/lambda_/test_resource_policies.py reads it",
+)
+IN_LAYER_POLICY = dict.fromkeys(
+    ("LayerName", "VersionNumber", "StatementId", "Action", "Principal", "OrganizationId"),
+    "part of the policy, a text; tests/api/lambda_/test_layer_policies.py reads it",
+)
+MAPPING: dict[str, Any] = {
+    "FunctionName": ARN,
+    "BatchSize": 5,
+    "MaximumBatchingWindowInSeconds": 3,
+    "MaximumRecordAgeInSeconds": 70,
+    "FilterCriteria.Filters": [{"Pattern": '{"data":{"a":[1]}}'}],
+    "DestinationConfig.OnFailure.Destination": QUEUE,
+    "FunctionResponseTypes": ["ReportBatchItemFailures"],
+    "MetricsConfig.Metrics": ["EventCount"],
+    "ParallelizationFactor": 2,
+    "KMSKeyArn": KEY,
+}
+WITHOUT = {**OTHER_SOURCES, "ScalingConfig": "of queues", "DestinationConfig.OnSuccess": "refused"}
+LIST: Read = ("ListEventSourceMappings", {})
+
+CASES = [
+    Case(
+        "CreateFunction",
+        [GET, ("GetFunctionCodeSigningConfig", {"FunctionName": "f"})],
+        before=[LAYER, SIGNING],
+        given={
+            **CONFIGURATION,
+            "Code": {"ZipFile": CODE},
+            "PackageType": "Zip",
+            "Architectures": ["x86_64"],
+            "Tags": {"team": "ours"},
+            "CodeSigningConfigArn": signing_arn,
+            "SnapStart.ApplyOn": "PublishedVersions",
+        },
+        without=LEFT_OUT,
+        unseen={
+            **LAYERS_SHOWN,
+            "Code": SENT,
+            "Publish": "version 1 is there, as the answer's Version says",
+        },
+    ),
+    Case(
+        "UpdateFunctionConfiguration",
+        [GET],
+        before=[LAYER, FUNCTION],
+        given={**CONFIGURATION, "RevisionId": revision},
+        without=LEFT_OUT,
+        unseen={**STALE, **LAYERS_SHOWN},
+    ),
+    Case(
+        "UpdateFunctionCode",
+        [GET],
+        before=[FUNCTION],
+        given={
+            "FunctionName": "f",
+            "ZipFile": OTHER_CODE,
+            "SourceKMSKeyArn": KEY,
+            "Architectures": ["arm64"],
+            "RevisionId": revision,
+            "DryRun": False,
+        },
+        without={
+            "S3Bucket": "ZipFile is given",
+            "S3Key": "ZipFile is given",
+            "ImageUri": IMAGE,
+        },
+        unseen={
+            **STALE,
+            "ZipFile": SENT,
+            "Publish": "the answer's Version is 1",
+            "DryRun": "nothing is kept when it is true",
+        },
+    ),
+    Case(
+        "PublishVersion",
+        [("GetFunction", {"FunctionName": "f", "Qualifier": "1"})],
+        before=[FUNCTION],
+        given={"FunctionName": "f", "CodeSha256": code_sha, "RevisionId": revision},
+        unseen=STALE,
+    ),
+    Case(
+        "CreateAlias",
+        [("GetAlias", {"FunctionName": "f", "Name": "live"})],
+        before=[
+            FUNCTION,
+            VERSION,
+            ("UpdateFunctionConfiguration", {"FunctionName": "f", "Timeout": 9}),
+            VERSION,
+        ],
+        given={
+            "FunctionName": "f",
+            "Name": "live",
+            "FunctionVersion": "1",
+            "RoutingConfig.AdditionalVersionWeights": {"2": 0.25},
+        },
+        unseen={"FunctionName": "part of the alias's ARN"},
+    ),
+    Case(
+        "UpdateAlias",
+        [("GetAlias", {"FunctionName": "f", "Name": "live"})],
+        before=[
+            FUNCTION,
+            VERSION,
+            ALIAS,
+            ("UpdateFunctionConfiguration", {"FunctionName": "f", "Timeout": 9}),
+            VERSION,
+        ],
+        given={
+            "FunctionName": "f",
+            "Name": "live",
+            "FunctionVersion": "2",
+            "RoutingConfig.AdditionalVersionWeights": {"1": 0.25},
+            "RevisionId": alias_revision,
+        },
+        unseen={**STALE, "FunctionName": "part of the alias's ARN"},
+    ),
+    Case(
+        "AddPermission",
+        [("GetPolicy", {"FunctionName": "f", "Qualifier": "live"})],
+        before=[FUNCTION, VERSION, ALIAS],
+        given={
+            "FunctionName": "f",
+            "Qualifier": "live",
+            "Principal": "s3.amazonaws.com",
+            "Action": "lambda:InvokeFunctionUrl",
+            "SourceArn": "arn:aws:s3:::bucket",
+            "SourceAccount": "000000000001",
+            "PrincipalOrgID": "o-1234567890",
+            "RevisionId": alias_revision,
+        },
+        unseen={
+            **STALE,
+            **dict.fromkeys(
+                (
+                    "FunctionName",
+                    "Qualifier",
+                    "StatementId",
+                    "Action",
+                    "Principal",
+                    "SourceArn",
+                    "SourceAccount",
+                    "EventSourceToken",
+                    "PrincipalOrgID",
+                    "FunctionUrlAuthType",
+                    "InvokedViaFunctionUrl",
+                ),
+                "part of the policy, a text; tests/api/lambda_/test_resource_policies.py reads it",
+            ),
+        },
+    ),
+    Case(
+        "CreateFunctionUrlConfig",
+        [("GetFunctionUrlConfig", {"FunctionName": "f", "Qualifier": "live"})],
+        before=[FUNCTION, VERSION, ALIAS],
+        given={
+            "FunctionName": "f",
+            "Qualifier": "live",
+            "AuthType": "AWS_IAM",
+            "Cors.AllowMethods": ["PUT"],
+        },
+        unseen={"FunctionName": "part of the ARN", "Qualifier": "part of the ARN"},
+    ),
+    Case(
+        "UpdateFunctionUrlConfig",
+        [("GetFunctionUrlConfig", {"FunctionName": "f", "Qualifier": "live"})],
+        before=[
+            FUNCTION,
+            VERSION,
+            ALIAS,
+            (
+                "CreateFunctionUrlConfig",
+                {"FunctionName": "f", "Qualifier": "live", "AuthType": "AWS_IAM"},
+            ),
+        ],
+        given={
+            "FunctionName": "f",
+            "Qualifier": "live",
+            "AuthType": "NONE",
+            "Cors.AllowMethods": ["PUT"],
+        },
+        unseen={"FunctionName": "part of the ARN", "Qualifier": "part of the ARN"},
+    ),
+    *(
+        Case(
+            operation,
+            [("GetFunctionEventInvokeConfig", {"FunctionName": "f", "Qualifier": "live"})],
+            before=[FUNCTION, VERSION, ALIAS, *before],
+            given={
+                "FunctionName": "f",
+                "Qualifier": "live",
+                "MaximumRetryAttempts": 1,
+                "DestinationConfig.OnSuccess.Destination": QUEUE,
+                "DestinationConfig.OnFailure.Destination": f"{QUEUE}-more",
+            },
+            unseen={"FunctionName": "part of the ARN", "Qualifier": "part of the ARN"},
+        )
+        for operation, before in (
+            ("PutFunctionEventInvokeConfig", []),
+            (
+                "UpdateFunctionEventInvokeConfig",
+                [
+                    (
+                        "PutFunctionEventInvokeConfig",
+                        {"FunctionName": "f", "Qualifier": "live", "MaximumRetryAttempts": 2},
+                    )
+                ],
+            ),
+        )
+    ),
+    Case(
+        "PutFunctionConcurrency",
+        [GET],
+        before=[FUNCTION],
+        given={"FunctionName": "f"},
+    ),
+    Case(
+        "PutProvisionedConcurrencyConfig",
+        [("GetProvisionedConcurrencyConfig", {"FunctionName": "f", "Qualifier": "1"})],
+        before=[FUNCTION, VERSION],
+        given={"FunctionName": "f", "Qualifier": "1", "ProvisionedConcurrentExecutions": 1},
+        named={"ProvisionedConcurrentExecutions": "RequestedProvisionedConcurrentExecutions"},
+        unseen={"FunctionName": "no answer names it", "Qualifier": "no answer names it"},
+    ),
+    Case(
+        "PutFunctionRecursionConfig",
+        [("GetFunctionRecursionConfig", {"FunctionName": "f"})],
+        before=[FUNCTION],
+        given={"FunctionName": "f", "RecursiveLoop": "Allow"},
+        unseen={"FunctionName": "no answer names it"},
+    ),
+    Case(
+        "PutRuntimeManagementConfig",
+        [("GetRuntimeManagementConfig", {"FunctionName": "f", "Qualifier": "1"})],
+        before=[FUNCTION, VERSION],
+        given={
+            "FunctionName": "f",
+            "Qualifier": "1",
+            "UpdateRuntimeOn": "Manual",
+            "RuntimeVersionArn": f"arn:aws:lambda:us-east-1::runtime:{'0' * 64}",
+        },
+        unseen={"FunctionName": "part of the ARN", "Qualifier": "part of the ARN"},
+    ),
+    Case(
+        "PublishLayerVersion",
+        [("GetLayerVersion", {"LayerName": "l", "VersionNumber": 1})],
+        given={
+            "LayerName": "l",
+            "Content": {"ZipFile": CODE},
+            "CompatibleRuntimes": ["python3.12"],
+            "CompatibleArchitectures": ["arm64"],
+        },
+        unseen={"LayerName": "part of the ARN", "Content": SENT},
+    ),
+    Case(
+        "AddLayerVersionPermission",
+        [("GetLayerVersionPolicy", {"LayerName": "l", "VersionNumber": 1})],
+        before=[LAYER],
+        given={
+            "LayerName": "l",
+            "VersionNumber": 1,
+            "Action": "lambda:GetLayerVersion",
+            "Principal": "*",
+            "OrganizationId": "o-1234567890",
+            "RevisionId": layer_revision,
+        },
+        unseen={
+            **STALE,
+            **dict.fromkeys(
+                (
+                    "LayerName",
+                    "VersionNumber",
+                    "StatementId",
+                    "Action",
+                    "Principal",
+                    "OrganizationId",
+                ),
+                "part of the policy, a text; tests/api/lambda_/test_layer_policies.py reads it",
+            ),
+        },
+    ),
+    Case(
+        "CreateCodeSigningConfig",
+        [("ListCodeSigningConfigs", {})],
+        given={
+            "AllowedPublishers.SigningProfileVersionArns": [SIGNER],
+            "Tags": {"team": "ours"},
+        },
+        unseen={"Tags": "ListTags shows them, by an ARN that no one knows before"},
+    ),
+    Case(
+        "UpdateCodeSigningConfig",
+        [("ListCodeSigningConfigs", {})],
+        before=[SIGNING],
+        given={
+            "CodeSigningConfigArn": signing_arn,
+            "AllowedPublishers.SigningProfileVersionArns": [f"{SIGNER}/2"],
+        },
+    ),
+    Case(
+        "PutFunctionCodeSigningConfig",
+        [("GetFunctionCodeSigningConfig", {"FunctionName": "f"})],
+        before=[FUNCTION, SIGNING],
+        given={"FunctionName": "f", "CodeSigningConfigArn": signing_arn},
+    ),
+    Case(
+        "TagResource",
+        [("ListTags", {"Resource": ARN})],
+        before=[FUNCTION],
+        given={"Resource": ARN, "Tags": {"team": "ours"}},
+        unseen={"Resource": "what is asked for"},
+    ),
+    Case(
+        "CreateEventSourceMapping",
+        [LIST],
+        before=[FUNCTION],
+        given={
+            **MAPPING,
+            "EventSourceArn": STREAM_ARN,
+            "StartingPosition": "AT_TIMESTAMP",
+            "Enabled": False,
+            "Tags": {"team": "ours"},
+        },
+        without=WITHOUT,
+        named={"FunctionName": "FunctionArn"},
+        unseen={
+            "Enabled": "the State says it",
+            "Tags": "ListTags shows them; tests/api/lambda_/test_event_source_mappings.py reads them",
+        },
+    ),
+]
+NOT_KEPT = {
+    "UpdateEventSourceMapping": "its UUID is known only after another call; the test below",
+}
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Any:
+    clock = HandClock()
+    with LambdaLab(tmp_path / "data", clock=clock) as lab:
+        yield lab
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.operation)
+def test_what_a_call_takes_is_read_back(lab: LambdaLab, case: Case):
+    client = lab.client()
+    lines = check("lambda", case, client, FIDELITY, settle=lambda: lab.clock.advance(1))  # type: ignore[attr-defined]
+    assert lines == []
+
+
+def test_every_call_that_keeps_something_is_read_back():
+    assert not_read_back("lambda", ACTIONS, CASES) == list(NOT_KEPT)
+    never = never_given("lambda", CASES)
+    assert [name for name in never if name.partition(".")[2] not in _NEVER] == []
+
+
+_NEVER = {
+    *OTHER_SOURCES,
+    "ScalingConfig",
+    "ImageUri",
+    "S3Bucket",
+    "S3Key",
+}
+
+
+def test_what_an_update_of_a_mapping_takes_is_read_back(lab: LambdaLab):
+    client = lab.client()
+    client.create_function(**FUNCTION[1])
+    made = client.create_event_source_mapping(
+        FunctionName="f", EventSourceArn=STREAM_ARN, StartingPosition="LATEST"
+    )
+    case = Case(
+        "UpdateEventSourceMapping",
+        [LIST],
+        given={**MAPPING, "UUID": made["UUID"], "Enabled": False},
+        without={**_updatable(), "DestinationConfig.OnSuccess": "refused"},
+        named={"FunctionName": "FunctionArn"},
+        unseen={"Enabled": "the State says it"},
+    )
+    assert check("lambda", case, client, FIDELITY) == []
+
+
+def _updatable() -> dict[str, str]:
+    not_updatable = ("Topics", "Queues", "SelfManagedEventSource")
+    kept = {name: why for name, why in OTHER_SOURCES.items() if name not in not_updatable}
+    return {**kept, "ScalingConfig": "of queues"}

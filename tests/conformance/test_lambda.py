@@ -1,0 +1,38 @@
+"""What AWS was recorded to answer, Lambda answers: every member of every answer. See `tests.conformance.scenarios`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.scenarios import Scenario, World, cases, check_told, load, play
+from tests.support.clock import HandClock
+from tests.support.lambda_lab import LambdaLab
+
+SCENARIOS = list(load(Path(__file__).parent / "lambda"))
+
+
+class Objects:
+    """As much of a client of S3 as puts packages where Lambda finds them."""
+
+    def __init__(self, lab: LambdaLab) -> None:
+        self._lab = lab
+
+    def put_object(self, Bucket: str, Key: str, Body: bytes) -> dict[str, Any]:
+        self._lab.box.put_object(Bucket, Key, Body)
+        return {"ResponseMetadata": {"HTTPStatusCode": 200}}
+
+
+@pytest.mark.parametrize("scenario", cases(SCENARIOS))
+def test_answers_are_awss(tmp_path: Path, scenario: Scenario):
+    clock = HandClock()
+    with LambdaLab(tmp_path / "data", clock=clock) as lab:
+        clients = {"lambda": lab.client(), "s3": Objects(lab)}
+        world = World("lambda", clients.__getitem__, clock.advance, lab.handle)
+        assert play(scenario, world) == []
+
+
+def test_there_are_scenarios_enough_and_each_says_whence_it_is():
+    check_told(SCENARIOS, 150)

@@ -1,0 +1,62 @@
+"""Lambda's table of parameters is complete: what Lambda does not act on is in it, and what is in it there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import headrace.services.lambda_ as package
+from headrace.aws.model import operation_model, service_model
+from headrace.aws.operation import operation_name
+from headrace.services.lambda_.actions import ACTIONS
+from headrace.services.lambda_.fidelity import FIDELITY
+
+BUILT = sorted(map(operation_name, ACTIONS))
+SOURCE = "".join(
+    path.read_text()
+    for path in Path(package.__path__[0]).rglob("*.py")
+    if path.name not in ("fidelity.py", "wording.py")
+)
+
+
+def members(operation: str) -> dict[str, Any]:
+    shape = cast("Any", operation_model("lambda", operation)).input_shape
+    return dict(shape.members) if shape is not None else {}
+
+
+def not_acted_on() -> Iterator[tuple[str, str]]:
+    """Yield the parameters that are in no table and that no line of the service names."""
+    for operation in BUILT:
+        for name, shape in members(operation).items():
+            header = shape.serialization.get("name", "")
+            named = f'"{name}"' in SOURCE or (header and header in SOURCE.lower())
+            if name not in FIDELITY.get(operation, {}) and not named:
+                yield operation, name
+
+
+def test_every_parameter_is_acted_on_or_in_the_table():
+    assert list(not_acted_on()) == []
+
+
+def test_the_table_names_what_there_is():
+    known = {operation: members(operation) for operation in BUILT}
+    wrong = [
+        (operation, path)
+        for operation, paths in FIDELITY.items()
+        for path in paths
+        if path.partition(".")[0] not in known.get(operation, {})
+    ]
+    assert wrong == []
+
+
+def test_the_counts_are_those_of_the_page():
+    total = sum(len(members(operation)) for operation in BUILT)
+    levels = [level for paths in FIDELITY.values() for level in paths.values()]
+    stored, ignored = levels.count("stored"), levels.count("ignored")
+    page = Path(__file__).parents[3] / "docs" / "conformance" / "lambda.md"
+    sentence = (
+        f"{len(BUILT)} of {len(service_model('lambda').operation_names)} operations are built; of their {total}"
+        f" parameters {stored} are stored and {ignored} ignored."
+    )
+    assert sentence in page.read_text()
