@@ -77,12 +77,17 @@ class Provisioner:
         decide(template, scope)
         self._decided = scope.decided
         wanted = self._wanted(template)
-        depends_on = {name: dependencies(template, name) & wanted for name in wanted}
+        depends_on = {
+            name: dependencies(template, name) & wanted
+            for name in template.resources
+            if name in wanted
+        }
         failed = run_in_order(
             depends_on,
             lambda name: self._apply_one(template, name, depends_on[name]),
             stop=self.stop,
             keep_going=False,
+            pool=self._ports.executor(),
         )
         if failed:
             shown = ", ".join(name for name, error in failed.items() if not _is_cancelled(error))
@@ -292,6 +297,7 @@ class Provisioner:
             lambda name: self._delete(resources[name], rolling_back=rolling_back),
             stop=self.stop,
             keep_going=True,
+            pool=self._ports.executor(),
         )
         left = [name for name, r in resources.items() if r.status == "DELETE_FAILED"]
         if not left:

@@ -29,7 +29,7 @@ from headrace.services.lambda_.destinations import Destinations
 from headrace.services.lambda_.errors import translate
 from headrace.services.lambda_.fidelity import FIDELITY
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher, Invoker
-from headrace.services.lambda_.invocations.pools import Pools
+from headrace.services.lambda_.invocations.pools import MakeEnvironment, Pools
 from headrace.services.lambda_.mappings.mappings import Mappings
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.store import MappingStore
@@ -60,9 +60,11 @@ def build_lambda(
     buses: EventBusSender | None = None,
     endpoint_url: Callable[[], str] | None = None,
     sessions: RoleSessions | None = None,
+    environments: MakeEnvironment | None = None,
 ) -> Lambda:
     """Return Lambda with its parts; it reads its state and starts its workers in `Lambda.start`.
 
+    With `environments`, as in tests, functions need not be processes.
     Without `sessions`, as in tests, functions get credentials that nobody else can verify.
     """
     account, region = config.account_id, config.region
@@ -78,6 +80,7 @@ def build_lambda(
         endpoint_url=endpoint,
         folders=config.function_folders,
         sessions=sessions or RoleSessions(ids.bytes(32)),
+        environments=environments,
     )
     dispatcher = Dispatcher(
         clock=clock, ids=ids, functions=functions, pools=pools, logs=logs, metrics=metrics
