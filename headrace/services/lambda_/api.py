@@ -38,7 +38,7 @@ from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.packages.layers import LayerStore
 from headrace.services.lambda_.profile import PROFILE
 from headrace.services.lambda_.store import FunctionStore
-from headrace.services.lambda_.trace_page import trace_page
+from headrace.services.lambda_.trace_page import backlog_page, trace_page
 from headrace.services.lambda_.urls.front import FunctionUrls
 from headrace.store.database import Database
 
@@ -142,6 +142,6 @@ def lambda_api(lambda_: Lambda) -> ServiceApi:
         profile=PROFILE,
         fidelity=FIDELITY,
         fidelity_rows=lambda _: lambda_.fidelity_remarks(),
-        pages=[trace_page(lambda_.mappings)],
+        pages=[trace_page(lambda_.mappings), backlog_page(lambda_.mappings)],
         raw=functools.partial(answer_raw, lambda_),
     )
