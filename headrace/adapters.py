@@ -247,8 +247,9 @@ class MetricQueue:
 
     name = "metrics"
 
-    def __init__(self, control: ControlPlane) -> None:
+    def __init__(self, control: ControlPlane, may_send: Callable[[], bool] = lambda: True) -> None:
         self._control = control
+        self._may_send = may_send
         self._backlog = _Backlog[tuple[str, str, str], Metric]("metric values")
 
     def put(self, metrics: Sequence[Metric], *, account: str, region: str) -> None:
@@ -257,7 +258,9 @@ class MetricQueue:
             self._backlog.put((account, region, namespace), list(group))
 
     def step(self) -> float:
-        """Send what is queued."""
+        """Send what is queued, if anything may be sent."""
+        if not self._may_send():
+            return FLUSH_METRICS_EVERY_S
         for key, metrics in self._backlog.take().items():
             for start in range(0, len(metrics), METRICS_PER_CALL):
                 part = metrics[start : start + METRICS_PER_CALL]
@@ -289,8 +292,9 @@ class LogQueue:
 
     name = "logs"
 
-    def __init__(self, control: ControlPlane) -> None:
+    def __init__(self, control: ControlPlane, may_send: Callable[[], bool] = lambda: True) -> None:
         self._control = control
+        self._may_send = may_send
         self._backlog = _Backlog[tuple[str, str, str, str], LogLine]("log lines")
         # Groups and streams that are there, as far as we know.
         self._known: set[tuple[str, ...]] = set()
@@ -302,7 +306,9 @@ class LogQueue:
         self._backlog.put((account, region, group, stream), lines)
 
     def step(self) -> float:
-        """Send what is queued."""
+        """Send what is queued, if anything may be sent."""
+        if not self._may_send():
+            return FLUSH_LOGS_EVERY_S
         for key, lines in self._backlog.take().items():
             lines.sort(key=lambda line: line.timestamp_ms)
             for part in _log_batches(lines):

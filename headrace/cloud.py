@@ -43,6 +43,7 @@ from headrace.services.firehose.api import build_firehose, firehose_api
 from headrace.services.kinesis.api import build_kinesis, kinesis_api
 from headrace.services.kinesis.fault_targets import shards_by_stream
 from headrace.services.lambda_.api import build_lambda, lambda_api
+from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.s3.api import build_s3, s3_api
 from headrace.services.s3.cors import BucketRules
 from headrace.services.s3.encryption import KmsKeys
@@ -72,16 +73,36 @@ class Cloud:
     """
 
     def __init__(
-        self, config: Config, *, clock: Clock | None = None, ids: Ids | None = None
+        self,
+        config: Config,
+        *,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        supervisor: Supervisor | None = None,
+        environments: MakeEnvironment | None = None,
+        warms_up: bool = True,
     ) -> None:
+        """Build every part; nothing runs before `start`.
+
+        Args:
+            config: its settings.
+            clock: the machine's without one.
+            ids: unforeseeable ones without.
+            supervisor: runs the workers; on threads without one.
+            environments: runs functions in this process; without it each runs in processes of its own.
+            warms_up: whether moto is loaded at the start. Otherwise the first request that needs it waits for it, and
+                metrics and log lines are kept until then.
+        """
         self.config = config
+        self._environments = environments
+        self._warms_up = warms_up
         self.clock = clock or SystemClock()
         self.ids = ids or Ids()
         config.data_dir.mkdir(parents=True, exist_ok=True)
         self._lock_file = lock(config.data_dir)
         check_no_repair_is_half_done(config.data_dir)
         self.database = Database(config.data_dir / STATE_FILE, fsync=config.durability == "fsync")
-        self.supervisor = Supervisor(self.clock)
+        self.supervisor = supervisor or Supervisor(self.clock)
         self.moto = MotoServices(database=self.database, clock=self.clock, ids=self.ids)
         secret = session_secret(config.data_dir, self.ids.bytes(32))
         self.sessions = self.moto.sessions = RoleSessions(secret)
@@ -98,8 +119,8 @@ class Cloud:
             strict=config.strict,
         )
         keep_log_groups_within(events=config.log_group_events, mib=config.log_group_mib)
-        self._metrics = MetricQueue(self.gateway)
-        self._logs = LogQueue(self.gateway)
+        self._metrics = MetricQueue(self.gateway, self._may_send)
+        self._logs = LogQueue(self.gateway, self._may_send)
         self._build_services()
         self._hosts = Hosts(config.allow_hosts, bound=config.host)
         door = FrontDoor(
@@ -128,6 +149,10 @@ class Cloud:
     def endpoint_url(self) -> str:
         """The URL of this cloud; right once the port is known."""
         return self.config.endpoint_url
+
+    def _may_send(self) -> bool:
+        """Whether metrics and log lines may go to moto: not when they would be what loads it."""
+        return self._warms_up or self.moto.ready
 
     def _key_ring(self) -> KeyRing:
         config = self.config
@@ -172,6 +197,7 @@ class Cloud:
             metrics=self._metrics,
             endpoint_url=self.endpoint_url,
             sessions=self.sessions,
+            environments=self._environments,
             **shared,
         )
         self.moto.function_target = self.lambda_.invoke_for_service
@@ -297,8 +323,9 @@ class Cloud:
         self.supervisor.start(EventLogBounds(self.config.data_dir))
         self.moto.wake_outbox = self.supervisor.start(self.moto.outbox).wake
         self.supervisor.start(self.moto.retention)
-        # Not waited for: a request that needs moto before it is ready waits by itself.
-        self.moto.warm_up_in_background(on_warm, is_stopping=lambda: self._is_stopping)
+        if self._warms_up:
+            # Not waited for: a request that needs moto before it is ready waits by itself.
+            self.moto.warm_up_in_background(on_warm, is_stopping=lambda: self._is_stopping)
         self._started = True
 
     def prepare_stop(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Protocol
 
 from headrace.core.clock import Clock
@@ -151,12 +152,20 @@ class Supervisor:
             self._call_keeper()
         return handle
 
+    def executor(self, threads: int, name: str) -> Executor:
+        """Return what runs calls beside the workers, at most `threads` at a time; who asked for it shuts it down."""
+        return ThreadPoolExecutor(threads, thread_name_prefix=name)
+
     def wake(self, handle: WorkerHandle) -> None:
         """See `WorkerHandle.wake`."""
         with self._lock:
             if self._schedule.wake(handle):
                 self._hand_out()
                 self._call_keeper()
+
+    def look_at_clock(self) -> None:
+        """Start what is due: for clocks that are moved on, which nobody who waits can know."""
+        self._keeper_call.set()
 
     def stop(self, handle: WorkerHandle) -> None:
         """See `WorkerHandle.stop`."""

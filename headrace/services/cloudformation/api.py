@@ -16,6 +16,7 @@ from headrace.services.cloudformation.deploy import Operations
 from headrace.services.cloudformation.errors import translate
 from headrace.services.cloudformation.exports import Exports
 from headrace.services.cloudformation.fidelity import FIDELITY
+from headrace.services.cloudformation.parallel import AT_ONCE
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.profile import PROFILE
 from headrace.services.cloudformation.scope import Lookups
@@ -40,7 +41,15 @@ def build_cloudformation(
     exports = Exports(stacks)
     lookups = Lookups(exports, control)
     responses = Responses(clock, ids, endpoint_url)
-    ports = Ports(clock, ids, control, functions, responses, endpoint_url)
+    ports = Ports(
+        clock,
+        ids,
+        control,
+        functions,
+        responses,
+        endpoint_url,
+        lambda: supervisor.executor(AT_ONCE, "cfn"),
+    )
     return CloudFormation(
         ids=ids,
         stacks=stacks,

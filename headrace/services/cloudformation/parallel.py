@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Set
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 
 from headrace.services.cloudformation import graph
 from headrace.services.cloudformation.custom_responses import CloudStopped
@@ -18,6 +18,7 @@ def run_in_order(
     *,
     stop: threading.Event,
     keep_going: bool,
+    pool: Executor,
 ) -> dict[str, BaseException]:
     """Run `work` on each node after its dependencies; return the nodes that failed with their errors.
 
@@ -27,6 +28,7 @@ def run_in_order(
         stop: once it is set no node is begun; those under way end first.
         keep_going: whether the nodes that do not depend on a failed one are still worked on. Otherwise a failure sets
             `stop`.
+        pool: runs the work; it is shut down at the end.
 
     Raises CloudStopped.
     """
@@ -37,7 +39,7 @@ def run_in_order(
     ready = [name for name, count in left.items() if not count]
     running: dict[Future[None], str] = {}
     failed: dict[str, BaseException] = {}
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="cfn") as pool:
+    with pool:
         while True:
             while ready and not stop.is_set():
                 name = ready.pop(0)

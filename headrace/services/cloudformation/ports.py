@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from headrace.core.clock import Clock
@@ -13,7 +14,12 @@ from headrace.services.cloudformation.resources.base import CustomResponses
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What all stack operations share. `endpoint_url` returns the cloud's address once its port is known."""
+    """What all stack operations share.
+
+    Attributes:
+        endpoint_url: returns the cloud's address once its port is known.
+        executor: returns what works on several resources of one operation at a time.
+    """
 
     clock: Clock
     ids: Ids
@@ -21,3 +27,4 @@ class Ports:
     functions: FunctionInvoker
     responses: CustomResponses
     endpoint_url: Callable[[], str]
+    executor: Callable[[], Executor]

@@ -61,12 +61,17 @@ class Provisioner:
         decide(template, scope)
         self._decided = scope.decided
         wanted = self._wanted(template)
-        depends_on = {name: dependencies(template, name) & wanted for name in wanted}
+        depends_on = {
+            name: dependencies(template, name) & wanted
+            for name in template.resources
+            if name in wanted
+        }
         failed = run_in_order(
             depends_on,
             lambda name: self._apply_one(template, name, depends_on[name]),
             stop=self._states.stop,
             keep_going=False,
+            pool=self._ports.executor(),
         )
         if failed:
             shown = ", ".join(name for name, error in failed.items() if not is_cancelled(error))

@@ -96,7 +96,8 @@ class Delivery:
     def status(self) -> dict[str, Any]:
         """Return how far the deliveries have come, as plain JSON.
 
-        `behind_ms` is the age of the oldest record that waits.
+        `behind_ms` is the age of the oldest record that waits. `is_drained` says whether everything that the source
+        has is delivered.
         """
         progress, buffer = self._progress, self._buffer
         intent = progress.intent
@@ -110,7 +111,13 @@ class Delivery:
             "buffered_records": buffer.count + (0 if intent is None else intent.records),
             "behind_ms": max(0, self._ports.clock.now_ms() - oldest_ms) if waiting else 0,
             "last_error": self.reports.last_error,
+            "is_drained": not waiting and not self._has_unread(),
         }
+
+    def _has_unread(self) -> bool:
+        """Whether the source has records that no delivery has been told of."""
+        found = read_shards(self._source, self._progress.positions, READ_BYTES)
+        return any(read.records for read in found)
 
     # --- the worker ---------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from headrace.services.lambda_.destinations import Destinations
 from headrace.services.lambda_.errors import translate
 from headrace.services.lambda_.fidelity import FIDELITY
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher, Invoker
-from headrace.services.lambda_.invocations.pools import Pools
+from headrace.services.lambda_.invocations.pools import MakeEnvironment, Pools
 from headrace.services.lambda_.mappings.mappings import Mappings
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.store import MappingStore
@@ -40,7 +40,7 @@ from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.packages.layers import LayerStore
 from headrace.services.lambda_.profile import PROFILE
 from headrace.services.lambda_.store import FunctionStore
-from headrace.services.lambda_.trace_page import trace_page
+from headrace.services.lambda_.trace_page import backlog_page, trace_page
 from headrace.services.lambda_.urls.front import FunctionUrls
 from headrace.services.lambda_.wording import WORDING
 from headrace.store.database import Database
@@ -63,9 +63,11 @@ def build_lambda(
     buses: EventBusSender | None = None,
     endpoint_url: Callable[[], str] | None = None,
     sessions: RoleSessions | None = None,
+    environments: MakeEnvironment | None = None,
 ) -> Lambda:
     """Return Lambda with its parts; it reads its state and starts its workers in `Lambda.start`.
 
+    With `environments`, as in tests, functions need not be processes.
     Without `sessions`, as in tests, functions get credentials that nobody else can verify.
     """
     account, region = config.account_id, config.region
@@ -81,6 +83,7 @@ def build_lambda(
         endpoint_url=endpoint,
         folders=config.function_folders,
         sessions=sessions or RoleSessions(ids.bytes(32)),
+        environments=environments,
     )
     dispatcher = Dispatcher(
         clock=clock, ids=ids, functions=functions, pools=pools, logs=logs, metrics=metrics
@@ -145,6 +148,6 @@ def lambda_api(lambda_: Lambda, *, strict: bool = False) -> ServiceApi:
         fidelity=FIDELITY,
         fidelity_rows=lambda _: lambda_.fidelity_remarks(),
         wording=WORDING,
-        pages=[trace_page(lambda_.mappings)],
+        pages=[trace_page(lambda_.mappings), backlog_page(lambda_.mappings)],
         raw=Strictness("lambda", FIDELITY).guard(raw) if strict else raw,
     )

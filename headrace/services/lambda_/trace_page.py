@@ -1,4 +1,4 @@
-"""The page that says what event source mappings did with a record: `/_headrace/lambda/trace`."""
+"""The pages of event source mappings: what they did with a record, and what still waits for them."""
 
 from __future__ import annotations
 
@@ -24,4 +24,13 @@ def trace_page(mappings: Mappings) -> DataPage:
         "Lambda: what a mapping did with a record (JSON)",
         data,
         query="?mapping=<id or function>",
+    )
+
+
+def backlog_page(mappings: Mappings) -> DataPage:
+    """Return the page that lists every mapping with the number of records that wait for it."""
+    return DataPage(
+        "lambda/mappings",
+        "Lambda: each mapping's waiting records (JSON)",
+        lambda _: {"mappings": mappings.backlogs()},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from headrace.services.cloudformation.parallel import run_in_order
 
@@ -19,7 +20,9 @@ def run(failing: set[str], *, keep_going: bool) -> tuple[set[str], set[str], boo
             raise ValueError(name)
         done.add(name)
 
-    failed = run_in_order(DEPENDS_ON, work, stop=stop, keep_going=keep_going)
+    failed = run_in_order(
+        DEPENDS_ON, work, stop=stop, keep_going=keep_going, pool=ThreadPoolExecutor(4)
+    )
     return done, set(failed), stop.is_set()
 
 
@@ -40,4 +43,9 @@ def test_a_failure_stops_what_has_not_begun():
 def test_nothing_is_begun_once_stopped():
     stop = threading.Event()
     stop.set()
-    assert run_in_order(DEPENDS_ON, lambda _: None, stop=stop, keep_going=True) == {}
+    assert (
+        run_in_order(
+            DEPENDS_ON, lambda _: None, stop=stop, keep_going=True, pool=ThreadPoolExecutor(4)
+        )
+        == {}
+    )

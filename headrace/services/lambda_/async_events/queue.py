@@ -12,7 +12,7 @@ import logging
 import math
 import threading
 from collections import Counter, deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import asdict
 from typing import Any
 
@@ -69,7 +69,7 @@ class AsyncQueue:
         self._running: Counter[str] = Counter()
         self._behind: dict[str, deque[str]] = {}
         self._handle: WorkerHandle | None = None
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="lambda-async")
+        self._threads: Executor | None = None
         self._stopping = False
 
     def start(self, supervisor: Supervisor) -> None:
@@ -80,6 +80,7 @@ class AsyncQueue:
             " json_extract(value, '$.name') FROM doc_lambda_async"
         ):
             heapq.heappush(self._due, (now_ms, request_id, FunctionRef(*where).key))
+        self._threads = supervisor.executor(_THREADS, "lambda-async")
         self._handle = supervisor.start(self)
 
     def stop(self) -> None:
@@ -87,11 +88,13 @@ class AsyncQueue:
         self._stopping = True
         if self._handle is not None:
             self._handle.stop()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
 
     def join(self) -> None:
         """Wait for the events that were running when `stop` was called."""
-        self._threads.shutdown(wait=True)
+        if self._threads is not None:
+            self._threads.shutdown(wait=True)
 
     def add(
         self, ref: FunctionRef, payload: bytes, *, client_context: str, request_id: str
@@ -121,6 +124,8 @@ class AsyncQueue:
 
     def step(self) -> float:
         """Start the events that are due."""
+        threads = self._threads
+        assert threads is not None
         while not self._stopping:
             with self._lock:
                 if not self._due:
@@ -134,7 +139,7 @@ class AsyncQueue:
                     self._behind.setdefault(key, deque()).append(request_id)
                     continue
                 self._running[key] += 1
-            self._threads.submit(self._run, request_id, key)
+            threads.submit(self._run, request_id, key)
         return math.inf
 
     def _at_a_time(self, key: str) -> int:

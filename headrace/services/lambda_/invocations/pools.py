@@ -20,7 +20,7 @@ from headrace.services.lambda_.names import FunctionRef
 from headrace.services.lambda_.packages.bytecode import Bytecode
 from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.runtime.environment import SandboxSpec
-from headrace.services.lambda_.runtime.pool import SandboxPool
+from headrace.services.lambda_.runtime.pool import ExecutionEnvironment, SandboxPool
 from headrace.services.lambda_.runtime.process import NotStarted
 from headrace.services.lambda_.runtime.reaper_client import ReaperClient
 from headrace.services.lambda_.runtime.sandbox import Sandbox
@@ -29,6 +29,8 @@ from headrace.services.lambda_.state import Function, Version
 from headrace.services.lambda_.store import FunctionStore
 
 _EXPIRE_EVERY_S = 30.0
+# Makes the environment of a function that is not to be a process of its own; None for one that is.
+MakeEnvironment = Callable[[SandboxSpec, Credentials], ExecutionEnvironment | None]
 INIT_FAILED = "FUNCTION_ERROR_INIT_FAILURE"
 
 
@@ -65,7 +67,10 @@ class Pools:
         endpoint_url: Callable[[], str],
         sessions: RoleSessions,
         folders: Sequence[Path] = (),
+        environments: MakeEnvironment | None = None,
     ) -> None:
+        """Take what makes environments for tests, if any; without it each function runs in processes."""
+        self._environments = environments
         self._sessions = sessions
         self._root = data_dir / "lambda" / "tmp"
         self._clock = clock
@@ -117,12 +122,19 @@ class Pools:
 
     def _compile(self, spec: SandboxSpec, fingerprint: str) -> None:
         """Have the function's Python code compiled, where its own processes may not write the bytecode."""
+        if self._environments is not None:
+            return
         if spec.runtime.startswith("python") and not self._walls.are_missing:
             folders = [spec.code_dir, *([] if spec.opt_dir is None else [spec.opt_dir])]
             self.bytecode.want(folders, fingerprint)
 
-    def _maker(self, spec: SandboxSpec) -> Callable[[], Sandbox]:
-        def make() -> Sandbox:
+    def _maker(self, spec: SandboxSpec) -> Callable[[], ExecutionEnvironment]:
+        def make() -> ExecutionEnvironment:
+            credentials = self._credentials(spec)
+            if self._environments is not None:
+                environment = self._environments(spec, credentials)
+                if environment is not None:
+                    return environment
             return Sandbox(
                 spec,
                 root=self._root,
@@ -130,7 +142,7 @@ class Pools:
                 ids=self._ids,
                 reaper=self._reaper,
                 walls=self._walls,
-                credentials=self._credentials(spec),
+                credentials=credentials,
             )
 
         return make
@@ -238,7 +250,8 @@ class Pools:
 
     def step(self) -> float:
         """Start what is provisioned, and close processes that have been idle for long."""
-        if not self._stopped and (self._functions.any() or not self._walls.are_known):
+        processes = self._environments is None
+        if processes and not self._stopped and (self._functions.any() or not self._walls.are_known):
             # Before the first invocation needs walls; where there are none, headrace logs it at once.
             with contextlib.suppress(NotStarted):
                 self._walls.view()

@@ -1,16 +1,61 @@
-"""The warm processes of one function version: lent to invocations, closed when they have been idle for long."""
+"""The warm execution environments of one function version: lent to invocations, closed when idle for long."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from headrace.core.clock import Clock
 from headrace.core.ports import FunctionThrottled
 from headrace.services.lambda_.limits import SANDBOX_WAIT_SECONDS
+from headrace.services.lambda_.runtime.channel import Invocation
+from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.services.lambda_.runtime.platform_log import Broken
-from headrace.services.lambda_.runtime.sandbox import Sandbox
+from headrace.services.lambda_.runtime.sandbox import AnswerSink, Outcome
+
+
+class ExecutionEnvironment(Protocol):
+    """What runs one invocation of a function after the other: a process (`Sandbox`), or a test's stand-in for one.
+
+    Used by one thread at a time; only `kill` may be called from another.
+
+    Attributes:
+        log_stream: where what it prints is found.
+        is_killed: it is not used again.
+        idle_since_s: on the clock's `monotonic_s`.
+    """
+
+    log_stream: str
+    is_killed: bool
+    idle_since_s: float
+
+    @property
+    def spec(self) -> SandboxSpec:
+        """What it was made from."""
+        ...
+
+    @property
+    def usable(self) -> bool:
+        """Whether another invocation may be sent."""
+        ...
+
+    def invoke(self, invocation: Invocation, sink: AnswerSink | None = None) -> Outcome:
+        """Run one invocation to its end; `sink` takes a streamed answer."""
+        ...
+
+    def initialise(self) -> Broken | None:
+        """Get ready before anybody needs it; return why that failed, if it did."""
+        ...
+
+    def kill(self) -> None:
+        """End it; the thread that invokes it gets an error."""
+        ...
+
+    def close(self) -> None:
+        """End it and free what it holds. Not while an invocation runs."""
+        ...
 
 
 class SandboxPool:
@@ -22,7 +67,7 @@ class SandboxPool:
 
     def __init__(
         self,
-        make: Callable[[], Sandbox],
+        make: Callable[[], ExecutionEnvironment],
         *,
         most: int,
         clock: Clock,
@@ -34,8 +79,8 @@ class SandboxPool:
         self._clock = clock
         self._changed = threading.Condition()
         # The last used is lent first, so that surplus ones grow idle and expire.
-        self._idle: list[Sandbox] = []
-        self._lent: set[Sandbox] = set()
+        self._idle: list[ExecutionEnvironment] = []
+        self._lent: set[ExecutionEnvironment] = set()
         self._draining = False
         # How many are kept however long they idle: provisioned concurrency.
         self._least = 0
@@ -45,7 +90,7 @@ class SandboxPool:
         """Whether a sandbox is lent."""
         return bool(self._lent)
 
-    def acquire(self) -> Sandbox:
+    def acquire(self) -> ExecutionEnvironment:
         """Return a warm sandbox, or a new one, or wait for one.
 
         Raises FunctionThrottled when none came free for a long time.
@@ -68,7 +113,7 @@ class SandboxPool:
                     raise FunctionThrottled
                 self._changed.wait(left_s)
 
-    def release(self, sandbox: Sandbox) -> None:
+    def release(self, sandbox: ExecutionEnvironment) -> None:
         """Take a sandbox back; it is kept when it was not killed and the pool is not draining."""
         with self._changed:
             self._lent.discard(sandbox)
@@ -80,7 +125,7 @@ class SandboxPool:
         if not keep:
             sandbox.close()
 
-    def provision(self, least: int, make: Callable[[], Sandbox]) -> Broken | None:
+    def provision(self, least: int, make: Callable[[], ExecutionEnvironment]) -> Broken | None:
         """Keep at least `least` sandboxes initialised; return why one could not be, if so."""
         self._least = min(least, self.most)
         while True:

@@ -1,0 +1,54 @@
+"""Counts the records of a stream that a mapping is not done with, as JSON: whether everything put so far is handled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.core.ports import ShardNotFound, StreamNotFound, StreamReader, TrimHorizon
+from headrace.services.lambda_.mappings.mapping import Checkpoint, Mapping
+from headrace.services.lambda_.mappings.store import MappingStore
+
+# A count need not be exact where it is large.
+MOST_COUNTED = 10_000
+_READ_BYTES = 4 * 1024 * 1024
+
+
+def backlog(mapping: Mapping, *, store: MappingStore, streams: StreamReader) -> dict[str, Any]:
+    """Return a mapping with `waiting`: the records behind its checkpoints, those in flight too, or MOST_COUNTED."""
+    report: dict[str, Any] = {
+        "mapping": mapping.uuid,
+        "function": mapping.function_arn,
+        "source": mapping.stream_arn,
+        "enabled": mapping.enabled,
+        "lastProcessingResult": mapping.last_result,
+    }
+    if mapping.service == "kinesis":
+        report["waiting"] = _waiting(mapping, store, streams)
+    return report
+
+
+def _waiting(mapping: Mapping, store: MappingStore, streams: StreamReader) -> int:
+    kept = store.checkpoints(mapping.uuid)
+    waiting = 0
+    try:
+        for shard in streams.shards(mapping.read_arn):
+            # A shard that a reshard made after the mapping has no checkpoint at first: it is read from its start.
+            position = kept.get(shard.shard_id, Checkpoint(TrimHorizon())).position
+            while position is not None and waiting < MOST_COUNTED:
+                try:
+                    found = streams.read(
+                        mapping.read_arn,
+                        shard.shard_id,
+                        position,
+                        max_records=MOST_COUNTED - waiting,
+                        max_bytes=_READ_BYTES,
+                    )
+                except ShardNotFound:
+                    break
+                if not found.records:
+                    break
+                waiting += len(found.records)
+                position = found.next_position
+    except StreamNotFound:
+        return 0
+    return waiting

@@ -1,0 +1,52 @@
+"""Tests of AWS streaming pipelines: clouds in process, hostile streams, an oracle of convergence, simulation.
+
+    import headrace.testing
+
+    with headrace.testing.cloud():
+        boto3.client("kinesis").create_stream(StreamName="orders", ShardCount=1)
+
+Tutorial: docs/testing.md. The pytest plug-in is `headrace.testing.plugin`; pytest finds it by itself. What a name
+needs is imported when the name is first used: pytest imports this package in every run.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.testing.clouds import LocalCloud as LocalCloud
+    from headrace.testing.clouds import cloud as cloud
+    from headrace.testing.functions import FunctionNotLoadable as FunctionNotLoadable
+    from headrace.testing.guard import AwsUnreachable as AwsUnreachable
+    from headrace.testing.reading import Record as Record
+    from headrace.testing.reading import objects_under as objects_under
+    from headrace.testing.reading import records_of as records_of
+    from headrace.testing.waiting import NotInTime as NotInTime
+    from headrace.testing.waiting import until as until
+    from headrace.testing.waiting import until_drained as until_drained
+
+_HOME = {
+    "AwsUnreachable": "guard",
+    "FunctionNotLoadable": "functions",
+    "LocalCloud": "clouds",
+    "NotInTime": "waiting",
+    "Record": "reading",
+    "cloud": "clouds",
+    "objects_under": "reading",
+    "records_of": "reading",
+    "until": "waiting",
+    "until_drained": "waiting",
+}
+__all__ = list(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"headrace.testing has no {name}; it has {', '.join(_HOME)}")
+    return getattr(importlib.import_module(f"headrace.testing.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOME]

@@ -1,0 +1,114 @@
+"""What tests have of any cloud: sessions and clients of an account, and headrace's pages."""
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
+
+from __future__ import annotations
+
+import functools
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+import boto3
+
+from headrace.core.config import DEFAULT_ACCOUNT_ID, DEFAULT_REGION
+from headrace.testing import environment
+from headrace.testing.reading import Record, objects_under, records_of
+from headrace.testing.waiting import DEFAULT_TIMEOUT_S, NoSuchPage, until_drained
+
+_ANSWER_WITHIN_S = 30.0
+
+
+class CloudAccess:
+    """A cloud and how to reach it.
+
+    Attributes:
+        endpoint_url: what an SDK is given; None for AWS.
+        account: of sessions that name no other.
+        region: of sessions that name no other.
+        product: `headrace`, `localstack`, `aws`, or `unknown`.
+    """
+
+    product = "headrace"
+
+    def __init__(
+        self,
+        endpoint_url: str | None,
+        *,
+        account: str = DEFAULT_ACCOUNT_ID,
+        region: str = DEFAULT_REGION,
+    ) -> None:
+        self.endpoint_url = endpoint_url
+        self.account = account
+        self.region = region
+        self._clients: dict[tuple[str, str, str], Any] = {}
+
+    def session(self, *, account: str | None = None, region: str | None = None) -> boto3.Session:
+        """Return a boto3 session of an account, whose clients reach this cloud whatever the environment says."""
+        if self.endpoint_url is None:
+            return boto3.Session(region_name=region or self.region)
+        made = environment.session(
+            aws_access_key_id=account or self.account,
+            aws_secret_access_key=environment.SECRET,
+            region_name=region or self.region,
+        )
+        endpoint_url = self.endpoint_url
+        # Sessions have no endpoint of their own but in a configuration file.
+        for name in ("client", "resource"):
+            setattr(made, name, _bound(getattr(made, name), endpoint_url))
+        return made
+
+    def client(self, service: str, *, account: str | None = None, region: str | None = None) -> Any:
+        """Return a boto3 client, made once for each service, account and region."""
+        key = (service, account or self.account, region or self.region)
+        client = self._clients.get(key)
+        if client is None:
+            session: Any = self.session(account=key[1], region=key[2])
+            client = self._clients[key] = session.client(service)
+        return client
+
+    def page(self, path: str) -> Any:
+        """Return the JSON of a page below /_headrace/. Raises NoSuchPage."""
+        url = f"{self.endpoint_url}/_headrace/{path}"
+        try:
+            with urllib.request.urlopen(url, timeout=_ANSWER_WITHIN_S) as answer:
+                return json.load(answer)
+        except (urllib.error.URLError, ValueError) as error:
+            raise NoSuchPage(f"{url} shows nothing: {error}") from error
+
+    @property
+    def runs_folders(self) -> bool:
+        """Whether functions run from folders of this machine, in this process."""
+        return False
+
+    @property
+    def can_advance(self) -> bool:
+        """Whether its time can be moved."""
+        return False
+
+    def advance(
+        self, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
+    ) -> None:
+        """Move the cloud's time on, for all accounts. Raises TypeError where that cannot be."""
+        raise TypeError(f"The time of {self.endpoint_url or 'AWS'} cannot be moved from here.")
+
+    def until_drained(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """Wait until everything put so far is handled; see `headrace.testing.until_drained`."""
+        until_drained(self, timeout_s=timeout_s)
+
+    def records_of(self, stream: str) -> list[Record]:
+        """Return every record of a stream; see `headrace.testing.records_of`."""
+        return records_of(self, stream)
+
+    def objects_under(self, bucket: str, prefix: str = "") -> dict[str, bytes]:
+        """Return a bucket's objects; see `headrace.testing.objects_under`."""
+        return objects_under(self, bucket, prefix)
+
+
+def _bound(method: Any, endpoint_url: str) -> Any:
+    @functools.wraps(method)
+    def bound(*args: Any, **kwargs: Any) -> Any:
+        kwargs.setdefault("endpoint_url", endpoint_url)
+        return method(*args, **kwargs)
+
+    return bound

@@ -1,0 +1,53 @@
+"""A clock that runs as the machine's does, and that a test sets forward by hours."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+from headrace.core.clock import SystemClock
+
+# Whoever waits looks this often whether the time was moved on.
+_LOOK_EVERY_S = 0.02
+
+
+class MovableClock(SystemClock):
+    """The machine's clock, moved on by `advance`; waits end when their time has come on it. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._ahead_s = 0.0
+
+    def advance(self, seconds: float) -> None:
+        """Move the time on."""
+        if seconds < 0:
+            raise ValueError(
+                "Time goes forward only: advance() takes seconds, minutes and hours above zero."
+            )
+        self._ahead_s += seconds
+
+    def now_ms(self) -> int:
+        """See `Clock.now_ms`."""
+        return super().now_ms() + round(self._ahead_s * 1000)
+
+    def monotonic_s(self) -> float:
+        """See `Clock.monotonic_s`."""
+        return super().monotonic_s() + self._ahead_s
+
+    def wait(self, event: threading.Event, timeout_s: float | None) -> bool:
+        """See `Clock.wait`."""
+        if timeout_s is None:
+            return event.wait()
+        end_s = self.monotonic_s() + timeout_s
+        while (left_s := end_s - self.monotonic_s()) > 0:
+            # An idle cloud's workers wait for a second or more: only these look often.
+            if event.wait(min(left_s, _LOOK_EVERY_S)):
+                return True
+        return event.is_set()
+
+
+def seconds(*, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0) -> float:
+    """Return a span of time in seconds."""
+    span_s = seconds + 60 * (minutes + 60 * (hours + 24 * days))
+    if not math.isfinite(span_s):
+        raise ValueError("A span of time must be finite.")
+    return span_s

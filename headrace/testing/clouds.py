@@ -1,0 +1,275 @@
+"""Clouds in the test's own process: `cloud()`, without a socket, as a block or a decorator."""
+# pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import json
+import os
+import shutil
+import tempfile
+import unittest
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any, Self, TypeVar, cast
+
+import boto3
+
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.sessions import Credentials
+from headrace.cloud import Cloud
+from headrace.core.config import DEFAULT_ACCOUNT_ID, DEFAULT_REGION, Config
+from headrace.core.ids import Ids
+from headrace.services.lambda_.runtime.environment import SandboxSpec
+from headrace.store.room import free_bytes
+from headrace.testing import clock as clocks
+from headrace.testing import environment, transport
+from headrace.testing.access import CloudAccess
+from headrace.testing.functions import InProcessEnvironment, Rules
+from headrace.testing.waiting import NoSuchPage
+
+F = TypeVar("F")
+# Nobody listens there: what would need a socket fails at once, and never finds another cloud.
+NO_PORT = 1
+_PREFIX = "headrace-test-"
+# Files there are never on a disk. Containers often have 64 MB of it.
+_MEMORY = Path("/dev/shm")
+_MUCH_BYTES = 1 << 30
+_OPTIONS = frozenset(
+    {
+        "durability",
+        "strict",
+        "state_delay_ms",
+        "limits",
+        "log_group_events",
+        "log_group_mib",
+        "spark",
+    }
+)
+
+
+class UnknownOption(TypeError):
+    """An option that no cloud has; the text is one sentence."""
+
+
+class LocalCloud(CloudAccess):
+    """A started cloud in this process. Thread-safe.
+
+    Python functions run in this process, see `headrace.testing.functions`; others in processes of their own.
+
+    Attributes:
+        cloud: the cloud itself.
+        data_dir: its folder, which is removed in the end unless it was given.
+    """
+
+    def __init__(
+        self,
+        *,
+        port: int = NO_PORT,
+        account: str = DEFAULT_ACCOUNT_ID,
+        region: str = DEFAULT_REGION,
+        data_dir: Path | None = None,
+        seed: int | None = None,
+        **options: Any,
+    ) -> None:
+        """Build and start it.
+
+        Args:
+            port: in its endpoint's URL.
+            account: of sessions that name no other.
+            region: of sessions that name no other.
+            data_dir: a folder that stays; without one, a temporary folder.
+            seed: of the ids that it makes.
+            options: those of `headrace up` that tests have a use for: durability, strict, state_delay_ms, limits,
+                log_group_events, log_group_mib, spark.
+
+        Raises UnknownOption.
+        """
+        check_options(account, options)
+        self._is_temporary = data_dir is None
+        self.data_dir = temporary_folder() if data_dir is None else data_dir
+        self._clock = clocks.MovableClock()
+        ids = Ids(seed)
+        rules = Rules(self._clock, ids)
+
+        def environments(
+            spec: SandboxSpec, credentials: Credentials
+        ) -> InProcessEnvironment | None:
+            if not spec.runtime.startswith("python"):
+                return None
+            return InProcessEnvironment(spec, credentials, rules)
+
+        config = Config(
+            data_dir=self.data_dir, port=port, account_id=account, region=region, **options
+        )
+        self.cloud = Cloud(
+            config, clock=self._clock, ids=ids, environments=environments, warms_up=False
+        )
+        self.cloud.start()
+        super().__init__(config.endpoint_url, account=account, region=region)
+
+    def handle(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request in process; the body comes back as bytes."""
+        return transport.whole(self.cloud.handle(request), request)
+
+    @property
+    def route(self) -> transport.Route:
+        """How requests of this process get to it."""
+        assert self.endpoint_url is not None
+        return transport.Route(self.handle, self.endpoint_url.partition("://")[2])
+
+    def session(self, *, account: str | None = None, region: str | None = None) -> boto3.Session:
+        """See `CloudAccess.session`."""
+        made = super().session(account=account, region=region)
+        transport.bind(made, self.route)
+        return made
+
+    def page(self, path: str) -> Any:
+        """See `CloudAccess.page`."""
+        where, _, query = path.partition("?")
+        headers = {"host": "localhost", "accept": "application/json"}
+        answer = self.handle(HttpRequest("GET", f"/_headrace/{where}", query, headers))
+        if answer.status != 200:
+            raise NoSuchPage(f"/_headrace/{path} answers {answer.status}.")
+        return json.loads(cast("bytes", answer.body))
+
+    def advance(
+        self, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
+    ) -> None:
+        """Move the cloud's time on: retention, buffering intervals, delays of queues and windows pass at once."""
+        self._clock.advance(
+            clocks.seconds(seconds=seconds, minutes=minutes, hours=hours, days=days)
+        )
+        self.cloud.supervisor.look_at_clock()
+
+    @property
+    def can_advance(self) -> bool:
+        """See `CloudAccess.can_advance`."""
+        return True
+
+    @property
+    def runs_folders(self) -> bool:
+        """See `CloudAccess.runs_folders`."""
+        return True
+
+    def close(self) -> None:
+        """Stop it, and remove its temporary folder."""
+        self.cloud.stop()
+        if self._is_temporary:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def temporary_folder() -> Path:
+    """Make a folder for a test's data: in memory where there is much of it, unless TMPDIR says where."""
+    place = None
+    with contextlib.suppress(OSError):
+        if "TMPDIR" not in os.environ and free_bytes(_MEMORY) >= _MUCH_BYTES:
+            place = _MEMORY
+    return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+
+
+def check_options(account: str, options: dict[str, Any]) -> None:
+    """Raise UnknownOption for what no cloud of a test has."""
+    unknown = sorted(set(options) - _OPTIONS)
+    if unknown:
+        known = ", ".join(["account", "region", "data_dir", "seed", *sorted(_OPTIONS)])
+        raise UnknownOption(f"A cloud has no option {unknown[0]!r}; it has {known}.")
+    if len(account) != 12 or not account.isdigit():
+        raise UnknownOption(f"An account is 12 digits, not {account!r}.")
+
+
+class _Entering:
+    """What `cloud()` returns: a block, or a decorator of functions, coroutine functions and classes of tests."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+        self._blocks: list[contextlib.AbstractContextManager[LocalCloud]] = []
+
+    def __enter__(self) -> LocalCloud:
+        block = _entered(self._options)
+        self._blocks.append(block)
+        return block.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._blocks.pop().__exit__(*error)
+
+    def __call__(self, decorated: F) -> F:
+        """Enter a cloud of its own for each call of a function, or each test of a class."""
+        target: Any = decorated
+        if inspect.isclass(target):
+            return cast("F", _decorate_class(target, self._options))
+        if inspect.iscoroutinefunction(target):
+
+            @functools.wraps(target)
+            async def run_async(*args: Any, **kwargs: Any) -> Any:
+                with _entered(self._options):
+                    return await target(*args, **kwargs)
+
+            return cast("F", run_async)
+
+        @functools.wraps(target)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with _entered(self._options):
+                return target(*args, **kwargs)
+
+        return cast("F", run)
+
+
+def cloud(**options: Any) -> _Entering:
+    """Enter a cloud in this process, for a block or for each call of what is decorated.
+
+    Inside, every request of botocore to AWS is answered by it, whenever the client was made; the environment variables
+    of AWS's SDKs are set, and restored. It has no socket: the AWS CLI, presigned URLs and SubscribeToShard need the
+    fixture `headrace_cloud`.
+
+    Args:
+        options: those of `LocalCloud`.
+    """
+    return _Entering(options)
+
+
+@contextlib.contextmanager
+def _entered(options: dict[str, Any]) -> Generator[LocalCloud]:
+    with LocalCloud(**options) as made, entered(made):
+        yield made
+
+
+@contextlib.contextmanager
+def entered(made: LocalCloud) -> Generator[None]:
+    """Lead this process's requests to a cloud inside the block."""
+    assert made.endpoint_url is not None
+    route = made.route
+    wanted = environment.pointing_at(made.endpoint_url, account=made.account, region=made.region)
+    with environment.variables(wanted), environment.fresh_default_session():
+        transport.enter(route)
+        try:
+            yield
+        finally:
+            transport.leave(route)
+
+
+def _decorate_class(decorated: type[Any], options: dict[str, Any]) -> type[Any]:
+    """Have each test of a class begin with a cloud of its own, before what the class itself sets up."""
+    if issubclass(decorated, unittest.TestCase):
+        set_up: Callable[[Any], None] = decorated.setUp
+
+        def enter_and_set_up(self: Any) -> None:
+            block = _entered(options)
+            block.__enter__()
+            self.addCleanup(block.__exit__, None, None, None)
+            set_up(self)
+
+        decorated.setUp = enter_and_set_up  # pyright: ignore[reportAttributeAccessIssue]
+        return decorated
+    for name, method in list(vars(decorated).items()):
+        if name.startswith("test") and inspect.isfunction(method):
+            setattr(decorated, name, _Entering(options)(method))
+    return decorated

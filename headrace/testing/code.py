@@ -1,0 +1,134 @@
+"""Makes Lambda functions of folders of the user's own code, and connects them to streams."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from headrace.testing.access import CloudAccess
+from headrace.testing.functions import check_handler
+
+_ROLE = "arn:aws:iam::{account}:role/headrace-test"
+_LEFT_OUT = ("__pycache__", ".git", ".venv", "node_modules", ".pytest_cache")
+
+
+@dataclass(frozen=True, slots=True)
+class TestedFunction:
+    """A function that a test has made."""
+
+    __test__ = False
+
+    name: str
+    arn: str
+    cloud: CloudAccess
+
+    def invoke(self, event: Any) -> Any:
+        """Invoke it and return its answer, read as JSON. Raises FunctionFailed with the function's own words."""
+        answer = self.cloud.client("lambda").invoke(
+            FunctionName=self.name, Payload=json.dumps(event).encode()
+        )
+        payload = json.loads(answer["Payload"].read() or b"null")
+        if answer.get("FunctionError"):
+            raise FunctionFailed(self.name, payload)
+        return payload
+
+
+class FunctionFailed(AssertionError):
+    """A function raised, or its process ended. `error` is Lambda's error document."""
+
+    def __init__(self, name: str, error: Any) -> None:
+        shown = cast("dict[str, Any]", error if isinstance(error, dict) else {})
+        trace = "".join(shown.get("stackTrace") or ())
+        super().__init__(
+            f"{name} failed: {shown.get('errorType')}: {shown.get('errorMessage')}\n{trace}".rstrip()
+        )
+        self.error: Any = error
+
+
+def make_function(
+    cloud: CloudAccess,
+    folder: Path,
+    *,
+    handler: str = "handler.handler",
+    name: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    source: str | None = None,
+    mapping: Mapping[str, Any] | None = None,
+    **configuration: Any,
+) -> TestedFunction:
+    """Make a function of a folder.
+
+    Args:
+        cloud: in this process it runs the folder's files where they lie; elsewhere they are sent as a zip.
+        folder: with the module of the handler, and all that it imports and the runtime does not have.
+        handler: `module.function`.
+        name: the folder's without one.
+        environment: the function's variables.
+        source: the ARN, or the name, of a Kinesis stream that triggers it from its beginning.
+        mapping: more members of CreateEventSourceMapping.
+        configuration: more members of CreateFunction, such as Timeout.
+
+    Raises FunctionNotLoadable.
+    """
+    folder = Path(folder).resolve()
+    check_handler(handler, folder)
+    name = name or folder.name
+    code = (
+        {"S3Bucket": "headrace-local", "S3Key": str(folder)}
+        if cloud.runs_folders
+        else {"ZipFile": zipped(folder)}
+    )
+    functions = cloud.client("lambda")
+    made = functions.create_function(
+        **{
+            "FunctionName": name,
+            "Runtime": "python3.13",
+            "Role": _ROLE.format(account=cloud.account),
+            "Handler": handler,
+            "Code": code,
+            "Timeout": 60,
+            "Environment": {"Variables": dict(environment or {})},
+            **configuration,
+        }
+    )
+    functions.get_waiter("function_active_v2").wait(
+        FunctionName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+    )
+    if source is not None:
+        functions.create_event_source_mapping(
+            **{
+                "EventSourceArn": _stream_arn(cloud, source),
+                "FunctionName": name,
+                "StartingPosition": "TRIM_HORIZON",
+                **(mapping or {}),
+            }
+        )
+    return TestedFunction(name, made["FunctionArn"], cloud)
+
+
+def _stream_arn(cloud: CloudAccess, source: str) -> str:
+    if source.startswith("arn:"):
+        return source
+    summary = cloud.client("kinesis").describe_stream_summary(StreamName=source)
+    return str(summary["StreamDescriptionSummary"]["StreamARN"])
+
+
+def zipped(folder: Path) -> bytes:
+    """Return a zip archive of a folder; the same files give the same bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for where, folders, files in os.walk(folder):
+            folders[:] = sorted(set(folders).difference(_LEFT_OUT))
+            for name in sorted(files):
+                path = Path(where) / name
+                info = zipfile.ZipInfo(path.relative_to(folder).as_posix(), (2026, 1, 1, 0, 0, 0))
+                info.compress_type = zipfile.ZIP_DEFLATED
+                info.external_attr = (path.stat().st_mode & 0o777) << 16
+                archive.writestr(info, path.read_bytes())
+    return buffer.getvalue()

@@ -1,0 +1,225 @@
+"""The pytest plug-in: fixtures for clouds, functions and stacks, and a guard that lets no test reach AWS.
+
+Kept light: pytest loads it in every run, also of tests that have nothing to do with AWS.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.testing.guard import Guard
+
+if TYPE_CHECKING:
+    from headrace.testing.access import CloudAccess
+    from headrace.testing.code import TestedFunction
+    from headrace.testing.stacks import DeployedStacks
+
+_AWS = "aws"
+_STATE = pytest.StashKey["_State"]()
+
+
+class _State:
+    """What the plug-in holds of one run."""
+
+    def __init__(self) -> None:
+        self.before: dict[str, str | None] = {}
+        self.guard: Guard | None = None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """See pytest."""
+    group = parser.getgroup("headrace", "AWS streaming in the test's own process")
+    group.addoption(
+        "--headrace-cloud",
+        metavar="URL",
+        default=None,
+        help="run on a cloud that is up (http://host:port), or on AWS itself (aws), which costs money",
+    )
+    parser.addini(
+        "headrace_allow_aws",
+        "let tests that do not use headrace's fixtures reach AWS",
+        type="bool",
+        default=False,
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep every test from AWS, unless it is allowed."""
+    state = config.stash[_STATE] = _State()
+    if config.getoption("--headrace-cloud") == _AWS or config.getini("headrace_allow_aws"):
+        return
+    state.guard = Guard()
+    state.guard.put_up()
+    state.before = {name: os.environ.get(name) for name in _HARMLESS}
+    for name, value in _HARMLESS.items():
+        _put(name, value)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Restore the environment variables."""
+    state = config.stash.get(_STATE, None)
+    if state is None or state.guard is None:
+        return
+    state.guard.take_down()
+    state.guard = None
+    for name, value in state.before.items():
+        _put(name, value)
+
+
+# With these no SDK finds an account of the user's; `headrace.testing.environment` is too much to import here.
+_HARMLESS: dict[str, str | None] = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_SESSION_TOKEN": None,
+    "AWS_PROFILE": None,
+    "AWS_DEFAULT_PROFILE": None,
+    "AWS_ROLE_ARN": None,
+    "AWS_WEB_IDENTITY_TOKEN_FILE": None,
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+def _put(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
+# --- fixtures -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def headrace_options() -> Mapping[str, Any]:
+    """The options of `headrace_cloud`; override it in the top conftest.py: see `headrace.testing.LocalCloud`."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def headrace_cloud(
+    pytestconfig: pytest.Config, headrace_options: Mapping[str, Any]
+) -> Generator[CloudAccess]:
+    """A cloud for the whole session (with xdist: for each worker), on a free port, with temporary data."""
+    target = pytestconfig.getoption("--headrace-cloud")
+    if target is not None:
+        from headrace.testing.remote import CloudUnusable, RemoteCloud
+
+        try:
+            remote = RemoteCloud(target)
+        except CloudUnusable as error:
+            raise pytest.UsageError(str(error)) from error
+        _OptionsOf.options[remote] = dict(headrace_options)
+        yield remote
+        return
+    from headrace.testing.clouds import UnknownOption
+    from headrace.testing.served import ServedCloud
+
+    try:
+        cloud = ServedCloud(**headrace_options)
+    except UnknownOption as error:
+        raise pytest.UsageError(f"headrace_options: {error}") from error
+    _OptionsOf.options[cloud] = dict(headrace_options)
+    with cloud:
+        yield cloud
+
+
+class _OptionsOf:
+    """What each cloud of this process was made with."""
+
+    options: dict[Any, dict[str, Any]] = {}  # noqa: RUF012 - one for the program
+
+
+_numbers = itertools.count(1)
+
+
+def _new_account(config: pytest.Config) -> str:
+    """Return an account that nobody has had: another worker's begin with another number."""
+    worker = str(getattr(config, "workerinput", {}).get("workerid", "gw0"))
+    number = int("".join(c for c in worker if c.isdigit()) or 0)
+    return f"{1 + number % 899:03d}{next(_numbers):09d}"
+
+
+@pytest.fixture
+def headrace_account(
+    request: pytest.FixtureRequest, headrace_cloud: CloudAccess, headrace_options: Mapping[str, Any]
+) -> str:
+    """A new account for each test, instead of cleaning up; on AWS, that of the credentials."""
+    made_with = _OptionsOf.options.get(headrace_cloud, {})
+    if made_with != dict(headrace_options):
+        raise pytest.UsageError(
+            f"There is one headrace_cloud a session: it was made with {made_with}, and {request.node.nodeid} wants"
+            f" {dict(headrace_options)}; set headrace_options in one place, or use headrace.testing.cloud()."
+        )
+    return (
+        headrace_cloud.account if headrace_cloud.product == _AWS else _new_account(request.config)
+    )
+
+
+@pytest.fixture
+def headrace_aws(headrace_cloud: CloudAccess, headrace_account: str) -> Generator[CloudAccess]:
+    """The cloud as this test's account sees it: clients, records_of(), until_drained(). SDKs find it by themselves."""
+    from headrace.testing.account import AccountView
+    from headrace.testing.environment import fresh_default_session, pointing_at, variables
+
+    view = AccountView(headrace_cloud, headrace_account)
+    if view.endpoint_url is None:
+        yield view
+        return
+    wanted = pointing_at(view.endpoint_url, account=view.account, region=view.region)
+    with variables(wanted), fresh_default_session():
+        yield view
+
+
+@pytest.fixture
+def headrace_session(headrace_aws: CloudAccess) -> Any:
+    """A boto3 session of this test's account."""
+    return headrace_aws.session()
+
+
+@pytest.fixture
+def headrace_function(headrace_aws: CloudAccess) -> Callable[..., TestedFunction]:
+    """Makes a function of a folder of your own: `headrace_function("lambdas/enrich", source="orders")`."""
+    from headrace.testing.code import make_function
+    from headrace.testing.functions import FunctionNotLoadable
+
+    def make(folder: str | Path, **settings: Any) -> TestedFunction:
+        try:
+            return make_function(headrace_aws, Path(folder), **settings)
+        except FunctionNotLoadable as error:
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def headrace_stack(headrace_cloud: CloudAccess) -> Callable[..., DeployedStacks]:
+    """Deploys a CDK app's folder or a template, once a session, into an account of its own."""
+    from headrace.testing.account import AccountView
+    from headrace.testing.stacks import StackFailed, deploy
+
+    done: dict[str, Any] = {}
+
+    def deployed(source: Any, **settings: Any) -> DeployedStacks:
+        key = repr((source, sorted(settings.items(), key=repr)))
+        if key not in done:
+            account = f"9{len(done):011d}"
+            is_aws = headrace_cloud.product == _AWS
+            view = AccountView(headrace_cloud, headrace_cloud.account if is_aws else account)
+            try:
+                done[key] = deploy(view, source, **settings)
+            except StackFailed as error:
+                done[key] = error
+        found = done[key]
+        if isinstance(found, StackFailed):
+            raise pytest.fail.Exception(str(found), pytrace=False)
+        return found
+
+    return deployed

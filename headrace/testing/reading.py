@@ -1,0 +1,77 @@
+"""Reads whole streams and folders of objects, on any cloud."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+
+class Clients(Protocol):
+    """Gives boto3's clients of a cloud."""
+
+    def client(self, service: str) -> Any:
+        """Return a client."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as a stream gives it back."""
+
+    shard_id: str
+    sequence_number: str
+    partition_key: str
+    data: bytes
+    arrived: datetime
+
+    @property
+    def json(self) -> Any:
+        """Its data, read as JSON."""
+        return json.loads(self.data)
+
+
+def records_of(cloud: Clients, stream: str) -> list[Record]:
+    """Return every record that a stream holds, by sequence number: within a key, in the order in which they came."""
+    kinesis = cloud.client("kinesis")
+    found: list[Record] = []
+    for shard in _shards(kinesis, stream):
+        shard_id = shard["ShardId"]
+        iterator = kinesis.get_shard_iterator(
+            StreamName=stream, ShardId=shard_id, ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+        while iterator:
+            page = kinesis.get_records(ShardIterator=iterator)
+            found += [
+                Record(
+                    shard_id,
+                    one["SequenceNumber"],
+                    one["PartitionKey"],
+                    one["Data"],
+                    one["ApproximateArrivalTimestamp"],
+                )
+                for one in page["Records"]
+            ]
+            # On AWS a page may be empty where more follows.
+            if not page["Records"] and not page.get("MillisBehindLatest"):
+                break
+            iterator = page.get("NextShardIterator")
+    return sorted(found, key=lambda record: int(record.sequence_number))
+
+
+def _shards(kinesis: Any, stream: str) -> list[dict[str, Any]]:
+    answer = kinesis.list_shards(StreamName=stream)
+    shards = list(answer["Shards"])
+    while "NextToken" in answer:
+        answer = kinesis.list_shards(NextToken=answer["NextToken"])
+        shards += answer["Shards"]
+    return shards
+
+
+def objects_under(cloud: Clients, bucket: str, prefix: str = "") -> dict[str, bytes]:
+    """Return the objects of a bucket whose keys begin with `prefix`: key to bytes, by key."""
+    s3 = cloud.client("s3")
+    pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+    keys = [one["Key"] for page in pages for one in page.get("Contents", ())]
+    return {key: s3.get_object(Bucket=bucket, Key=key)["Body"].read() for key in sorted(keys)}

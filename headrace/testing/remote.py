@@ -1,0 +1,57 @@
+"""A cloud that somebody has started: checks that it is up and says which product it is."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+from urllib.parse import urlsplit
+
+from headrace.testing.access import CloudAccess
+
+_ANSWER_WITHIN_S = 10.0
+AWS = "aws"
+
+
+class CloudUnusable(Exception):
+    """A URL leads to no cloud; the text is one sentence."""
+
+
+class RemoteCloud(CloudAccess):
+    """A cloud behind a URL, or AWS. Raises CloudUnusable."""
+
+    def __init__(self, target: str, **where: str) -> None:
+        """Take `http://host:port`, or `aws`."""
+        if target == AWS:
+            super().__init__(None, **where)
+            self.product = AWS
+            return
+        parts = urlsplit(target)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise CloudUnusable(f"A cloud is http://host:port, or aws, not {target!r}.")
+        super().__init__(target.rstrip("/"), **where)
+        self.product = product_at(target.rstrip("/"))
+
+
+def product_at(url: str) -> str:
+    """Return what answers at a URL: `headrace`, `localstack`, or `unknown`. Raises CloudUnusable when nothing does."""
+    if _json(f"{url}/_headrace/health") is not None:
+        return "headrace"
+    return "unknown" if _json(f"{url}/_localstack/health") is None else "localstack"
+
+
+def _json(url: str) -> Any:
+    """Return a page's JSON, None when there is another page or none. Raises CloudUnusable when nobody answers."""
+    try:
+        with urllib.request.urlopen(url, timeout=_ANSWER_WITHIN_S) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError:
+        return None
+    except ValueError:
+        return None
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        raise CloudUnusable(
+            f"No cloud answers at {url.partition('/_')[0]}: {reason}; start it, or leave --headrace-cloud out."
+        ) from error

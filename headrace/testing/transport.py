@@ -1,0 +1,152 @@
+"""Carries what botocore sends to a cloud in this process.
+
+botocore's one way out is `URLLib3Session.send`. While a cloud is entered it goes through here: so
+clients are caught whenever they were made, those of modules that were imported long before among them.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from botocore.awsrequest import AWSResponse
+from botocore.exceptions import ConnectionClosedError, EndpointConnectionError
+from botocore.httpsession import URLLib3Session
+
+from headrace.aws.http import DROPPED, FileSlice, HttpRequest, HttpResponse
+from headrace.aws.waiting import when_done
+from headrace.fallback.moto_requests import aws_response, http_request_of
+from headrace.testing.guard import is_aws, is_metadata
+
+# Longer than any answer takes that a client waits for.
+_LONGEST_ANSWER_S = 900.0
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+# A client that was written for an emulator names this port.
+_EMULATORS_PORT = 4566
+_VIRTUAL_S3 = re.compile(r"^(?P<bucket>.+)\.s3(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?$")
+_S3 = re.compile(r"^s3(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?$")
+
+
+Answer = Callable[[HttpRequest], HttpResponse]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where requests go: to `answer`, in this process. `netloc` is the host and port of the cloud's endpoint."""
+
+    answer: Answer
+    netloc: str
+
+
+class _Ways:
+    """The routes that are entered, the last first; one for the program."""
+
+    lock = threading.RLock()
+    routes: list[Route] = []  # noqa: RUF012 - one for the program
+    original: Any = None
+
+
+def enter(route: Route) -> None:
+    """Send botocore's requests to AWS, and to the cloud's endpoint, over a route from now on."""
+    with _Ways.lock:
+        _Ways.routes.append(route)
+        _install()
+
+
+def leave(route: Route) -> None:
+    """Undo `enter`."""
+    with _Ways.lock:
+        _Ways.routes.remove(route)
+        _restore()
+
+
+def _install() -> None:
+    if _Ways.original is None:
+        _Ways.original = URLLib3Session.send
+        URLLib3Session.send = cast("Any", _send)
+
+
+def _restore() -> None:
+    if not _Ways.routes:
+        URLLib3Session.send, _Ways.original = _Ways.original, None
+
+
+def _send(session: Any, request: Any) -> AWSResponse:
+    """Answer a request in process, refuse it, or let it go its usual way."""
+    parts = urlsplit(request.url)
+    host = (parts.hostname or "").lower()
+    if is_metadata(host):
+        raise EndpointConnectionError(endpoint_url=request.url)
+    route = _Ways.routes[-1]
+    if is_aws(host):
+        return carry(route, request, host)
+    is_own = (
+        parts.netloc == route.netloc
+        or (host in _LOOPBACK and parts.port in (None, _EMULATORS_PORT))
+        or host.endswith((".localhost", ".localhost.localstack.cloud"))
+    )
+    return carry(route, request) if is_own else _Ways.original(session, request)
+
+
+def bind(session: Any, route: Route) -> None:
+    """Send whatever a boto3 session's clients ask for over a route, whichever cloud is entered."""
+
+    def send(request: Any, **_: Any) -> AWSResponse:
+        host = str(urlsplit(str(request.url)).hostname or "").lower()
+        return carry(route, request, host if is_aws(host) else "")
+
+    session.events.register_first("before-send.*", send)
+
+
+def carry(route: Route, request: Any, aws_host: str = "") -> AWSResponse:
+    """Return a route's answer to botocore's request. `aws_host` is the host on AWS that it was made for, if any."""
+    ours = http_request_of(request)
+    ours.headers["host"] = _host(aws_host, route) if aws_host else urlsplit(request.url).netloc
+    response = route.answer(ours)
+    if response.status == DROPPED:
+        raise ConnectionClosedError(endpoint_url=request.url)
+    return aws_response(request.url, response)
+
+
+def _host(aws_host: str, route: Route) -> str:
+    """Return the Host by which headrace knows what a host of AWS's means: S3 has the bucket there."""
+    virtual = _VIRTUAL_S3.match(aws_host)
+    if virtual is not None:
+        return f"{virtual['bucket']}.s3.localhost"
+    return "s3.localhost" if _S3.match(aws_host) else route.netloc
+
+
+def whole(answer: HttpResponse | Future[HttpResponse], request: HttpRequest) -> HttpResponse:
+    """Return an answer with its body as bytes, once it is there: what a socket would have brought."""
+    response = answer.result(_LONGEST_ANSWER_S) if isinstance(answer, Future) else answer
+    response = when_done(response).result(_LONGEST_ANSWER_S)
+    body = response.body
+    if isinstance(body, FileSlice):
+        data = _sliced(body)
+    elif isinstance(body, bytes):
+        data = body
+    elif hasattr(body, "__aiter__"):
+        raise NotImplementedError(
+            "Event streams need a socket: use the fixture headrace_cloud, not headrace.testing.cloud()."
+        )
+    else:
+        data = b"".join(body)  # pyright: ignore[reportArgumentType]
+    response.body = data
+    if request.method == "HEAD":
+        if all(name.lower() != "content-length" for name, _ in response.headers):
+            response.headers.append(("Content-Length", str(len(data))))
+        response.body = b""
+    return response
+
+
+def _sliced(part: FileSlice) -> bytes:
+    file = part.file or part.path.open("rb")
+    with file:
+        file.seek(part.offset_bytes)
+        return file.read(part.length_bytes)

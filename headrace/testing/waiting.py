@@ -1,0 +1,122 @@
+"""Waits for conditions, never for a time: `until`, and `until_drained` for everything that was put so far."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+DEFAULT_TIMEOUT_S = 30.0
+_FIRST_LOOK_S = 0.005
+_LONGEST_LOOK_S = 0.25
+# How far a cloud's time is moved on when all that still waits, waits for time.
+_FIRST_STEP_S = 1.0
+_LONGEST_STEP_S = 900.0
+_LOOKS_BEFORE_STEP = 5
+
+
+class NoSuchPage(LookupError):
+    """The cloud is not headrace, or not this version of it."""
+
+
+class Watched(Protocol):
+    """A cloud that is waited for; see `CloudAccess`."""
+
+    account: str
+    endpoint_url: str | None
+
+    @property
+    def can_advance(self) -> bool:
+        """Whether its time can be moved."""
+        ...
+
+    def page(self, path: str) -> Any:
+        """Return the JSON of a page below /_headrace/. Raises NoSuchPage."""
+        ...
+
+    def advance(self, *, seconds: float = 0) -> None:
+        """Move its time on."""
+        ...
+
+
+class NotInTime(AssertionError):
+    """A condition did not come true; the text says which, and what was last seen."""
+
+
+def until(
+    condition: Callable[[], T],
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    what: str = "",
+    pause: Callable[[float], None] = time.sleep,
+) -> T:
+    """Call `condition` until it returns something true, and return that.
+
+    Args:
+        condition: raises AssertionError, or returns something false, as long as it does not hold.
+        timeout_s: how long to wait at most, in seconds of the machine's time.
+        what: is waited for, for the message.
+        pause: waits between two looks.
+
+    Raises NotInTime with what the condition last returned or raised.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    look_s = _FIRST_LOOK_S
+    while True:
+        try:
+            seen: Any = condition()
+            if seen:
+                return seen
+        except AssertionError as error:
+            seen = error
+        if time.monotonic() >= deadline_s:
+            name = what or getattr(condition, "__name__", "the condition")
+            raise NotInTime(f"After {timeout_s:g} s {name} does not hold; last seen: {seen!r}")
+        pause(look_s)
+        look_s = min(look_s * 2, _LONGEST_LOOK_S)
+
+
+def until_drained(cloud: Watched, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    """Wait until every enabled mapping of the cloud's account is done with its records, and Firehose with its own.
+
+    Buffers that only wait for their interval are not waited for where the cloud's time can be moved: it is moved on.
+    Needs headrace; elsewhere use `until`. Raises NotInTime with what still waits.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    step_s = _FIRST_STEP_S
+    while time.monotonic() < deadline_s:
+        # What waits for records or functions gets on within a few looks; what waits for time never does.
+        for look in range(_LOOKS_BEFORE_STEP):
+            if not still_waiting(cloud):
+                return
+            time.sleep(_FIRST_LOOK_S * 2**look)
+        if cloud.can_advance:
+            cloud.advance(seconds=step_s)
+            step_s = min(step_s * 2, _LONGEST_STEP_S)
+    if waiting := still_waiting(cloud):
+        raise NotInTime(f"After {timeout_s:g} s: {'; '.join(waiting)}.")
+
+
+def still_waiting(cloud: Watched) -> list[str]:
+    """Return a sentence for each mapping and delivery stream of the cloud's account that has records waiting."""
+    try:
+        mappings = cloud.page("lambda/mappings")["mappings"]
+        deliveries = cloud.page("firehose")
+    except NoSuchPage as error:
+        raise NotInTime(
+            f"Only headrace says what still waits, and {cloud.endpoint_url} does not: use until() instead."
+        ) from error
+    sentences = [
+        f"{one['waiting']} records of {one['source'].rpartition('/')[2]} wait for"
+        f" {one['function'].rpartition(':')[2]} ({one['lastProcessingResult']})"
+        for one in mappings
+        if one["enabled"] and one.get("waiting") and one["function"].split(":")[4] == cloud.account
+    ]
+    sentences += [
+        f"{one['buffered_records']} records wait in delivery stream {one['name']}"
+        + (f" ({one['last_error']})" if one["last_error"] else "")
+        for one in deliveries
+        if not one["is_drained"] and one["account"] == cloud.account
+    ]
+    return sentences
