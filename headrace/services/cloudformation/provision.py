@@ -71,7 +71,7 @@ class Provisioner:
             lambda name: self._apply_one(template, name, depends_on[name]),
             stop=self._states.stop,
             keep_going=False,
-            pool=self._ports.executor(),
+            pool=self._states.ports.executor(),
         )
         if failed:
             shown = ", ".join(name for name, error in failed.items() if not is_cancelled(error))
