@@ -21,6 +21,8 @@ from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.profile import PROFILE
 from headrace.services.cloudformation.scope import Lookups
 from headrace.services.cloudformation.store import Stacks
+from headrace.services.cloudformation.template_source import object_text
+from headrace.services.cloudformation.transforms.run import Transforms
 from headrace.store.database import Database
 
 
@@ -58,9 +60,21 @@ def build_cloudformation(
         operations=Operations(stacks, lookups, ports, supervisor),
         responses=responses,
         objects=objects,
+        transforms=Transforms(
+            stacks=stacks,
+            control=control,
+            functions=functions,
+            ids=ids,
+            read_object=lambda url: object_text(_as_https(url), objects, endpoint_url()),
+        ),
         endpoint_url=endpoint_url,
         strict=strict,
     )
+
+
+def _as_https(url: str) -> str:
+    """Return the address of an object that `s3://bucket/key` names, as template addresses have it."""
+    return url.replace("s3://", "https://s3.amazonaws.com/", 1) if url.startswith("s3://") else url
 
 
 def cloudformation_api(cfn: CloudFormation) -> ServiceApi:

@@ -18,6 +18,7 @@ from headrace.services.cloudformation.template_source import (
     object_text,
     template_text,
 )
+from headrace.services.cloudformation.transforms.run import Transforms
 
 
 class CloudFormation:
@@ -33,6 +34,7 @@ class CloudFormation:
         operations: Operations,
         responses: Responses,
         objects: ObjectStore,
+        transforms: Transforms,
         endpoint_url: Callable[[], str],
         strict: bool,
     ) -> None:
@@ -43,6 +45,7 @@ class CloudFormation:
         self.lookups = lookups
         self.operations = operations
         self.strict = strict
+        self.transforms = transforms
         self._responses = responses
         self._objects = objects
         self._endpoint_url = endpoint_url

@@ -8,6 +8,7 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.services.cloudformation.template import Template
 
+_AUTO_EXPAND = "CAPABILITY_AUTO_EXPAND"
 _NAMED_IAM = {
     "AWS::IAM::Role": "RoleName",
     "AWS::IAM::User": "UserName",
@@ -29,8 +30,15 @@ def needed_capability(template: Template) -> str:
     return "CAPABILITY_NAMED_IAM" if named else "CAPABILITY_IAM" if iam else ""
 
 
-def check_capabilities(template: Template, given: list[str]) -> None:
-    """Raise InsufficientCapabilitiesException when the template makes IAM resources unasked."""
+def check_capabilities(template: Template, given: list[str], *, is_change_set: bool) -> None:
+    """Raise InsufficientCapabilitiesException when the template makes IAM resources, or is transformed, unasked.
+
+    A change set shows what transforms make, so that it need not be asked for (documented: API_CreateStack).
+    """
+    if template.original and not is_change_set and _AUTO_EXPAND not in given:
+        raise AwsError(
+            "InsufficientCapabilitiesException", f"Requires capabilities : [{_AUTO_EXPAND}]"
+        )
     needed = needed_capability(template)
     if needed and needed not in given and "CAPABILITY_NAMED_IAM" not in given:
         raise AwsError("InsufficientCapabilitiesException", f"Requires capabilities : [{needed}]")

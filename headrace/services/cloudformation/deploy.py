@@ -243,6 +243,7 @@ class Deployment:
         stack.resources = {**before, **stack.resources}
         for name in ("body", "description", "parameters", "tags", "capabilities", "outputs"):
             setattr(stack, name, previous[name])
+        stack.original_body = previous.get("original_body", "")
         stack.imports = previous["imports"]
         if failed:
             reason = f"The following resource(s) failed to update: [{', '.join(sorted(failed))}]. "

@@ -117,9 +117,13 @@ def contains(arguments: list[Any], around: Surroundings) -> bool:
 
 
 def find_in_map(keys: list[Any], around: Surroundings) -> Any:
-    """Fn::FindInMap."""
+    """Fn::FindInMap; with `DefaultValue` as its fourth argument, as AWS::LanguageExtensions has it."""
     value: Any = around.mappings
     for key in keys[:3]:
+        if is_unknown(key):
+            return UNKNOWN
+        if len(keys) > 3 and (not isinstance(value, Mapping) or key not in value):
+            return keys[3]["DefaultValue"]
         if not isinstance(value, Mapping) or not isinstance(key, str) or key not in value:
             raise TemplateError(
                 f"Template error: Unable to get mapping for {'::'.join(map(str, keys[:3]))}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -48,11 +48,14 @@ def prepare(
     cfn: CloudFormation, stack: Stack, request: StackRequest
 ) -> tuple[Template, dict[str, Any]]:
     """Return the template and the resolved parameters of a request. Raises AwsError, TemplateError."""
-    body = stack.body if request.get("UsePreviousTemplate") else cfn.read_template(request)
-    template = parse(body)
+    is_previous = request.get("UsePreviousTemplate")
+    body = (stack.original_body or stack.body) if is_previous else cfn.read_template(request)
+    template = _expanded(cfn, stack, request, body)
     check_types(template, strict=cfn.strict)
     graph.check_acyclic(all_dependencies(template))
-    check_capabilities(template, listed(request, "Capabilities"))
+    check_capabilities(
+        template, listed(request, "Capabilities"), is_change_set="ChangeSetName" in request
+    )
     check_allowed_types(template, listed(request, "ResourceTypes"))
     check_triggers(request.get("RollbackConfiguration") or {})
     given = listed(request, "Parameters")
@@ -74,6 +77,18 @@ def prepare(
     decide(template, scope)
     check_rules(template, scope)
     return template, values
+
+
+def _expanded(cfn: CloudFormation, stack: Stack, request: StackRequest, body: str) -> Template:
+    """Return the template that a text is, or becomes by its transforms. Raises TemplateError."""
+    given = {name: str(value["value"]) for name, value in stack.parameters.items()}
+    given |= {
+        p["ParameterKey"]: str(p["ParameterValue"])
+        for p in listed(request, "Parameters")
+        if p.get("ParameterValue") is not None
+    }
+    made = cfn.transforms.expand(body, stack, given)
+    return parse(body) if made is None else replace(parse(made), original=body)
 
 
 def check_allowed_types(template: Template, allowed: list[str]) -> None:
@@ -122,6 +137,7 @@ def take_over(
         # The state to which an update that fails goes back.
         stack.previous = {
             "body": stack.body,
+            "original_body": stack.original_body,
             "description": stack.description,
             "parameters": stack.parameters,
             "tags": stack.tags,
@@ -136,6 +152,7 @@ def take_over(
             ),
         }
     stack.body = template.body
+    stack.original_body = template.original
     stack.description = template.description
     stack.parameters = values
     stack.tags = tags

@@ -57,6 +57,8 @@ class Stack:
     request_token: str = ""
     change_set_id: str = ""
     policy: str = ""
+    # What `body` was made from by transforms; empty when there are none.
+    original_body: str = ""
     outputs: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     imports: list[str] = field(default_factory=list[str])
     resources: dict[str, Resource] = field(default_factory=dict[str, Resource])
@@ -100,6 +102,7 @@ class ChangeSet:
     deployment_config: dict[str, Any] = field(default_factory=dict[str, Any])
     # The two views of the changes: with property values, and without.
     changes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    original_body: str = ""
     plain_changes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     # Why a property's value is missing in the first view.
     values_warning: str = ""

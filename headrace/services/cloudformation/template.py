@@ -65,6 +65,8 @@ class Template:
     outputs: Mapping[str, Any]
     metadata: Mapping[str, Any]
     version: str
+    # What `body` was made from by transforms; empty when there are none.
+    original: str = ""
 
 
 def template_of(body: str, value: Any) -> Template:
@@ -75,10 +77,6 @@ def template_of(body: str, value: Any) -> Template:
     unknown = sorted(set(template) - SECTIONS)
     if unknown:
         raise TemplateError(f"Invalid template property or properties [{', '.join(unknown)}]")
-    if template.get("Transform"):
-        raise TemplateError(
-            f"headrace does not run transforms; the template names {template['Transform']}"
-        )
     if not isinstance(template.get("Resources", {}), dict):
         raise TemplateError("Template format error: Any Resources member must be an object.")
     resources = _section(template, "Resources")

@@ -1,5 +1,6 @@
 """Change sets: create, describe, execute, delete, list."""
 
+from dataclasses import replace
 from typing import cast
 
 from headrace.aws.errors import AwsError
@@ -49,6 +50,7 @@ def create_change_set(
             type=kind,
             created_ms=call.now_ms,
             body=template.body,
+            original_body=template.original,
             description=request.get("Description") or "",
             parameters=values,
             tags=dict(tags),
@@ -190,7 +192,7 @@ def execute_change_set(
                 "shapes.RollbackConfiguration", change_set.rollback_configuration
             ),
         }
-        template = parse(change_set.body)
+        template = replace(parse(change_set.body), original=change_set.original_body)
         requests.take_over(stack, template, change_set.parameters, settings)
         stack.disable_rollback = bool(request.get("DisableRollback"))
         stack.on_failure = change_set.on_failure or "ROLLBACK"

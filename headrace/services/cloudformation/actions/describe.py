@@ -85,6 +85,29 @@ def _find(cfn: CloudFormation, call: Call, name: str) -> Stack:
     return stack
 
 
+def _with_parents(cfn: CloudFormation, stack: Stack) -> shapes.Stack:
+    return cast("shapes.Stack", {**_description(stack), **_parents(cfn, stack)})
+
+
+def _parents(cfn: CloudFormation, stack: Stack) -> dict[str, str]:
+    """Return the members of a stack in a stack that say in which, and in which it all stands."""
+    parent = _parent_of(cfn, stack)
+    if parent is None:
+        return {}
+    root = parent
+    while (above := _parent_of(cfn, root)) is not None:
+        root = above
+    return {"ParentId": parent.stack_id, "RootId": root.stack_id}
+
+
+def _parent_of(cfn: CloudFormation, stack: Stack) -> Stack | None:
+    for other in cfn.stacks.all(stack.account, stack.region):
+        for resource in list(other.resources.values()):
+            if (resource.type, resource.physical_id) == (STACK_TYPE, stack.stack_id):
+                return other
+    return None
+
+
 @operation("DescribeStacks")
 def describe_stacks(
     cfn: CloudFormation, call: Call, request: shapes.DescribeStacksInput
@@ -95,10 +118,10 @@ def describe_stacks(
         stack = cfn.stacks.find(call.account, call.region, name)
         if stack is None:
             raise stack_not_found(name)
-        return {"Stacks": [_description(stack)]}
+        return {"Stacks": [_with_parents(cfn, stack)]}
     return {
         "Stacks": [
-            _description(stack)
+            _with_parents(cfn, stack)
             for stack in cfn.stacks.all(call.account, call.region)
             if stack.exists
         ]

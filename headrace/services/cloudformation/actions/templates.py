@@ -16,8 +16,11 @@ from headrace.services.cloudformation.errors import (
 )
 from headrace.services.cloudformation.fidelity import check_types
 from headrace.services.cloudformation.resources.schemas import IDENTIFIERS
-from headrace.services.cloudformation.template import Template
+from headrace.services.cloudformation.state import ChangeSet, Stack
+from headrace.services.cloudformation.template import Template, template_of
 from headrace.services.cloudformation.template_checks import parse
+from headrace.services.cloudformation.template_text import load
+from headrace.services.cloudformation.transforms.expansion import transforms_of
 
 
 @operation("GetTemplate")
@@ -31,7 +34,7 @@ def get_template(
         change_set = cfn.stacks.change_set(set_name)
         if change_set is None:
             raise change_set_not_found(set_name)
-        return {"TemplateBody": change_set.body, "StagesAvailable": stages}
+        return {"TemplateBody": _of_stage(request, change_set), "StagesAvailable": stages}
     if not request.get("StackName"):
         raise validation_error("StackName is a required parameter.")
     stack = cfn.stacks.find(call.account, call.region, request.get("StackName", ""))
@@ -40,9 +43,22 @@ def get_template(
     if set_name:
         for change_set in cfn.stacks.change_sets(stack.stack_id):
             if change_set.name == set_name:
-                return {"TemplateBody": change_set.body, "StagesAvailable": stages}
+                return {"TemplateBody": _of_stage(request, change_set), "StagesAvailable": stages}
         raise change_set_not_found(set_name)
-    return {"TemplateBody": stack.body, "StagesAvailable": stages}
+    return {"TemplateBody": _of_stage(request, stack), "StagesAvailable": stages}
+
+
+def _of_stage(request: shapes.GetTemplateInput, source: Stack | ChangeSet) -> str:
+    """Return the template as it was given, or as transforms made it: the default (documented)."""
+    is_original = request.get("TemplateStage") == "Original"
+    return source.original_body if is_original and source.original_body else source.body
+
+
+def _read(body: str) -> tuple[Template, list[str]]:
+    """Return a checked template; one with transforms, whose names come with it, before they are run."""
+    document = load(body)
+    named = transforms_of(document)
+    return (template_of(body, document), named) if named else (parse(body), [])
 
 
 def _parameters(template: Template) -> list[shapes.TemplateParameter]:
@@ -70,17 +86,28 @@ def _capabilities(template: Template) -> dict[str, Any]:
     return {"Capabilities": [needed], "CapabilitiesReason": reason}
 
 
+def _auto_expand(transforms: list[str]) -> dict[str, Any]:
+    """Return the members that say what transforms need; what they make is not known yet."""
+    shown = ", ".join(transforms)
+    return {
+        "Capabilities": ["CAPABILITY_AUTO_EXPAND"],
+        "CapabilitiesReason": f"The following transform(s) require capabilities: [{shown}]",
+        "DeclaredTransforms": transforms,
+    }
+
+
 @operation("ValidateTemplate")
 def validate_template(
     cfn: CloudFormation, call: Call, request: shapes.ValidateTemplateInput
 ) -> shapes.ValidateTemplateOutput:
     """Check a template. Source: API_ValidateTemplate."""
-    template = parse(cfn.read_template(request))
-    check_types(template, strict=cfn.strict)
+    template, transforms = _read(cfn.read_template(request))
+    if not transforms:
+        check_types(template, strict=cfn.strict)
     answer = {
         "Description": template.description or None,
         "Parameters": _parameters(template),
-        **_capabilities(template),
+        **(_auto_expand(transforms) if transforms else _capabilities(template)),
     }
     return present(answer)
 
@@ -90,7 +117,7 @@ def get_template_summary(
     cfn: CloudFormation, call: Call, request: shapes.GetTemplateSummaryInput
 ) -> shapes.GetTemplateSummaryOutput:
     """Return what is in a template. Source: API_GetTemplateSummary; the answer's form is recorded."""
-    template = parse(_body(cfn, call, request))
+    template, transforms = _read(_body(cfn, call, request))
     rows = [
         {
             **row,
@@ -103,11 +130,13 @@ def get_template_summary(
     ]
     by_type: dict[str, list[str]] = {}
     for name, resource in template.resources.items():
+        if name.startswith("Fn::"):
+            continue  # a loop, whose resources are not made yet
         by_type.setdefault(str(resource["Type"]), []).append(name)
     answer = {
         "Description": template.description or None,
         "Parameters": rows,
-        **_capabilities(template),
+        **(_auto_expand(transforms) if transforms else _capabilities(template)),
         "ResourceTypes": list(by_type),
         "Version": template.version or None,
         "Metadata": json.dumps(template.metadata) if template.metadata else None,
@@ -139,4 +168,4 @@ def _body(cfn: CloudFormation, call: Call, request: shapes.GetTemplateSummaryInp
         raise stack_not_found(name)
     if stack.status == "REVIEW_IN_PROGRESS":
         raise validation_error("GetTemplateSummary cannot be called on REVIEW_IN_PROGRESS stacks.")
-    return stack.body
+    return stack.original_body or stack.body

@@ -50,7 +50,12 @@ def _api_name(values: Values) -> str:
 
 @made_of("Body")
 def _body(values: Values) -> str:
-    return json.dumps(values.get("Body"))
+    body: dict[str, Any] = dict(values.get("Body"))
+    if "swagger" in body:
+        # SAM's descriptions are Swagger 2.0, moto reads OpenAPI 3; what it reads of them is alike.
+        del body["swagger"]
+        body["openapi"] = "3.0.1"
+    return json.dumps(body)
 
 
 @made_of("CloudWatchRoleArn")

@@ -1,0 +1,162 @@
+"""Stacks in stacks, and macros."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from headrace.aws.errors import AwsError
+from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Made,
+    Properties,
+    ResourceType,
+    enforced,
+    stored,
+    tag_list,
+)
+
+_LOOK_EVERY_S = 0.2
+_CAPABILITIES = ["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]
+_NO_UPDATES = "No updates are to be performed."
+_STACK = "AWS::CloudFormation::Stack"
+
+
+def _settings(context: Context, properties: Properties) -> dict[str, Any]:
+    parameters: dict[str, Any] = properties.get("Parameters") or {}
+    return {
+        "TemplateURL": properties["TemplateURL"],
+        "Parameters": [
+            {"ParameterKey": key, "ParameterValue": _text(value)}
+            for key, value in parameters.items()
+        ],
+        # Whoever made the outer stack has said so for all that is in it.
+        "Capabilities": _CAPABILITIES,
+        "Tags": tag_list(properties, context),
+        "NotificationARNs": properties.get("NotificationARNs") or [],
+    }
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, cast("list[Any]", value)))
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _described(context: Context, stack_id: str) -> dict[str, Any]:
+    return context.call("cloudformation", "DescribeStacks", {"StackName": stack_id})["Stacks"][0]
+
+
+def _ended(context: Context, stack_id: str) -> dict[str, Any]:
+    """Wait until a stack's operation ends, and return the stack. Raises Cancelled."""
+    while True:
+        stack = _described(context, stack_id)
+        status = str(stack["StackStatus"])
+        if not status.endswith("_IN_PROGRESS") or status.endswith("CLEANUP_IN_PROGRESS"):
+            return stack
+        context.pause(_LOOK_EVERY_S)
+
+
+def _made(stack: dict[str, Any]) -> Made:
+    outputs: list[dict[str, str]] = stack.get("Outputs") or []
+    return Made(
+        stack["StackId"],
+        {f"Outputs.{output['OutputKey']}": output["OutputValue"] for output in outputs},
+    )
+
+
+def _check(stack: dict[str, Any], wanted: str, verb: str) -> None:
+    if stack["StackStatus"] != wanted:
+        reason = stack.get("StackStatusReason") or f"it is {stack['StackStatus']}"
+        raise ResourceFailed(
+            f"Embedded stack {stack['StackId']} was not successfully {verb}: {reason}"
+        )
+
+
+def _create(context: Context, properties: Properties) -> Made:
+    settings = _settings(context, properties)
+    answer = context.call(
+        "cloudformation",
+        "CreateStack",
+        {
+            "StackName": context.generated_name(128),
+            # The outer stack deletes what is left of a stack that failed.
+            "OnFailure": "DO_NOTHING",
+            **settings,
+        },
+    )
+    context.note_made(answer["StackId"])
+    stack = _ended(context, answer["StackId"])
+    _check(stack, "CREATE_COMPLETE", "created")
+    return _made(stack)
+
+
+def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    try:
+        context.call(
+            "cloudformation",
+            "UpdateStack",
+            {"StackName": physical_id, **_settings(context, new)},
+        )
+    except AwsError as error:
+        if error.message != _NO_UPDATES:
+            raise
+        return _made(_described(context, physical_id))
+    stack = _ended(context, physical_id)
+    if stack["StackStatus"] == "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS":
+        return _made(stack)
+    _check(stack, "UPDATE_COMPLETE", "updated")
+    return _made(stack)
+
+
+def _delete(context: Context, physical_id: str, properties: Properties) -> None:
+    try:
+        _ended(context, physical_id)
+        context.call("cloudformation", "DeleteStack", {"StackName": physical_id})
+        stack = _ended(context, physical_id)
+    except AwsError as error:
+        if error.code == "ValidationError" and "does not exist" in error.message:
+            return
+        raise
+    _check(stack, "DELETE_COMPLETE", "deleted")
+
+
+def _name_macro(context: Context, properties: Properties) -> Made:
+    return Made(str(properties["Name"]))
+
+
+def _rename_nothing(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    return Made(physical_id)
+
+
+def _forget(context: Context, physical_id: str, properties: Properties) -> None:
+    """Do nothing: a macro is its resource in its stack."""
+
+
+TYPES = [
+    ResourceType(
+        _STACK,
+        {
+            **enforced("TemplateURL", "Parameters", "Tags"),
+            **stored("NotificationARNs", "TimeoutInMinutes"),
+        },
+        _create,
+        _delete,
+        update=_update,
+        required=("TemplateURL",),
+    ),
+    ResourceType(
+        "AWS::CloudFormation::Macro",
+        {
+            **enforced("Name", "FunctionName"),
+            **stored("Description", "LogGroupName", "LogRoleARN"),
+        },
+        _name_macro,
+        _forget,
+        update=_rename_nothing,
+        replace_on=frozenset({"Name"}),
+        required=("FunctionName", "Name"),
+    ),
+]

@@ -1,0 +1,1 @@
+"""Transforms, which rewrite a template before it is read: SAM, language extensions, includes, macros."""

@@ -1,0 +1,27 @@
+"""What transforms may ask for: where the stack is, its parameters, objects in S3, macros' functions, AWS's policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The stack that a template is expanded for.
+
+    Attributes:
+        account, region: where it is.
+        parameters: the values of the template's parameters, as text; their defaults where none is given.
+        read: returns the text of the object at an S3 address. Raises TemplateError.
+        run_macro: (name of the macro, event) to its function's answer. Raises TemplateError.
+        policies: returns the ARNs of AWS's managed policies by their names.
+    """
+
+    account: str
+    region: str
+    parameters: Mapping[str, str]
+    read: Callable[[str], str]
+    run_macro: Callable[[str, dict[str, Any]], dict[str, Any]]
+    policies: Callable[[], dict[str, str]]

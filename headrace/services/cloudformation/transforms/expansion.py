@@ -1,0 +1,127 @@
+"""The order in which a template's transforms are run: those deepest inside first, then those of the whole template."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from headrace.services.cloudformation import limits
+from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.template_text import load
+from headrace.services.cloudformation.transforms import language_extensions, serverless
+from headrace.services.cloudformation.transforms.around import Around
+
+INCLUDE = "AWS::Include"
+
+
+def transforms_of(document: Any) -> list[str]:
+    """Return the names of the transforms of a whole template, in order."""
+    if not isinstance(document, Mapping):
+        return []
+    return [name for name, _ in _named(cast("Mapping[str, Any]", document).get("Transform"))]
+
+
+def has_transforms(document: Any) -> bool:
+    """Whether anything of a template is to be transformed."""
+    if isinstance(document, list):
+        return any(map(has_transforms, cast("list[Any]", document)))
+    if not isinstance(document, Mapping):
+        return False
+    mapping = cast("Mapping[str, Any]", document)
+    return bool(
+        (mapping.get("Transform") and "Resources" in mapping) or "Fn::Transform" in mapping
+    ) or any(map(has_transforms, mapping.values()))
+
+
+def expand(document: dict[str, Any], around: Around) -> dict[str, Any]:
+    """Return the template that a template's transforms make of it. Raises TemplateError."""
+    whole = _named(document.get("Transform"))
+    found = cast(
+        "dict[str, Any]", _inside({k: v for k, v in document.items() if k != "Transform"}, around)
+    )
+    for name, params in whole:
+        if name == serverless.NAME:
+            found = serverless.expand(found, around)
+        elif name == language_extensions.NAME:
+            found = language_extensions.expand(found, around.parameters)
+        elif name == INCLUDE:
+            found = {**found, **_included(params, around)}
+        else:
+            found = _by_macro(name, params, found, around)
+    found.pop("Transform", None)
+    if len(json.dumps(found)) > limits.PRODUCED_BYTES:
+        raise TemplateError(
+            f"Template error: transforms produce more than {limits.PRODUCED_BYTES:,} bytes, which headrace does"
+            " not take"
+        )
+    return found
+
+
+def _named(given: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Return the transforms that a template names, each with its parameters."""
+    items = cast("list[Any]", given if isinstance(given, list) else [given] if given else [])
+    found: list[tuple[str, dict[str, Any]]] = []
+    for item in items:
+        if isinstance(item, str):
+            found.append((item, {}))
+        elif isinstance(item, Mapping) and "Name" in item:
+            mapping = cast("Mapping[str, Any]", item)
+            found.append((str(mapping["Name"]), dict(mapping.get("Parameters") or {})))
+        else:
+            raise TemplateError(
+                "Template format error: Transform must be a name, or an object with a Name"
+            )
+    return found
+
+
+def _inside(value: Any, around: Around) -> Any:
+    """Return a value in which every Fn::Transform is replaced by what it makes of what stands beside it."""
+    if isinstance(value, list):
+        return [_inside(item, around) for item in cast("list[Any]", value)]
+    if not isinstance(value, Mapping):
+        return value
+    mapping = cast("Mapping[str, Any]", value)
+    found: Any = {k: _inside(v, around) for k, v in mapping.items() if k != "Fn::Transform"}
+    for name, params in _named(mapping.get("Fn::Transform")):
+        by_include = name == INCLUDE
+        found = (
+            {**found, **_included(params, around)}
+            if by_include
+            else _by_macro(name, params, found, around)
+        )
+    return found
+
+
+def _included(params: Mapping[str, Any], around: Around) -> dict[str, Any]:
+    location = _plain(params.get("Location"), around)
+    if not isinstance(location, str):
+        raise TemplateError(
+            f"Transform {INCLUDE} failed with: The Location parameter must be an S3 address"
+        )
+    fragment = load(around.read(location))
+    if not isinstance(fragment, dict):
+        raise TemplateError(f"Transform {INCLUDE} failed with: {location} is not an object")
+    return cast("dict[str, Any]", fragment)
+
+
+def _by_macro(name: str, params: Mapping[str, Any], fragment: Any, around: Around) -> Any:
+    event = {
+        "region": around.region,
+        "accountId": around.account,
+        "transformId": f"{around.account}::{name}",
+        "fragment": fragment,
+        "params": {key: _plain(value, around) for key, value in params.items()},
+        "templateParameterValues": dict(around.parameters),
+    }
+    return around.run_macro(name, event).get("fragment")
+
+
+def _plain(value: Any, around: Around) -> Any:
+    """Return a transform's parameter, whose Ref to a template's parameter is its value."""
+    if not isinstance(value, Mapping):
+        return value
+    mapping = cast("Mapping[str, Any]", value)
+    if set(mapping) == {"Ref"}:
+        return around.parameters.get(str(mapping["Ref"]), mapping)
+    return mapping

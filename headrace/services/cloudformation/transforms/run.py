@@ -1,0 +1,127 @@
+"""Runs a template's transforms for a stack: what they ask for is fetched from S3, IAM and the functions of macros."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from headrace.aws.errors import AwsError
+from headrace.core.arn import make_arn
+from headrace.core.ids import Ids
+from headrace.core.ports import ControlPlane, FunctionInvoker, FunctionNotFound, FunctionThrottled
+from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.state import Stack
+from headrace.services.cloudformation.store import Stacks
+from headrace.services.cloudformation.template_text import load
+from headrace.services.cloudformation.transforms import expansion
+from headrace.services.cloudformation.transforms.around import Around
+
+MACRO = "AWS::CloudFormation::Macro"
+
+
+class Transforms:
+    """Expands templates. Thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        stacks: Stacks,
+        control: ControlPlane,
+        functions: FunctionInvoker,
+        ids: Ids,
+        read_object: Callable[[str], str],
+    ) -> None:
+        self._stacks = stacks
+        self._control = control
+        self._functions = functions
+        self._ids = ids
+        self._read_object = read_object
+
+    def expand(self, body: str, stack: Stack, given: Mapping[str, str]) -> str | None:
+        """Return what a template becomes, as JSON; None when it names no transform. Raises TemplateError.
+
+        Args:
+            body: the template's text.
+            stack: for which it is expanded.
+            given: values of parameters; the others have their defaults.
+        """
+        if "Transform" not in body:
+            return None
+        document = load(body)
+        template = cast("dict[str, Any]", document if isinstance(document, dict) else {})
+        if not expansion.has_transforms(template):
+            return None
+        around = Around(
+            stack.account,
+            stack.region,
+            {**_defaults(template), **given},
+            self._read_object,
+            lambda name, event: self._run_macro(stack, name, event),
+            lambda: self._managed_policies(stack),
+        )
+        return json.dumps(expansion.expand(template, around))
+
+    def _run_macro(self, stack: Stack, name: str, event: dict[str, Any]) -> dict[str, Any]:
+        function = self._function_of(stack, name)
+        event["requestId"] = self._ids.uuid()
+        failed = f"Transform {event['transformId']} failed"
+        try:
+            result = self._functions.invoke(function, json.dumps(event).encode())
+        except (FunctionNotFound, FunctionThrottled) as error:
+            raise TemplateError(f"{failed}: {error}") from error
+        try:
+            answer: Any = json.loads(result.payload)
+        except ValueError:
+            answer = None
+        if result.function_error or not isinstance(answer, dict):
+            shown = bytes(result.payload).decode("utf-8", "replace")[:500]
+            raise TemplateError(f"{failed} with: its function failed: {shown}")
+        said = cast("dict[str, Any]", answer)
+        if said.get("status") != "success":
+            raise TemplateError(
+                f"{failed} with: {said.get('errorMessage') or 'its function did not say success'}"
+            )
+        return said
+
+    def _function_of(self, stack: Stack, name: str) -> str:
+        for other in self._stacks.all(stack.account, stack.region):
+            if not other.exists:
+                continue
+            for resource in list(other.resources.values()):
+                if (resource.type, resource.physical_id) == (MACRO, name):
+                    function = str(resource.properties["FunctionName"])
+                    if function.startswith("arn:"):
+                        return function
+                    return make_arn("lambda", stack.region, stack.account, f"function:{function}")
+        raise TemplateError(f"No transform named {stack.account}::{name} found.")
+
+    def _managed_policies(self, stack: Stack) -> dict[str, str]:
+        found: dict[str, str] = {}
+        params: dict[str, Any] = {"Scope": "AWS", "MaxItems": 1000}
+        while True:
+            try:
+                page = self._control.call(
+                    "iam", "ListPolicies", params, account=stack.account, region=stack.region
+                )
+            except AwsError as error:
+                raise TemplateError(
+                    f"AWS's managed policies could not be listed: {error.message}"
+                ) from error
+            policies: list[dict[str, str]] = page["Policies"]
+            found |= {policy["PolicyName"]: policy["Arn"] for policy in policies}
+            if not page.get("IsTruncated"):
+                return found
+            params["Marker"] = page["Marker"]
+
+
+def _defaults(document: Mapping[str, Any]) -> dict[str, str]:
+    declared = document.get("Parameters")
+    found: dict[str, str] = {}
+    for name, each in cast(
+        "dict[str, Any]", declared if isinstance(declared, dict) else {}
+    ).items():
+        declaration = cast("dict[str, Any]", each if isinstance(each, dict) else {})
+        if "Default" in declaration:
+            found[name] = str(declaration["Default"])
+    return found

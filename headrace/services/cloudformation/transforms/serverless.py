@@ -1,0 +1,54 @@
+"""`AWS::Serverless-2016-10-31`: SAM's resources become CloudFormation's, by AWS's own aws-sam-translator."""
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.transforms.around import Around
+
+NAME = "AWS::Serverless-2016-10-31"
+# The translator keeps the region in a class.
+_LOCK = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """The one member of a boto3 session that the translator reads."""
+
+    region_name: str
+
+
+def expand(document: dict[str, Any], around: Around) -> dict[str, Any]:
+    """Return a template without SAM's resources. Raises TemplateError, with the translator's sentences."""
+    try:
+        # Half a second, which only stacks of SAM's pay for.
+        from samtranslator.model.exceptions import InvalidDocumentException
+        from samtranslator.parser.parser import Parser
+        from samtranslator.translator.translator import Translator
+        from samtranslator.utils import py27hash_fix
+    except ModuleNotFoundError as error:
+        raise TemplateError(
+            f"Transform {NAME} needs AWS's translator, which is not installed: pip install 'headrace[sam]'"
+        ) from error
+
+    values = dict(around.parameters)
+    session: Any = _Session(around.region)
+    with _LOCK:
+        translator = Translator(None, Parser(), boto_session=session)
+        try:
+            py27hash_fix.to_py27_compatible_template(document, values)
+            found = translator.translate(
+                document, parameter_values=values, get_managed_policy_map=around.policies
+            )
+        except InvalidDocumentException as error:
+            causes = [str(cause.message) for cause in error.causes]
+            shown = " ".join([str(error.message), *causes])
+            raise TemplateError(f"Transform {NAME} failed with: {shown}") from error
+        finally:
+            translator.metrics.publish()  # to nobody
+    return py27hash_fix.undo_mark_unicode_str_in_template(found)
