@@ -421,6 +421,8 @@ NAMELESS = {
     "AWS::Lambda::LayerVersionPermission": "the statement's id is made by CloudFormation",
     "AWS::Lambda::Permission": "the statement's id is made by CloudFormation",
     "AWS::CDK::Metadata": "nothing is made",
+    "AWS::CloudFormation::Stack": "the stack's name is made by CloudFormation",
+    "AWS::CloudFormation::Macro": "only stacks make macros: tested with transforms",
     "AWS::CloudFormation::WaitConditionHandle": "nothing is made",
     "AWS::SNS::TopicPolicy": "every topic has one, which is changed: tested below",
     "AWS::SQS::QueuePolicy": "a queue's policy is an attribute, which is changed: tested below",

@@ -279,6 +279,10 @@ def test_a_macro_rewrites_what_it_stands_in(cloud: InProcessCloud, cfn: Any) -> 
         "Properties": {"Name": "Delay", "FunctionName": "rewrite"},
     }
     assert create(cfn, {"Resources": {"M": macro}}, name="macros") == "CREATE_COMPLETE"
+    assert create(cfn, {"Resources": {"M": macro}}, name="again") == "ROLLBACK_COMPLETE"
+    assert reasons(cfn, "again")[-1].startswith(
+        "Delay already exists in stack arn:aws:cloudformation:"
+    )
 
     def body(**params: Any) -> dict[str, Any]:
         transform = {"Fn::Transform": {"Name": "Delay", "Parameters": params}}

@@ -20,6 +20,7 @@ _LOOK_EVERY_S = 0.2
 _CAPABILITIES = ["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]
 _NO_UPDATES = "No updates are to be performed."
 _STACK = "AWS::CloudFormation::Stack"
+_MACRO = "AWS::CloudFormation::Macro"
 
 
 def _settings(context: Context, properties: Properties) -> dict[str, Any]:
@@ -127,6 +128,16 @@ def _name_macro(context: Context, properties: Properties) -> Made:
     return Made(str(properties["Name"]))
 
 
+def _find_macro(context: Context, properties: Properties) -> str | None:
+    params = {"PhysicalResourceId": properties.get("Name")}
+    try:
+        found = context.call("cloudformation", "DescribeStackResources", params)["StackResources"]
+    except AwsError:
+        return None
+    kinds = {each["ResourceType"] for each in found}
+    return str(properties["Name"]) if _MACRO in kinds else None
+
+
 def _rename_nothing(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
     return Made(physical_id)
 
@@ -148,7 +159,7 @@ TYPES = [
         required=("TemplateURL",),
     ),
     ResourceType(
-        "AWS::CloudFormation::Macro",
+        _MACRO,
         {
             **enforced("Name", "FunctionName"),
             **stored("Description", "LogGroupName", "LogRoleARN"),
@@ -157,6 +168,8 @@ TYPES = [
         _forget,
         update=_rename_nothing,
         replace_on=frozenset({"Name"}),
+        named_by=("Name",),
+        find=_find_macro,
         required=("FunctionName", "Name"),
     ),
 ]
