@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
-from headrace.services.cloudformation.resources.declared import Call, Declared
+import json
+
+from headrace.services.cloudformation.resources.declared import Call, Declared, Values, made_of
+
+
+@made_of("Name", "Body")
+def _name(values: Values) -> str:
+    """Return the API's name: the template's, or the title of the description that it brings."""
+    title = values.get("Body.info.title")
+    return str(values.get("Name") or title or values.context.generated_name(128))
+
+
+@made_of("ProtocolType", "Body")
+def _protocol(values: Values) -> str | None:
+    # What a description is of: only HTTP APIs have one (documented).
+    return values.get("ProtocolType") or ("HTTP" if values.get("Body") else None)
+
+
+@made_of("Body")
+def _body(values: Values) -> str:
+    return json.dumps(values.get("Body"))
 
 
 def _of_api(kind: str, *, part: str = "") -> Declared:
@@ -21,18 +41,19 @@ def _of_api(kind: str, *, part: str = "") -> Declared:
 
 
 _STAGE = {"ApiId": "ApiId", "StageName": "@id"}
+_IMPORT = Call("ReimportApi", {"ApiId": "@id", "Body": _body}, only=(), when="Body")
 TYPES = [
     Declared(
         "AWS::ApiGatewayV2::Api",
         "apigatewayv2",
-        create=[Call("CreateApi")],
+        create=[
+            Call("CreateApi", {"Name": _name, "ProtocolType": _protocol}),
+            _IMPORT,
+        ],
         id="@answer.ApiId",
         read=Call("GetApi", {"ApiId": "@id"}),
-        update=[Call("UpdateApi", {"ApiId": "@id"})],
+        update=[Call("UpdateApi", {"ApiId": "@id"}), _IMPORT],
         delete=[Call("DeleteApi", {"ApiId": "@id"})],
-        name="Name",
-        name_length=128,
-        unique=False,
         attributes={
             "ExecuteApiArn": lambda v: (
                 f"arn:aws:execute-api:{v.context.region}:{v.context.account}:{v.id}"
