@@ -67,6 +67,9 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     },
     "ModifyCluster": {"ExtendedSupport": "ignored"},
     "SetVisibleToAllUsers": {"VisibleToAllUsers": "stored"},
+    "PutAutoScalingPolicy": {"AutoScalingPolicy": "stored"},
+    # Nothing is open to the public, whatever a security group says.
+    "PutBlockPublicAccessConfiguration": {"BlockPublicAccessConfiguration": "stored"},
     "PutManagedScalingPolicy": {"ManagedScalingPolicy": "stored"},
     "CreateSecurityConfiguration": {"SecurityConfiguration": "stored"},
     # The URLs are this cloud's pages: nobody signs in, and a page is as true for one role as for another.
