@@ -13,7 +13,16 @@ from headrace.aws.errors import AwsError
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.operation import Action, operation_name
 from headrace.aws.strictness import Strictness
-from headrace.services.s3 import bodies, checksums, cors, encryption, lifecycle, limits, reads
+from headrace.services.s3 import (
+    bodies,
+    checksums,
+    cors,
+    encryption,
+    lifecycle,
+    limits,
+    post_form,
+    reads,
+)
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import (
     ErrorWithHeaders,
@@ -88,10 +97,9 @@ class HttpFront:
         if request.method == "OPTIONS":
             return cors.answer_options(self._s3, request, target)
         self._check_owners(target)
-        is_form = target.headers.get("content-type", "").startswith("multipart/form-data")
-        if request.method == "POST" and not target.key and is_form:
-            log.warning("s3: uploads of browsers' forms (POST) are not built")
-            raise _not_implemented("PostObject")
+        if post_form.is_upload(request, target):
+            assert request.call is not None
+            return post_form.answer(self._s3, request, target, request.call.now_ms)
         if target.key and not any(name in query for name in _SUBRESOURCES):
             uploading = "uploadId" in query
             if request.method == "GET" and not uploading:
