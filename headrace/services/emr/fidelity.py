@@ -52,10 +52,13 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         # Of StepMonitoringConfiguration.
         "EncryptionKeyArn": "stored",
         "AdditionalInfo": "ignored",
-        "SupportedProducts": "ignored",
+        "SupportedProducts": "stored",
         "NewSupportedProducts": "ignored",
     },
     "AddJobFlowSteps": {"ExecutionRoleArn": "stored", "EncryptionKeyArn": "stored"},
+    # Of a session's resources, which there are none of.
+    "AddTags": {"ClusterId": "ignored"},
+    "RemoveTags": {"ClusterId": "ignored"},
     "AddInstanceFleet": {"InstanceFleet": "stored"},
     "AddInstanceGroups": {"InstanceGroups": "stored"},
     # Of machines that are not there, only the counts and capacities change.
