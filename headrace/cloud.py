@@ -49,6 +49,7 @@ from headrace.services.s3.cors import BucketRules
 from headrace.services.s3.encryption import KmsKeys
 from headrace.services.s3.sweeper import Sweeper
 from headrace.services.s3.targets import ServiceTargets
+from headrace.services.tagging.api import build_tagging, tagging_api
 from headrace.spark_submit.event_bounds import EventLogBounds
 from headrace.spark_submit.history import HistoryOnDemand
 from headrace.spark_submit.sparks import Sparks
@@ -247,6 +248,7 @@ class Cloud:
             strict=config.strict,
             **shared,
         )
+        self.tagging = build_tagging(self.gateway)
         for api in self._apis():
             self.gateway.register(api)
 
@@ -259,6 +261,7 @@ class Cloud:
             emr_api(self.emr),
             emr_serverless_api(self.emr_serverless),
             cloudformation_api(self.cloudformation),
+            tagging_api(self.tagging),
         ]
 
     @property

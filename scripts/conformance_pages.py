@@ -25,7 +25,11 @@ PAGES = ROOT / "docs" / "conformance"
 SCENARIOS = ROOT / "tests" / "conformance"
 # Those whose scenarios stand in a page of another form.
 OTHER_FORM = frozenset({"kinesis"})
-_PACKAGES = {"lambda": "lambda_", "emr-serverless": "emr_serverless"}
+_PACKAGES = {
+    "lambda": "lambda_",
+    "emr-serverless": "emr_serverless",
+    "resourcegroupstaggingapi": "tagging",
+}
 
 HOW = """
 Written by `python -m scripts.conformance_pages` from botocore's model and from the scenarios in

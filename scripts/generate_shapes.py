@@ -24,6 +24,7 @@ SERVICES = {
     "emr": "emr",
     "emr-serverless": "emr_serverless",
     "cloudformation": "cloudformation",
+    "resourcegroupstaggingapi": "tagging",
 }
 PACKAGE = Path(__file__).parent.parent / "headrace"
 FOLDER = PACKAGE / "aws" / "shapes"

@@ -109,7 +109,7 @@ def _parse(
     operation: Any, moto_request: Any, url_params: Mapping[str, Any], body: bytes
 ) -> dict[str, Any]:
     load_moto()
-    from moto.core.parse import PROTOCOL_PARSERS
+    from moto.core.parse import PROTOCOL_PARSERS, UNDEFINED
 
     parser = PROTOCOL_PARSERS[operation.service_model.protocol](operation)
     try:
@@ -126,7 +126,18 @@ def _parse(
     except Exception as error:
         # moto's parsers trust the request; whatever they trip over is a request of the wrong form.
         raise AwsError("SerializationException", "Could not parse the request") from error
+    if _holds(parsed, UNDEFINED):  # a key of a map without its value
+        raise AwsError("SerializationException", "Could not parse the request")
     return {name: value for name, value in parsed.items() if value is not None}
+
+
+def _holds(value: Any, wanted: object) -> bool:
+    """Whether `wanted` itself stands anywhere in a value."""
+    if isinstance(value, dict):
+        return any(_holds(item, wanted) for item in cast("dict[str, Any]", value).values())
+    if isinstance(value, list):
+        return any(_holds(item, wanted) for item in cast("list[Any]", value))
+    return value is wanted
 
 
 def serialize_output(

@@ -23,7 +23,8 @@ from headrace.aws.model import operation_model, service_model
 from headrace.aws.operation import operation_name
 from headrace.aws.service import FidelityTable
 
-Read = tuple[str, Mapping[str, Any]]
+# An operation, and its parameters or what makes them of the client once they are known.
+Read = tuple[str, Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]]
 MAKES = (
     "Create",
     "Put",
@@ -225,7 +226,8 @@ def check(
     return differences(case, params, answers, table)
 
 
-def _call(client: Any, operation: str, params: Mapping[str, Any]) -> Any:
+def _call(client: Any, operation: str, asked: Any) -> Any:
+    params: Any = asked(client) if callable(asked) else asked
     method = next(m for m, name in client.meta.method_to_api_mapping.items() if name == operation)
     answer = getattr(client, method)(**params)
     return {name: value for name, value in answer.items() if name != "ResponseMetadata"}

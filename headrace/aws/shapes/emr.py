@@ -117,11 +117,34 @@ AutoTerminationPolicy = TypedDict(
     },
 )
 
+BlockPublicAccessConfiguration = TypedDict(
+    "BlockPublicAccessConfiguration",
+    {
+    "BlockPublicSecurityGroupRules": bool,
+    "PermittedPublicSecurityGroupRuleRanges": NotRequired[list["PortRange"]],
+    },
+)
+
+BlockPublicAccessConfigurationMetadata = TypedDict(
+    "BlockPublicAccessConfigurationMetadata",
+    {
+    "CreationDateTime": datetime,
+    "CreatedByArn": str,
+    },
+)
+
 BootstrapActionConfig = TypedDict(
     "BootstrapActionConfig",
     {
     "Name": str,
     "ScriptBootstrapAction": "ScriptBootstrapActionConfig",
+    },
+)
+
+BootstrapActionDetail = TypedDict(
+    "BootstrapActionDetail",
+    {
+    "BootstrapActionConfig": NotRequired["BootstrapActionConfig"],
     },
 )
 
@@ -345,6 +368,23 @@ DescribeClusterOutput = TypedDict(
     },
 )
 
+DescribeJobFlowsInput = TypedDict(
+    "DescribeJobFlowsInput",
+    {
+    "CreatedAfter": NotRequired[datetime],
+    "CreatedBefore": NotRequired[datetime],
+    "JobFlowIds": NotRequired[list[str]],
+    "JobFlowStates": NotRequired[list[str]],
+    },
+)
+
+DescribeJobFlowsOutput = TypedDict(
+    "DescribeJobFlowsOutput",
+    {
+    "JobFlows": NotRequired[list["JobFlowDetail"]],
+    },
+)
+
 DescribePersistentAppUIInput = TypedDict(
     "DescribePersistentAppUIInput",
     {
@@ -494,6 +534,16 @@ GetAutoTerminationPolicyOutput = TypedDict(
     "GetAutoTerminationPolicyOutput",
     {
     "AutoTerminationPolicy": NotRequired["AutoTerminationPolicy"],
+    },
+)
+
+GetBlockPublicAccessConfigurationInput = TypedDict("GetBlockPublicAccessConfigurationInput", {})
+
+GetBlockPublicAccessConfigurationOutput = TypedDict(
+    "GetBlockPublicAccessConfigurationOutput",
+    {
+    "BlockPublicAccessConfiguration": "BlockPublicAccessConfiguration",
+    "BlockPublicAccessConfigurationMetadata": "BlockPublicAccessConfigurationMetadata",
     },
 )
 
@@ -713,6 +763,27 @@ InstanceGroupConfig = TypedDict(
     },
 )
 
+InstanceGroupDetail = TypedDict(
+    "InstanceGroupDetail",
+    {
+    "InstanceGroupId": NotRequired[str],
+    "Name": NotRequired[str],
+    "Market": str,
+    "InstanceRole": str,
+    "BidPrice": NotRequired[str],
+    "InstanceType": str,
+    "InstanceRequestCount": int,
+    "InstanceRunningCount": int,
+    "State": str,
+    "LastStateChangeReason": NotRequired[str],
+    "CreationDateTime": datetime,
+    "StartDateTime": NotRequired[datetime],
+    "ReadyDateTime": NotRequired[datetime],
+    "EndDateTime": NotRequired[datetime],
+    "CustomAmiId": NotRequired[str],
+    },
+)
+
 InstanceGroupModifyConfig = TypedDict(
     "InstanceGroupModifyConfig",
     {
@@ -815,6 +886,39 @@ InstanceTypeSpecification = TypedDict(
     },
 )
 
+JobFlowDetail = TypedDict(
+    "JobFlowDetail",
+    {
+    "JobFlowId": str,
+    "Name": str,
+    "LogUri": NotRequired[str],
+    "LogEncryptionKmsKeyId": NotRequired[str],
+    "AmiVersion": NotRequired[str],
+    "ExecutionStatusDetail": "JobFlowExecutionStatusDetail",
+    "Instances": "JobFlowInstancesDetail",
+    "Steps": NotRequired[list["StepDetail"]],
+    "BootstrapActions": NotRequired[list["BootstrapActionDetail"]],
+    "SupportedProducts": NotRequired[list[str]],
+    "VisibleToAllUsers": NotRequired[bool],
+    "JobFlowRole": NotRequired[str],
+    "ServiceRole": NotRequired[str],
+    "AutoScalingRole": NotRequired[str],
+    "ScaleDownBehavior": NotRequired[str],
+    },
+)
+
+JobFlowExecutionStatusDetail = TypedDict(
+    "JobFlowExecutionStatusDetail",
+    {
+    "State": str,
+    "CreationDateTime": datetime,
+    "StartDateTime": NotRequired[datetime],
+    "ReadyDateTime": NotRequired[datetime],
+    "EndDateTime": NotRequired[datetime],
+    "LastStateChangeReason": NotRequired[str],
+    },
+)
+
 JobFlowInstancesConfig = TypedDict(
     "JobFlowInstancesConfig",
     {
@@ -836,6 +940,26 @@ JobFlowInstancesConfig = TypedDict(
     "ServiceAccessSecurityGroup": NotRequired[str],
     "AdditionalMasterSecurityGroups": NotRequired[list[str]],
     "AdditionalSlaveSecurityGroups": NotRequired[list[str]],
+    },
+)
+
+JobFlowInstancesDetail = TypedDict(
+    "JobFlowInstancesDetail",
+    {
+    "MasterInstanceType": str,
+    "MasterPublicDnsName": NotRequired[str],
+    "MasterInstanceId": NotRequired[str],
+    "SlaveInstanceType": str,
+    "InstanceCount": int,
+    "InstanceGroups": NotRequired[list["InstanceGroupDetail"]],
+    "NormalizedInstanceHours": NotRequired[int],
+    "Ec2KeyName": NotRequired[str],
+    "Ec2SubnetId": NotRequired[str],
+    "Placement": NotRequired["PlacementType"],
+    "KeepJobFlowAliveWhenNoSteps": NotRequired[bool],
+    "TerminationProtected": NotRequired[bool],
+    "UnhealthyNodeReplacement": NotRequired[bool],
+    "HadoopVersion": NotRequired[str],
     },
 )
 
@@ -1116,6 +1240,33 @@ PlacementType = TypedDict(
     },
 )
 
+PortRange = TypedDict(
+    "PortRange",
+    {
+    "MinRange": int,
+    "MaxRange": NotRequired[int],
+    },
+)
+
+PutAutoScalingPolicyInput = TypedDict(
+    "PutAutoScalingPolicyInput",
+    {
+    "ClusterId": str,
+    "InstanceGroupId": str,
+    "AutoScalingPolicy": "AutoScalingPolicy",
+    },
+)
+
+PutAutoScalingPolicyOutput = TypedDict(
+    "PutAutoScalingPolicyOutput",
+    {
+    "ClusterId": NotRequired[str],
+    "InstanceGroupId": NotRequired[str],
+    "AutoScalingPolicy": NotRequired["AutoScalingPolicyDescription"],
+    "ClusterArn": NotRequired[str],
+    },
+)
+
 PutAutoTerminationPolicyInput = TypedDict(
     "PutAutoTerminationPolicyInput",
     {
@@ -1125,6 +1276,15 @@ PutAutoTerminationPolicyInput = TypedDict(
 )
 
 PutAutoTerminationPolicyOutput = TypedDict("PutAutoTerminationPolicyOutput", {})
+
+PutBlockPublicAccessConfigurationInput = TypedDict(
+    "PutBlockPublicAccessConfigurationInput",
+    {
+    "BlockPublicAccessConfiguration": "BlockPublicAccessConfiguration",
+    },
+)
+
+PutBlockPublicAccessConfigurationOutput = TypedDict("PutBlockPublicAccessConfigurationOutput", {})
 
 PutManagedScalingPolicyInput = TypedDict(
     "PutManagedScalingPolicyInput",
@@ -1143,6 +1303,16 @@ ReleaseLabelFilter = TypedDict(
     "Application": NotRequired[str],
     },
 )
+
+RemoveAutoScalingPolicyInput = TypedDict(
+    "RemoveAutoScalingPolicyInput",
+    {
+    "ClusterId": str,
+    "InstanceGroupId": str,
+    },
+)
+
+RemoveAutoScalingPolicyOutput = TypedDict("RemoveAutoScalingPolicyOutput", {})
 
 RemoveAutoTerminationPolicyInput = TypedDict(
     "RemoveAutoTerminationPolicyInput",
@@ -1382,6 +1552,25 @@ StepConfig = TypedDict(
     "ActionOnFailure": NotRequired[str],
     "HadoopJarStep": "HadoopJarStepConfig",
     "StepMonitoringConfiguration": NotRequired["StepMonitoringConfiguration"],
+    },
+)
+
+StepDetail = TypedDict(
+    "StepDetail",
+    {
+    "StepConfig": "StepConfig",
+    "ExecutionStatusDetail": "StepExecutionStatusDetail",
+    },
+)
+
+StepExecutionStatusDetail = TypedDict(
+    "StepExecutionStatusDetail",
+    {
+    "State": str,
+    "CreationDateTime": datetime,
+    "StartDateTime": NotRequired[datetime],
+    "EndDateTime": NotRequired[datetime],
+    "LastStateChangeReason": NotRequired[str],
     },
 )
 

@@ -25,10 +25,12 @@ def patch_all() -> None:
         sns,
         sqs,
         ssm,
+        sts,
     )
 
     for service in (
         core, iam, dynamodb, dynamodb_streams, sqs, sns, events, logs, cloudwatch, ssm,
+        sts,
     ):  # fmt: skip
         service.patch()
     pickles.after_imports(patch_imported)

@@ -59,7 +59,8 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         "DeploymentMode": "ignored",
         "DisableValidation": "ignored",
         "ImportExistingResources": "ignored",
-        "IncludeNestedStacks": "ignored",
+        # There are no nested stacks.
+        "IncludeNestedStacks": "stored",
     },
     "ExecuteChangeSet": {"RetainExceptOnCreate": "ignored"},
     "SetStackPolicy": {"StackPolicyBody": "stored", "StackPolicyURL": "stored"},

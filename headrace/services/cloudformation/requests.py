@@ -59,6 +59,12 @@ def prepare(
     check_allowed_types(template, listed(request, "ResourceTypes"))
     check_triggers(request.get("RollbackConfiguration") or {})
     given = listed(request, "Parameters")
+    for place, parameter in enumerate(given, 1):
+        if not parameter.get("ParameterKey"):  # assumed to read as other missing members do
+            raise TemplateError(
+                f"1 validation error detected: Value null at 'parameters.{place}.member.parameterKey' failed to satisfy"
+                " constraint: Member must not be null"
+            )
     resolved = parameters.resolve(
         template.parameters,
         {

@@ -52,10 +52,13 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         # Of StepMonitoringConfiguration.
         "EncryptionKeyArn": "stored",
         "AdditionalInfo": "ignored",
-        "SupportedProducts": "ignored",
+        "SupportedProducts": "stored",
         "NewSupportedProducts": "ignored",
     },
     "AddJobFlowSteps": {"ExecutionRoleArn": "stored", "EncryptionKeyArn": "stored"},
+    # Of a session's resources, which there are none of.
+    "AddTags": {"ClusterId": "ignored"},
+    "RemoveTags": {"ClusterId": "ignored"},
     "AddInstanceFleet": {"InstanceFleet": "stored"},
     "AddInstanceGroups": {"InstanceGroups": "stored"},
     # Of machines that are not there, only the counts and capacities change.
@@ -67,6 +70,9 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     },
     "ModifyCluster": {"ExtendedSupport": "ignored"},
     "SetVisibleToAllUsers": {"VisibleToAllUsers": "stored"},
+    "PutAutoScalingPolicy": {"AutoScalingPolicy": "stored"},
+    # Nothing is open to the public, whatever a security group says.
+    "PutBlockPublicAccessConfiguration": {"BlockPublicAccessConfiguration": "stored"},
     "PutManagedScalingPolicy": {"ManagedScalingPolicy": "stored"},
     "CreateSecurityConfiguration": {"SecurityConfiguration": "stored"},
     # The URLs are this cloud's pages: nobody signs in, and a page is as true for one role as for another.

@@ -19,6 +19,10 @@ LONGEST_IDLE_S = 604_800
 DEFAULT_IDLE_S = 3600
 # Documented: API_ListReleaseLabels, "The default is 100"; the model's maximum too.
 RELEASE_LABELS_PER_PAGE = 100
+# Documented: a cluster has one master or three (emr-plan-ha).
+MASTERS_OF_HIGH_AVAILABILITY = 3
+# Documented: API_DescribeJobFlows, job flows created within the last two weeks.
+JOB_FLOWS_SHOWN_MS = 14 * 24 * 3600 * 1000
 # Documented: EMR Management Guide, "up to 48 task instance groups".
 MOST_TASK_GROUPS = 48
 # Assumed: ListInstances documents pages, but not their size.

@@ -39,6 +39,7 @@ class Store:
         self._database = database
         self._cluster_documents = database.documents("emr_clusters")
         self._step_documents = database.documents("emr_steps")
+        self._access_documents = database.documents("emr_public_access")
         self._security_documents = database.documents("emr_security_configurations")
         self._clusters: dict[str, Cluster] = {}
         self._steps: dict[str, list[Step]] = {}
@@ -161,6 +162,16 @@ class Store:
             return self._changes.popleft()
         except IndexError:
             return None
+
+    # --- block public access ------------------------------------------------------------------
+
+    def public_access(self, account: str, region: str) -> dict[str, Any] | None:
+        """Return an account's setting of public access, or None when it was never set."""
+        return self._access_documents.get(f"{account}/{region}")
+
+    def put_public_access(self, value: dict[str, Any], *, account: str, region: str) -> None:
+        """Store an account's setting of public access."""
+        self._access_documents.put(f"{account}/{region}", value)
 
     # --- security configurations --------------------------------------------------------------
 

@@ -93,7 +93,16 @@ def test_a_service_is_found_by_what_it_declares(
     assert answer.body == answered.encode()
 
 
-OWNED = {"kinesis", "firehose", "lambda", "s3", "emr", "emr-serverless", "cloudformation"}
+OWNED = {
+    "kinesis",
+    "firehose",
+    "lambda",
+    "s3",
+    "emr",
+    "emr-serverless",
+    "cloudformation",
+    "resourcegroupstaggingapi",
+}
 AWS = Path(gateway_module.__file__).parent
 
 

@@ -18,6 +18,7 @@ def test_services_declare_only_operations_that_aws_has(tmp_path: Path):
             "firehose",
             "kinesis",
             "lambda",
+            "resourcegroupstaggingapi",
             "s3",
         ]
         for api in apis.values():

@@ -8,7 +8,16 @@ from headrace.aws.model import service_model
 from headrace.core import patterns
 from headrace.core.patterns import Effort, MatchTooLong, PatternRefused, java_pattern, model_pattern
 
-OWNED = ("kinesis", "firehose", "lambda", "s3", "emr", "emr-serverless", "cloudformation")
+OWNED = (
+    "kinesis",
+    "firehose",
+    "lambda",
+    "s3",
+    "emr",
+    "emr-serverless",
+    "cloudformation",
+    "resourcegroupstaggingapi",
+)
 
 
 @pytest.mark.parametrize(

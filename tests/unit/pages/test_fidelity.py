@@ -18,6 +18,7 @@ from headrace.services.firehose.fidelity import FIDELITY as FIREHOSE
 from headrace.services.kinesis.fidelity import FIDELITY as KINESIS
 from headrace.services.lambda_.fidelity import FIDELITY as LAMBDA
 from headrace.services.s3.fidelity import FIDELITY as S3
+from headrace.services.tagging.fidelity import FIDELITY as TAGGING
 from tests.support.cloud import InProcessCloud
 
 TABLES = {
@@ -27,6 +28,7 @@ TABLES = {
     "firehose": FIREHOSE,
     "kinesis": KINESIS,
     "lambda": LAMBDA,
+    "resourcegroupstaggingapi": TAGGING,
     "s3": S3,
 }
 TEMPLATE = {

@@ -9,6 +9,14 @@ from headrace.services.emr.actions.app_uis import (
     get_on_cluster_app_ui_presigned_url,
     get_persistent_app_ui_presigned_url,
 )
+from headrace.services.emr.actions.auto_scaling import (
+    put_auto_scaling_policy,
+    remove_auto_scaling_policy,
+)
+from headrace.services.emr.actions.block_public_access import (
+    get_block_public_access_configuration,
+    put_block_public_access_configuration,
+)
 from headrace.services.emr.actions.clusters import (
     describe_cluster,
     list_bootstrap_actions,
@@ -27,6 +35,7 @@ from headrace.services.emr.actions.instance_groups import (
     modify_instance_groups,
 )
 from headrace.services.emr.actions.instances import list_instances
+from headrace.services.emr.actions.job_flows import describe_job_flows
 from headrace.services.emr.actions.releases import describe_release_label, list_release_labels
 from headrace.services.emr.actions.run_job_flow import run_job_flow
 from headrace.services.emr.actions.security_configurations import (
@@ -66,11 +75,13 @@ ACTIONS: list[Action] = [
     create_security_configuration,
     delete_security_configuration,
     describe_cluster,
+    describe_job_flows,
     describe_persistent_app_ui,
     describe_release_label,
     describe_security_configuration,
     describe_step,
     get_auto_termination_policy,
+    get_block_public_access_configuration,
     get_managed_scaling_policy,
     get_on_cluster_app_ui_presigned_url,
     get_persistent_app_ui_presigned_url,
@@ -85,8 +96,11 @@ ACTIONS: list[Action] = [
     modify_cluster,
     modify_instance_fleet,
     modify_instance_groups,
+    put_auto_scaling_policy,
     put_auto_termination_policy,
+    put_block_public_access_configuration,
     put_managed_scaling_policy,
+    remove_auto_scaling_policy,
     remove_auto_termination_policy,
     remove_managed_scaling_policy,
     remove_tags,

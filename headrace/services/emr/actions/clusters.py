@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
-from headrace.core.values import listed, present
+from headrace.core.values import listed, present, section
 from headrace.services.emr.actions.common import (
     cluster_arn,
     cluster_status,
@@ -56,10 +56,12 @@ def _described(cluster: Cluster) -> shapes.Cluster:
     subnets = listed(instances, "Ec2SubnetIds")
     if not subnets and instances.get("Ec2SubnetId"):
         subnets = [instances["Ec2SubnetId"]]
+    placement = section(instances, "Placement")
     ec2 = {name: instances.get(name) for name in _EC2} | {
         "IamInstanceProfile": request.get("JobFlowRole"),
         "RequestedEc2SubnetIds": subnets,
-        "RequestedEc2AvailabilityZones": [],
+        "RequestedEc2AvailabilityZones": listed(placement, "AvailabilityZones"),
+        "Ec2AvailabilityZone": placement.get("AvailabilityZone"),
     }
     if subnets and ec2["Ec2SubnetId"] is None:
         ec2["Ec2SubnetId"] = subnets[0]
@@ -80,6 +82,8 @@ def _described(cluster: Cluster) -> shapes.Cluster:
             "MasterPublicDnsName": "127.0.0.1",
             "ClusterArn": cluster_arn(cluster),
             "StepConcurrencyLevel": cluster.step_concurrency,
+            "RequestedAmiVersion": request.get("AmiVersion"),
+            "RunningAmiVersion": request.get("AmiVersion"),
             "PlacementGroups": request.get("PlacementGroupConfigs") or [],
             **{name: request.get(name) for name in _SHOWN},
         }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import string
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from headrace.aws.operation import Call
 from headrace.aws.shapes import emr as shapes
 from headrace.core.arn import make_arn
-from headrace.core.values import BadMarker, moment, page_of, present
+from headrace.core.values import BadMarker, listed, moment, page_of, present, section
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request
 from headrace.services.emr.limits import (
@@ -19,6 +20,8 @@ from headrace.services.emr.limits import (
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step
 
 _T = TypeVar("_T")
+# /dev/sda is the root volume; the model lets an instance have at most 25 others.
+_DEVICE_LETTERS = string.ascii_lowercase[1:]
 
 
 def _timeline(begun: str, created_ms: int, begun_ms: int | None, ended_ms: int | None) -> Any:
@@ -49,6 +52,19 @@ def instance_status(cluster: Cluster, created_ms: int | None = None) -> Any:
         "StateChangeReason": {"Message": ""},
         "Timeline": _timeline("ReadyDateTime", created_ms, ready_ms, cluster.ended_ms),
     }
+
+
+def ebs_devices(holder: Mapping[str, Any]) -> list[Any]:
+    """Return the volumes of each instance of a group or of a fleet's type, as ListInstanceGroups shows them."""
+    volumes = [
+        config["VolumeSpecification"]
+        for config in listed(section(holder, "EbsConfiguration"), "EbsBlockDeviceConfigs")
+        for _ in range(config.get("VolumesPerInstance") or 1)
+    ]
+    return [
+        {"VolumeSpecification": volume, "Device": f"/dev/sd{letter}"}
+        for volume, letter in zip(volumes, _DEVICE_LETTERS, strict=False)
+    ]
 
 
 def cluster_status(cluster: Cluster) -> shapes.ClusterStatus:

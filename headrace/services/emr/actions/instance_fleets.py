@@ -7,12 +7,26 @@ from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
-from headrace.core.values import listed, present
-from headrace.services.emr.actions.common import cluster_arn, instance_status
+from headrace.core.values import listed, present, section
+from headrace.services.emr.actions.common import cluster_arn, ebs_devices, instance_status
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.clusters.instance_ids import fleet_id
 from headrace.services.emr.errors import invalid_request
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster
+
+_SHOWN_OF_TYPES = (
+    "BidPrice",
+    "BidPriceAsPercentageOfOnDemandPrice",
+    "CustomAmiId",
+    "Priority",
+)
+_CHANGEABLE = (
+    "TargetOnDemandCapacity",
+    "TargetSpotCapacity",
+    "ResizeSpecifications",
+    "InstanceTypeConfigs",
+    "Context",
+)
 
 
 @operation("ListInstanceFleets")
@@ -68,8 +82,7 @@ def modify_instance_fleet(emr: Emr, call: Call, request: shapes.ModifyInstanceFl
             raise invalid_request(f"Instance fleet id '{change['InstanceFleetId']}' is not valid.")
         if fleet["InstanceFleetType"] == "MASTER":
             raise invalid_request("The master instance fleet cannot be resized.")
-        names = ("TargetOnDemandCapacity", "TargetSpotCapacity", "ResizeSpecifications")
-        given = present({name: change.get(name) for name in names})
+        given = present({name: change.get(name) for name in _CHANGEABLE})
         if fleet["InstanceFleetType"] == "CORE" and not _capacity({**fleet, **given}):
             raise invalid_request("The core instance fleet needs a capacity greater than 0.")
         fleet.update(given)
@@ -121,14 +134,17 @@ def _described(cluster: Cluster, fleet: dict[str, Any]) -> shapes.InstanceFleet:
                     {
                         "InstanceType": config.get("InstanceType"),
                         "WeightedCapacity": config.get("WeightedCapacity") or 1,
-                        "BidPrice": config.get("BidPrice"),
+                        **{name: config.get(name) for name in _SHOWN_OF_TYPES},
                         "Configurations": listed(config, "Configurations"),
+                        "EbsBlockDevices": ebs_devices(config),
+                        "EbsOptimized": section(config, "EbsConfiguration").get("EbsOptimized"),
                     }
                 )
                 for config in listed(fleet, "InstanceTypeConfigs")
             ],
             "LaunchSpecifications": fleet.get("LaunchSpecifications"),
             "ResizeSpecifications": fleet.get("ResizeSpecifications"),
+            "Context": fleet.get("Context"),
             "Status": instance_status(cluster, fleet.get("created_ms")),
         }
     )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
-from headrace.core.values import listed, present
-from headrace.services.emr.actions.common import cluster_arn, instance_status
+from headrace.core.values import listed, present, section
+from headrace.services.emr.actions.common import cluster_arn, ebs_devices, instance_status
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import ended_job_flow, invalid_request, validation
 from headrace.services.emr.limits import MOST_TASK_GROUPS
+from headrace.services.emr.scaling import check_constraints, described_policy
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster
 
 _RESIZABLE = ("CORE", "TASK")
@@ -87,6 +89,8 @@ def _check_additions(cluster: Cluster, configs: list[shapes.InstanceGroupConfig]
     roles = [group["InstanceRole"] for group in cluster.instance_groups]
     for config in configs:
         role, count = config["InstanceRole"], config["InstanceCount"]
+        if policy := config.get("AutoScalingPolicy"):
+            check_constraints(policy)
         if role == "MASTER" or (role == "CORE" and "CORE" in roles):
             raise validation(f"The cluster already has an instance group of the role {role}.")
         if count < 1:
@@ -109,10 +113,21 @@ def _find(
         clusters = [emr.cluster(wanted, account=call.account, region=call.region)]
         refuse_fleets(clusters[0], "ModifyInstanceGroups")
     for cluster in clusters:
-        for group in cluster.instance_groups:
-            if group["Id"] == group_id:
-                return cluster, group
-    raise invalid_request(f"Instance group id '{group_id}' is not valid.")
+        if any(group["Id"] == group_id for group in cluster.instance_groups):
+            return cluster, group_of(cluster, group_id)
+    raise _unknown_group(group_id)
+
+
+def group_of(cluster: Cluster, group_id: str) -> dict[str, Any]:
+    """Return a cluster's group. Raises AwsError when it has no group of that id."""
+    for group in cluster.instance_groups:
+        if group["Id"] == group_id:
+            return group
+    raise _unknown_group(group_id)
+
+
+def _unknown_group(group_id: str) -> AwsError:
+    return invalid_request(f"Instance group id '{group_id}' is not valid.")
 
 
 def _check_change(
@@ -143,8 +158,13 @@ def _described(cluster: Cluster, group: dict[str, Any]) -> shapes.InstanceGroup:
             "RequestedInstanceCount": group["InstanceCount"],
             "RunningInstanceCount": 0 if ended else group["InstanceCount"],
             "Configurations": listed(group, "Configurations"),
-            "EbsBlockDevices": [],
+            "EbsBlockDevices": ebs_devices(group),
+            "EbsOptimized": section(group, "EbsConfiguration").get("EbsOptimized"),
             "ShrinkPolicy": group.get("ShrinkPolicy") or {},
+            "AutoScalingPolicy": described_policy(cluster, group["AutoScalingPolicy"])
+            if group.get("AutoScalingPolicy")
+            else None,
+            "CustomAmiId": group.get("CustomAmiId"),
             "Status": instance_status(cluster, group.get("created_ms")),
         }
     )

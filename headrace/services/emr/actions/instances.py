@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
 from headrace.core.values import listed, present
-from headrace.services.emr.actions.common import instance_status, page
+from headrace.services.emr.actions.common import ebs_devices, instance_status, page
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.clusters.instance_ids import fleet_id, instance_ids
 from headrace.services.emr.errors import invalid_request
@@ -52,7 +52,7 @@ def _of_groups(cluster: Cluster, request: shapes.ListInstancesInput) -> Iterator
             continue
         for number in range(group["InstanceCount"]):
             yield {
-                **_instance(cluster, group, group["Id"], number),
+                **_instance(cluster, group, group, group["Id"], number),
                 "InstanceGroupId": group["Id"],
                 "Market": group.get("Market", "ON_DEMAND"),
                 "InstanceType": group["InstanceType"],
@@ -81,7 +81,7 @@ def _of_fleets(cluster: Cluster, request: shapes.ListInstancesInput) -> Iterator
             for number in range(math.ceil((fleet.get(target) or 0) / weight)):
                 yield present(
                     {
-                        **_instance(cluster, fleet, f"{found_id}/{market}", number),
+                        **_instance(cluster, fleet, config, f"{found_id}/{market}", number),
                         "InstanceFleetId": found_id,
                         "Market": market,
                         "InstanceType": config.get("InstanceType"),
@@ -90,7 +90,11 @@ def _of_fleets(cluster: Cluster, request: shapes.ListInstancesInput) -> Iterator
 
 
 def _instance(
-    cluster: Cluster, holder: dict[str, Any], holder_id: str, number: int
+    cluster: Cluster,
+    holder: dict[str, Any],
+    volumes: Mapping[str, Any],
+    holder_id: str,
+    number: int,
 ) -> shapes.Instance:
     emr_id, ec2_id = instance_ids(holder_id, number)
     return {
@@ -101,5 +105,8 @@ def _instance(
         "PrivateDnsName": "localhost",
         "PrivateIpAddress": "127.0.0.1",
         "Status": instance_status(cluster, holder.get("created_ms")),
-        "EbsVolumes": [],
+        "EbsVolumes": [
+            {"Device": device["Device"], "VolumeId": f"vol-{ec2_id[2:]}{number:02d}"[:21]}
+            for number, device in enumerate(ebs_devices(volumes))
+        ],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +15,12 @@ from headrace.services.emr.actions.common import cluster_arn, idle_timeout_s
 from headrace.services.emr.actions.steps import new_steps
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import unknown_release, validation
-from headrace.services.emr.limits import MOST_CONCURRENT_STEPS
+from headrace.services.emr.limits import MASTERS_OF_HIGH_AVAILABILITY, MOST_CONCURRENT_STEPS
+from headrace.services.emr.scaling import check_constraints, check_managed
 from headrace.services.emr.state import Cluster
+
+# Documented: "Amazon EMR 5.7.0 or later" (emr-custom-ami).
+_CUSTOM_AMI_FROM = (5, 7)
 
 
 @operation("RunJobFlow")
@@ -25,8 +30,13 @@ def run_job_flow(emr: Emr, call: Call, request: shapes.RunJobFlowInput) -> shape
     concurrency = request.get("StepConcurrencyLevel", 1)
     check_concurrency(concurrency, validation)
     check_fleets_or_groups(instances)
+    _check_images(request)
     _check_release(request.get("ReleaseLabel"))
     idle, scaling = request.get("AutoTerminationPolicy"), request.get("ManagedScalingPolicy")
+    if scaling is not None:
+        check_managed(scaling, fleets=bool(instances.get("InstanceFleets")))
+    groups = _instance_groups(emr, instances)
+    several_masters = _check_masters(groups)
     cluster = Cluster(
         id=f"j-{emr.ids.alnum_upper(13)}",
         account=call.account,
@@ -34,15 +44,15 @@ def run_job_flow(emr: Emr, call: Call, request: shapes.RunJobFlowInput) -> shape
         name=request["Name"],
         request={key: value for key, value in request.items() if key not in ("Steps", "Tags")},
         created_ms=call.now_ms,
-        keep_alive=bool(instances.get("KeepJobFlowAliveWhenNoSteps", False)),
-        termination_protected=bool(instances.get("TerminationProtected", False)),
+        keep_alive=several_masters or bool(instances.get("KeepJobFlowAliveWhenNoSteps", False)),
+        termination_protected=bool(instances.get("TerminationProtected", several_masters)),
         replace_unhealthy=bool(instances.get("UnhealthyNodeReplacement", False)),
         visible=bool(request.get("VisibleToAllUsers", True)),
         step_concurrency=concurrency,
         idle_timeout_s=None if idle is None else idle_timeout_s(idle),
         managed_scaling=None if scaling is None else dict(scaling),
         tags={tag.get("Key", ""): tag.get("Value", "") for tag in request.get("Tags") or []},
-        instance_groups=_instance_groups(emr, instances),
+        instance_groups=groups,
     )
     steps = new_steps(
         emr,
@@ -54,6 +64,34 @@ def run_job_flow(emr: Emr, call: Call, request: shapes.RunJobFlowInput) -> shape
     )
     emr.add(cluster, steps)
     return {"JobFlowId": cluster.id, "ClusterArn": cluster_arn(cluster)}
+
+
+def _check_images(request: shapes.RunJobFlowInput) -> None:
+    """Raise AwsError for images that the release does not have. The sentences are known by moto's tests."""
+    ami, label = request.get("AmiVersion"), request.get("ReleaseLabel")
+    if ami and label:
+        raise validation(
+            "Only one AMI version and release label may be specified. Provided AMI:"
+            f" {ami}, release label: {label}."
+        )
+    if not request.get("CustomAmiId"):
+        return
+    if ami:
+        raise validation("Custom AMI is not supported in this version of EMR")
+    numbers = tuple(int(number) for number in re.findall(r"\d+", label or "")[:2])
+    if len(numbers) == len(_CUSTOM_AMI_FROM) and numbers < _CUSTOM_AMI_FROM:
+        raise validation("Custom AMI is not allowed")
+
+
+def _check_masters(groups: list[dict[str, Any]]) -> bool:
+    """Return whether there are three masters, the only other number; such clusters are kept and protected.
+
+    Documented: emr-plan-ha-launch (three primary nodes, termination protection on, auto-termination off).
+    """
+    count = sum(g["InstanceCount"] for g in groups if g["InstanceRole"] == "MASTER")
+    if count > 1 and count != MASTERS_OF_HIGH_AVAILABILITY:
+        raise validation("Master instance group must have exactly 3 instances for HA clusters.")
+    return count == MASTERS_OF_HIGH_AVAILABILITY
 
 
 def _check_release(label: str | None) -> None:
@@ -80,7 +118,7 @@ def check_fleets_or_groups(instances: shapes.JobFlowInstancesConfig) -> None:
 
 
 def _instance_groups(emr: Emr, instances: shapes.JobFlowInstancesConfig) -> list[dict[str, Any]]:
-    configs = listed(instances, "InstanceGroups")
+    configs: list[dict[str, Any]] = listed(instances, "InstanceGroups")
     if not configs and "MasterInstanceType" in instances:
         count = int(instances.get("InstanceCount") or 1)
         master = instances["MasterInstanceType"]
@@ -88,4 +126,7 @@ def _instance_groups(emr: Emr, instances: shapes.JobFlowInstancesConfig) -> list
         configs = [{"InstanceRole": "MASTER", "InstanceType": master, "InstanceCount": 1}]
         if count > 1:
             configs.append({"InstanceRole": "CORE", "InstanceCount": count - 1, **core})
+    for config in configs:
+        if policy := config.get("AutoScalingPolicy"):
+            check_constraints(policy)
     return [{"Id": f"ig-{emr.ids.alnum_upper(13)}", **config} for config in configs]

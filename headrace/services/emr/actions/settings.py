@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
-from headrace.core.values import present
+from headrace.core.values import listed, present
 from headrace.services.emr.actions.common import idle_timeout_s, job_flows
 from headrace.services.emr.backend import Emr
+from headrace.services.emr.scaling import check_managed
 from headrace.services.emr.state import Cluster
 
 
@@ -146,9 +147,12 @@ def put_managed_scaling_policy(
     emr: Emr, call: Call, request: shapes.PutManagedScalingPolicyInput
 ) -> shapes.PutManagedScalingPolicyOutput:
     """Store the policy; there is nothing to scale."""
+    policy = request["ManagedScalingPolicy"]
 
     def change(cluster: Cluster) -> None:
-        cluster.managed_scaling = dict(request["ManagedScalingPolicy"])
+        fleets = bool(listed(cluster.request["Instances"], "InstanceFleets"))
+        check_managed(policy, fleets=fleets)
+        cluster.managed_scaling = dict(policy)
 
     _change(emr, call, request["ClusterId"], change)
     return {}

@@ -1,0 +1,62 @@
+"""Get and PutBlockPublicAccessConfiguration: a setting of the account in a region, kept and shown."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import emr as shapes
+from headrace.core.arn import make_arn
+from headrace.core.values import moment
+from headrace.services.emr.backend import Emr
+from headrace.services.emr.errors import invalid_request
+
+# On from the beginning, with SSH as the exception (documented: emr-block-public-access).
+_DEFAULT: dict[str, Any] = {
+    "BlockPublicSecurityGroupRules": True,
+    "PermittedPublicSecurityGroupRuleRanges": [{"MinRange": 22, "MaxRange": 22}],
+}
+_MOST_PORT = 65_535
+
+
+@operation("GetBlockPublicAccessConfiguration")
+def get_block_public_access_configuration(
+    emr: Emr, call: Call, request: shapes.GetBlockPublicAccessConfigurationInput
+) -> shapes.GetBlockPublicAccessConfigurationOutput:
+    """Return the account's setting. Source: API_GetBlockPublicAccessConfiguration."""
+    found = emr.store.public_access(call.account, call.region) or {
+        "configuration": _DEFAULT,
+        "created_ms": 0,
+        "created_by": make_arn("iam", "", call.account, "root"),
+    }
+    return {
+        "BlockPublicAccessConfiguration": cast(
+            "shapes.BlockPublicAccessConfiguration", found["configuration"]
+        ),
+        "BlockPublicAccessConfigurationMetadata": {
+            "CreationDateTime": moment(found["created_ms"]),
+            "CreatedByArn": found["created_by"],
+        },
+    }
+
+
+@operation("PutBlockPublicAccessConfiguration")
+def put_block_public_access_configuration(
+    emr: Emr, call: Call, request: shapes.PutBlockPublicAccessConfigurationInput
+) -> shapes.PutBlockPublicAccessConfigurationOutput:
+    """Store the account's setting. Source: API_PutBlockPublicAccessConfiguration."""
+    configuration = request["BlockPublicAccessConfiguration"]
+    for ports in configuration.get("PermittedPublicSecurityGroupRuleRanges") or []:
+        least, most = ports["MinRange"], ports.get("MaxRange", ports["MinRange"])
+        if not 0 <= least <= most <= _MOST_PORT:
+            raise invalid_request(f"Port range {least}-{most} is not valid.")
+    emr.store.put_public_access(
+        {
+            "configuration": dict(configuration),
+            "created_ms": call.now_ms,
+            "created_by": make_arn("iam", "", call.account, "root"),
+        },
+        account=call.account,
+        region=call.region,
+    )
+    return {}

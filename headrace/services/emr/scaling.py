@@ -1,0 +1,56 @@
+"""Scaling policies: their bounds, and how a group's is shown."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, cast
+
+from headrace.services.emr.errors import invalid_request, validation
+from headrace.services.emr.state import Cluster
+
+# What a dimension of an alarm may say for the cluster (documented: emr-automatic-scaling).
+_CLUSTER_ID = "${emr.clusterId}"
+
+
+def check_constraints(policy: Mapping[str, Any]) -> None:
+    """Raise AwsError when an automatic scaling policy has bounds that cross; the sentence is assumed."""
+    bounds = policy["Constraints"]
+    if not 0 <= bounds["MinCapacity"] <= bounds["MaxCapacity"]:
+        raise validation("MinCapacity must be at least 0 and not greater than MaxCapacity.")
+
+
+def described_policy(cluster: Cluster, policy: Mapping[str, Any]) -> Any:
+    """Return a group's automatic scaling policy as it is shown, for this cluster."""
+    shown = copy.deepcopy(dict(policy))
+    for rule in shown["Rules"]:
+        alarm = rule["Trigger"]["CloudWatchAlarmDefinition"]
+        for dimension in cast("list[dict[str, Any]]", alarm.get("Dimensions") or []):
+            if dimension.get("Value") == _CLUSTER_ID:
+                dimension["Value"] = cluster.id
+    state = "DETACHED" if cluster.ending else "ATTACHED"
+    reason = {"Code": "USER_REQUEST", "Message": ""}
+    return {"Status": {"State": state, "StateChangeReason": reason}, **shown}
+
+
+def check_managed(policy: Mapping[str, Any], *, fleets: bool) -> None:
+    """Raise AwsError when a managed scaling policy has bounds that cross, or the units of another kind of cluster.
+
+    Documented: API_ComputeLimits (fleets take InstanceFleetUnits, groups Instances or VCPU); the sentences are assumed.
+    """
+    limits: Mapping[str, Any] | None = policy.get("ComputeLimits")
+    if limits is None:
+        return
+    least, most = limits["MinimumCapacityUnits"], limits["MaximumCapacityUnits"]
+    if least < 1 or most < least:
+        raise invalid_request(
+            "MinimumCapacityUnits must be at least 1 and not greater than MaximumCapacityUnits."
+        )
+    for name in ("MaximumOnDemandCapacityUnits", "MaximumCoreCapacityUnits"):
+        if (limits.get(name) or 0) > most:
+            raise invalid_request(f"{name} must not be greater than MaximumCapacityUnits.")
+    if (limits["UnitType"] == "InstanceFleetUnits") is not fleets:
+        kind = "fleets" if fleets else "groups"
+        raise invalid_request(
+            f"UnitType {limits['UnitType']} is not valid for a cluster that uses instance {kind}."
+        )

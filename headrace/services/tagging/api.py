@@ -1,0 +1,28 @@
+"""The tagging API as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+
+from __future__ import annotations
+
+from headrace.aws.service import ServiceApi
+from headrace.core.ports import ControlPlane
+from headrace.services.tagging.actions import ACTIONS
+from headrace.services.tagging.backend import Tagging
+from headrace.services.tagging.errors import translate
+from headrace.services.tagging.fidelity import FIDELITY
+from headrace.services.tagging.profile import PROFILE
+
+
+def build_tagging(control: ControlPlane) -> Tagging:
+    """Return the tagging API's backend, which asks all services through `control`."""
+    return Tagging(control)
+
+
+def tagging_api(tagging: Tagging) -> ServiceApi:
+    """Return the service for the gateway."""
+    return ServiceApi(
+        name="resourcegroupstaggingapi",
+        backend=tagging,
+        actions=ACTIONS,
+        translate=translate,
+        profile=PROFILE,
+        fidelity=FIDELITY,
+    )

@@ -1,0 +1,91 @@
+"""Finds resources by their tags, and tags resources of any service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from headrace.aws.errors import AwsError
+from headrace.aws.operation import Call
+from headrace.core.arn import Arn
+from headrace.core.ports import ControlPlane
+from headrace.services.tagging.state import Tagged
+from headrace.services.tagging.store import KINDS, Kind, Place
+
+
+class Tagging:
+    """All tagged resources of all services. Thread-safe: it keeps nothing of its own."""
+
+    def __init__(self, control: ControlPlane) -> None:
+        self._control = control
+
+    def resources(self, call: Call, types: Sequence[str] = ()) -> list[Tagged]:
+        """Return the tagged resources of the call's account and region, of these types or all, by ARN."""
+        place = self._place(call)
+        found = [
+            resource
+            for kind in KINDS.values()
+            if not types or any(_may_have(kind, wanted) for wanted in types)
+            for resource in kind.found(place)
+            if resource.tags and (not types or any(_is(resource, wanted) for wanted in types))
+        ]
+        return sorted(found, key=lambda resource: resource.arn)
+
+    def change(
+        self, call: Call, arns: Sequence[str], change: Callable[[Kind, Place, str], Any]
+    ) -> dict[str, Any]:
+        """Change each resource's tags; return AWS's map of those that could not be changed."""
+        place = self._place(call)
+        failed: dict[str, Any] = {}
+        for arn in arns:
+            try:
+                change(_kind_of(arn), place, arn)
+            except AwsError as error:
+                failed[arn] = {
+                    "StatusCode": error.status,
+                    "ErrorCode": "InvalidParameterException"
+                    if error.status < 500
+                    else "InternalServiceException",
+                    "ErrorMessage": error.message,
+                }
+        return failed
+
+    def _place(self, call: Call) -> Place:
+        return Place(self._control, call.account, call.region)
+
+
+def _kind_of(arn: str) -> Kind:
+    try:
+        kind = KINDS.get(Arn.parse(arn).service)
+    except ValueError:
+        kind = None
+    if kind is None:
+        raise AwsError(
+            "InvalidParameterException", f"{arn} is no ARN of a resource that can be tagged here."
+        )
+    return kind
+
+
+def _may_have(kind: Kind, wanted: str) -> bool:
+    return wanted.partition(":")[0] == kind.service
+
+
+def _is(resource: Tagged, wanted: str) -> bool:
+    """Whether a resource is of a type such as `s3` or `kinesis:stream`."""
+    service, _, wanted_type = wanted.partition(":")
+    arn = Arn.parse(resource.arn)
+    if arn.service != service:
+        return False
+    if not wanted_type or wanted_type.strip("/") == KINDS[service].type:
+        return True
+    return arn.resource.lstrip("/").startswith((f"{wanted_type}/", f"{wanted_type}:"))
+
+
+def matching(resource: Tagged, filters: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a resource has a tag for each of the filters: the key and, if there are any, one of the values."""
+    return all(
+        wanted.get("Key") in resource.tags
+        and (not wanted.get("Values") or resource.tags[str(wanted["Key"])] in wanted["Values"])
+        for wanted in filters
+        if wanted.get("Key") is not None
+    )

@@ -1,0 +1,5 @@
+"""How requests name the tagging API."""
+
+from headrace.aws.service import Profile
+
+PROFILE = Profile(signing_scopes=("tagging",), target_prefix="ResourceGroupsTaggingAPI_20170126")

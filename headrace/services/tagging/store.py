@@ -1,0 +1,264 @@
+"""Where tags last: in the services whose resources they are on. Each `Kind` reads and writes those of one service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.aws.errors import AwsError
+from headrace.core.arn import Arn, make_arn
+from headrace.core.ports import ControlPlane
+from headrace.core.values import listed, mapped
+from headrace.services.tagging.state import Tagged
+
+Answer = dict[str, Any]
+# The states in which a cluster has not ended.
+_LIVING = ("STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING", "TERMINATING")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An account in a region, and the way to its services. Thread-safe."""
+
+    control: ControlPlane
+    account: str
+    region: str
+
+    def call(self, service: str, operation: str, **params: Any) -> Answer:
+        """Run an operation. Raises AwsError."""
+        return self.control.call(
+            service, operation, params, account=self.account, region=self.region
+        )
+
+    def pages(self, service: str, operation: str, member: str, token: str, **params: Any) -> Any:
+        """Yield what all pages have in `member`; `token` names the members of the answer and the request: `a>b`."""
+        out, _, back = token.partition(">")
+        while True:
+            answer = self.call(service, operation, **params)
+            yield from listed(answer, member)
+            if not answer.get(out):
+                return
+            params[back or out] = answer[out]
+
+    def arn(self, service: str, resource: str) -> str:
+        """Return the ARN of a resource of this place."""
+        return make_arn(service, self.region, self.account, resource)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One service's resources.
+
+    Attributes:
+        service: the service's name in ARNs.
+        type: the type of resource, for ARNs that do not say it.
+        found: yields all resources; those without tags may be among them.
+        tag: gives a resource tags. Raises AwsError.
+        untag: takes a resource's tags of these keys away. Raises AwsError.
+    """
+
+    service: str
+    type: str
+    found: Callable[[Place], Iterator[Tagged]]
+    tag: Callable[[Place, str, Mapping[str, str]], Any]
+    untag: Callable[[Place, str, Sequence[str]], Any]
+
+
+def _pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def _tags(pairs: Any) -> dict[str, str]:
+    return {pair["Key"]: pair.get("Value", "") for pair in pairs}
+
+
+def _last(arn: str) -> str:
+    return Arn.parse(arn).resource.rpartition("/")[2]
+
+
+def _streams(place: Place) -> Iterator[Tagged]:
+    for stream in place.pages("kinesis", "ListStreams", "StreamSummaries", "NextToken"):
+        arn = stream["StreamARN"]
+        tags = place.call("kinesis", "ListTagsForStream", StreamARN=arn)["Tags"]
+        yield Tagged(arn, _tags(tags))
+
+
+def _bucket_tags(place: Place, bucket: str) -> dict[str, str]:
+    try:
+        return _tags(place.call("s3", "GetBucketTagging", Bucket=bucket)["TagSet"])
+    except AwsError as error:
+        if error.code != "NoSuchTagSet":
+            raise
+        return {}
+
+
+def _buckets(place: Place) -> Iterator[Tagged]:
+    for bucket in place.pages("s3", "ListBuckets", "Buckets", "ContinuationToken"):
+        name = bucket["Name"]
+        region = place.call("s3", "GetBucketLocation", Bucket=name).get("LocationConstraint")
+        if (region or "us-east-1") == place.region:
+            yield Tagged(make_arn("s3", "", "", name), _bucket_tags(place, name))
+
+
+def _tag_bucket(place: Place, arn: str, tags: Mapping[str, str]) -> None:
+    bucket = _last(arn)
+    every = {**_bucket_tags(place, bucket), **tags}
+    place.call("s3", "PutBucketTagging", Bucket=bucket, Tagging={"TagSet": _pairs(every)})
+
+
+def _untag_bucket(place: Place, arn: str, keys: Sequence[str]) -> None:
+    bucket = _last(arn)
+    left = {k: v for k, v in _bucket_tags(place, bucket).items() if k not in keys}
+    if left:
+        place.call("s3", "PutBucketTagging", Bucket=bucket, Tagging={"TagSet": _pairs(left)})
+    else:
+        place.call("s3", "DeleteBucketTagging", Bucket=bucket)
+
+
+def _functions(place: Place) -> Iterator[Tagged]:
+    for function in place.pages("lambda", "ListFunctions", "Functions", "NextMarker>Marker"):
+        arn = function["FunctionArn"]
+        yield Tagged(arn, mapped(place.call("lambda", "ListTags", Resource=arn), "Tags"))
+
+
+def _delivery_streams(place: Place) -> Iterator[Tagged]:
+    names = listed(
+        place.call("firehose", "ListDeliveryStreams", Limit=10_000), "DeliveryStreamNames"
+    )
+    for name in names:
+        answer = place.call("firehose", "ListTagsForDeliveryStream", DeliveryStreamName=name)
+        yield Tagged(place.arn("firehose", f"deliverystream/{name}"), _tags(answer["Tags"]))
+
+
+def _clusters(place: Place) -> Iterator[Tagged]:
+    for found in place.pages("emr", "ListClusters", "Clusters", "Marker", ClusterStates=_LIVING):
+        cluster = place.call("emr", "DescribeCluster", ClusterId=found["Id"])["Cluster"]
+        yield Tagged(found["ClusterArn"], _tags(cluster["Tags"]))
+
+
+def _applications(place: Place) -> Iterator[Tagged]:
+    token = "nextToken"
+    for found in place.pages("emr-serverless", "ListApplications", "applications", token):
+        if found["state"] != "TERMINATED":
+            answer = place.call("emr-serverless", "ListTagsForResource", resourceArn=found["arn"])
+            yield Tagged(found["arn"], mapped(answer, "tags"))
+
+
+def _stacks(place: Place) -> Iterator[Tagged]:
+    for stack in place.pages("cloudformation", "DescribeStacks", "Stacks", "NextToken"):
+        yield Tagged(stack["StackId"], _tags(stack["Tags"]))
+
+
+def _refuse_stacks(place: Place, arn: str, tags: Any) -> None:
+    raise AwsError("InvalidParameterException", f"{arn}: a stack's tags are changed by an update.")
+
+
+def _queues(place: Place) -> Iterator[Tagged]:
+    for url in place.pages("sqs", "ListQueues", "QueueUrls", "NextToken"):
+        tags = mapped(place.call("sqs", "ListQueueTags", QueueUrl=url), "Tags")
+        yield Tagged(place.arn("sqs", str(url).rpartition("/")[2]), tags)
+
+
+def _queue_url(place: Place, arn: str) -> str:
+    return str(place.call("sqs", "GetQueueUrl", QueueName=_last(arn))["QueueUrl"])
+
+
+def _topics(place: Place) -> Iterator[Tagged]:
+    for topic in place.pages("sns", "ListTopics", "Topics", "NextToken"):
+        arn = topic["TopicArn"]
+        yield Tagged(arn, _tags(place.call("sns", "ListTagsForResource", ResourceArn=arn)["Tags"]))
+
+
+def _tables(place: Place) -> Iterator[Tagged]:
+    token = "LastEvaluatedTableName>ExclusiveStartTableName"
+    for name in place.pages("dynamodb", "ListTables", "TableNames", token):
+        arn = place.arn("dynamodb", f"table/{name}")
+        yield Tagged(
+            arn, _tags(place.call("dynamodb", "ListTagsOfResource", ResourceArn=arn)["Tags"])
+        )
+
+
+def _log_groups(place: Place) -> Iterator[Tagged]:
+    for group in place.pages("logs", "DescribeLogGroups", "logGroups", "nextToken"):
+        arn = str(group["arn"]).removesuffix(":*")
+        answer = place.call("logs", "ListTagsForResource", resourceArn=arn)
+        yield Tagged(arn, mapped(answer, "tags"))
+
+
+KINDS = {
+    kind.service: kind
+    for kind in (
+        Kind(
+            "kinesis",
+            "stream",
+            _streams,
+            lambda p, a, t: p.call("kinesis", "AddTagsToStream", StreamARN=a, Tags=dict(t)),
+            lambda p, a, k: p.call("kinesis", "RemoveTagsFromStream", StreamARN=a, TagKeys=list(k)),
+        ),
+        Kind("s3", "bucket", _buckets, _tag_bucket, _untag_bucket),
+        Kind(
+            "lambda",
+            "function",
+            _functions,
+            lambda p, a, t: p.call("lambda", "TagResource", Resource=a, Tags=dict(t)),
+            lambda p, a, k: p.call("lambda", "UntagResource", Resource=a, TagKeys=list(k)),
+        ),
+        Kind(
+            "firehose",
+            "deliverystream",
+            _delivery_streams,
+            lambda p, a, t: p.call(
+                "firehose", "TagDeliveryStream", DeliveryStreamName=_last(a), Tags=_pairs(t)
+            ),
+            lambda p, a, k: p.call(
+                "firehose", "UntagDeliveryStream", DeliveryStreamName=_last(a), TagKeys=list(k)
+            ),
+        ),
+        Kind(
+            "elasticmapreduce",
+            "cluster",
+            _clusters,
+            lambda p, a, t: p.call("emr", "AddTags", ResourceId=_last(a), Tags=_pairs(t)),
+            lambda p, a, k: p.call("emr", "RemoveTags", ResourceId=_last(a), TagKeys=list(k)),
+        ),
+        Kind(
+            "emr-serverless",
+            "applications",
+            _applications,
+            lambda p, a, t: p.call("emr-serverless", "TagResource", resourceArn=a, tags=dict(t)),
+            lambda p, a, k: p.call(
+                "emr-serverless", "UntagResource", resourceArn=a, tagKeys=list(k)
+            ),
+        ),
+        Kind("cloudformation", "stack", _stacks, _refuse_stacks, _refuse_stacks),
+        Kind(
+            "sqs",
+            "queue",
+            _queues,
+            lambda p, a, t: p.call("sqs", "TagQueue", QueueUrl=_queue_url(p, a), Tags=dict(t)),
+            lambda p, a, k: p.call("sqs", "UntagQueue", QueueUrl=_queue_url(p, a), TagKeys=list(k)),
+        ),
+        Kind(
+            "sns",
+            "topic",
+            _topics,
+            lambda p, a, t: p.call("sns", "TagResource", ResourceArn=a, Tags=_pairs(t)),
+            lambda p, a, k: p.call("sns", "UntagResource", ResourceArn=a, TagKeys=list(k)),
+        ),
+        Kind(
+            "dynamodb",
+            "table",
+            _tables,
+            lambda p, a, t: p.call("dynamodb", "TagResource", ResourceArn=a, Tags=_pairs(t)),
+            lambda p, a, k: p.call("dynamodb", "UntagResource", ResourceArn=a, TagKeys=list(k)),
+        ),
+        Kind(
+            "logs",
+            "log-group",
+            _log_groups,
+            lambda p, a, t: p.call("logs", "TagResource", resourceArn=a, tags=dict(t)),
+            lambda p, a, k: p.call("logs", "UntagResource", resourceArn=a, tagKeys=list(k)),
+        ),
+    )
+}

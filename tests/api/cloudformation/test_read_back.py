@@ -1,0 +1,160 @@
+"""Every member that a call takes is read back, or it is said why not. See `tests.support.read_back`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headrace.services.cloudformation.actions import ACTIONS
+from headrace.services.cloudformation.fidelity import FIDELITY
+from tests.support.cloud import InProcessCloud
+from tests.support.read_back import Case, Read, check, never_given, not_read_back
+
+STACK: Read = ("DescribeStacks", {"StackName": "s"})
+EVENTS: Read = ("DescribeStackEvents", {"StackName": "s"})
+TEMPLATE: Read = ("GetTemplate", {"StackName": "s"})
+POLICY: Read = ("GetStackPolicy", {"StackName": "s"})
+CHANGE_SET: Read = ("DescribeChangeSet", {"StackName": "s", "ChangeSetName": "cs"})
+RULES = '{"Statement": []}'
+
+
+def body(value: str) -> str:
+    topic = {"Type": "AWS::SNS::Topic", "Properties": {"DisplayName": value}}
+    role = {
+        "Type": "AWS::IAM::Role",
+        "Properties": {"AssumeRolePolicyDocument": {"Statement": []}},
+    }
+    parameters = {"P": {"Type": "String", "Default": "d"}}
+    # As YAML: botocore would show JSON as what it holds.
+    return "# \n" + json.dumps({"Parameters": parameters, "Resources": {"T": topic, "R": role}})
+
+
+COMMON = {
+    "StackName": "s",
+    "TemplateBody": body("one"),
+    "Parameters": [{"ParameterKey": "P", "ParameterValue": "v"}],
+    "Capabilities": ["CAPABILITY_IAM"],
+    "ResourceTypes": ["AWS::SNS::*", "AWS::IAM::*"],
+    "RoleARN": "arn:aws:iam::000000000000:role/cfn",
+    "NotificationARNs": ["arn:aws:sns:us-east-1:000000000000:events"],
+    "RollbackConfiguration": {
+        "RollbackTriggers": [
+            {
+                "Arn": "arn:aws:cloudwatch:us-east-1:000000000000:alarm:a",
+                "Type": "AWS::CloudWatch::Alarm",
+            }
+        ],
+        "MonitoringTimeInMinutes": 3,
+    },
+}
+BY_ADDRESS = {"TemplateURL": "the body is given; tests/api/cloudformation/test_stacks.py"}
+TYPES = {"ResourceTypes": "what is not allowed is refused: the conformance scenarios"}
+MADE: Read = (
+    "CreateStack",
+    {"StackName": "s", "TemplateBody": body("none"), "Capabilities": ["CAPABILITY_IAM"]},
+)
+
+CASES = [
+    Case(
+        "CreateStack",
+        [STACK, EVENTS, TEMPLATE, POLICY],
+        given={
+            **COMMON,
+            "StackPolicyBody": RULES,
+            "EnableTerminationProtection": True,
+            "TimeoutInMinutes": 7,
+            # Another than the stack's own, which the stack shows.
+            "DeploymentConfig.DisableRollback": False,
+        },
+        without={
+            **BY_ADDRESS,
+            "StackPolicyURL": "the body is given; the conformance scenarios",
+            "OnFailure": "cannot be told from DisableRollback in an answer; test_stacks.py",
+        },
+        unseen=TYPES,
+    ),
+    Case(
+        "UpdateStack",
+        [STACK, EVENTS, TEMPLATE, POLICY],
+        before=[MADE],
+        given={
+            **COMMON,
+            "StackPolicyBody": RULES,
+            "DeploymentConfig.DisableRollback": False,
+        },
+        without={
+            **BY_ADDRESS,
+            "UsePreviousTemplate": "a template is given",
+            "StackPolicyURL": "the body is given; the conformance scenarios",
+        },
+        unseen=TYPES,
+    ),
+    Case(
+        "CreateChangeSet",
+        [CHANGE_SET, ("GetTemplate", {"StackName": "s", "ChangeSetName": "cs"})],
+        before=[MADE],
+        given={
+            **COMMON,
+            "ChangeSetName": "cs",
+            "ChangeSetType": "UPDATE",
+            "OnStackFailure": "ROLLBACK",
+            "DeploymentMode": "REVERT_DRIFT",
+        },
+        without={
+            **BY_ADDRESS,
+            "UsePreviousTemplate": "a template is given",
+            "ResourcesToImport": "imports are refused",
+        },
+        unseen={
+            **TYPES,
+            "RoleARN": "the stack shows it once the change set is executed",
+            "ChangeSetType": "CREATE makes a stack, UPDATE needs one",
+        },
+    ),
+    Case(
+        "SetStackPolicy",
+        [POLICY],
+        before=[MADE],
+        given={"StackName": "s", "StackPolicyBody": RULES},
+        without={"StackPolicyURL": "the body is given; the conformance scenarios"},
+        unseen={"StackName": "the stack is asked for its policy"},
+    ),
+    Case(
+        "UpdateTerminationProtection",
+        [STACK],
+        before=[MADE],
+        given={"StackName": "s"},
+    ),
+]
+# Given by no case: another member is given in its place.
+INSTEAD = [
+    "CreateChangeSet.ResourcesToImport",
+    "CreateChangeSet.TemplateURL",
+    "CreateChangeSet.UsePreviousTemplate",
+    "CreateStack.OnFailure",
+    "CreateStack.StackPolicyURL",
+    "CreateStack.TemplateURL",
+    "SetStackPolicy.StackPolicyURL",
+    "UpdateStack.StackPolicyURL",
+    "UpdateStack.TemplateURL",
+    "UpdateStack.UsePreviousTemplate",
+]
+
+
+@pytest.fixture
+def cfn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with InProcessCloud(tmp_path_factory.mktemp("cfn")) as cloud:
+        yield cloud.client("cloudformation")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.operation)
+def test_what_a_call_takes_is_read_back(cfn: Any, case: Case):
+    assert check("cloudformation", case, cfn, FIDELITY) == []
+
+
+def test_every_call_that_keeps_something_is_read_back():
+    assert not_read_back("cloudformation", ACTIONS, CASES) == []
+    assert sorted(never_given("cloudformation", CASES)) == INSTEAD

@@ -1,0 +1,29 @@
+"""What AWS's documentation says EMR answers, EMR answers, whole. See `tests.conformance.scenarios`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.scenarios import Scenario, cases, check_told, load
+from tests.conformance.shared_cloud import SharedCloud
+
+SCENARIOS = list(load(Path(__file__).parent / "emr"))
+
+
+@pytest.fixture
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedCloud]:
+    shared = SharedCloud("emr", tmp_path_factory)
+    yield shared
+    shared.stop()
+
+
+@pytest.mark.parametrize("scenario", cases(SCENARIOS))
+def test_answers_are_awss(shared: SharedCloud, scenario: Scenario):
+    assert shared.play(scenario) == []
+
+
+def test_there_are_scenarios_enough_and_each_says_whence_it_is():
+    check_told(SCENARIOS, 24)

@@ -1,0 +1,312 @@
+"""CloudFormation, EMR, EMR Serverless and the tagging API under random requests: never a 500, never an answer that
+botocore cannot read. The query protocol, JSON and REST-JSON.
+
+Ten requests an operation here, 10,000 with `--nightly`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterator, Mapping
+from random import Random
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import botocore.session
+import pytest
+from botocore import parsers
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.serialize import create_serializer
+
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.operation import operation_name
+from headrace.services.cloudformation.actions import ACTIONS as CLOUDFORMATION
+from headrace.services.emr.actions import ACTIONS as EMR
+from headrace.services.emr_serverless.actions import ACTIONS as EMR_SERVERLESS
+from headrace.services.tagging.actions import ACTIONS as TAGGING
+from tests.fuzz.requests import Requests
+from tests.support.cloud import InProcessCloud
+
+REQUESTS = 10
+NIGHTLY_REQUESTS = 10_000
+PUT_RIGHT_EVERY = 20
+SCOPES = {
+    "cloudformation": "cloudformation",
+    "emr": "elasticmapreduce",
+    "emr-serverless": "emr-serverless",
+    "resourcegroupstaggingapi": "tagging",
+}
+BUILT = {
+    "cloudformation": CLOUDFORMATION,
+    "emr": EMR,
+    "emr-serverless": EMR_SERVERLESS,
+    "resourcegroupstaggingapi": TAGGING,
+}
+CASES = [
+    (service, name) for service in BUILT for name in sorted(map(operation_name, BUILT[service]))
+]
+STREAM = "arn:aws:kinesis:us-east-1:000000000000:stream/in"
+_TOPIC = {"Type": "AWS::SNS::Topic", "Properties": {"DisplayName": {"Ref": "P"}}}
+_SOUND = {
+    "Parameters": {"P": {"Type": "String", "Default": "d", "AllowedValues": ["d", "e"]}},
+    "Conditions": {"C": {"Fn::Equals": [{"Ref": "P"}, "d"]}},
+    "Mappings": {"M": {"a": {"b": "c"}}},
+    "Resources": {"T": _TOPIC, "U": {**_TOPIC, "Condition": "C", "DependsOn": "T"}},
+    "Outputs": {"O": {"Value": {"Fn::GetAtt": ["T", "TopicName"]}, "Export": {"Name": "e"}}},
+}
+
+
+class Target:
+    """A cloud with something of everything, put right again after requests that deleted it."""
+
+    def __init__(self, cloud: InProcessCloud) -> None:
+        self.cloud = cloud
+        self.clients = {service: cloud.client(service) for service in BUILT}
+        self.cluster = self.group = self.step = self.ui = self.application = self.set_arn = ""
+        cloud.client("kinesis").create_stream(StreamName="in", ShardCount=1)
+
+    def put_right(self, service: str) -> None:
+        """Make what requests of the service need."""
+        getattr(self, "_put_right_" + service.replace("-", "_"))()
+
+    def _put_right_cloudformation(self) -> None:
+        cfn = self.clients["cloudformation"]
+        have = {stack["StackName"]: stack for stack in cfn.describe_stacks()["Stacks"]}
+        for name, stack in have.items():
+            if stack.get("EnableTerminationProtection"):
+                cfn.update_termination_protection(StackName=name, EnableTerminationProtection=False)
+            if name != "s" and not stack["StackStatus"].endswith("IN_PROGRESS"):
+                cfn.delete_stack(StackName=name)
+        body = json.dumps(_SOUND)
+        if "s" not in have:
+            cfn.create_stack(StackName="s", TemplateBody=body)
+        try:
+            made = cfn.create_change_set(StackName="s", ChangeSetName="cs", TemplateBody=body)
+            self.set_arn = made["Id"]
+        except ClientError:
+            self.set_arn = self.set_arn or "arn:aws:cloudformation:us-east-1:0:changeSet/cs/1"
+
+    def _put_right_emr(self) -> None:
+        emr = self.clients["emr"]
+        living = ["STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING"]
+        for found in emr.list_clusters(ClusterStates=living)["Clusters"]:
+            ids = [found["Id"]]
+            emr.set_termination_protection(JobFlowIds=ids, TerminationProtected=False)
+            emr.terminate_job_flows(JobFlowIds=ids)
+        groups = [
+            {"InstanceRole": "MASTER", "InstanceType": "m5.xlarge", "InstanceCount": 1},
+            {"InstanceRole": "CORE", "InstanceType": "m5.xlarge", "InstanceCount": 2},
+        ]
+        instances = {"KeepJobFlowAliveWhenNoSteps": True, "InstanceGroups": groups}
+        made = emr.run_job_flow(Name="c", Instances=instances)
+        self.cluster = made["JobFlowId"]
+        found = emr.list_instance_groups(ClusterId=self.cluster)["InstanceGroups"]
+        self.group = found[1]["Id"]
+        step = {"Name": "s", "HadoopJarStep": {"Jar": "s3://none/x.jar"}}
+        added = emr.add_job_flow_steps(
+            JobFlowId=self.cluster, Steps=[{**step, "ActionOnFailure": "CONTINUE"}]
+        )
+        self.step = added["StepIds"][0]
+        ui = emr.create_persistent_app_ui(TargetResourceArn=made["ClusterArn"])
+        self.ui = ui["PersistentAppUIId"]
+
+    def _put_right_emr_serverless(self) -> None:
+        serverless = self.clients["emr-serverless"]
+        for found in serverless.list_applications()["applications"]:
+            if found["state"] in ("CREATED", "STOPPED"):
+                serverless.delete_application(applicationId=found["id"])
+        # It starts nothing by itself: no run of it ever begins.
+        self.application = serverless.create_application(
+            type="SPARK",
+            releaseLabel="emr-7.13.0",
+            autoStartConfiguration={"enabled": False},
+            clientToken=str(len(self.application)),
+        )["applicationId"]
+
+    def _put_right_resourcegroupstaggingapi(self) -> None:
+        self.cloud.client("kinesis").add_tags_to_stream(StreamName="in", Tags={"a": "b"})
+
+    def known(self, service: str) -> dict[str, Any]:
+        """Return sound values for members by name."""
+
+        def one_of(*values: Any) -> Callable[[Random], Any]:
+            return lambda random: random.choice(values)
+
+        nothing = {
+            "cloudformation": {
+                "StackName": one_of("s", "s", "s", "no-such", "arn:aws:cloudformation:x"),
+                "ChangeSetName": lambda random: random.choice(("cs", "other", self.set_arn)),
+                "ChangeSetType": one_of("UPDATE", "CREATE"),
+                "TemplateBody": _template,
+                "TemplateURL": one_of(None),
+                "StackPolicyURL": one_of(None),
+                "LogicalResourceId": one_of("T", "U", "none"),
+                "NextToken": one_of("1", "0", "x", "-1", "9" * 30),
+                "Capabilities": one_of([], ["CAPABILITY_IAM"]),
+                "ResourceTypes": one_of([], ["AWS::SNS::*"]),
+                "StackPolicyBody": one_of("{}", "no JSON", '{"Statement":[{}]}'),
+                "ExportName": one_of("e", "none"),
+                "RoleARN": one_of(None),
+            },
+            "emr": {
+                "ClusterId": lambda random: random.choice((self.cluster, self.cluster, "j-NONE")),
+                "JobFlowId": lambda random: self.cluster,
+                "JobFlowIds": lambda random: [self.cluster],
+                "ResourceId": lambda random: self.cluster,
+                "StepId": lambda random: self.step,
+                "StepIds": lambda random: [self.step],
+                "InstanceGroupId": lambda random: self.group,
+                "PersistentAppUIId": lambda random: self.ui,
+                "Name": one_of("sec", "a name"),
+                "SecurityConfiguration": one_of("{}", "no JSON"),
+                "ReleaseLabel": one_of("emr-7.13.0", "emr-5.6.0", "x"),
+                # Nothing that could be run.
+                "Jar": one_of("s3://none/x.jar", "command-runner.jar"),
+                "Args": one_of([], ["no-such-command"]),
+                "BootstrapActions": one_of([]),
+                "LogUri": one_of("s3://none/logs/"),
+                "InstanceFleets": one_of([]),
+                "Marker": one_of("x", "1"),
+                "ClusterStates": one_of(["WAITING"], []),
+            },
+            "emr-serverless": {
+                "applicationId": lambda random: random.choice((self.application, "00none")),
+                "jobRunId": one_of("00none"),
+                "releaseLabel": one_of("emr-7.13.0", "x"),
+                "type": one_of("SPARK", "Hive"),
+                "entryPoint": one_of("s3://none/x.py"),
+                "resourceArn": lambda random: (
+                    f"arn:aws:emr-serverless:us-east-1:000000000000:/applications/{self.application}"
+                ),
+                # Such an application would start by itself.
+                "autoStartConfiguration": one_of({"enabled": False}),
+                "nextToken": one_of("x", "1"),
+            },
+            "resourcegroupstaggingapi": {
+                "ResourceARNList": one_of([STREAM], ["x"], [STREAM, "arn:aws:s3:::none"]),
+                "ResourceTypeFilters": one_of(["kinesis:stream"], ["s3"], ["x:y"]),
+                "PaginationToken": one_of("", "x"),
+                "ResourcesPerPage": one_of(1, 100, 0, 101),
+                "TagsPerPage": one_of(100, 500, 1),
+                "Key": one_of("a", "none"),
+            },
+        }
+        return nothing[service]
+
+    def send(
+        self, service: str, operation: str, params: Mapping[str, Any], random: Random
+    ) -> HttpResponse | None:
+        """Serialize and send a request, its body now and then damaged; None for what cannot be one."""
+        model = _model(service)
+        serializer = create_serializer(model.metadata["protocol"], include_validation=False)
+        try:
+            made = serializer.serialize_to_request(params, model.operation_model(operation))
+            body = made["body"]
+            body = urlencode(body, doseq=True) if isinstance(body, dict) else body
+            data = body.encode() if isinstance(body, str) else bytes(body or b"")
+            path, _, in_path = str(made["url_path"]).partition("?")
+            query = "&".join(filter(None, (in_path, urlencode(made["query_string"], doseq=True))))
+            headers = {str(name).lower(): str(value) for name, value in made["headers"].items()}
+        except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, BotoCoreError):
+            return None  # botocore cannot write every flaw
+        if data and random.random() < 0.15:
+            at = random.randrange(len(data))
+            data = data[:at] + random.randbytes(2) + data[at + 1 :]
+        if any(character in value for value in headers.values() for character in "\r\n"):
+            return None  # no HTTP can carry it
+        scope = f"000000000000/20260101/us-east-1/{SCOPES[service]}/aws4_request"
+        headers["authorization"] = (
+            f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"
+        )
+        try:
+            sent = HttpRequest(made["method"], quote(path, safe="/%"), query, headers, data)
+        except UnicodeEncodeError:
+            return None
+        return self.cloud.handle(sent)
+
+
+def _template(random: Random) -> str:
+    """Return a sound template, or one with a flaw, or nonsense."""
+    text = json.dumps(_SOUND)
+    way = random.randrange(4)
+    if way == 0:
+        return text
+    if way == 1:
+        at = random.randrange(len(text))
+        return text[:at] + random.choice('{}[]",:$x0') + text[at + 1 :]
+    if way == 2:
+        odd: Any = random.choice((None, 1, "x", [], {}, [{}], {"Ref": "none"}, {"Fn::Sub": "${"}))
+        section = random.choice(sorted(_SOUND))
+        return json.dumps({**_SOUND, section: random.choice((odd, {"X": odd}, {"X": {"Y": odd}}))})
+    return random.choice(("", "{", "Resources: [", "a: &b\n*b", "\x00", "!Ref x", "null", "[]"))
+
+
+@functools.cache
+def _model(service: str) -> Any:
+    return botocore.session.get_session().get_service_model(service)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    with InProcessCloud(tmp_path_factory.mktemp("fuzz") / "data", spark="installed") as cloud:
+        yield Target(cloud)
+
+
+def check(service: str, operation: str, answer: HttpResponse) -> None:
+    """Fail unless the answer is one that AWS could give, as botocore reads it."""
+    assert answer.status < 500, answer.body
+    headers = {name.lower(): value for name, value in answer.headers}
+    model = _model(service)
+    shape = model.operation_model(operation).output_shape
+    parser = parsers.create_parser(model.metadata["protocol"])
+    read = parser.parse(
+        {"status_code": answer.status, "headers": headers, "body": answer.body}, shape
+    )
+    if answer.status >= 300:
+        assert read["Error"]["Code"], answer.body
+
+
+@pytest.mark.parametrize(("service", "operation"), CASES)
+def test_no_request_breaks_an_operation(
+    target: Target, service: str, operation: str, nightly: bool
+):
+    target.put_right(service)
+    made = Requests(f"{service}-{operation}", target.known(service))
+    answered = 0
+    for number in range(NIGHTLY_REQUESTS if nightly else REQUESTS):
+        if number % PUT_RIGHT_EVERY == PUT_RIGHT_EVERY - 1:
+            target.put_right(service)
+        params = made.of(_model(service).operation_model(operation))
+        if not isinstance(params, dict):
+            continue
+        answer = target.send(service, operation, params, made.random)
+        if answer is None:
+            continue
+        answered += 1
+        try:
+            check(service, operation, answer)
+        except Exception as error:
+            raise AssertionError(f"{operation} {number}: {params!r}") from error
+    assert answered
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "ResourcesToImport.member.1.ResourceIdentifier.entry.1.key=a",
+        "ResourcesToImport.member.1.ResourceIdentifier=a",
+        "Capabilities.member.99999999999=a",
+        "Tags.member.1=x",
+        "Parameters.member.1.ParameterValue=x",
+    ],
+)
+def test_forms_that_say_half_are_refused(target: Target, form: str):
+    text = f"Action=CreateChangeSet&Version=2010-05-15&StackName=s&ChangeSetName=c&{form}"
+    scope = "000000000000/20260101/us-east-1/cloudformation/aws4_request"
+    headers = {
+        "content-type": "application/x-www-form-urlencoded",
+        "authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0",
+    }
+    answer = target.cloud.handle(HttpRequest("POST", "/", "", headers, text.encode()))
+    assert answer.status == 400, answer.body

@@ -1,0 +1,80 @@
+"""Who calls and whom one may become, as STS and IAM say it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.support.clients import client_of
+from tests.support.cloud import InProcessCloud
+
+ACCOUNT = "000000000000"
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
+    with InProcessCloud(tmp_path_factory.mktemp("sts")) as cloud:
+        yield cloud
+
+
+def refusal(call: Any, **params: Any) -> tuple[str, str]:
+    with pytest.raises(ClientError) as error:
+        call(**params)
+    response: Any = error.value.response
+    return response["Error"]["Code"], response["Error"]["Message"]
+
+
+def test_a_key_that_is_nobodys_is_the_accounts_own(cloud: InProcessCloud):
+    identity = cloud.client("sts").get_caller_identity()
+    assert identity["UserId"] == identity["Account"] == ACCOUNT
+    assert identity["Arn"] == f"arn:aws:iam::{ACCOUNT}:root"
+
+
+def test_a_role_is_assumed_without_its_path(cloud: InProcessCloud):
+    role = cloud.client("iam").create_role(
+        RoleName="r", Path="/team/", AssumeRolePolicyDocument=json.dumps({"Statement": []})
+    )["Role"]
+    user = cloud.client("sts").assume_role(RoleArn=role["Arn"], RoleSessionName="s")
+    assert user["AssumedRoleUser"] == {
+        "Arn": f"arn:aws:sts::{ACCOUNT}:assumed-role/r/s",
+        "AssumedRoleId": f"{role['RoleId']}:s",
+    }
+
+
+def test_who_assumed_a_role_is_its_session(cloud: InProcessCloud):
+    sts = cloud.client("sts")
+    arn = f"arn:aws:iam::{ACCOUNT}:role/other"
+    key = sts.assume_role(RoleArn=arn, RoleSessionName="s")["Credentials"]["AccessKeyId"]
+    mine = client_of("sts", cloud.handle, account=key, region="us-east-1")
+    assert mine.get_caller_identity()["Arn"] == f"arn:aws:sts::{ACCOUNT}:assumed-role/other/s"
+
+
+@pytest.mark.parametrize("arn", ["arn:aws:iam::000000000000:user/ann", "a-role-of-some-account"])
+def test_only_roles_are_assumed(cloud: InProcessCloud, arn: str):
+    # Observed: the AWS CLI's users report "<arn> is invalid".
+    found = refusal(cloud.client("sts").assume_role, RoleArn=arn, RoleSessionName="s")
+    assert found == ("ValidationError", f"{arn} is invalid")
+
+
+@pytest.mark.parametrize(
+    ("operation", "params", "sentence"),
+    [
+        ("get_role", {"RoleName": "no"}, "The role with name no cannot be found."),
+        ("delete_role", {"RoleName": "no"}, "The role with name no cannot be found."),
+        ("list_attached_role_policies", {"RoleName": "no"},
+         "The role with name no cannot be found."),
+        ("get_instance_profile", {"InstanceProfileName": "no"},
+         "Instance Profile no cannot be found."),
+        ("get_policy", {"PolicyArn": "arn:aws:iam::000000000000:policy/no"},
+         "Policy arn:aws:iam::000000000000:policy/no was not found."),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_named_as_iam_names_it(
+    cloud: InProcessCloud, operation: str, params: dict[str, str], sentence: str
+):
+    found = refusal(getattr(cloud.client("iam"), operation), **params)
+    assert found == ("NoSuchEntity", sentence)
