@@ -3,8 +3,8 @@
 Only parameters that are not enforced are listed. "stored" is kept and shown, and changes nothing; "ignored" is
 accepted and dropped.
 
-Besides: at most 64 processes of a version are kept warm, however many are provisioned, while concurrency is limited as on
-AWS. Signatures are verified with `--auth` only: without it a function URL of AWS_IAM asks for one, and believes it.
+Besides: at most 64 processes of a version are kept warm, however many are provisioned, while concurrency is limited as
+on AWS. Signatures are verified with `--auth` only: without it a function URL of AWS_IAM asks for one, and believes it.
 """
 
 from __future__ import annotations
