@@ -88,6 +88,12 @@ class Wording:
             sentence = f"Signature not yet current: {timestamp} is still later than {limit} ({now} + {minutes} min.)"
         return self._wrong(sentence)
 
+    def both(self) -> AwsError:
+        """It is signed in the header and in the query. Source: kinesalite (observed)."""
+        return self._wrong(
+            "Found both 'X-Amz-Algorithm' as a query-string param and 'Authorization' as HTTP header."
+        )
+
     def incomplete(self, sentence: str) -> AwsError:
         """Parts of the signature are not there, or not of their form."""
         code = "IncompleteSignature" if self._query else "IncompleteSignatureException"
@@ -176,6 +182,14 @@ class S3Wording(Wording):
                 "ServerTime": iso(now_ms),
                 "MaxAllowedSkewMilliseconds": str(minutes * 60_000),
             },
+        )
+
+    def both(self) -> AwsError:
+        """See `Wording.both`."""
+        return AwsError(
+            "InvalidArgument",
+            "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, Signature query string"
+            " parameter or the Authorization header should be specified",
         )
 
     def incomplete(self, sentence: str) -> AwsError:

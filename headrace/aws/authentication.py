@@ -12,7 +12,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-from headrace.aws import presigned, sigv2
+from headrace.aws import half_signed, presigned, sigv2
 from headrace.aws.access_keys import AccessKey, KeyRing, WrongToken
 from headrace.aws.auth_errors import S3, SKEW_MINUTES, Wording, wording_of, written
 from headrace.aws.errors import AwsError
@@ -30,7 +30,6 @@ from headrace.aws.sigv4 import (
 )
 
 _SKEW_MS = SKEW_MINUTES * 60_000
-_PARTS = re.compile(r"([A-Za-z]+)=([^,\s]*)")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _SIGNED_CHUNKS = (
     "STREAMING-AWS4-HMAC-SHA256-PAYLOAD",
@@ -112,19 +111,11 @@ def _claim_of(request: HttpRequest, wording: Wording, now_ms: int) -> Claim | Ol
     authorization = request.headers.get("authorization", "")
     params = presigned.parameters_of(request) if request.query else {}
     old = presigned.old_claim_of(params) if wording is S3 else None
+    if wording is not S3 and authorization and "X-Amz-Algorithm" in params:
+        raise wording.both()
     claim = None if old is not None else presigned.claim_of(params, wording)
-    if (old or claim) is not None and authorization:
-        sentence = (
-            "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, Signature query string"
-            " parameter or the Authorization header should be specified"
-        )
-        raise (
-            AwsError("InvalidArgument", sentence)
-            if wording is S3
-            else wording.incomplete(
-                "Found both 'X-Amz-Algorithm' as a query-string param and 'Authorization' as HTTP header."
-            )
-        )
+    if authorization and (old is not None or claim is not None):
+        raise wording.both()
     if old is not None:
         presigned.check_old_time(old, now_ms)
         return old
@@ -139,33 +130,22 @@ def _claim_of(request: HttpRequest, wording: Wording, now_ms: int) -> Claim | Ol
 
 
 def _header_claim(request: HttpRequest, authorization: str, wording: Wording, now_ms: int) -> Claim:
-    algorithm, _, rest = authorization.partition(" ")
+    algorithm = authorization.partition(" ")[0]
     if algorithm == presigned.SIGV4A:
         raise wording.sigv4a()
-    if algorithm != ALGORITHM:
-        # Bearer tokens and the like are no signatures at all.
-        raise (
-            wording.algorithm(algorithm)
-            if algorithm.startswith("AWS4-") or wording is S3
-            else wording.missing()
-        )
-    # Of a part that is there twice, the first: it is the one that the gateway goes by.
-    parts = dict(reversed(_PARTS.findall(rest)))
+    if wording is S3 and algorithm != ALGORITHM:
+        raise wording.algorithm(algorithm)
     timestamp = _timestamp(request)
-    missing = [
-        f"Authorization header requires '{name}' parameter. "
-        for name in ("Credential", "Signature", "SignedHeaders")
-        if not parts.get(name)
-    ]
-    if timestamp is None:
-        if wording is S3:
-            sentence = "AWS authentication requires a valid Date or x-amz-date header"
-            raise AwsError("AccessDenied", sentence, 403)
-        missing.append(
-            "Authorization header requires existence of either a 'X-Amz-Date' or a 'Date' header. "
-        )
+    if wording is S3 and timestamp is None:
+        sentence = "AWS authentication requires a valid Date or x-amz-date header"
+        raise AwsError("AccessDenied", sentence, 403)
+    missing = half_signed.missing_of(authorization, has_time=timestamp is not None)
     if missing or timestamp is None:
-        raise wording.incomplete(f"{''.join(missing)}Authorization={algorithm}")
+        shown = algorithm if wording is S3 else authorization
+        raise wording.incomplete(f"{missing}Authorization={shown}")
+    if algorithm != ALGORITHM:
+        raise wording.algorithm(algorithm)
+    parts = half_signed.parts_of(authorization)
     credential = parts["Credential"].split("/")
     if len(credential) != 5 or credential[4] != "aws4_request" or not credential[0]:
         raise wording.credential(parts["Credential"])

@@ -297,6 +297,8 @@ def encode_error(error: AwsError, content_type: str) -> bytes:
         # AWS's own member here has a capital, and is not there when there is nothing to say (recorded by kinesalite).
         message = value.pop("message")
         value |= {"Message": message} if message else {}
+    elif not error.message:
+        del value["message"]
     return _dump(value, cbor=is_cbor(content_type))
 
 

@@ -34,8 +34,9 @@ def preflight(request: HttpRequest) -> HttpResponse:
     headers = [("Access-Control-Allow-Origin", "*")]
     if "access-control-request-headers" in asked:
         headers.append(("Access-Control-Allow-Headers", asked["access-control-request-headers"]))
+    if "access-control-request-method" in asked:
+        headers.append(("Access-Control-Allow-Methods", asked["access-control-request-method"]))
     headers += [
-        ("Access-Control-Allow-Methods", asked["access-control-request-method"]),
         ("Access-Control-Expose-Headers", exposed),
         ("Access-Control-Max-Age", str(MAX_AGE_S)),
     ]

@@ -97,7 +97,7 @@ class FrontDoor:
 
     def preflight_of(self, request: HttpRequest) -> HttpResponse | None:
         """Return the answer to a browser that asks whether it may ask; None when it is for others to answer."""
-        if request.method != "OPTIONS" or "access-control-request-method" not in request.headers:
+        if request.method != "OPTIONS" or "origin" not in request.headers:
             return None
         if foreign_origin(request.headers) is None or self._has_own_rules(request):
             return None

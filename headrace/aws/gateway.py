@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from headrace.aws import codec_json, presigned, sigv2
+from headrace.aws import codec_json, half_signed, presigned, sigv2
 from headrace.aws.auth_errors import wording_of
 from headrace.aws.authentication import Authentication
 from headrace.aws.errors import AwsError, internal_failure
@@ -238,7 +238,8 @@ class Gateway:
         call = self._call(scope, service, request.headers)
         request.call = call
         is_session = scope.access_key.startswith(KEY_PREFIX)
-        if self._authentication is not None or request.query or is_session:
+        is_half_signed = owned is not None and half_signed.is_half_signed(request)
+        if self._authentication is not None or request.query or is_session or is_half_signed:
             refusal = self._refusal(owned, request, call)
             if refusal is not None:
                 return refusal
@@ -267,13 +268,16 @@ class Gateway:
     ) -> HttpResponse | None:
         """Refuse what is wrongly signed, or not signed; without `--auth`, what is good no more.
 
-        That is presigned URLs and roles' credentials after their time.
+        That is presigned URLs and roles' credentials after their time, and signatures that lack parts.
         """
         try:
             if owned is not None and request.method in owned.api.profile.unsigned_methods:
                 pass
             elif self._authentication is None:
-                presigned.check(request, wording_of(request, call.service), call.now_ms)
+                wording = wording_of(request, call.service)
+                if owned is not None and "x-amz-target" in request.headers:
+                    half_signed.check(request, wording)
+                presigned.check(request, wording, call.now_ms)
                 self._check_session(request, call)
             else:
                 key = self._authentication.verify(request, call.service, call.now_ms)

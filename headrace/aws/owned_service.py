@@ -126,7 +126,8 @@ class OwnedService:
             try:
                 operation_model(self.api.name, operation)
             except OperationNotFoundError:
-                raise unknown_operation(operation, self.api.name) from None
+                # AWS says no more. Source: kinesalite (observed).
+                raise AwsError("UnknownOperationException", "") from None
             if request.body_file is not None:
                 raise AwsError("RequestEntityTooLargeException", "Request is too large", 413)
             params = codec_json.decode_input(self.api.name, operation, request.body, content_type)

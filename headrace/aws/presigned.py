@@ -23,8 +23,8 @@ _REQUIRED = (
     "X-Amz-Algorithm",
     "X-Amz-Credential",
     "X-Amz-Signature",
-    "X-Amz-Date",
     "X-Amz-SignedHeaders",
+    "X-Amz-Date",
     "X-Amz-Expires",
 )
 
@@ -36,10 +36,11 @@ def parameters_of(request: HttpRequest) -> dict[str, str]:
 
 def claim_of(params: dict[str, str], wording: Wording) -> Claim | None:
     """Return what a presigned URL says of its signature; None when it is none. Raises AwsError."""
-    if "X-Amz-Algorithm" not in params and "X-Amz-Signature" not in params:
-        return None
     is_s3 = wording is S3
-    _check_present(params, wording)
+    # What other services than S3 see without an algorithm is not signed (observed by kinesalite).
+    if "X-Amz-Algorithm" not in params and not (is_s3 and "X-Amz-Signature" in params):
+        return None
+    check_present(params, wording)
     algorithm = params["X-Amz-Algorithm"]
     if algorithm == SIGV4A:
         raise wording.sigv4a()
@@ -67,7 +68,8 @@ def claim_of(params: dict[str, str], wording: Wording) -> Claim | None:
     )
 
 
-def _check_present(params: dict[str, str], wording: Wording) -> None:
+def check_present(params: dict[str, str], wording: Wording) -> None:
+    """Refuse a presigned URL that lacks a parameter. Raises AwsError."""
     if wording is S3:
         if not all(params.get(name) for name in _REQUIRED):
             raise S3.query_parameters(

@@ -23,6 +23,8 @@ _INDEX_MASK = (1 << 64) - 1
 # By how much a clock may be set back between a shard's creation and a record: some years.
 _CLOCK_GOES_BACK_S = 200_000_000
 MAX_INDEX = 0x7FFF_FFFF_FFFF_FFFF
+MAX_SHARD = 0x7FFF_FFFF
+_FIRST = 1 << 124
 
 
 class InvalidSequence(ValueError):
@@ -84,4 +86,27 @@ def parse(text: str) -> Sequence:
         shard_number, seconds = value >> 44 & 0xFFFF_FFFF, value >> 8 & 0xF_FFFF_FFFF
         if shard_number & 0xF != digit or value >> 4 & 0xF != digit:
             raise InvalidSequence(text)
+    if index > MAX_INDEX or shard_number > MAX_SHARD:
+        raise InvalidSequence(text)
     return Sequence(SequenceBase(created_s, shard_number), index, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstSequence:
+    """A number of AWS's first layout, which no shard has any more; `text` is how AWS shows it."""
+
+    text: str
+    created_s: int
+    shard_number: int
+
+
+def parse_first(text: str) -> FirstSequence | None:
+    """Return a number of AWS's first layout, `1 | creation (9) | 18 digits | shard (4)`; None for others.
+
+    The first digit may be missing. Source: kinesalite (observed).
+    """
+    value = int(text) if text.isascii() and text.isdigit() and len(text) <= 129 else 1 << 200
+    value |= _FIRST if value < _FIRST else 0
+    if value >= _FIRST << 5:
+        return None
+    return FirstSequence(str(value), value >> 88 & 0xF_FFFF_FFFF, value & 0xFFFF)

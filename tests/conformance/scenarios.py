@@ -17,8 +17,9 @@ In parameters and answers, `<id 1>` is something that AWS gave: wherever it stan
 ARN, `<uuid 1>` a UUID, `<name 1>` a word, `<digits 1>` a number's digits. Of what differs from place to place, `<time>`
 is any time, `<number>` any number, `<text>` any text.
 Bytes are `{"bytes": text}`, `{"base64": text}`, `{"repeat": text, "times": n, "end": text}` or, of an archive,
-`{"zip": {file: text}}`; a time is `{"time": text}`. In answers `{"json": value}` is a text of that JSON, and
-`{"any order": list}` a list in any order.
+`{"zip": {file: text}}`; a time is `{"time": text}`. In answers `{"json": value}` is a text of that JSON,
+`{"xml": value}` one of XML whose elements are members (those that are there twice, lists), and `{"any order": list}` a
+list in any order.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from botocore.exceptions import ClientError
@@ -290,12 +292,33 @@ def _special_differences(
 ) -> list[str] | None:
     if list(wanted) == ["json"]:
         return differences(wanted["json"], json.loads(got), known, path)
+    if list(wanted) == ["xml"]:
+        return differences(wanted["xml"], _of_xml(got), known, path)
     if list(wanted) == ["any order"]:
         return _differing_set(wanted["any order"], got, known, path)
     expected = _special(wanted)
     if not isinstance(expected, bytes):
         return None
     return [] if expected.decode() == got else [f"{path}: other bytes"]
+
+
+def _of_xml(text: str) -> Any:
+    root = ElementTree.fromstring(text)
+    return {root.tag.rpartition("}")[2]: _of_element(root)}
+
+
+def _of_element(element: ElementTree.Element) -> Any:
+    if not len(element):
+        return element.text or ""
+    members: dict[str, Any] = {}
+    for child in element:
+        name, value = child.tag.rpartition("}")[2], _of_element(child)
+        if name in members:
+            before = members[name]
+            members[name] = [*(before if isinstance(before, list) else [before]), value]
+        else:
+            members[name] = value
+    return members
 
 
 def _differing_set(wanted: list[Any], got: Any, known: dict[str, str], path: str) -> list[str]:

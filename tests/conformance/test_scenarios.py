@@ -15,6 +15,7 @@ SAME: list[tuple[Any, Any]] = [
     (["<number>", "<text>", "<time>"], [1.5, "", "2024-01-01T00:00:00+00:00"]),
     ({"json": {"a": "<name 1>"}}, '{"a": "word"}'),
     ({"any order": ["<name 1>", "b"]}, ["a", "b"]),
+    ({"xml": {"A": {"B": ["1", {"C": ""}]}}}, "<A><B>1</B><B><C/></B></A>"),
     ({"bytes": "abc"}, "abc"),
     ({"repeat": "a", "times": 2, "end": "b"}, "aab"),
 ]
@@ -30,6 +31,7 @@ DIFFERENT: list[tuple[Any, Any]] = [
     ("<number>", True),
     ({"json": {"a": 1}}, '{"a": 2}'),
     ({"any order": ["a", "b"]}, ["b", "c"]),
+    ({"xml": {"A": {"B": "1"}}}, "<A><B>2</B></A>"),
     ({"bytes": "abc"}, "abd"),
     ("a", None),
 ]

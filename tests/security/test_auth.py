@@ -267,11 +267,13 @@ CREDENTIAL = "Credential=AKIA/20260101/us-east-1/{}/aws4_request"
         (f"{V4} {CREDENTIAL}", "IncompleteSignatureException",
          ("Authorization header requires 'Signature' parameter. Authorization header requires 'SignedHeaders'"
          " parameter. Authorization header requires existence of either a 'X-Amz-Date' or a 'Date' header."
-         " Authorization=AWS4-HMAC-SHA256")),
+         " Authorization=AWS4-HMAC-SHA256 Credential=AKIA/20260101/us-east-1/kinesis/aws4_request")),
         ("AWS4-ECDSA-P256-SHA256 Credential=x", "IncompleteSignatureException",
          "headrace does not verify SigV4A (AWS4-ECDSA-P256-SHA256). Please use AWS4-HMAC-SHA256."),
-        ("AWS4-HMAC-SHA512 x", "IncompleteSignatureException", "Unsupported AWS 'algorithm': 'AWS4-HMAC-SHA512'."),
-        ("Bearer x", "MissingAuthenticationTokenException", "Missing Authentication Token"),
+        ("Bearer x", "IncompleteSignatureException",
+         ("Authorization header requires 'Credential' parameter. Authorization header requires 'Signature' parameter."
+         " Authorization header requires 'SignedHeaders' parameter. Authorization header requires existence of either"
+         " a 'X-Amz-Date' or a 'Date' header. Authorization=Bearer x")),
     ],
 )  # fmt: skip
 def test_kinesis_says_what_a_header_lacks(

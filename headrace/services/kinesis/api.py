@@ -65,7 +65,7 @@ def build_kinesis(
         registry=registry,
         store=StreamStore(database, data_dir, fsync=fsync),
         account_settings=AccountSettings(settings),
-        iterators=Iterators(key, registry.by_id, clock, throttle),
+        iterators=Iterators(key, registry, clock, throttle),
         tokens=TokenCodec(key),
         consumers=consumers,
         subscriptions=subscriptions,

@@ -29,6 +29,14 @@ def shard_not_found(shard_id: str, name: str, account: str) -> AwsError:
     )
 
 
+def shard_absent(shard_id: str, name: str, account: str) -> AwsError:
+    """An id of AWS's form that the stream has not, or there is no such stream. Source: kinesalite (observed)."""
+    return AwsError(
+        "ResourceNotFoundException",
+        f"Shard {shard_id} in stream {name} under account {account} does not exist",
+    )
+
+
 def consumer_not_found(name: str, stream_name: str, account: str) -> AwsError:
     """No such consumer of the stream."""
     return AwsError(

@@ -6,6 +6,7 @@ import msgspec
 
 from headrace.aws.http import HttpRequest
 from headrace.aws.service import RawAnswer
+from headrace.services.kinesis import unreadable
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.consumers import subscribe
 from headrace.services.kinesis.data_path import cbor_wire, json_wire
@@ -39,6 +40,10 @@ class RawRequests:
         call = request.call
         if call is None:
             return None
+        if content_type not in (CBOR, JSON):
+            refusal = unreadable.refusal_of(request)
+            if refusal is not None:
+                return refusal
         if target in _USUAL_JSON:
             if content_type == CBOR:
                 return _USUAL_CBOR[target](self._kinesis, request.body, call)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -23,6 +24,7 @@ ConsumerStatus = Literal["CREATING", "ACTIVE", "DELETING"]
 CommitmentStatus = Literal["ENABLED", "DISABLED", "ENABLED_UNTIL_EARLIEST_ALLOWED_END"]
 
 COMMITMENT_MS = 24 * 3_600_000
+_SHARD_ID = re.compile(r"(?:[^-]*-)?0*([0-9]{1,10})")
 
 
 @dataclass(slots=True)
@@ -280,9 +282,13 @@ def shard_id_of(number: int) -> str:
 
 
 def shard_number_of(shard_id: str) -> int | None:
-    """Return 7 for `shardId-000000000007` and for `7`, as AWS does; None for anything else."""
-    text = shard_id.removeprefix("shardId-")
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 12 else None
+    """Return 7 for `shardId-000000000007`, `shard-7`, `-7` and `7`, as AWS does; None for anything else.
+
+    Source: kinesalite (observed).
+    """
+    match = _SHARD_ID.fullmatch(shard_id)
+    number = -1 if match is None else int(match[1])
+    return number if 0 <= number < 1 << 31 else None
 
 
 def even_ranges(count: int) -> list[tuple[int, int]]:

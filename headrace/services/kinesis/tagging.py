@@ -9,8 +9,9 @@ import regex
 from headrace.services.kinesis.errors import invalid_argument
 from headrace.services.kinesis.limits import TAGS_PER_STREAM
 
-# The sentence leaves the colon out; AWS takes it. Source: kinesalite (observed), API_Tag (documented).
-_FORBIDDEN = regex.compile(r"[^\p{L}\p{Z}\p{N}\s_.:/=+\-@%]")
+# The sentence leaves the colon out; AWS takes it, and of white space the blank alone. The percent sign is among the
+# valid ones, and refused by a second check. Source: kinesalite (observed), API_Tag (documented).
+_FORBIDDEN = regex.compile(r"[^\p{L}\p{Zs}\p{N}_.:/=+\-@%]")
 
 
 def check_tags(
@@ -26,6 +27,11 @@ def check_tags(
         raise invalid_argument(
             "Some tags contain invalid characters. Valid characters: Unicode letters, digits, white space,"
             " _ . / = + - % @."
+        )
+    if any("%" in text for tag in more.items() for text in tag):
+        raise invalid_argument(
+            f"Failed to add tags to {kind} {name} under account {account} because some tags contained illegal"
+            " characters. The allowed characters are Unicode letters, white-spaces, '_',',','/','=','+','-','@'."
         )
     if len({*present, *more}) > TAGS_PER_STREAM:
         raise invalid_argument(

@@ -56,7 +56,7 @@ def object_body(
             headers["content-encoding"] = ",".join(e for e in encodings if e and e != "aws-chunked")
         else:
             _check_signed_digest(headers.get("x-amz-content-sha256", ""), body)
-        yield body, _params(headers)
+        yield body, params_of_headers(headers)
 
 
 def _is_chunked(headers: dict[str, str]) -> bool:
@@ -75,7 +75,8 @@ def _adopt(files: ObjectFiles, request: HttpRequest, scratch: contextlib.ExitSta
     return temporary
 
 
-def _params(headers: dict[str, str]) -> dict[str, Any]:
+def params_of_headers(headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return PutObject's parameters of headers, by small names. Raises AwsError."""
     names = _params_of_headers()
     params: dict[str, Any] = {
         names[header]: value for header, value in headers.items() if value and header in names

@@ -13,7 +13,17 @@ from headrace.aws.errors import AwsError
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.operation import Action, operation_name
 from headrace.aws.strictness import Strictness
-from headrace.services.s3 import bodies, checksums, cors, encryption, lifecycle, limits, reads
+from headrace.services.s3 import (
+    bodies,
+    checksums,
+    cors,
+    encryption,
+    lifecycle,
+    limits,
+    post_form,
+    reads,
+    website,
+)
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import (
     ErrorWithHeaders,
@@ -21,9 +31,10 @@ from headrace.services.s3.errors import (
     invalid_request,
     translate,
 )
+from headrace.services.s3.names import check_key
 from headrace.services.s3.required import check_required
-from headrace.services.s3.routing import Target, target_of
-from headrace.services.s3.state import StoredObject
+from headrace.services.s3.routing import Target, target_of, website_of_host
+from headrace.services.s3.state import AnsweredWith, StoredObject
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +56,16 @@ _SUBRESOURCES = (
 )
 _CUSTOMER_KEY = "x-amz-server-side-encryption-customer-algorithm"
 # Statuses that botocore's model does not tell; observed in AWS's recorded answers.
-_OWN_STATUS = {"PutBucketTagging": 204, "RestoreObject": 202}
+_OWN_STATUS = {
+    "PutBucketTagging": 204,
+    **dict.fromkeys(
+        (
+            f"PutBucket{name}Configuration"
+            for name in ("Analytics", "IntelligentTiering", "Inventory", "Metrics")
+        ),
+        204,
+    ),
+}
 _EXPECTED_OWNERS = ("x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner")
 _ACCOUNT = re.compile(r"[0-9]{12}")
 HOST_ID = "headrace"
@@ -65,8 +85,11 @@ class HttpFront:
 
     def answer_raw(self, request: HttpRequest) -> HttpResponse:
         """Answer a request. Raises errors that neither are AWS's nor can be translated; see `ServiceApi.raw`."""
+        site = website_of_host(request.headers.get("host", ""))
         try:
-            response = self._answer(request, target_of(request))
+            response = (
+                self._website(request, site) if site else self._answer(request, target_of(request))
+            )
         except Exception as error:
             aws_error = error if isinstance(error, AwsError) else translate(error)
             if aws_error is None:
@@ -83,15 +106,34 @@ class HttpFront:
             response.headers += cors.answer_headers(self._s3, request)
         return response
 
+    def _website(self, request: HttpRequest, bucket: str) -> HttpResponse:
+        def get(target: Target) -> HttpResponse:
+            check_key(bucket, target.key)
+            try:
+                return self._get(request, target)
+            except Exception as error:
+                raise (translate(error) or error) from error
+
+        response = website.answer(self._s3, request, bucket, get)
+        if request.method == "HEAD":
+            body = response.body
+            length = len(body) if isinstance(body, bytes) else 0
+            if isinstance(body, FileSlice):
+                length = body.length_bytes
+                if body.file is not None:
+                    body.file.close()
+            response.headers.append(("Content-Length", str(length)))
+            response.body = b""
+        return response
+
     def _answer(self, request: HttpRequest, target: Target) -> HttpResponse:
         query = target.query
         if request.method == "OPTIONS":
             return cors.answer_options(self._s3, request, target)
         self._check_owners(target)
-        is_form = target.headers.get("content-type", "").startswith("multipart/form-data")
-        if request.method == "POST" and not target.key and is_form:
-            log.warning("s3: uploads of browsers' forms (POST) are not built")
-            raise _not_implemented("PostObject")
+        if post_form.is_upload(request, target):
+            assert request.call is not None
+            return post_form.answer(self._s3, request, target, request.call.now_ms)
         if target.key and not any(name in query for name in _SUBRESOURCES):
             uploading = "uploadId" in query
             if request.method == "GET" and not uploading:
@@ -169,6 +211,8 @@ class HttpFront:
             "s3", operation, output or {}, request.call.request_id
         )
         response.status = _OWN_STATUS.get(operation, response.status)
+        if isinstance(output, AnsweredWith):
+            response.status = output.status
         if isinstance(response.body, bytes):
             # XML parsers read a bare carriage return as a line feed.
             response.body = response.body.replace(b"\r", b"&#13;")

@@ -95,7 +95,12 @@ def test_names_that_disagree_are_refused(streams: Streams, operation: str):
 def test_a_stream_that_is_not_there(streams: Streams, operation: str):
     status, answer = streams.raw(operation, {"StreamARN": arn_of("nowhere"), **NEEDED[operation]})
     assert (status, answer["__type"]) == (400, "ResourceNotFoundException")
-    assert answer["message"] == f"Stream nowhere under account {ACCOUNT} not found."
+    sentences = {
+        "GetShardIterator": "Shard shardId-000000000000 in stream nowhere"
+        f" under account {ACCOUNT} does not exist"
+    }
+    wanted = sentences.get(operation, f"Stream nowhere under account {ACCOUNT} not found.")
+    assert answer["message"] == wanted
 
 
 def test_get_records_wants_the_iterators_own_stream(streams: Streams):

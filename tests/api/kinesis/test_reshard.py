@@ -44,7 +44,7 @@ class TestValidation:
     def test_missing_streams(self, kinesis: Any):
         calls = (
             (kinesis.split_shard, {"ShardToSplit": SHARD, "NewStartingHashKey": HALF}),
-            (kinesis.merge_shards, {"ShardToMerge": SHARD, "AdjacentShardToMerge": "x"}),
+            (kinesis.merge_shards, {"ShardToMerge": SHARD, "AdjacentShardToMerge": "0"}),
             (
                 kinesis.update_shard_count,
                 {"TargetShardCount": 2, "ScalingType": "UNIFORM_SCALING"},
@@ -82,7 +82,12 @@ class TestValidation:
         streams.create()
         split = {"StreamName": "flights", "ShardToSplit": SHARD, "NewStartingHashKey": HALF}
         kinesis.split_shard(**split)
-        assert failure(kinesis.split_shard, **split).code == "ResourceInUseException"
+        error = failure(kinesis.split_shard, **split)
+        assert error.code == "InvalidArgumentException"
+        assert error.message == (
+            f"Shard {SHARD} in stream flights under account {ACCOUNT} has already been merged or split, and thus"
+            " is not eligible for merging or splitting."
+        )
 
     @pytest.mark.parametrize("target", [9, 1])
     def test_more_than_double_and_less_than_half(self, streams: Streams, kinesis: Any, target: int):
@@ -104,8 +109,8 @@ class TestBehaviour:
         assert ranges(streams.open_shards()) == [(0, 999_999), (1_000_000, HASH_KEYS - 1)]
         kinesis.merge_shards(
             StreamName="flights",
-            ShardToMerge="shardId-000000000002",
-            AdjacentShardToMerge="shardId-000000000001",
+            ShardToMerge="shardId-000000000001",
+            AdjacentShardToMerge="shardId-000000000002",
         )
         [merged] = streams.open_shards()
         assert {merged["ParentShardId"], merged["AdjacentParentShardId"]} == {
@@ -175,6 +180,19 @@ class TestBehaviour:
         )
         assert len(streams.shards()) == 11
         assert [shard["ShardId"][-2:] for shard in streams.open_shards()] == ["06", "09", "10"]
+
+    # observed: moto's tests/test_kinesis/test_kinesis_boto3.py
+    @pytest.mark.parametrize(
+        ("before", "target", "total"), [(2, 4, 6), (4, 5, 15), (10, 13, 37), (4, 2, 6), (5, 3, 7)]
+    )
+    def test_update_shard_count_leaves_as_many_shards_as_on_aws(
+        self, streams: Streams, kinesis: Any, before: int, target: int, total: int
+    ):
+        streams.create(shards=before)
+        kinesis.update_shard_count(
+            StreamName="flights", TargetShardCount=target, ScalingType="UNIFORM_SCALING"
+        )
+        assert (len(streams.open_shards()), len(streams.shards())) == (target, total)
 
     @pytest.mark.parametrize(("before", "target"), [(2, 4), (4, 2), (3, 5), (5, 3), (4, 4)])
     def test_update_shard_count(self, streams: Streams, kinesis: Any, before: int, target: int):

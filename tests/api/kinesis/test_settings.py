@@ -50,7 +50,7 @@ class TestValidation:
             " more than 50 tags associated with it."
         )
 
-    @pytest.mark.parametrize("tags", [{"a;b": "1"}, {"a": "1#"}, {"aWs:x": "1"}])
+    @pytest.mark.parametrize("tags", [{"a;b": "1"}, {"a": "1#"}, {"aWs:x": "1"}, {"a\tb": "1"}])
     def test_letters_that_tags_may_not_have(
         self, streams: Streams, kinesis: Any, tags: dict[str, str]
     ):
@@ -60,7 +60,17 @@ class TestValidation:
             (kinesis.tag_resource, {"ResourceARN": arn_of("flights")}),
         ):
             assert failure(call, **where, Tags=tags).code == "InvalidArgumentException"
-        kinesis.add_tags_to_stream(StreamName="flights", Tags={"Größe é_.:/=+-@ 1": "ключ %"})
+        kinesis.add_tags_to_stream(StreamName="flights", Tags={"Größe é_.:/=+-@ 1": "ключ"})
+
+    # Source: kinesalite (observed).
+    def test_a_percent_sign_is_named_and_refused(self, streams: Streams, kinesis: Any):
+        streams.create()
+        error = failure(kinesis.add_tags_to_stream, StreamName="flights", Tags={"a": "b%"})
+        assert error.message == (
+            f"Failed to add tags to stream flights under account {ACCOUNT} because some tags contained illegal"
+            " characters. The allowed characters are Unicode letters, white-spaces,"
+            " '_',',','/','=','+','-','@'."
+        )
 
     # The first sentence's form: observed (kinesalite, moto); the second's number: documented (8,760 hours).
     @pytest.mark.parametrize(

@@ -88,8 +88,8 @@ def reshard(kinesis: Any, chosen: random.Random) -> None:
     elif at:
         kinesis.merge_shards(
             StreamName="flights",
-            ShardToMerge=opened[at]["ShardId"],
-            AdjacentShardToMerge=opened[at - 1]["ShardId"],
+            ShardToMerge=opened[at - 1]["ShardId"],
+            AdjacentShardToMerge=opened[at]["ShardId"],
         )
 
 

@@ -177,12 +177,3 @@ def test_a_presigned_url_is_good_by_the_clouds_clock(lab: S3Lab, s3: Any):
     answer = lab.request("GET", f"/{BUCKET}/k", query)
     assert answer.status == 403
     assert b"<Message>Request has expired</Message>" in answer.body
-
-
-def test_a_browsers_form_is_told_that_it_is_not_built(lab: S3Lab, s3: Any):
-    form = {"content-type": "multipart/form-data; boundary=x"}
-    response = lab.request("POST", f"/{BUCKET}", body=b"--x--\r\n", headers=form)
-    assert (response.status, ET.fromstring(response.body).findtext("Code")) == (
-        501,
-        "NotImplemented",
-    )

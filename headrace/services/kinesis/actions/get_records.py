@@ -41,7 +41,7 @@ def _check_stream(kinesis: Kinesis, call: Call, request: GetRecordsInput) -> Non
         iterator = kinesis.iterators.open(request["ShardIterator"], call.now_ms)
     except ExpiredIterator:
         return  # The read that follows raises it.
-    if iterator.stream_id != stream.stream_id:
+    if iterator.stream_name != stream.name:
         raise invalid_argument("ShardIterator was not given for the stream that is named.")
 
 

@@ -1,10 +1,13 @@
 """GetShardIterator, with all five types of iterator."""
 
+from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import GetShardIteratorInput, GetShardIteratorOutput
+from headrace.services.kinesis.actions.split_shard import check_shard_id, stream_name_of
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.positions import start_index
-from headrace.services.kinesis.errors import check_dry_run, shard_not_found
+from headrace.services.kinesis.errors import check_dry_run, shard_absent
+from headrace.services.kinesis.state import shard_id_of
 
 
 @operation("GetShardIterator")
@@ -12,10 +15,15 @@ def get_shard_iterator(
     kinesis: Kinesis, call: Call, request: GetShardIteratorInput
 ) -> GetShardIteratorOutput:
     """Return an iterator, good for five minutes. Source: API_GetShardIterator."""
-    stream = kinesis.find(call.account, call.region, request)
+    number = check_shard_id(request["ShardId"], request, call)
+    absent = shard_absent(shard_id_of(number), stream_name_of(request), call.account)
+    try:
+        stream = kinesis.find(call.account, call.region, request)
+    except AwsError as error:
+        raise (absent if error.code == absent.code else error) from error
     shard = stream.shard(request["ShardId"])
     if shard is None or shard.log is None or stream.status(call.now_ms) == "CREATING":
-        raise shard_not_found(request["ShardId"], stream.name, stream.account)
+        raise absent
     index = start_index(
         stream,
         shard,
@@ -26,6 +34,4 @@ def get_shard_iterator(
         "GetShardIterator",
     )
     check_dry_run(request)
-    return {
-        "ShardIterator": kinesis.iterators.seal(stream.stream_id, shard.number, index, call.now_ms)
-    }
+    return {"ShardIterator": kinesis.iterators.seal(stream, shard.number, index, call.now_ms)}

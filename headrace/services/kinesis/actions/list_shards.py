@@ -12,6 +12,7 @@ from headrace.services.kinesis.limits import LIST_SHARDS_DEFAULT
 from headrace.services.kinesis.state import Shard, Stream, shard_number_of
 
 MS_PER_HOUR = 3_600_000
+_NAMES = {"StreamName", "StreamARN", "StreamId"}
 
 
 @operation("ListShards")
@@ -26,11 +27,14 @@ def list_shards(kinesis: Kinesis, call: Call, request: ListShardsInput) -> ListS
         stream = _stream_of(kinesis, call, request, held["stream"])
         after, shard_filter = held["after"], held["filter"]
     else:
+        if not _NAMES & request.keys():
+            # Source: kinesalite (observed).
+            raise invalid_argument("Either NextToken or StreamName should be provided.")
         stream = kinesis.find(call.account, call.region, request)
         check_creation(stream, request)
         if stream.status(call.now_ms) == "CREATING":
             raise not_active(stream.name, stream.account, "CREATING")
-        after = _number(request.get("ExclusiveStartShardId", "-1"))
+        after = _number(request.get("ExclusiveStartShardId", ""))
         shard_filter = _filter(request)
     limit = min(request.get("MaxResults", LIST_SHARDS_DEFAULT), LIST_SHARDS_DEFAULT)
     found = _selected(stream, shard_filter, call.now_ms)

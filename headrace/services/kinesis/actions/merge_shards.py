@@ -2,7 +2,11 @@
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import MergeShardsInput
-from headrace.services.kinesis.actions.split_shard import check_provisioned, open_shard
+from headrace.services.kinesis.actions.split_shard import (
+    check_provisioned,
+    check_shard_id,
+    open_shard,
+)
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import invalid_argument
 from headrace.services.kinesis.shards.reshard import reshard
@@ -11,16 +15,18 @@ from headrace.services.kinesis.shards.reshard import reshard
 @operation("MergeShards")
 def merge_shards(kinesis: Kinesis, call: Call, request: MergeShardsInput) -> None:
     """Close two adjacent shards and open one. Source: API_MergeShards."""
+    for name in ("ShardToMerge", "AdjacentShardToMerge"):
+        check_shard_id(request[name], request, call)
     with kinesis.lock:
         stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         check_provisioned(stream)
         first = open_shard(stream, request["ShardToMerge"])
         second = open_shard(stream, request["AdjacentShardToMerge"])
-        low, high = sorted((first, second), key=lambda shard: shard.starting_hash_key)
-        if low.ending_hash_key + 1 != high.starting_hash_key:
+        # The lower one comes first. Source of this, and of the sentence: kinesalite (observed).
+        if first.ending_hash_key + 1 != second.starting_hash_key:
             raise invalid_argument(
                 f"Shards {first.shard_id} and {second.shard_id} in stream {stream.name} under account"
-                f" {stream.account} are not an adjacent pair of shards eligible for merging."
+                f" {stream.account} are not an adjacent pair of shards eligible for merging"
             )
-        whole = (low.starting_hash_key, high.ending_hash_key)
+        whole = (first.starting_hash_key, second.ending_hash_key)
         reshard(kinesis, stream, [([first, second], [whole])], call.now_ms)

@@ -1,18 +1,22 @@
 """SplitShard."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from headrace.aws.errors import validation_error
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import SplitShardInput
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.errors import in_use, invalid_argument, shard_not_found
+from headrace.services.kinesis.errors import invalid_argument, shard_not_found
 from headrace.services.kinesis.quotas import check_shard_quota
 from headrace.services.kinesis.shards.reshard import reshard
-from headrace.services.kinesis.state import Shard, Stream
+from headrace.services.kinesis.state import Shard, Stream, shard_id_of, shard_number_of
 
 
 @operation("SplitShard")
 def split_shard(kinesis: Kinesis, call: Call, request: SplitShardInput) -> None:
     """Close a shard and open two. Source: API_SplitShard."""
+    check_shard_id(request["ShardToSplit"], request, call)
     with kinesis.lock:
         stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         check_provisioned(stream)
@@ -37,13 +41,29 @@ def check_provisioned(stream: Stream) -> None:
         )
 
 
+def check_shard_id(shard_id: str, request: Mapping[str, Any], call: Call) -> int:
+    """Return the number in a shard's id. Raises AwsError when it has none, before the stream is looked for."""
+    number = shard_number_of(shard_id)
+    if number is None:
+        raise shard_not_found(shard_id, stream_name_of(request), call.account)
+    return number
+
+
+def stream_name_of(request: Mapping[str, Any]) -> str:
+    """Return the name of the stream that a request names."""
+    arn = str(request.get("StreamARN", request.get("StreamId", "")))
+    return str(request.get("StreamName", arn.rpartition("/")[2]))
+
+
 def open_shard(stream: Stream, shard_id: str) -> Shard:
     """Return an open shard. Raises AwsError."""
     shard = stream.shard(shard_id)
     if shard is None:
-        raise shard_not_found(shard_id, stream.name, stream.account)
+        number = shard_number_of(shard_id) or 0
+        raise shard_not_found(shard_id_of(number), stream.name, stream.account)
     if shard.closed_ms is not None:
-        raise in_use(
+        # Source: moto's tests/test_kinesis/test_kinesis_boto3.py (observed).
+        raise invalid_argument(
             f"Shard {shard.shard_id} in stream {stream.name} under account {stream.account} has already been merged"
             " or split, and thus is not eligible for merging or splitting."
         )

@@ -7,7 +7,7 @@ from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import invalid_argument
 from headrace.services.kinesis.limits import SHARD_COUNT_UPDATES_PER_DAY
 from headrace.services.kinesis.quotas import check_shard_quota, use_daily
-from headrace.services.kinesis.shards.equal_ranges import plan_equal_ranges
+from headrace.services.kinesis.shards.equal_ranges import plan_shard_count
 from headrace.services.kinesis.shards.reshard import reshard
 
 
@@ -34,7 +34,7 @@ def update_shard_count(
         check_shard_quota(kinesis, call, max(0, target - current))
         use_daily(stream, "UpdateShardCount", SHARD_COUNT_UPDATES_PER_DAY, call.now_ms)
         ranges = [(shard.starting_hash_key, shard.ending_hash_key) for shard in stream.open_shards]
-        reshard(kinesis, stream, plan_equal_ranges(ranges, target), call.now_ms)
+        reshard(kinesis, stream, plan_shard_count(ranges, target), call.now_ms)
     return {
         "StreamName": stream.name,
         "StreamARN": stream.arn,

@@ -1,8 +1,10 @@
 """Reading records: shard iterators, and reading a shard's log from one. Every way to read shares this.
 
-An iterator is opaque and authenticated, lives five minutes, and is good for one stream only, not for a later stream of
-the same name. It is base64 of a MAC and the fields that the MAC covers. The key is stored, so an iterator survives a
-restart of the cloud as it would on AWS.
+An iterator is opaque and authenticated, and lives five minutes. It is base64 of eight bytes that say 1, a MAC and the
+fields that the MAC covers, as long as AWS's, which depends on the stream's name: clients size columns by it. The key is
+stored, so an iterator survives a restart of the cloud as it would on AWS. When its stream was deleted and another of
+the name was made, it reads that from the start, since its place is before all records there. Source of the form, and
+of the latter: kinesalite (observed).
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ import binascii
 import hashlib
 import hmac
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -21,14 +22,18 @@ from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call
 from headrace.aws.shapes.kinesis import ChildShard
 from headrace.core.clock import Clock
-from headrace.services.kinesis.errors import invalid_argument, shard_not_found
+from headrace.services.kinesis.errors import invalid_argument, shard_absent
 from headrace.services.kinesis.limits import GET_RECORDS_BYTES, ITERATOR_LIFE_MS
+from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.state import Shard, Stream, shard_id_of
 from headrace.services.kinesis.throttle import Throttle
 from headrace.store.shard_log import Batch, ShardLog
 
-_BODY = struct.Struct(">16sQQQ")
+_HEAD = bytes(7) + b"\x01"
+_BODY = struct.Struct(">16sQQQB")
 _MAC_BYTES = 16
+_BODY_AT = len(_HEAD) + _MAC_BYTES
+_NAME_AT = _BODY_AT + _BODY.size
 
 
 class ExpiredIterator(Exception):
@@ -44,6 +49,7 @@ class ShardIterator:
     """A place in a shard: the index of the next record to read."""
 
     stream_id: str
+    stream_name: str
     shard_number: int
     index: int
     created_ms: int
@@ -71,19 +77,21 @@ class Iterators:
     """Makes iterators and reads records by them. Thread-safe."""
 
     def __init__(
-        self, key: bytes, streams: Mapping[str, Stream], clock: Clock, throttle: Throttle | None
+        self, key: bytes, registry: StreamRegistry, clock: Clock, throttle: Throttle | None
     ) -> None:
-        """Take the key of the MAC (stored, 32 bytes) and the streams by `stream_id`."""
+        """Take the key of the MAC (stored, 32 bytes) and the streams."""
         self._key = key
-        self._streams = streams
+        self._registry = registry
         self._clock = clock
         self._throttle = throttle
 
-    def seal(self, stream_id: str, shard_number: int, index: int, now_ms: int) -> str:
-        """Return an iterator's text. `stream_id` is 32 hexadecimal digits."""
-        body = _BODY.pack(bytes.fromhex(stream_id), shard_number, index, now_ms)
-        # Padded to the length of AWS's iterators, about 200 characters: clients size columns by it.
-        return base64.b64encode(self._mac(body) + body + bytes(96)).decode("ascii")
+    def seal(self, stream: Stream, shard_number: int, index: int, now_ms: int) -> str:
+        """Return an iterator's text."""
+        name = stream.name.encode()
+        stream_id = bytes.fromhex(stream.stream_id)
+        body = _BODY.pack(stream_id, shard_number, index, now_ms, len(name)) + name
+        sealed = _HEAD + self._mac(body) + body
+        return base64.b64encode(sealed.ljust(_length(len(name)), b"\0")).decode("ascii")
 
     def open(self, text: str, now_ms: int) -> ShardIterator:
         """Return the place that an iterator names. Raises AwsError InvalidArgumentException, ExpiredIterator."""
@@ -92,15 +100,18 @@ class Iterators:
             sealed = base64.b64decode(text.strip('"'), validate=True)
         except (binascii.Error, ValueError) as error:
             raise invalid_argument("Invalid ShardIterator.") from error
-        mac, body = sealed[:_MAC_BYTES], sealed[_MAC_BYTES : _MAC_BYTES + _BODY.size]
-        if len(sealed) != _MAC_BYTES + _BODY.size + 96 or any(sealed[_MAC_BYTES + _BODY.size :]):
+        if len(sealed) < _length(0) or sealed[: len(_HEAD)] != _HEAD:
             raise invalid_argument("Invalid ShardIterator.")
-        if not hmac.compare_digest(mac, self._mac(body)):
+        stream_id, shard_number, index, created_ms, size = _BODY.unpack_from(sealed, _BODY_AT)
+        end = _NAME_AT + size
+        if len(sealed) != _length(size) or any(sealed[end:]):
             raise invalid_argument("Invalid ShardIterator.")
-        stream_id, shard_number, index, created_ms = _BODY.unpack(body)
+        if not hmac.compare_digest(sealed[len(_HEAD) : _BODY_AT], self._mac(sealed[_BODY_AT:end])):
+            raise invalid_argument("Invalid ShardIterator.")
         if now_ms - created_ms > ITERATOR_LIFE_MS:
             raise ExpiredIterator(created_ms)
-        return ShardIterator(stream_id.hex(), shard_number, index, created_ms)
+        name = sealed[_NAME_AT:end].decode()
+        return ShardIterator(stream_id.hex(), name, shard_number, index, created_ms)
 
     def get(self, iterator_text: str, limit: int, call: Call) -> Got:
         """Read up to `limit` records and 10 MiB. Raises AwsError."""
@@ -113,22 +124,21 @@ class Iterators:
                 f" {_java(call.now_ms)} which is further in the future than the tolerated delay of"
                 f" {ITERATOR_LIFE_MS} milliseconds.",
             ) from error
-        stream = self._streams.get(iterator.stream_id)
+        stream, index = self._registry.by_id.get(iterator.stream_id), iterator.index
         if stream is None:
-            raise AwsError(
-                "ResourceNotFoundException",
-                f"The stream of the iterator under account {call.account} not found.",
-            )
-        shard = stream.shard(str(iterator.shard_number))
-        if shard is None or shard.log is None:
-            raise shard_not_found(shard_id_of(iterator.shard_number), stream.name, stream.account)
+            key = (call.account, call.region, iterator.stream_name)
+            stream, index = self._registry.by_name.get(key), 0
+        shard = None if stream is None else stream.shard(str(iterator.shard_number))
+        if stream is None or shard is None or shard.log is None:
+            shard_id = shard_id_of(iterator.shard_number)
+            raise shard_absent(shard_id, iterator.stream_name, call.account)
         throttle, now_ms = self._throttle, call.now_ms
         if throttle is not None:
             _check_rate(throttle, stream, shard, now_ms)
         found = read_and_count(
             stream,
             shard,
-            iterator.index,
+            index,
             max_records=limit,
             max_bytes=GET_RECORDS_BYTES,
             clock=self._clock,
@@ -139,11 +149,16 @@ class Iterators:
             throttle.spend_read(stream, shard, batch.data_bytes, now_ms)
         if found.at_end:
             return Got(batch.payloads, None, 0, child_shards(stream, shard))
-        following = self.seal(stream.stream_id, shard.number, batch.next_index, now_ms)
+        following = self.seal(stream, shard.number, batch.next_index, now_ms)
         return Got(batch.payloads, following, found.behind_ms, [])
 
     def _mac(self, body: bytes) -> bytes:
         return hashlib.blake2b(body, key=self._key, digest_size=_MAC_BYTES).digest()
+
+
+def _length(name_bytes: int) -> int:
+    """Return how many bytes an iterator has, by those of its stream's name."""
+    return 152 + (name_bytes + 2) // 16 * 16
 
 
 def read(log: ShardLog, index: int, max_records: int, max_bytes: int) -> Batch:

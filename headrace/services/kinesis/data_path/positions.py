@@ -10,6 +10,8 @@ from headrace.store import sequence
 
 # A digit that is 0 in every record's number: with it set, a number lies between two records' numbers.
 _BETWEEN = 0xF << 76
+# In AWS's first layout of numbers, a later creation than this is refused. Source: kinesalite (observed).
+_FIRST_LAYOUT_ENDS_S = 16_025_175_000
 
 
 def start_index(
@@ -71,21 +73,31 @@ def _timestamp_ms(timestamp: datetime | None, now_ms: int) -> int:
 
 
 def _index_of_number(stream: Stream, shard: Shard, text: str, now_ms: int, operation: str) -> int:
+    first = sequence.parse_first(text)
     used = (
-        f"StartingSequenceNumber {text} used in {operation} on shard {shard.shard_id} in stream"
-        f" {stream.name} under account {stream.account} is invalid"
+        f"StartingSequenceNumber {text if first is None else first.text} used in {operation} on shard"
+        f" {shard.shard_id} in stream {stream.name} under account {stream.account} is invalid"
     )
+    if first is not None:
+        if first.created_s >= _FIRST_LAYOUT_ENDS_S:
+            raise invalid_argument(f"{used}.")
+        _check_shard(first.shard_number, shard)
+        raise invalid_argument(f"{used} because it did not come from this stream.")
     try:
         number = sequence.parse(text)
     except sequence.InvalidSequence:
         number = None
     if number is None or number.base.created_s > now_ms // 1000 + 3600:
         raise invalid_argument(f"{used}.")
-    if number.base.shard_number != shard.number:
-        raise invalid_argument(
-            f"Invalid StartingSequenceNumber. It encodes {shard_id_of(number.base.shard_number)},"
-            f" while it was used in a call to a shard with {shard.shard_id}"
-        )
+    _check_shard(number.base.shard_number, shard)
     if number.base != shard.base:
         raise invalid_argument(f"{used} because it did not come from this stream.")
     return number.index
+
+
+def _check_shard(number: int, shard: Shard) -> None:
+    if number != shard.number:
+        raise invalid_argument(
+            f"Invalid StartingSequenceNumber. It encodes {shard_id_of(number)},"
+            f" while it was used in a call to a shard with {shard.shard_id}"
+        )

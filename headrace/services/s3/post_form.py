@@ -1,0 +1,248 @@
+"""Uploads of browsers' forms: POST to a bucket, as multipart/form-data.
+
+Source: https://docs.aws.amazon.com/AmazonS3/latest/API/RESTObjectPOST.html (documented), and the recordings that
+`headrace.services.s3.post_policy` names. Without `--auth` the signature is looked for and not verified, as of presigned
+URLs; with it, forms are refused, since a signature in a body is not verified.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import quote, urlencode, urlsplit
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
+
+from headrace.aws.errors import AwsError
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.services.s3 import encryption, limits, post_policy
+from headrace.services.s3.backend import S3
+from headrace.services.s3.bodies import params_of_headers
+from headrace.services.s3.checksums import Body
+from headrace.services.s3.errors import invalid_argument, malformed_xml
+from headrace.services.s3.names import check_key
+from headrace.services.s3.notifications import CREATED_POST
+from headrace.services.s3.routing import Target
+from headrace.services.s3.state import StoredObject
+from headrace.services.s3.writes import checked_tags
+
+_PIECE_BYTES = 1024 * 1024
+_PLAIN_HEADERS = (
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-type",
+    "expires",
+)
+_FORM = "multipart/form-data"
+
+
+@dataclass(slots=True)
+class _Form:
+    """A form that was read: its fields by small names in their order, and the file's name and bytes."""
+
+    fields: dict[str, str]
+    file_name: str | None
+    body: Body
+
+
+def is_upload(request: HttpRequest, target: Target) -> bool:
+    """Whether a request is the upload of a form."""
+    return request.method == "POST" and bool(target.bucket) and not target.key and not request.query
+
+
+def answer(s3: S3, request: HttpRequest, target: Target, now_ms: int) -> HttpResponse:
+    """Store a form's file. Raises AwsError, BucketNotFound."""
+    content_type = target.headers.get("content-type", "")
+    if not content_type.startswith(_FORM):
+        raise AwsError(
+            "PreconditionFailed",
+            "At least one of the pre-conditions you specified did not hold",
+            412,
+            {"Condition": f"Bucket POST must be of the enclosure-type {_FORM}"},
+        )
+    s3.bucket(target.bucket)
+    with _read(s3, request, content_type) as form:
+        fields = form.fields
+        key = fields.get("key")
+        if not key:
+            raise post_policy.field_missing("key")
+        if form.file_name is not None:
+            key = key.replace("${filename}", form.file_name)
+        check_key(target.bucket, key)
+        sizes: list[post_policy.SizeRange] = []
+        if "policy" in fields:
+            post_policy.check_signed(fields)
+            named = {**fields, "bucket": target.bucket, "key": key}
+            sizes = post_policy.check(fields["policy"], named | {"key": fields["key"]}, now_ms)
+        post_policy.check_size(form.body.size_bytes, sizes)
+        tags = _tags(fields.get("tagging"))
+        stored = s3.write(
+            target.bucket, key, form.body, {**_params(fields), **tags}, event=CREATED_POST
+        )
+    return _answer(s3, request, target, stored, fields)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _read(s3: S3, request: HttpRequest, content_type: str) -> Generator[_Form]:
+    """Yield a form; the temporary file, if the write did not move it, is deleted at the end. Raises AwsError."""
+    boundary = _boundary(content_type)
+    temporary = s3.files.temporary()
+    source: BinaryIO = (
+        io.BytesIO(request.body) if request.body_file is None else request.body_file.open("rb")
+    )
+    try:
+        with source:
+            yield _parse(source, boundary, temporary)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _boundary(content_type: str) -> bytes:
+    for part in content_type.split(";")[1:]:
+        name, _, value = part.strip().partition("=")
+        if name.lower() == "boundary" and value.strip('"'):
+            return value.strip('"').encode()
+    raise _malformed()
+
+
+def _parse(source: BinaryIO, boundary: bytes, temporary: Path) -> _Form:
+    # Fields after the file are ignored, as AWS does.
+    from werkzeug.sansio import multipart  # after moto, which imports it too
+
+    fields: dict[str, str] = {}
+    name, file_name, is_file = "", None, False
+    value = bytearray()
+    with temporary.open("wb") as out:
+        try:
+            for event in _events(source, multipart.MultipartDecoder(boundary)):
+                if isinstance(event, multipart.Field | multipart.File):
+                    name = (event.name or "").lower()
+                    is_file = name == "file"
+                    if is_file and isinstance(event, multipart.File):
+                        file_name = event.filename.rpartition("\\")[2].rpartition("/")[2]
+                    value.clear()
+                elif isinstance(event, multipart.Data):
+                    if is_file:
+                        out.write(event.data)
+                    else:
+                        value += event.data
+                        _check_length(value)
+                    if not event.more_data:
+                        if is_file:
+                            return _Form(fields, file_name, Body(file=temporary))
+                        fields[name] = value.decode("utf-8", "replace")
+        except ValueError as error:
+            raise _malformed() from error
+    raise invalid_argument("POST requires exactly one file upload per request.", "file", "0")
+
+
+def _events(source: BinaryIO, decoder: object) -> Iterator[object]:
+    from werkzeug.sansio import multipart
+
+    assert isinstance(decoder, multipart.MultipartDecoder)
+    while True:
+        event = decoder.next_event()
+        if isinstance(event, multipart.NeedData):
+            piece = source.read(_PIECE_BYTES)
+            decoder.receive_data(piece or None)
+        elif isinstance(event, multipart.Epilogue):
+            return
+        else:
+            yield event
+
+
+def _check_length(value: bytearray) -> None:
+    if len(value) > limits.POST_FIELD_BYTES:
+        raise AwsError(
+            "MaxPostPreDataLengthExceeded",
+            "Your POST request fields preceding the upload file were too large.",
+        )
+
+
+def _malformed() -> AwsError:
+    return AwsError(
+        "MalformedPOSTRequest",
+        "The body of your POST request is not well-formed multipart/form-data.",
+    )
+
+
+# --- what it asks for -----------------------------------------------------------------------------
+
+
+def _params(fields: dict[str, str]) -> dict[str, object]:
+    headers = {
+        name: value
+        for name, value in fields.items()
+        if name.startswith("x-amz-") or name in _PLAIN_HEADERS
+    }
+    if "acl" in fields:
+        headers["x-amz-acl"] = fields["acl"]
+    return params_of_headers(headers)
+
+
+def _tags(text: str | None) -> dict[str, str]:
+    """Return the parameter of a form's tags, which are XML, as PutObject has it."""
+    if text is None:
+        return {}
+    if "<!" in text:
+        raise malformed_xml()
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise malformed_xml() from error
+    pairs = [
+        (tag.findtext("{*}Key", ""), tag.findtext("{*}Value", ""))
+        for tag in root.findall("{*}TagSet/{*}Tag")
+    ]
+    tags = checked_tags(pairs)
+    return {"Tagging": urlencode(tags)} if tags else {}
+
+
+# --- answering ------------------------------------------------------------------------------------
+
+
+def _answer(
+    s3: S3, request: HttpRequest, target: Target, stored: StoredObject, fields: dict[str, str]
+) -> HttpResponse:
+    location = _location(request, target, stored.key)
+    etag = f'"{stored.etag}"'
+    headers = [("ETag", etag), ("Location", location), *encryption.headers(stored.encryption)]
+    headers += s3.expiration_header(stored)
+    if s3.bucket(target.bucket).versioning == "Enabled":
+        headers.append(("x-amz-version-id", stored.version_id))
+    redirect = fields.get("success_action_redirect", fields.get("redirect", ""))
+    if _is_url(redirect):
+        query = urlencode({"bucket": target.bucket, "key": stored.key, "etag": etag})
+        joined = "&" if urlsplit(redirect).query else "?"
+        headers[1] = ("Location", f"{redirect}{joined}{query}")
+        return HttpResponse(303, headers)
+    if fields.get("success_action_status") == "201":
+        members = {"Location": location, "Bucket": target.bucket, "Key": stored.key, "ETag": etag}
+        inner = "".join(f"<{name}>{escape(text)}</{name}>" for name, text in members.items())
+        text = f'<?xml version="1.0" encoding="UTF-8"?>\n<PostResponse>{inner}</PostResponse>'
+        return HttpResponse(201, [("Content-Type", "application/xml"), *headers], text.encode())
+    return HttpResponse(200 if fields.get("success_action_status") == "200" else 204, headers)
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    is_plain = not any(character in text for character in "\r\n")
+    return is_plain and parts.scheme in ("http", "https") and bool(parts.netloc)
+
+
+def _location(request: HttpRequest, target: Target, key: str) -> str:
+    host = request.headers.get("host", "localhost")
+    in_path = request.path.strip("/") == quote(target.bucket, safe="")
+    path = f"{target.bucket}/{quote(key)}" if in_path else quote(key)
+    return f"http://{host}/{path}"
