@@ -52,7 +52,9 @@ class Queues:
         self._control = control
         self._is_empty = is_empty
 
-    def send(self, queue_arn: str, body: str, attributes: Mapping[str, str] | None = None) -> str:
+    def send(
+        self, queue_arn: str, body: str, attributes: Mapping[str, str | int] | None = None
+    ) -> str:
         """See `QueueSender.send`."""
         message = {"MessageBody": body, "MessageAttributes": _attributes(attributes)}
         return str(self._call(queue_arn, "SendMessage", message)["MessageId"])
@@ -84,6 +86,7 @@ class Queues:
                 body_md5=str(message["MD5OfBody"]),
                 attributes=message.get("Attributes") or {},
                 message_attributes=message.get("MessageAttributes") or {},
+                attributes_md5=str(message.get("MD5OfMessageAttributes") or ""),
             )
             for message in self._call(queue_arn, "ReceiveMessage", params).get("Messages") or ()
         ]
@@ -116,7 +119,7 @@ class Topics:
         self._control = control
 
     def publish(
-        self, topic_arn: str, message: str, attributes: Mapping[str, str] | None = None
+        self, topic_arn: str, message: str, attributes: Mapping[str, str | int] | None = None
     ) -> str:
         """See `TopicPublisher.publish`."""
         arn = Arn.parse(topic_arn)
@@ -139,9 +142,15 @@ class Topics:
         return str(sent["MessageId"])
 
 
-def _attributes(attributes: Mapping[str, str] | None) -> dict[str, dict[str, str]]:
-    named = attributes or {}
-    return {name: {"DataType": "String", "StringValue": text} for name, text in named.items()}
+def _attributes(attributes: Mapping[str, str | int] | None) -> dict[str, dict[str, str]]:
+    """Return message attributes in SQS's and SNS's shape; a number is a Number."""
+    return {
+        name: {
+            "DataType": "Number" if isinstance(value, int) else "String",
+            "StringValue": str(value),
+        }
+        for name, value in (attributes or {}).items()
+    }
 
 
 class EventBuses:

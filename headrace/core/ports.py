@@ -223,14 +223,22 @@ class ObjectStore(Protocol):
 class QueueSender(Protocol):
     """Sends to SQS queues named by ARN."""
 
-    def send(self, queue_arn: str, body: str, attributes: Mapping[str, str] | None = None) -> str:
+    def send(
+        self, queue_arn: str, body: str, attributes: Mapping[str, str | int] | None = None
+    ) -> str:
         """Send one message; return its message id. Raises LookupError when there is no queue."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class QueueMessage:
-    """A message as it was received. `attributes` are SQS's own, `message_attributes` the sender's (SQS's shape)."""
+    """A message as it was received.
+
+    Attributes:
+        attributes: SQS's own.
+        message_attributes: the sender's, in SQS's shape.
+        attributes_md5: of the sender's; empty when there are none.
+    """
 
     message_id: str
     receipt_handle: str
@@ -238,6 +246,7 @@ class QueueMessage:
     body_md5: str
     attributes: Mapping[str, str]
     message_attributes: Mapping[str, Mapping[str, Any]]
+    attributes_md5: str = ""
 
 
 class QueueReceiver(Protocol):
@@ -268,7 +277,7 @@ class TopicPublisher(Protocol):
     """Publishes to SNS topics named by ARN."""
 
     def publish(
-        self, topic_arn: str, message: str, attributes: Mapping[str, str] | None = None
+        self, topic_arn: str, message: str, attributes: Mapping[str, str | int] | None = None
     ) -> str:
         """Publish one message; return its message id. Raises LookupError when there is no topic."""
         ...

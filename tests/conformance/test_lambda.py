@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conformance.scenarios import Scenario, World, cases, check_told, load, play
-from tests.support.clock import HandClock
+from tests.support.clock import HandClock, ShiftedClock
+from tests.support.cloud import InProcessCloud
 from tests.support.lambda_lab import LambdaLab
 
 SCENARIOS = list(load(Path(__file__).parent / "lambda"))
@@ -25,7 +27,34 @@ class Objects:
         return {"ResponseMetadata": {"HTTPStatusCode": 200}}
 
 
-@pytest.mark.parametrize("scenario", cases(SCENARIOS))
+def services(scenario: Scenario) -> set[str]:
+    return {step.get("service", "lambda") for step in scenario["steps"]}
+
+
+ALONE = [scenario for scenario in SCENARIOS if services(scenario) <= {"lambda", "s3"}]
+WITH_OTHERS = [scenario for scenario in SCENARIOS if scenario not in ALONE]
+
+
+@pytest.fixture(scope="module")
+def cloud(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[InProcessCloud, ShiftedClock]]:
+    """One cloud for all scenarios that need more than Lambda; each names what it makes in its own way."""
+    clock = ShiftedClock()
+    with InProcessCloud(tmp_path_factory.mktemp("cloud") / "data", clock=clock) as cloud:
+        cloud.cloud.moto.warm_up()
+        yield cloud, clock
+
+
+@pytest.mark.parametrize("scenario", cases(WITH_OTHERS))
+def test_answers_with_other_services_are_awss(
+    cloud: tuple[InProcessCloud, ShiftedClock], scenario: Scenario
+):
+    world = World("lambda", cloud[0].client, cloud[1].advance, cloud[0].handle)
+    assert play(scenario, world) == []
+
+
+@pytest.mark.parametrize("scenario", cases(ALONE))
 def test_answers_are_awss(tmp_path: Path, scenario: Scenario):
     clock = HandClock()
     with LambdaLab(tmp_path / "data", clock=clock) as lab:

@@ -55,7 +55,7 @@ class Box:
         self._root = root
         self._lock = threading.Lock()
         self.messages: dict[str, list[str]] = defaultdict(list)
-        self.attributes: dict[str, list[dict[str, str]]] = defaultdict(list)
+        self.attributes: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self.bus_events: dict[str, list[BusEvent]] = defaultdict(list)
         self.lines: list[str] = []
         self.streams: set[tuple[str, str]] = set()
@@ -79,7 +79,7 @@ class Box:
             raise ObjectNotFound(key)
         return path
 
-    def send(self, queue_arn: str, body: str, attributes: Mapping[str, str] | None = None) -> str:
+    def send(self, queue_arn: str, body: str, attributes: Mapping[str, Any] | None = None) -> str:
         if queue_arn in self.missing:
             raise LookupError(queue_arn)
         with self._lock:

@@ -180,17 +180,21 @@ def _to_function(
     wanted = _wanted(subscription, message, message_attributes, message_structure)
     if wanted is None or CURRENT.functions is None:
         return
-    notification = {
+    notification: dict[str, Any] = {
         "Type": "Notification",
         "MessageId": message_id,
         "TopicArn": subscription.topic.arn,
         "Subject": subject,
         "Message": wanted,
         "Timestamp": _now(),
-        "SignatureVersion": "1",
-        "Signature": "EXAMPLE",
-        "SigningCertUrl": "EXAMPLE",
-        "UnsubscribeUrl": "EXAMPLE",
+    }
+    # A function is told of version 1, whatever the topic's is (observed in LocalStack's recordings of AWS, 2024).
+    signed = _signed(subscription, notification, version="1")
+    notification |= {
+        "SignatureVersion": signed["SignatureVersion"],
+        "Signature": signed["Signature"],
+        "SigningCertUrl": signed["SigningCertURL"],
+        "UnsubscribeUrl": signed["UnsubscribeURL"],
         "MessageAttributes": {
             name: {"Type": each["Type"], "Value": str(each["Value"])}
             for name, each in (message_attributes or {}).items()
@@ -224,37 +228,48 @@ def _post_data(
     subject: str | None,
     message_attributes: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return a notification, signed as AWS signs it (signature version 2)."""
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import padding
-
+    """Return a notification, signed as AWS signs it: by the version that the topic's SignatureVersion says."""
     topic = subscription.topic
-    region = topic.sns_backend.region_name
     notification: dict[str, Any] = {
         "Type": "Notification",
         "MessageId": message_id,
         "TopicArn": topic.arn,
+        **({"Subject": subject} if subject else {}),
         "Message": message,
         "Timestamp": _now(),
     }
-    if subject:
-        notification["Subject"] = subject
-    signed = "".join(
-        f"{name}\n{notification[name]}\n"
-        for name in ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
-        if name in notification
-    )
-    key, certificate = _signing_key(region)
-    signature = key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
-    notification["SignatureVersion"] = "2"
-    notification["Signature"] = base64.b64encode(signature).decode()
-    notification["SigningCertURL"] = f"https://sns.{region}.amazonaws.com/{certificate}"
-    notification["UnsubscribeURL"] = (
-        f"https://sns.{region}.amazonaws.com/?Action=Unsubscribe&SubscriptionArn={subscription.arn}"
-    )
+    version = str(getattr(topic, "signature_version", "1"))
+    notification |= _signed(subscription, notification, version=version)
     if message_attributes:
         notification["MessageAttributes"] = message_attributes
     return notification
+
+
+def _signed(subscription: Any, notification: Mapping[str, Any], *, version: str) -> dict[str, str]:
+    """Return a notification's signature, of SHA-1 in version 1 and SHA-256 in version 2, and what goes with it.
+
+    Source: https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html (documented).
+    """
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import padding
+
+    region = subscription.topic.sns_backend.region_name
+    text = "".join(
+        f"{name}\n{notification[name]}\n"
+        for name in ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
+        if notification.get(name)
+    )
+    key, certificate = _signing_key(region)
+    # AWS's default is SHA-1, which whoever verifies expects.
+    algorithm = hashes.SHA256() if version == "2" else hashes.SHA1()
+    signature = key.sign(text.encode(), padding.PKCS1v15(), algorithm)
+    host = f"https://sns.{region}.amazonaws.com/"
+    return {
+        "SignatureVersion": version,
+        "Signature": base64.b64encode(signature).decode(),
+        "SigningCertURL": f"{host}{certificate}",
+        "UnsubscribeURL": f"{host}?Action=Unsubscribe&SubscriptionArn={subscription.arn}",
+    }
 
 
 _KEYS: dict[int, tuple[Any, str]] = {}

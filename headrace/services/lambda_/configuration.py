@@ -43,7 +43,6 @@ _PLAIN = (
     "Role",
     "Handler",
     "KMSKeyArn",
-    "DeadLetterConfig",
     "FileSystemConfigs",
     "ImageConfig",
     *_DEFAULTS,
@@ -117,6 +116,8 @@ def apply(version: Version, request: Mapping[str, Any], *, layers: LayerStore) -
     if remark is not None:
         log.info("function %s: %s", config["FunctionName"], remark)
     config.update({name: request[name] for name in _PLAIN if name in request})
+    if "DeadLetterConfig" in request:
+        _set_dead_letters(config, section(request, "DeadLetterConfig"))
     if found is not None:
         version.layers = [layer["digest"] for layer in found]
         config["Layers"] = [
@@ -142,6 +143,15 @@ def apply(version: Version, request: Mapping[str, Any], *, layers: LayerStore) -
     if "LoggingConfig" in request:
         kept = config.get("LoggingConfig", {})
         config["LoggingConfig"] = _logging(config["FunctionName"], request["LoggingConfig"], kept)
+
+
+def _set_dead_letters(config: dict[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Set where dead letters go: an empty ARN takes it away, and a structure without one changes nothing."""
+    arn = wanted.get("TargetArn")
+    if arn:
+        config["DeadLetterConfig"] = {"TargetArn": arn}
+    elif arn is not None:
+        config.pop("DeadLetterConfig", None)
 
 
 def check_new(ref: FunctionRef, request: Mapping[str, Any]) -> None:

@@ -27,7 +27,7 @@ class Delivery:
     document: str
     object_key: str = ""
     event: BusEvent | None = None
-    attributes: Mapping[str, str] | None = None
+    attributes: Mapping[str, str | int] | None = None
 
 
 class Destinations:

@@ -126,7 +126,7 @@ def test_a_dead_letter_queue_gets_the_event_and_its_error(lab: LambdaLab) -> Non
     wait_until(lambda: lab.box.messages[QUEUE], what="the message")
     assert lab.box.messages[QUEUE] == ['{"a": 1}']
     assert lab.box.attributes[QUEUE] == [
-        {"RequestID": request_id, "ErrorCode": "200", "ErrorMessage": "bad"}
+        {"RequestID": request_id, "ErrorCode": 200, "ErrorMessage": "bad"}
     ]
 
 

@@ -102,8 +102,8 @@ def test_messages_that_no_filter_lets_through_are_deleted_unseen(worker: Worker)
     ("members", "sentence"),
     [
         ({"BatchSize": 11}, "Maximum batch window in seconds must be greater than 0"),
-        ({"StartingPosition": "LATEST"}, "StartingPosition is not supported"),
-        ({"ParallelizationFactor": 2}, "ParallelizationFactor is not supported"),
+        ({"StartingPosition": "LATEST"}, "StartingPosition is not valid"),
+        ({"ParallelizationFactor": 2}, "Unsupported ParallelizationFactor parameter"),
         ({"EventSourceArn": f"{QUEUE}.fifo", "MaximumBatchingWindowInSeconds": 1}, "FIFO queues"),
         ({"EventSourceArn": f"{QUEUE}-missing"}, "AWS.SimpleQueueService.NonExistentQueue"),
         ({"FunctionName": "slow"}, "Queue visibility timeout: 30 seconds is less than"),

@@ -89,7 +89,8 @@ def test_posting_has_a_scheme_and_says_what_was_answered(endpoint: Any):
         post(url, b"", {})
 
 
-def test_signatures_fit_a_certificate_that_can_be_fetched(lab: MotoLab, topic: Any):
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_signatures_fit_a_certificate_that_can_be_fetched(lab: MotoLab, topic: Any, version: str):
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import padding, rsa
@@ -97,11 +98,16 @@ def test_signatures_fit_a_certificate_that_can_be_fetched(lab: MotoLab, topic: A
 
     url = lab.client("sqs").create_queue(QueueName="q")["QueueUrl"]
     topic.subscribe(TopicArn=TOPIC, Protocol="sqs", Endpoint="arn:aws:sqs:us-east-1:000000000000:q")
+    if version == "2":
+        topic.set_topic_attributes(
+            TopicArn=TOPIC, AttributeName="SignatureVersion", AttributeValue="2"
+        )
     names = set[str]()
     for n in range(2):
         topic.publish(TopicArn=TOPIC, Message=str(n), Subject="s")
         (message,) = lab.client("sqs").receive_message(QueueUrl=url)["Messages"]
         told = json.loads(message["Body"])
+        assert told["SignatureVersion"] == version
         name = told["SigningCertURL"].rpartition("/")[2]
         names.add(name)
         lab.restart()
@@ -117,7 +123,7 @@ def test_signatures_fit_a_certificate_that_can_be_fetched(lab: MotoLab, topic: A
             base64.b64decode(told["Signature"]),
             signed.encode(),
             padding.PKCS1v15(),
-            hashes.SHA256(),
+            hashes.SHA256() if version == "2" else hashes.SHA1(),
         )
     # A key a start: the private half is not kept.
     assert len(names) == 2

@@ -147,7 +147,16 @@ def test_with_bisect_exactly_the_poison_records_are_given_up(
 
 @pytest.mark.parametrize(
     "payload",
-    [b"", b"null", b"{}", b'{"batchItemFailures":null}', b'{"batchItemFailures":[]}', b'{"x":1}'],
+    [
+        b"",
+        b"null",
+        b"{}",
+        b'{"batchItemFailures":null}',
+        b'{"batchItemFailures":[]}',
+        b'{"x":1}',
+        b"[]",
+        b'""',
+    ],
 )
 def test_empty_answers_are_success(payload: bytes) -> None:
     batch = Batch(records(2))
@@ -172,7 +181,7 @@ def test_one_unknown_identifier_among_known_ones_fails_all_of_it() -> None:
     assert answer == FailedFrom(0)
 
 
-@pytest.mark.parametrize("payload", [b"[]", b'"ok"', b"7", b"not json"])
+@pytest.mark.parametrize("payload", [b'"ok"', b"7", b"not json"])
 def test_an_answer_of_another_shape_fails_the_batch(payload: bytes) -> None:
     batch = Batch(records(2))
     assert read_answer(payload, function_error=None, batch=batch, rules=REPORT) == FailedFrom(0)

@@ -17,7 +17,7 @@ from headrace.aws.shapes.lambda_ import (
 from headrace.core.ports import FunctionNotFound, StreamNotFound
 from headrace.services.lambda_.actions.common import page, reference
 from headrace.services.lambda_.backend import Lambda
-from headrace.services.lambda_.errors import conflict, invalid_parameter, validation
+from headrace.services.lambda_.errors import conflict, invalid_parameter
 from headrace.services.lambda_.mappings.checks import (
     check_settings,
     check_source,
@@ -44,21 +44,30 @@ def _starting_timestamp_ms(request: CreateEventSourceMappingInput) -> int | None
     """Return the time of StartingPosition AT_TIMESTAMP, else None. Raises AwsError."""
     start = request.get("StartingPosition")
     if start is None:
-        raise validation(
-            "Value null at 'startingPosition' failed to satisfy constraint: Member must not be null."
+        raise invalid_parameter(
+            "1 validation error detected: Value null at 'startingPosition' failed to satisfy constraint: "
+            "Member must not be null."
         )
     timestamp = request.get("StartingPositionTimestamp")
-    if (start == "AT_TIMESTAMP") != (timestamp is not None):
+    if timestamp is not None and start != "AT_TIMESTAMP":
+        raise invalid_parameter("Timestamp only valid with StartingPosition AT_TIMESTAMP")
+    if start != "AT_TIMESTAMP":
+        return None
+    if timestamp is None:
+        raise invalid_parameter("StartingPositionTimestamp is required with AT_TIMESTAMP.")
+    timestamp_ms = int(timestamp.timestamp() * 1000)
+    if timestamp_ms < 0:
         raise invalid_parameter(
-            "StartingPositionTimestamp must be given with, and only with, StartingPosition AT_TIMESTAMP."
+            "Received Exception while reading from provided stream. "
+            "class java.lang.Long can not be converted to a Timestamp"
         )
-    return None if timestamp is None else int(timestamp.timestamp() * 1000)
+    return timestamp_ms
 
 
 def _check_queue_start(request: CreateEventSourceMappingInput) -> None:
     for name in ("StartingPosition", "StartingPositionTimestamp"):
         if request.get(name) is not None:
-            raise invalid_parameter(f"{name} is not supported for sqs event sources.")
+            raise invalid_parameter("StartingPosition is not valid for SQS event sources.")
 
 
 def _refuse_second(lambda_: Lambda, call: Call, new: Mapping, function_name: str) -> None:
@@ -110,7 +119,7 @@ def create_event_source_mapping(
         lambda_.mappings.create(mapping)
     except StreamNotFound:
         raise invalid_parameter(f"Stream not found: {mapping.stream_arn}") from None
-    return mapping.output("Creating")
+    return mapping.output("Creating" if mapping.enabled else "Disabled")
 
 
 def _check_visibility(lambda_: Lambda, mapping: Mapping) -> None:

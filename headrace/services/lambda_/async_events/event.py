@@ -105,7 +105,7 @@ def delivery(
 
 def dead_letter(event: AsyncEvent, result: InvokeResult | None) -> Delivery:
     """Return what a dead-letter queue or topic gets: the event itself, its error as attributes."""
-    attributes = {"RequestID": event.request_id, "ErrorCode": "200"}
+    attributes: dict[str, str | int] = {"RequestID": event.request_id, "ErrorCode": 200}
     if result is not None:
         error: Any = _json_or_text(result.payload)
         if isinstance(error, dict):

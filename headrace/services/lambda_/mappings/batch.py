@@ -197,7 +197,7 @@ def read_answer(
         answer: Any = json.loads(payload or b"null")
     except ValueError:
         return whole
-    if answer is None:
+    if answer is None or answer in ("", []):
         return Succeeded()
     if not isinstance(answer, dict):
         return whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,8 @@ from headrace.core.values import section
 from headrace.services.lambda_.destinations import check_destination
 from headrace.services.lambda_.errors import invalid_parameter, validation
 from headrace.services.lambda_.mappings.filters import Filter, InvalidPattern
+
+log = logging.getLogger(__name__)
 
 _SHARED = (
     "BatchSize",
@@ -139,4 +142,5 @@ def _check_filters(members: Mapping[str, Any]) -> None:
         try:
             Filter.parse(one.get("Pattern", ""))
         except InvalidPattern as error:
-            raise invalid_parameter(f"Invalid filter pattern definition. {error}") from None
+            log.info("the filter pattern %s is refused: %s", one.get("Pattern"), error)
+            raise invalid_parameter("Invalid filter pattern definition.") from None

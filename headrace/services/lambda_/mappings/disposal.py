@@ -80,7 +80,7 @@ class Disposal:
             stream_arn=mapping.stream_arn,
             shard_id=self._place.shard_id,
             function_arn=mapping.function_arn,
-            request_id=result.request_id if result else "",
+            request_id=result.request_id if result else ports.ids.uuid(),
             result=result,
             now_ms=now_ms,
         )
@@ -121,16 +121,16 @@ def failure_document(
             "requestId": request_id,
             "functionArn": function_arn,
             "condition": condition,
-            "approximateInvokeCount": batch.attempts,
+            # A batch that has never been tried is said to have been, too.
+            "approximateInvokeCount": max(1, batch.attempts),
         }
     }
     if result is not None:
-        response: dict[str, Any] = {
+        document["responseContext"] = {
             "statusCode": 200,
             "executedVersion": result.executed_version,
             "functionError": result.function_error,
         }
-        document["responseContext"] = {k: v for k, v in response.items() if v is not None}
     document["version"] = "1.0"
     document["timestamp"] = iso_of(now_ms)
     document["KinesisBatchInfo"] = {
