@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 FLUSH_LOGS_EVERY_S = 0.5
 FLUSH_METRICS_EVERY_S = 5.0
+# While nothing may be sent.
+LOOK_AGAIN_S = 2.0
 METRICS_PER_CALL = 1000
 # PutLogEvents takes so many events and bytes, of which so many are counted for each event beside its message.
 LOG_EVENTS_PER_CALL = 10_000
@@ -269,7 +271,7 @@ class MetricQueue:
     def step(self) -> float:
         """Send what is queued, if anything may be sent."""
         if not self._may_send():
-            return FLUSH_METRICS_EVERY_S
+            return LOOK_AGAIN_S
         for key, metrics in self._backlog.take().items():
             for start in range(0, len(metrics), METRICS_PER_CALL):
                 part = metrics[start : start + METRICS_PER_CALL]
@@ -317,7 +319,7 @@ class LogQueue:
     def step(self) -> float:
         """Send what is queued, if anything may be sent."""
         if not self._may_send():
-            return FLUSH_LOGS_EVERY_S
+            return LOOK_AGAIN_S
         for key, lines in self._backlog.take().items():
             lines.sort(key=lambda line: line.timestamp_ms)
             for part in _log_batches(lines):

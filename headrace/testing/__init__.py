@@ -22,11 +22,19 @@ if TYPE_CHECKING:
     from headrace.testing.reading import Record as Record
     from headrace.testing.reading import objects_under as objects_under
     from headrace.testing.reading import records_of as records_of
+    from headrace.testing.simulated.world import CALM as CALM
+    from headrace.testing.simulated.world import ROUGH as ROUGH
+    from headrace.testing.simulated.world import Chances as Chances
+    from headrace.testing.simulated.world import simulation as simulation
     from headrace.testing.waiting import NotInTime as NotInTime
     from headrace.testing.waiting import until as until
     from headrace.testing.waiting import until_drained as until_drained
 
 _HOME = {
+    "CALM": "simulated.world",
+    "Chances": "simulated.world",
+    "ROUGH": "simulated.world",
+    "simulation": "simulated.world",
     "AwsUnreachable": "guard",
     "FunctionNotLoadable": "functions",
     "LocalCloud": "clouds",

@@ -95,11 +95,19 @@ def default_session(wanted: Any) -> Generator[None]:
         boto3.DEFAULT_SESSION = before
 
 
-def session(**settings: str) -> Any:
-    """Return a new boto3 session that reads no model of AWS's twice: that takes most of a client's making."""
+def session(endpoint_url: str = "", *, kind: Any = boto3.Session, **settings: str) -> Any:
+    """Return a new boto3 session that reads no model of AWS's twice: that takes most of a client's making.
+
+    Args:
+        endpoint_url: of its clients; the environment's without one.
+        kind: its class.
+        settings: those of `boto3.Session`.
+    """
     made = botocore.session.Session()
     made.register_component("data_loader", _models())
-    return boto3.Session(botocore_session=made, **settings)
+    if endpoint_url:
+        made.set_config_variable("endpoint_url", endpoint_url)
+    return kind(botocore_session=made, **settings)
 
 
 @functools.cache

@@ -7,6 +7,7 @@ environment begins anew. One function runs at a time, for the environment variab
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import io
 import json
@@ -68,6 +69,10 @@ class FunctionNotLoadable(Exception):
     """A handler cannot be imported; the text is one sentence that says which, and why."""
 
 
+class FunctionDied(Exception):
+    """The process of a function is killed here, as a simulation wants it."""
+
+
 class LambdaContext:
     """The second argument of a handler. Source: lambda/latest/dg/python-context.html (documented)."""
 
@@ -103,14 +108,20 @@ class Modules:
     @contextlib.contextmanager
     def entered(self) -> Generator[None]:
         """Have this environment's modules, and its folders first on the path."""
-        hidden = self._take()
+        hidden = self._take() if self._names & sys.modules.keys() else {}
         sys.modules.update(self._own)
+        loaded = len(sys.modules)
         sys.path[:0] = self._folders
-        importlib.invalidate_caches()
+        if not self._own:
+            importlib.invalidate_caches()
         try:
             yield
         finally:
-            self._own = self._take()
+            if len(sys.modules) == loaded:
+                for name in self._own:
+                    del sys.modules[name]
+            else:
+                self._own = self._take()
             sys.modules.update(hidden)
             for folder in self._folders:
                 with contextlib.suppress(ValueError):
@@ -182,15 +193,15 @@ class Rules:
         clock: gives the time in logs.
         ids: names log streams.
         elapsed_s: measures how long a function runs.
-        before, after: are called around every invocation, in a simulation to let it fail. `after` gets whether the
-            function has failed by itself.
+        session: makes the boto3 session that `boto3.client()` uses in the function.
+        around: gives a block to be entered around each invocation; it may raise FunctionDied.
     """
 
     clock: Clock
     ids: Ids
     elapsed_s: Callable[[], float] = time.perf_counter
-    before: Callable[[SandboxSpec], None] | None = None
-    after: Callable[[SandboxSpec], None] | None = None
+    session: Callable[[], Any] = variables_of.session
+    around: Callable[[SandboxSpec], contextlib.AbstractContextManager[None]] | None = None
 
 
 class InProcessEnvironment:
@@ -209,7 +220,7 @@ class InProcessEnvironment:
         self._handler: Callable[[Any, Any], Any] | None = None
         self._root_level = logging.WARNING
         # Its own, as in a process: a session keeps the credentials that it once found.
-        self._session = variables_of.session()
+        self._session = rules.session()
         self._output = OutputLog(rules.clock)
         self._platform = PlatformLog(self._output, spec, rules.clock)
 
@@ -302,11 +313,14 @@ class InProcessEnvironment:
 
         context = LambdaContext(invocation, spec, self.log_stream, left_ms)
         assert self._handler is not None
-        if rules.before is not None:
-            rules.before(spec)
+        around = contextlib.nullcontext() if rules.around is None else rules.around(spec)
         try:
             event = json.loads(invocation.payload)
-            answer = self._handler(event, context)
+            with around:
+                answer = self._handler(event, context)
+        except FunctionDied as died:
+            why = "Runtime exited with error: signal: killed"
+            raise exited(invocation.request_id, why) from died
         except SystemExit as error:
             why = f"Runtime exited with error: exit status {error.code}"
             raise exited(invocation.request_id, why) from error
@@ -319,8 +333,6 @@ class InProcessEnvironment:
         if rules.elapsed_s() - started_s > spec.timeout_s:
             # Python code cannot be cut off: it has run to its end, and failed all the same.
             raise timed_out(invocation.request_id, spec.timeout_s, rules.clock.now_ms())
-        if rules.after is not None:
-            rules.after(spec)
         return _encoded(answer, invocation.request_id)
 
     @contextlib.contextmanager
@@ -335,20 +347,21 @@ class InProcessEnvironment:
         with (
             _RUNNING,
             self._modules.entered(),
-            variables_of.variables(self._variables()),
+            variables_of.variables(self._variables),
             variables_of.default_session(self._session),
         ):
             root.addHandler(handler)
-            root.setLevel(self._root_level)
+            _set_level(root, self._root_level)
             sys.stdout = _Output(output_before, self._output)
             try:
                 yield
             finally:
                 sys.stdout = output_before
                 self._root_level = root.level
-                root.setLevel(level_before)
+                _set_level(root, level_before)
                 root.removeHandler(handler)
 
+    @functools.cached_property
     def _variables(self) -> dict[str, str | None]:
         built = build_environment(
             self.spec,
@@ -363,6 +376,8 @@ class InProcessEnvironment:
             for name, value in built.items()
             if name in own or name not in (*_OF_A_PROCESS, "AWS_LAMBDA_RUNTIME_API")
         }
+        if not self._credentials.session_token:
+            kept.pop("AWS_SESSION_TOKEN", None)
         return {**dict.fromkeys(("AWS_PROFILE", "AWS_DEFAULT_PROFILE")), **kept}
 
 
@@ -395,6 +410,12 @@ def check_handler(handler: str, folder: Path) -> None:
         raise FunctionNotLoadable(
             f"{handler} of {folder} cannot be imported: {module}.py is not there."
         )
+
+
+def _set_level(logger: logging.Logger, level: int) -> None:
+    """Set a level if it is another: setting it makes every logger forget what it knows."""
+    if logger.level != level:
+        logger.setLevel(level)
 
 
 def _not_loadable(error: FunctionNotLoadable) -> Broken:

@@ -49,7 +49,7 @@ def until(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     what: str = "",
-    pause: Callable[[float], None] = time.sleep,
+    pause: Callable[[float], None] | None = None,
 ) -> T:
     """Call `condition` until it returns something true, and return that.
 
@@ -57,7 +57,7 @@ def until(
         condition: raises AssertionError, or returns something false, as long as it does not hold.
         timeout_s: how long to wait at most, in seconds of the machine's time.
         what: is waited for, for the message.
-        pause: waits between two looks.
+        pause: waits between two looks; time.sleep without one.
 
     Raises NotInTime with what the condition last returned or raised.
     """
@@ -73,7 +73,7 @@ def until(
         if time.monotonic() >= deadline_s:
             name = what or getattr(condition, "__name__", "the condition")
             raise NotInTime(f"After {timeout_s:g} s {name} does not hold; last seen: {seen!r}")
-        pause(look_s)
+        (pause or time.sleep)(look_s)
         look_s = min(look_s * 2, _LONGEST_LOOK_S)
 
 

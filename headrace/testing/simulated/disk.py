@@ -1,0 +1,106 @@
+"""Counts what a cloud asks of the operating system, and lets it die at a chosen call as kill -9 would.
+
+What it has written by then is there, and nothing else: from that moment on every call of the dead cloud fails, those of
+its `finally` blocks among them. Used on one thread, by one simulation at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable, Generator
+from typing import Any
+
+_CALLS = (
+    "write", "pwrite", "replace", "rename", "link", "unlink", "remove", "rmdir", "mkdir", "ftruncate", "utime",
+)  # fmt: skip
+_WRITING = ("INSERT", "UPDATE", "DELETE", "REPLACE", "BEGIN", "COMMIT", "CREATE")
+
+
+class Crashed(BaseException):
+    """The cloud has died here. No `except Exception` sees it, as none sees kill -9."""
+
+
+class Disk:
+    """The calls of the cloud that is alive."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        # At which call it dies; None for never.
+        self.dies_at: int | None = None
+        self.is_dead = False
+        self.is_counting = False
+        self._held: list[Any] = []
+
+    def point(self) -> None:
+        """Count a call. Raises Crashed when it is the chosen one, and ever after."""
+        if not self.is_counting:
+            return
+        if self.is_dead:
+            raise Crashed
+        self.calls += 1
+        if self.dies_at is not None and self.calls >= self.dies_at:
+            self.is_dead = True
+            raise Crashed
+
+    def hold(self, thing: Any) -> None:
+        """Note what the kernel would drop with the process: locks and the database's connection."""
+        self._held.append(thing)
+
+    def drop(self) -> None:
+        """Drop what a dead cloud held. Another may live then."""
+        counting, self.is_counting = self.is_counting, False
+        for thing in self._held:
+            with contextlib.suppress(sqlite3.Error, OSError):
+                thing.close()
+        self._held.clear()
+        self.is_counting, self.is_dead, self.dies_at = counting, False, None
+
+    @contextlib.contextmanager
+    def watched(self) -> Generator[None]:
+        """Have this process's calls counted inside the block."""
+        before = {name: getattr(os, name) for name in _CALLS}
+        flock, connect = fcntl.flock, sqlite3.connect
+
+        def locked(file: Any, operation: int) -> None:
+            flock(file, operation)
+            self.hold(file)
+
+        def connected(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+            made = connect(*args, factory=_Connection, **kwargs)
+            made.point = self.point
+            self.hold(made)
+            return made
+
+        for name, call in before.items():
+            setattr(os, name, self._counted(call))
+        fcntl.flock, sqlite3.connect = locked, connected
+        try:
+            yield
+        finally:
+            fcntl.flock, sqlite3.connect = flock, connect
+            for name, call in before.items():
+                setattr(os, name, call)
+
+    def _counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        point = self.point
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            point()
+            return call(*args, **kwargs)
+
+        return counted
+
+
+class _Connection(sqlite3.Connection):
+    """A connection whose writing statements are counted."""
+
+    point: Callable[[], None]
+
+    def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
+        """See sqlite3."""
+        if sql.startswith(_WRITING):
+            self.point()
+        return super().execute(sql, *args)

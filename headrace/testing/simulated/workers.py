@@ -1,0 +1,196 @@
+"""Runs background workers on the caller's thread, one step after the other, in an order that a seed decides."""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
+
+from headrace.core.schedule import FIRST_BACKOFF_S, LONGEST_BACKOFF_S, Stage
+from headrace.core.workers import Supervisor, Worker, WorkerDone, WorkerHandle
+from headrace.testing.simulated.clock import US, VirtualClock
+
+# So many steps with the time standing still are a loop without end.
+MOST_STEPS_AT_ONCE = 200_000
+# Those that only hand on what has piled up: a simulated hour would be mostly theirs.
+SELDOM_S = {"logs": 60.0, "metrics": 60.0}
+
+
+class Livelock(AssertionError):
+    """Workers go on for ever while no time passes."""
+
+
+class Deadlock(AssertionError):
+    """Somebody waits for what nobody will ever do."""
+
+
+class _Handle(WorkerHandle):
+    """A worker's handle; nobody can wait for a step that is under way on the same thread."""
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """See `WorkerHandle.join`."""
+        return self.stage is Stage.ENDED
+
+
+class InlineExecutor(Executor):
+    """Runs a call when it is submitted."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """See Executor."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - it is the future's
+            future.set_exception(error)
+        return future
+
+
+class SeededWorkers(Supervisor):
+    """A `Supervisor` without threads. `tell` gets a line for each step."""
+
+    def __init__(
+        self, clock: VirtualClock, chosen: random.Random, tell: Callable[[str, str], None]
+    ) -> None:
+        super().__init__(clock)
+        self._time = clock
+        self._chosen = chosen
+        self._tell = tell
+        self._all: list[_Handle] = []
+        self.steps = 0
+        self.is_dead = False
+        clock.wait_for = self.work
+
+    # --- Supervisor ---------------------------------------------------------------------------
+
+    def start(self, worker: Worker) -> WorkerHandle:
+        """See `Supervisor.start`."""
+        handle = _Handle(worker, self)
+        self._all.append(handle)
+        return handle
+
+    def executor(self, threads: int, name: str) -> Executor:
+        """See `Supervisor.executor`."""
+        return InlineExecutor()
+
+    def wake(self, handle: WorkerHandle) -> None:
+        """See `Supervisor.wake`."""
+        if handle.stage is Stage.WAITING:
+            if handle.backoff_s == FIRST_BACKOFF_S:
+                handle.stage = Stage.READY
+        else:
+            handle.is_woken = True
+
+    def look_at_clock(self) -> None:
+        """See `Supervisor.look_at_clock`."""
+
+    def stop(self, handle: WorkerHandle) -> None:
+        """See `Supervisor.stop`."""
+        handle.is_stopping = True
+        if handle.stage is not Stage.RUNNING:
+            self._end(handle)
+
+    def stop_all(self, timeout_s: float = 5.0) -> None:
+        """See `Supervisor.stop_all`."""
+        for handle in list(self._all):
+            self.stop(handle)
+
+    def _end(self, handle: WorkerHandle) -> None:
+        handle.stage = Stage.ENDED
+        self._all = [one for one in self._all if one is not handle]
+        handle.note_end()
+
+    # --- working ------------------------------------------------------------------------------
+
+    def work(self, event: threading.Event | None, until_us: int | None) -> None:
+        """Step until an event is set or a time has come; without a time, until nobody is ready.
+
+        Raises Livelock, and Deadlock when an event is waited for that nobody sets.
+        """
+        at_us, steps = self._time.now_us, 0
+        while event is None or not event.is_set():
+            if self.step_one():
+                if self._time.now_us > at_us:
+                    at_us, steps = self._time.now_us, 0
+                steps += 1
+                if steps > MOST_STEPS_AT_ONCE:
+                    raise Livelock(f"{steps} steps with the time standing still")
+                continue
+            due_us = self.next_due_us()
+            if until_us is not None and (due_us is None or due_us > until_us):
+                self._time.now_us = max(self._time.now_us, until_us)
+                self.release()
+                return
+            if event is None and until_us is None:
+                return
+            if due_us is None:
+                raise Deadlock("an event is waited for, and nobody is left to set it")
+            self._time.now_us = max(self._time.now_us, due_us)
+            self.release()
+
+    def next_due_us(self) -> int | None:
+        """Return when the next waiting worker's time comes."""
+        due = [_due_us(one) for one in self._all if one.stage is Stage.WAITING]
+        soonest = min(due, default=math.inf)
+        return None if soonest == math.inf else int(soonest)
+
+    def release(self) -> None:
+        """Make those ready whose time has come."""
+        now_us = self._time.now_us
+        for one in self._all:
+            if one.stage is Stage.WAITING and _due_us(one) <= now_us:
+                one.stage = Stage.READY
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is ready."""
+        return all(one.stage is not Stage.READY for one in self._all)
+
+    def step_one(self) -> bool:
+        """Run one step of a worker that is ready, chosen by the seed; return whether there was one."""
+        if self.is_dead:
+            return False
+        ready = [one for one in self._all if one.stage is Stage.READY]
+        if not ready:
+            return False
+        handle = ready[0] if len(ready) == 1 else self._chosen.choice(ready)
+        handle.stage, handle.is_woken = Stage.RUNNING, False
+        self.steps += 1
+        try:
+            delay_s = float(handle.worker.step())
+        except WorkerDone:
+            self._tell("step", f"{handle.name} is done")
+            self._end(handle)
+            return True
+        except Exception as error:  # noqa: BLE001 - as the supervisor on threads: it is tried again
+            delay_s, handle.backoff_s = (
+                handle.backoff_s,
+                min(handle.backoff_s * 2, LONGEST_BACKOFF_S),
+            )
+            handle.is_woken = False
+            handle.last_failure = f"{type(error).__name__}: {error}"
+            self._tell("failed", f"{handle.name} {handle.last_failure}")
+        else:
+            handle.backoff_s = FIRST_BACKOFF_S
+            delay_s = max(delay_s, SELDOM_S.get(handle.name, 0.0))
+            self._tell("step", f"{handle.name} {delay_s:.6f}")
+        self._put_back(handle, delay_s)
+        return True
+
+    def _put_back(self, handle: _Handle, delay_s: float) -> None:
+        if handle.is_stopping:
+            self._end(handle)
+        elif handle.is_woken or delay_s <= 0:
+            handle.stage = Stage.READY
+        else:
+            handle.stage, handle.due_s = Stage.WAITING, math.inf
+            if delay_s != math.inf:
+                # In whole microseconds, and at least one: a difference of floats may be next to nothing for ever.
+                handle.due_s = (self._time.now_us + max(1, math.ceil(delay_s * US))) / US
+
+
+def _due_us(handle: _Handle) -> float:
+    """Return when a worker's time comes, in microseconds."""
+    return math.inf if handle.due_s == math.inf else round(handle.due_s * US)

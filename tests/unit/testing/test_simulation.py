@@ -1,0 +1,294 @@
+"""Simulated clouds: the same seed gives the same history, time passes at once, crashes lose nothing."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError, ConnectionClosedError
+
+from headrace.testing import CALM, ROUGH, Chances, cloud, simulation
+from headrace.testing.code import make_function
+from headrace.testing.simulated.clock import VirtualClock
+from headrace.testing.simulated.disk import Crashed, Disk
+from headrace.testing.simulated.workers import Deadlock, SeededWorkers
+from headrace.testing.simulated.world import NotQuiet, NotSimulated
+from headrace.testing.stacks import deploy
+from scripts.simulated_flights import ENRICH, PromiseBroken, chances_of, run, small_enrich
+
+SEEDS = 4
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_the_flights_pipeline_keeps_its_promises(seed: int) -> None:
+    """A few here, 200 in test_two_hundred_seeds."""
+    assert run(seed).acknowledged > 0
+
+
+def test_two_hundred_seeds_and_more(nightly: bool) -> None:
+    """200 in `make test`, 10,000 nightly, as scripts/simulate runs them."""
+    count = 10_000 if nightly else 200 - SEEDS
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.simulate", "--first-seed", str(SEEDS), "--seeds", str(count)],
+        capture_output=True, text=True, check=False, cwd=ENRICH.parents[1],
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith(f"{count} seeds kept every promise")
+
+
+def test_a_seed_gives_one_history_whatever_the_process() -> None:
+    """Byte for byte: with other hashes of strings, another folder of temporary files, after other seeds."""
+    program = "import sys; from scripts.simulated_flights import run; [run(int(s)) for s in sys.argv[2:]];"
+    program += "print(chr(10).join(run(int(sys.argv[1])).history))"
+    histories: list[str] = []
+    for hashes, before in (("1", []), ("2", ["3"])):
+        environment = {
+            **os.environ,
+            "PYTHONHASHSEED": hashes,
+            "TMPDIR": os.environ.get("TMPDIR", "/tmp"),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", program, "7", *before],
+            capture_output=True, text=True, check=True, cwd=ENRICH.parents[1], env=environment,
+        )  # fmt: skip
+        histories.append(done.stdout)
+    assert histories[0] == histories[1]
+    assert len(histories[0].splitlines()) > 100
+    assert run(7).digest != run(8).digest
+
+
+FORGETFUL = {
+    # Whatever the answer, every record counts as written.
+    "writer.py": ('if not answer["FailedRecordCount"]:', "if answer:"),
+    # The record after the malformed one is reported.
+    "handler.py": (
+        "return entries, sequence_number",
+        "return entries, next((r['kinesis']['sequenceNumber'] for r in records[len(entries) + 1:]), None)",
+    ),
+}
+
+
+@pytest.mark.parametrize("file", FORGETFUL)
+def test_a_seeded_bug_of_the_pipeline_is_found(file: str, tmp_path: Path) -> None:
+    """The simulation can fail: it does when the function is wrong, and says how to see it again."""
+    broken = shutil.copytree(
+        small_enrich(), tmp_path / "enrich", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    old, new = FORGETFUL[file]
+    text = (broken / file).read_text()
+    assert old in text
+    (broken / file).write_text(text.replace(old, new))
+
+    def run_all() -> None:
+        for seed in range(1, 60, 2):
+            run(seed, enrich=broken)
+
+    with pytest.raises((PromiseBroken, NotQuiet)) as found:
+        run_all()
+    assert "seed=" in "".join(found.value.__notes__)
+
+
+def test_three_hours_pass_at_once(tmp_path: Path) -> None:
+    began_s = time.perf_counter()
+    with simulation(1) as here:
+        kinesis = here.client("kinesis")
+        kinesis.create_stream(StreamName="orders", ShardCount=1)
+        kinesis.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
+        before_ms = here.clock.now_ms()
+        here.advance(hours=3)
+        assert here.clock.now_ms() - before_ms == 3 * 3_600_000
+        assert kinesis.get_records(ShardIterator=_iterator(kinesis))["MillisBehindLatest"] == 0
+        here.advance(days=2)
+        assert here.records_of("orders") == []
+    assert time.perf_counter() - began_s < 60
+
+
+def _iterator(kinesis: Any) -> str:
+    return kinesis.get_shard_iterator(
+        StreamName="orders", ShardId="shardId-000000000000", ShardIteratorType="LATEST"
+    )["ShardIterator"]
+
+
+def test_functions_see_the_simulations_time_and_chance(tmp_path: Path) -> None:
+    (tmp_path / "handler.py").write_text(
+        """
+import datetime, random, time, uuid
+def handler(event, context):
+    time.sleep(3600)
+    now = datetime.datetime.now(datetime.UTC).timestamp()
+    return [round(time.time()), round(now), random.random(), str(uuid.uuid4())]
+"""
+    )
+
+    with simulation(3) as here:
+        make_function(here, tmp_path, name="f")
+        answer = here.client("lambda").invoke(FunctionName="f")
+        assert "Task timed out after 60.00 seconds" in answer["Payload"].read().decode()
+    answers = []
+    for _ in range(2):
+        with simulation(3) as here:
+            here.advance(minutes=1)
+            (tmp_path / "handler.py").write_text(
+                (tmp_path / "handler.py").read_text().replace("3600", "60", 1)
+            )
+            made = make_function(here, tmp_path, name="f", Timeout=900)
+            answers.append(made.invoke({}))
+    assert answers[0] == answers[1]
+    assert answers[0][0] == answers[0][1] == 1_700_000_000 + 120
+    assert datetime.datetime.now(datetime.UTC).timestamp() > 1_700_000_500
+
+
+def test_what_it_changes_in_the_process_is_as_before() -> None:
+    before = (
+        time.sleep,
+        time.monotonic,
+        os.urandom,
+        os.write,
+        os.replace,
+        random.getstate(),
+        dict(os.environ),
+    )
+    with simulation(1):
+        assert time.sleep is not before[0]
+        uuid.uuid4()
+        random.random()
+    after = (
+        time.sleep,
+        time.monotonic,
+        os.urandom,
+        os.write,
+        os.replace,
+        random.getstate(),
+        dict(os.environ),
+    )
+    assert after == before
+
+
+def test_a_crash_anywhere_loses_nothing_that_was_acknowledged() -> None:
+    """Dies at each of the first writes in turn."""
+    crashes = 0
+    for at in range(1, 40, 3):
+        with simulation(at, chances=CALM) as here:
+            kinesis = here.client("kinesis")
+            kinesis.create_stream(StreamName="orders", ShardCount=1)
+            here.disk.dies_at = here.disk.calls + at
+            acknowledged: set[bytes] = set()
+            for n in range(10):
+                data = str(n).encode()
+                # botocore tries again what got no answer.
+                kinesis.put_record(StreamName="orders", Data=data, PartitionKey="k")
+                acknowledged.add(data)
+            crashes += here.crashes
+            assert {record.data for record in here.records_of("orders")} == acknowledged
+    assert crashes > 3
+
+
+def test_a_dead_cloud_does_nothing_more() -> None:
+    disk = Disk()
+    with disk.watched():
+        disk.is_counting, disk.dies_at = True, 2
+        path = Path("/tmp") / f"headrace-{uuid.uuid4().hex}"
+        path.mkdir()
+        with pytest.raises(Crashed):
+            path.rmdir()
+        for _ in range(2):
+            with pytest.raises(Crashed):
+                path.rmdir()
+        disk.drop()
+        path.rmdir()
+    assert not path.exists()
+
+
+def test_workers_that_are_ready_take_turns_by_the_seed() -> None:
+    def order(seed: int) -> str:
+        clock = VirtualClock()
+        lines: list[str] = []
+        workers = SeededWorkers(
+            clock, random.Random(seed), lambda kind, what: lines.append(what[0])
+        )
+
+        class Twice:
+            def __init__(self, name: str) -> None:
+                self.name, self.left = name, 2
+
+            def step(self) -> float:
+                self.left -= 1
+                return 0.0 if self.left else 1e9
+
+        for name in "abc":
+            workers.start(Twice(name))
+        workers.work(None, None)
+        return "".join(lines)
+
+    assert order(1) == order(1)
+    assert len({order(seed) for seed in range(20)}) > 5
+    assert all(sorted(order(seed)) == list("aabbcc") for seed in range(20))
+
+
+def test_a_wait_that_nobody_ends_is_told() -> None:
+    clock = VirtualClock()
+    SeededWorkers(clock, random.Random(1), lambda *_: None)
+    with pytest.raises(Deadlock):
+        clock.wait(threading.Event(), None)
+    assert clock.wait(threading.Event(), 5) is False
+    assert clock.now_us == 5_000_000
+
+
+def test_faults_reach_clients_and_functions() -> None:
+    with simulation(5, chances=Chances(throttled=1.0)) as here:
+        kinesis = boto3.client("kinesis")
+        with pytest.raises(ClientError, match=r"LimitExceeded|ProvisionedThroughput"):
+            kinesis.list_streams()
+        with here.undisturbed():
+            assert kinesis.list_streams()["StreamNames"] == []
+    with simulation(5, chances=Chances(lost_request=1.0)), pytest.raises(ConnectionClosedError):
+        boto3.client("kinesis").list_streams()
+
+
+def test_what_never_gets_quiet_is_told_with_its_seed(tmp_path: Path) -> None:
+    (tmp_path / "handler.py").write_text("def handler(event, context): raise ValueError\n")
+
+    def wait_in_vain() -> None:
+        with simulation(9) as here:
+            kinesis = here.client("kinesis")
+            kinesis.create_stream(StreamName="orders", ShardCount=1)
+            make_function(here, tmp_path, name="f", source="orders")
+            kinesis.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
+            here.run_until_quiet()
+
+    with pytest.raises(NotQuiet, match=r"1 records of orders wait for f .*for 6 hours.*seed=9"):
+        wait_in_vain()
+
+
+def test_what_it_cannot_do_is_one_sentence() -> None:
+    with simulation(1) as here, pytest.raises(NotSimulated, match="has no EMR"):
+        here.client("emr").list_clusters()
+
+
+def test_stacks_are_deployed_in_it() -> None:
+    stream = {"Type": "AWS::Kinesis::Stream", "Properties": {"ShardCount": 1, "Name": "s"}}
+    with simulation(1) as here:
+        assert deploy(here, {"Resources": {"S": stream}}).resources == {"S": "s"}
+
+
+def test_a_cloud_on_threads_after_it_is_as_ever() -> None:
+    with simulation(1, chances=ROUGH):
+        pass
+    with cloud() as here:
+        boto3.client("kinesis").create_stream(StreamName="s", ShardCount=1)
+        assert here.client("kinesis").list_streams()["StreamNames"] == ["s"]
+
+
+def test_even_seeds_promise_order() -> None:
+    assert (chances_of(2).partial, chances_of(3).partial > 0) == (0.0, True)
