@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from typing import Any
 
+from headrace.aws.model import operation_model
+from headrace.core.values import listed
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
     Properties,
     ResourceType,
+    boolean,
     enforced,
     ignored,
     stored,
     tag_list,
 )
+from headrace.services.cloudformation.resources.values_to_api import Converter
 
 
 def _create_bucket(context: Context, properties: Properties) -> Made:
@@ -23,6 +29,8 @@ def _create_bucket(context: Context, properties: Properties) -> Made:
     params: dict[str, Any] = {"Bucket": name}
     if context.region != "us-east-1":
         params["CreateBucketConfiguration"] = {"LocationConstraint": context.region}
+    if boolean(properties.get("ObjectLockEnabled")):
+        params["ObjectLockEnabledForBucket"] = True
     context.call("s3", "CreateBucket", params)
     context.note_made(name)
     _configure(context, name, properties)
@@ -49,49 +57,51 @@ def _made(context: Context, name: str) -> Made:
 
 
 def _configure(context: Context, name: str, properties: Properties) -> None:
-    def put(operation: str, member: str, value: Any) -> None:
-        context.call("s3", operation, {"Bucket": name, member: value})
+    for property_name, (operation, member, turn) in _CONFIGURED.items():
+        if property_name in properties:
+            # Templates have texts for numbers and booleans.
+            shape: Any = operation_model("s3", operation).input_shape
+            wanted = turn(name, properties[property_name])
+            given = Converter().value(wanted, shape.members[member], property_name)
+            context.call("s3", operation, {"Bucket": name, member: given})
+    for metrics in listed(properties, "MetricsConfigurations"):
+        configuration = {
+            "Id": metrics["Id"],
+            **({"Filter": {"Prefix": metrics["Prefix"]}} if "Prefix" in metrics else {}),
+        }
+        params = {"Bucket": name, "Id": metrics["Id"], "MetricsConfiguration": configuration}
+        context.call("s3", "PutBucketMetricsConfiguration", params)
+    tags = tag_list(properties, context)
+    if tags:
+        context.call("s3", "PutBucketTagging", {"Bucket": name, "Tagging": {"TagSet": tags}})
 
-    if "BucketEncryption" in properties:
-        rules = [
+
+def _encryption(bucket: str, configuration: Properties) -> Properties:
+    """Return a bucket's default encryption in the API's form."""
+    return {
+        "Rules": [
             {
                 "ApplyServerSideEncryptionByDefault": rule.get("ServerSideEncryptionByDefault", {}),
                 "BucketKeyEnabled": rule.get("BucketKeyEnabled", False),
             }
-            for rule in properties["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+            for rule in configuration["ServerSideEncryptionConfiguration"]
         ]
-        put("PutBucketEncryption", "ServerSideEncryptionConfiguration", {"Rules": rules})
-    if "VersioningConfiguration" in properties:
-        put("PutBucketVersioning", "VersioningConfiguration", properties["VersioningConfiguration"])
-    if "PublicAccessBlockConfiguration" in properties:
-        put(
-            "PutPublicAccessBlock",
-            "PublicAccessBlockConfiguration",
-            properties["PublicAccessBlockConfiguration"],
-        )
-    if "OwnershipControls" in properties:
-        put("PutBucketOwnershipControls", "OwnershipControls", properties["OwnershipControls"])
-    if "CorsConfiguration" in properties:
-        rules = [_cors(rule) for rule in properties["CorsConfiguration"]["CorsRules"]]
-        put("PutBucketCors", "CORSConfiguration", {"CORSRules": rules})
-    if "LifecycleConfiguration" in properties:
-        rules = [_lifecycle(rule) for rule in properties["LifecycleConfiguration"]["Rules"]]
-        put("PutBucketLifecycleConfiguration", "LifecycleConfiguration", {"Rules": rules})
-    if "NotificationConfiguration" in properties:
-        wanted = _notifications(properties["NotificationConfiguration"])
-        put("PutBucketNotificationConfiguration", "NotificationConfiguration", wanted)
-    tags = tag_list(properties, context)
-    if tags:
-        put("PutBucketTagging", "Tagging", {"TagSet": tags})
+    }
 
 
-def _cors(rule: Properties) -> Properties:
-    """Return a CORS rule in the API's form, which has other names for three members."""
+def _as_it_is(bucket: str, value: Any) -> Any:
+    return value
+
+
+def _cors(bucket: str, configuration: Properties) -> Properties:
+    """Return CORS rules in the API's form, which has other names for three members."""
     names = {"Id": "ID", "ExposedHeaders": "ExposeHeaders", "MaxAge": "MaxAgeSeconds"}
-    turned = {names.get(name, name): value for name, value in rule.items()}
-    if "MaxAgeSeconds" in turned:
-        turned["MaxAgeSeconds"] = int(turned["MaxAgeSeconds"])
-    return turned
+    rules = configuration["CorsRules"]
+    return {
+        "CORSRules": [
+            {names.get(name, name): value for name, value in rule.items()} for rule in rules
+        ]
+    }
 
 
 def _notifications(configuration: Properties) -> Properties:
@@ -123,34 +133,138 @@ def _filter_rules(one: Properties) -> list[Properties]:
 
 
 def _lifecycle(rule: Properties) -> Properties:
-    """Return a lifecycle rule in the API's form, for the parts that both forms have."""
-    turned = {
-        "ID": rule.get("Id", ""),
-        "Status": rule["Status"],
-        "Filter": {"Prefix": rule.get("Prefix", "")},
-    }
-    if "ExpirationInDays" in rule:
-        turned["Expiration"] = {"Days": int(rule["ExpirationInDays"])}
+    """Return a lifecycle rule in the API's form, which has lists and objects where templates have single properties."""
+    turned: Properties = {"Status": rule["Status"], "Filter": _lifecycle_filter(rule)}
+    if rule.get("Id"):
+        turned["ID"] = rule["Id"]
+    expiration = _renamed(
+        rule,
+        ExpirationInDays="Days",
+        ExpirationDate="Date",
+        ExpiredObjectDeleteMarker="ExpiredObjectDeleteMarker",
+    )
+    if expiration:
+        turned["Expiration"] = expiration
     if "AbortIncompleteMultipartUpload" in rule:
-        days = int(rule["AbortIncompleteMultipartUpload"]["DaysAfterInitiation"])
-        turned["AbortIncompleteMultipartUpload"] = {"DaysAfterInitiation": days}
-    if "NoncurrentVersionExpiration" in rule:
-        days = int(rule["NoncurrentVersionExpiration"]["NoncurrentDays"])
-        turned["NoncurrentVersionExpiration"] = {"NoncurrentDays": days}
-    if "Transitions" in rule:
-        turned["Transitions"] = [
-            {"StorageClass": t["StorageClass"], "Days": int(t.get("TransitionInDays", 0))}
-            for t in rule["Transitions"]
+        turned["AbortIncompleteMultipartUpload"] = rule["AbortIncompleteMultipartUpload"]
+    noncurrent = dict(rule.get("NoncurrentVersionExpiration") or {})
+    if "NoncurrentVersionExpirationInDays" in rule:
+        noncurrent["NoncurrentDays"] = rule["NoncurrentVersionExpirationInDays"]
+    if noncurrent:
+        turned["NoncurrentVersionExpiration"] = noncurrent
+    for name, single, days in (
+        ("Transitions", "Transition", "Days"),
+        ("NoncurrentVersionTransitions", "NoncurrentVersionTransition", "NoncurrentDays"),
+    ):
+        given = [*rule.get(name, []), *([rule[single]] if single in rule else [])]
+        if given:
+            turned[name] = [
+                _renamed(
+                    each,
+                    StorageClass="StorageClass",
+                    TransitionInDays=days,
+                    TransitionDate="Date",
+                    NewerNoncurrentVersions="NewerNoncurrentVersions",
+                )
+                for each in given
+            ]
+    return turned
+
+
+def _lifecycle_filter(rule: Properties) -> Properties:
+    tags = [{"Key": tag["Key"], "Value": tag["Value"]} for tag in listed(rule, "TagFilters")]
+    sizes = _renamed(
+        rule,
+        ObjectSizeGreaterThan="ObjectSizeGreaterThan",
+        ObjectSizeLessThan="ObjectSizeLessThan",
+    )
+    prefix = {"Prefix": rule["Prefix"]} if "Prefix" in rule else {}
+    if len(tags) + len(sizes) + len(prefix) > 1:
+        return {"And": {**prefix, **sizes, **({"Tags": tags} if tags else {})}}
+    if tags:
+        return {"Tag": tags[0]}
+    return {**prefix, **sizes} or {"Prefix": ""}
+
+
+def _renamed(given: Properties, **names: str) -> Properties:
+    """Return the properties that are given, of those named, under the API's names."""
+    return {api_name: given[name] for name, api_name in names.items() if name in given}
+
+
+def _website(bucket: str, configuration: Properties) -> Properties:
+    """Return a website's configuration in the API's form."""
+    turned = _renamed(configuration, RedirectAllRequestsTo="RedirectAllRequestsTo")
+    if "IndexDocument" in configuration:
+        turned["IndexDocument"] = {"Suffix": configuration["IndexDocument"]}
+    if "ErrorDocument" in configuration:
+        turned["ErrorDocument"] = {"Key": configuration["ErrorDocument"]}
+    if configuration.get("RoutingRules"):
+        turned["RoutingRules"] = [
+            _renamed(rule, RedirectRule="Redirect", RoutingRuleCondition="Condition")
+            for rule in configuration["RoutingRules"]
         ]
     return turned
 
 
+def _logging(bucket: str, configuration: Properties) -> Properties:
+    """Return where a bucket's access logs go, in the API's form: into itself, where no other bucket is named."""
+    target: Properties = {
+        "TargetBucket": configuration.get("DestinationBucketName") or bucket,
+        "TargetPrefix": configuration.get("LogFilePrefix") or "",
+    }
+    if "TargetObjectKeyFormat" in configuration:
+        target["TargetObjectKeyFormat"] = configuration["TargetObjectKeyFormat"]
+    return {"LoggingEnabled": target}
+
+
+def _canned(bucket: str, name: str) -> str:
+    """Return a canned ACL's name in the API's form: `LogDeliveryWrite` is `log-delivery-write`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
+
+
+_Turn = Callable[[str, Any], Any]
+# Property to operation, member, and the function that gives the property the API's form; in the order of the calls.
+_CONFIGURED: dict[str, tuple[str, str, _Turn]] = {
+    "BucketEncryption": ("PutBucketEncryption", "ServerSideEncryptionConfiguration", _encryption),
+    "VersioningConfiguration": ("PutBucketVersioning", "VersioningConfiguration", _as_it_is),
+    "PublicAccessBlockConfiguration": (
+        "PutPublicAccessBlock",
+        "PublicAccessBlockConfiguration",
+        _as_it_is,
+    ),
+    "OwnershipControls": ("PutBucketOwnershipControls", "OwnershipControls", _as_it_is),
+    "AccessControl": ("PutBucketAcl", "ACL", _canned),
+    "CorsConfiguration": ("PutBucketCors", "CORSConfiguration", _cors),
+    "ObjectLockConfiguration": (
+        "PutObjectLockConfiguration",
+        "ObjectLockConfiguration",
+        _as_it_is,
+    ),
+    "LoggingConfiguration": ("PutBucketLogging", "BucketLoggingStatus", _logging),
+    "WebsiteConfiguration": ("PutBucketWebsite", "WebsiteConfiguration", _website),
+    "AccelerateConfiguration": (
+        "PutBucketAccelerateConfiguration",
+        "AccelerateConfiguration",
+        lambda _, given: {"Status": given["AccelerationStatus"]},
+    ),
+    "LifecycleConfiguration": (
+        "PutBucketLifecycleConfiguration",
+        "LifecycleConfiguration",
+        lambda _, given: {"Rules": [_lifecycle(rule) for rule in given["Rules"]]},
+    ),
+    "NotificationConfiguration": (
+        "PutBucketNotificationConfiguration",
+        "NotificationConfiguration",
+        lambda _, given: _notifications(given),
+    ),
+}
 _REMOVE = {
     "LifecycleConfiguration": "DeleteBucketLifecycle",
     "CorsConfiguration": "DeleteBucketCors",
     "PublicAccessBlockConfiguration": "DeletePublicAccessBlock",
     "BucketEncryption": "DeleteBucketEncryption",
     "OwnershipControls": "DeleteBucketOwnershipControls",
+    "WebsiteConfiguration": "DeleteBucketWebsite",
 }
 
 
@@ -200,7 +314,12 @@ TYPES = [
         "AWS::S3::Bucket",
         {
             **enforced(
-                "BucketName", "Tags", "VersioningConfiguration", "NotificationConfiguration"
+                "BucketName",
+                "Tags",
+                "VersioningConfiguration",
+                "NotificationConfiguration",
+                "ObjectLockEnabled",
+                "ObjectLockConfiguration",
             ),
             **stored(
                 "BucketEncryption",
@@ -208,15 +327,18 @@ TYPES = [
                 "OwnershipControls",
                 "CorsConfiguration",
                 "LifecycleConfiguration",
-            ),
-            **ignored(
                 "AccessControl",
                 "LoggingConfiguration",
+                "MetricsConfigurations",
+                "AccelerateConfiguration",
+                "WebsiteConfiguration",
+            ),
+            **ignored(
+                "AnalyticsConfigurations",
                 "IntelligentTieringConfigurations",
                 "InventoryConfigurations",
-                "MetricsConfigurations",
-                "ObjectLockEnabled",
-                "AccelerateConfiguration",
+                "MetadataTableConfiguration",
+                "ReplicationConfiguration",
             ),
         },
         _create_bucket,
