@@ -24,16 +24,31 @@ SCOPE_TO_HOST = {
     "cloudwatch": "monitoring",
     "stepfunctions": "states",
     "dynamodbstreams": "streams.dynamodb",
+    "iotdata": "data-ats.iot",
+    "memorydb": "memory-db",
+    "mobiletargeting": "pinpoint",
+    "payment-cryptography": "controlplane.payment-cryptography",
+    "sagemaker": "api.sagemaker",
+    "sagemaker-runtime": "runtime.sagemaker",
+    "timestream": "ingest.timestream",
 }
 # Where two services share a signature scope, the target distinguishes them.
 TARGET_TO_SERVICE = {"DynamoDBStreams_20120810": "dynamodbstreams"}
+# Where two share a scope, and only one has targets: the other.
+WITHOUT_TARGET = {
+    "sagemaker": "sagemaker-runtime",
+    "servicecatalog": "servicecatalog-appregistry",
+}
 # Hosts without a region in their name.
-GLOBAL_HOSTS = frozenset({"iam", "route53", "cloudfront", "organizations"})
+GLOBAL_HOSTS = frozenset({"budgets", "cloudfront", "iam", "route53"})
 
 
 def service_of(request: HttpRequest, service: str) -> str:
     """Return the service that a request is for, when `service` is only what its signature says."""
-    return TARGET_TO_SERVICE.get(request.headers.get("x-amz-target", "").partition(".")[0], service)
+    target = request.headers.get("x-amz-target", "")
+    if not target:
+        return WITHOUT_TARGET.get(service, service)
+    return TARGET_TO_SERVICE.get(target.partition(".")[0], service)
 
 
 def operation_of(request: HttpRequest) -> str:

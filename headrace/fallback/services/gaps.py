@@ -97,6 +97,17 @@ def _cognito(module: Any) -> None:
     module.CognitoIdpResponse.delete_resource_server = delete_resource_server
 
 
+def _elasticache(module: Any) -> None:
+    from moto.core.responses import ActionResult, EmptyResult
+
+    def delete_cache_subnet_group(self: Any) -> ActionResult:
+        name = self._get_param("CacheSubnetGroupName")
+        self.elasticache_backend.cache_subnet_groups.pop(name, None)
+        return EmptyResult()
+
+    module.ElastiCacheResponse.delete_cache_subnet_group = delete_cache_subnet_group
+
+
 def _glue(module: Any) -> None:
     def delete_connection(self: Any) -> str:
         self.glue_backend.connections.pop(self._get_param("ConnectionName"), None)
@@ -146,6 +157,7 @@ _CHANGES: dict[str, Callable[[Any], None]] = {
     "moto.backup.models": _backup,
     "moto.codedeploy.responses": _codedeploy,
     "moto.cognitoidp.responses": _cognito,
+    "moto.elasticache.responses": _elasticache,
     "moto.glue.responses": _glue,
     "moto.kinesisanalyticsv2.responses": _kinesis_analytics,
     "moto.s3.models": _s3,

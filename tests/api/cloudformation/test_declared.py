@@ -34,6 +34,13 @@ UNSAID = {
     "AWS::ElasticLoadBalancingV2::TargetGroup": {"LoadBalancerArns"},
     "AWS::OpenSearchService::Domain": {"DomainEndpointV2", "DomainEndpoints", "ServiceSoftwareOptions"},
     "AWS::Pipes::Pipe": {"StateReason"},
+    "AWS::RDS::DBCluster": {"StorageEncryptionType", "StorageThroughput"},
+    "AWS::RDS::DBInstance": {
+        "AutomaticRestartTime", "CertificateDetails", "IsStorageConfigUpgradeAvailable", "ListenerEndpoint",
+        "PercentProgress", "ReadReplicaDBClusterIdentifiers", "ReadReplicaDBInstanceIdentifiers",
+        "ResumeFullAutomationModeTime", "SecondaryAvailabilityZone", "StatusInfos", "StorageOperationPercentProgress",
+        "StorageOperationStatus",
+    },
     "AWS::Redshift::Cluster": {"ClusterNamespaceArn", "DeferMaintenanceIdentifier", "MasterPasswordSecretArn"},
     "AWS::StepFunctions::StateMachine": {"StateMachineRevisionId"},
 }  # fmt: skip
@@ -44,6 +51,7 @@ APART = {
     "AWS::SecretsManager::RotationSchedule",
 }
 
+NAMED = {"Capabilities": ["CAPABILITY_NAMED_IAM"]}
 # Lists, which are no output.
 _LISTS = (
     "CidrBlockAssociations", "Ipv6CidrBlocks", "NameServers", "SecurityGroups", "DnsEntries",
@@ -72,8 +80,10 @@ def shown(resources: dict[str, Any]) -> dict[str, Any]:
     for name, resource in resources.items():
         found[f"{name}Ref"] = {"Value": {"Ref": name}}
         kind = resource["Type"]
-        for attribute in schemas().get(kind, {"readOnly": []})["readOnly"]:
-            if "." in attribute or attribute in UNSAID.get(kind, ()):
+        read_only = schemas().get(kind, {"readOnly": []})["readOnly"]
+        objects = {attribute.partition(".")[0] for attribute in read_only if "." in attribute}
+        for attribute in read_only:
+            if "." in attribute or attribute in objects or attribute in UNSAID.get(kind, ()):
                 continue
             value: Any = {"Fn::GetAtt": [name, attribute]}
             found[f"{name}{attribute}"] = {"Value": {"Fn::Sub": ["${x}", {"x": value}]}}
@@ -124,12 +134,12 @@ def test_types_are_made_changed_deleted_and_made_again(
     for name in listed:
         del body["Outputs"][name]
 
-    assert create(cfn, body, name=group) == "CREATE_COMPLETE", refused(cfn, group)
+    assert create(cfn, body, name=group, **NAMED) == "CREATE_COMPLETE", refused(cfn, group)
     first = outputs(cfn, group)
     assert all(first.values()), first
     if example["change"]:
         changed = {**body, "Resources": changed_by(resources, example["change"])}
-        assert update(cfn, changed, name=group) == "UPDATE_COMPLETE", refused(cfn, group)
+        assert update(cfn, changed, name=group, **NAMED) == "UPDATE_COMPLETE", refused(cfn, group)
         # In place: whoever holds the physical id still has the resource.
         refs = {name: value for name, value in first.items() if name.endswith("Ref")}
         assert refs.items() <= outputs(cfn, group).items()
@@ -137,12 +147,12 @@ def test_types_are_made_changed_deleted_and_made_again(
         if resources[name]["Type"] in schemas() and names_itself(resources[name]):
             other = {"Resources": {name: {**resources[name], "Properties": resource.properties}}}
             other["Resources"][name].pop("DependsOn", None)
-            assert create(cfn, other, name=f"other-{name}") == "ROLLBACK_COMPLETE", name
+            assert create(cfn, other, name=f"other-{name}", **NAMED) == "ROLLBACK_COMPLETE", name
             assert "already exists" in refused(cfn, f"other-{name}")[-1], refused(
                 cfn, f"other-{name}"
             )
     delete(cfn, group)
-    assert create(cfn, body, name=group) == "CREATE_COMPLETE", refused(cfn, group)
+    assert create(cfn, body, name=group, **NAMED) == "CREATE_COMPLETE", refused(cfn, group)
     delete(cfn, group)
 
 

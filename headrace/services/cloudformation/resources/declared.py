@@ -326,15 +326,22 @@ class _Maker:
     def delete(self, context: Context, physical_id: str, properties: Properties) -> None:
         values = self._values(context, physical_id, properties)
         for call in self._declared.delete:
-            try:
-                if any(
-                    isinstance(s, str) and s.startswith("@answer") for s in call.members.values()
-                ):
-                    self._read(values)
-                self._call(call, values, only_named=True)
-            except AwsError as error:
-                if error.status != 404 and not _GONE.search(error.code):
-                    raise
+            if call.when and values.get(call.when) is None:
+                continue
+            for item in values.get(call.each) or [] if call.each else [None]:
+                values.item = item
+                self._delete(call, values)
+
+    def _delete(self, call: Call, values: Values) -> None:
+        """Make a call that deletes; that there is nothing left to delete is no error."""
+        sources = [source for source in call.members.values() if isinstance(source, str)]
+        try:
+            if any(source.startswith("@answer") for source in sources):
+                self._read(values)
+            self._call(call, values, only_named=True)
+        except AwsError as error:
+            if error.status != 404 and not _GONE.search(error.code):
+                raise
 
     def find(self, context: Context, properties: Properties) -> str | None:
         """Return the name that a template gives when a resource has it already."""
@@ -468,6 +475,9 @@ class _Maker:
         self._read(values)
         answer = values.answer
         attributes: dict[str, Any] = {}
+        if declared.name:
+            # A property is an attribute too, and this one may have been made up.
+            attributes[declared.name] = values.properties[declared.name]
         for name in (*declared.schema["readOnly"], *declared.attributes):
             found = (
                 _from(declared.attributes[name], values)

@@ -335,4 +335,70 @@ TYPES = [
         ec2_tags="vpc-flow-log",
         attributes={"Id": "@id"},
     ),
+    Declared(
+        "AWS::EC2::NetworkAcl",
+        "ec2",
+        create=[Call("CreateNetworkAcl")],
+        id="@answer.NetworkAcl.NetworkAclId",
+        update=[_RETAG],
+        delete=[Call("DeleteNetworkAcl", {"NetworkAclId": "@id"})],
+        ec2_tags="network-acl",
+        attributes={"Id": "@id"},
+    ),
+    Declared(
+        "AWS::EC2::NetworkAclEntry",
+        "ec2",
+        create=[
+            Call(
+                "CreateNetworkAclEntry",
+                {
+                    "IcmpTypeCode": "Icmp",
+                    "Egress": lambda v: v.get("Egress") or False,
+                    "Protocol": "Protocol",
+                },
+            )
+        ],
+        id=lambda v: f"{v.get('NetworkAclId')}|{v.get('RuleNumber')}|{v.get('Egress') or False}",
+        delete=[
+            Call(
+                "DeleteNetworkAclEntry",
+                {
+                    "NetworkAclId": "NetworkAclId",
+                    "RuleNumber": "RuleNumber",
+                    "Egress": lambda v: v.get("Egress") or False,
+                },
+            )
+        ],
+        attributes={"Id": "@id"},
+    ),
+    Declared(
+        "AWS::EC2::LaunchTemplate",
+        "ec2",
+        create=[
+            Call(
+                "CreateLaunchTemplate",
+                {"LaunchTemplateName": own_name("LaunchTemplateName", 128)},
+            )
+        ],
+        id="@answer.LaunchTemplate.LaunchTemplateId",
+        delete=[Call("DeleteLaunchTemplate", {"LaunchTemplateId": "@id"})],
+        attributes={
+            "LaunchTemplateId": "@id",
+            "DefaultVersionNumber": lambda _: "1",
+            "LatestVersionNumber": lambda _: "1",
+        },
+    ),
+    Declared(
+        "AWS::EC2::KeyPair",
+        "ec2",
+        create=[Call("CreateKeyPair", only=("KeyName", "KeyType", "KeyFormat"))],
+        id="KeyName",
+        read=Call("DescribeKeyPairs", {"KeyNames": lambda v: [v.id]}),
+        delete=[Call("DeleteKeyPair", {"KeyName": "@id"})],
+        ec2_tags="key-pair",
+        attributes={
+            "KeyPairId": "@answer.KeyPairs.0.KeyPairId",
+            "KeyFingerprint": "@answer.KeyPairs.0.KeyFingerprint",
+        },
+    ),
 ]

@@ -1,4 +1,4 @@
-"""Streams of video, and file systems."""
+"""Streams of video, file systems, and Timestream's tables; all stored."""
 
 from __future__ import annotations
 
@@ -17,11 +17,53 @@ TYPES = [
         attributes={"Arn": "@answer.StreamInfo.StreamARN"},
     ),
     Declared(
+        "AWS::Timestream::Database",
+        "timestream-write",
+        create=[Call("CreateDatabase")],
+        id="DatabaseName",
+        read=Call("DescribeDatabase", {"DatabaseName": "@id"}),
+        update=[Call("UpdateDatabase", {"DatabaseName": "@id"})],
+        delete=[Call("DeleteDatabase", {"DatabaseName": "@id"})],
+        name="DatabaseName",
+        name_length=256,
+        tag=("TagResource", "UntagResource", "ResourceARN", "@answer.Database.Arn"),
+    ),
+    Declared(
+        "AWS::Timestream::Table",
+        "timestream-write",
+        create=[Call("CreateTable")],
+        id=lambda v: f"{v.get('DatabaseName')}|{v.get('TableName')}",
+        read=Call("DescribeTable", {"DatabaseName": "DatabaseName", "TableName": "TableName"}),
+        update=[Call("UpdateTable", {"DatabaseName": "DatabaseName", "TableName": "TableName"})],
+        delete=[Call("DeleteTable", {"DatabaseName": "DatabaseName", "TableName": "TableName"})],
+        name="TableName",
+        name_length=256,
+        attributes={"Name": "TableName"},
+        tag=("TagResource", "UntagResource", "ResourceARN", "@answer.Table.Arn"),
+    ),
+    Declared(
         "AWS::EFS::FileSystem",
         "efs",
         create=[Call("CreateFileSystem")],
         id="@answer.FileSystemId",
         read=Call("DescribeFileSystems", {"FileSystemId": "@id"}),
         delete=[Call("DeleteFileSystem", {"FileSystemId": "@id"})],
+    ),
+    Declared(
+        "AWS::EFS::AccessPoint",
+        "efs",
+        create=[Call("CreateAccessPoint", {"ClientToken": lambda v: v.context.ids.uuid()})],
+        id="@answer.AccessPointId",
+        delete=[Call("DeleteAccessPoint", {"AccessPointId": "@id"})],
+        names={"AccessPointTags": "Tags"},
+        attributes={"AccessPointId": "@id", "Arn": "@answer.AccessPointArn"},
+    ),
+    Declared(
+        "AWS::EFS::MountTarget",
+        "efs",
+        create=[Call("CreateMountTarget")],
+        id="@answer.MountTargetId",
+        delete=[Call("DeleteMountTarget", {"MountTargetId": "@id"})],
+        attributes={"Id": "@id"},
     ),
 ]

@@ -2,7 +2,62 @@
 
 from __future__ import annotations
 
-from headrace.services.cloudformation.resources.declared import Call, Declared, made_of, own_name
+from typing import Any
+
+from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.resources.declared import (
+    Call,
+    Declared,
+    MadeOf,
+    Values,
+    made_of,
+    own_name,
+)
+
+
+def _zone_id(values: Values) -> str:
+    """Return the zone that a record belongs to: by its id, or by its name."""
+    if values.get("HostedZoneId"):
+        return str(values.get("HostedZoneId"))
+    params = {"DNSName": values.get("HostedZoneName")}
+    zones = values.context.call("route53", "ListHostedZonesByName", params)["HostedZones"]
+    if not zones or zones[0]["Name"] != values.get("HostedZoneName"):
+        raise ResourceFailed(f"No hosted zone is named {values.get('HostedZoneName')}")
+    return str(zones[0]["Id"]).rpartition("/")[2]
+
+
+_RECORD = (
+    "Name",
+    "Type",
+    "SetIdentifier",
+    "Weight",
+    "Region",
+    "GeoLocation",
+    "Failover",
+    "MultiValueAnswer",
+    "TTL",
+    "AliasTarget",
+    "HealthCheckId",
+)
+
+
+def _change(action: str) -> MadeOf:
+    """Return the change that puts a record in its zone, or takes it out."""
+
+    def make(values: Values) -> dict[str, Any]:
+        record = {name: values.get(name) for name in _RECORD if values.get(name) is not None}
+        if values.get("ResourceRecords"):
+            record["ResourceRecords"] = [{"Value": text} for text in values.get("ResourceRecords")]
+        return {"Changes": [{"Action": action, "ResourceRecordSet": record}]}
+
+    return MadeOf((*_RECORD, "ResourceRecords", "HostedZoneId", "HostedZoneName"), make)
+
+
+def _namespace_id(values: Values) -> str:
+    params = {"OperationId": values.answer["OperationId"]}
+    found = values.context.call("servicediscovery", "GetOperation", params)["Operation"]
+    return str(found["Targets"]["NAMESPACE"])
+
 
 TYPES = [
     Declared(
@@ -124,3 +179,116 @@ TYPES = [
         attributes={"ListenerArn": "@id"},
     ),
 ]
+TYPES.extend(
+    [
+        Declared(
+            "AWS::Route53::RecordSet",
+            "route53",
+            create=[
+                Call(
+                    "ChangeResourceRecordSets",
+                    {"HostedZoneId": _zone_id, "ChangeBatch": _change("UPSERT")},
+                    only=(),
+                )
+            ],
+            id="Name",
+            update=[
+                Call(
+                    "ChangeResourceRecordSets",
+                    {"HostedZoneId": _zone_id, "ChangeBatch": _change("UPSERT")},
+                    only=(),
+                )
+            ],
+            delete=[
+                Call(
+                    "ChangeResourceRecordSets",
+                    {"HostedZoneId": _zone_id, "ChangeBatch": _change("DELETE")},
+                )
+            ],
+        ),
+        Declared(
+            "AWS::CertificateManager::Certificate",
+            "acm",
+            create=[Call("RequestCertificate")],
+            id="@answer.CertificateArn",
+            delete=[Call("DeleteCertificate", {"CertificateArn": "@id"})],
+            attributes={"Id": "@id"},
+        ),
+        Declared(
+            "AWS::WAFv2::IPSet",
+            "wafv2",
+            create=[Call("CreateIPSet", {"Name": own_name("Name", 128)})],
+            id=lambda v: (
+                f"{v.answer['Summary']['Name']}|{v.answer['Summary']['Id']}|{v.get('Scope')}"
+            ),
+            read=Call(
+                "GetIPSet",
+                {
+                    "Name": lambda v: v.id.split("|")[0],
+                    "Id": lambda v: v.id.split("|")[1],
+                    "Scope": "Scope",
+                },
+            ),
+            delete=[
+                Call(
+                    "DeleteIPSet",
+                    {
+                        "Name": lambda v: v.id.split("|")[0],
+                        "Id": lambda v: v.id.split("|")[1],
+                        "Scope": "Scope",
+                        "LockToken": "@answer.LockToken",
+                    },
+                )
+            ],
+            attributes={"Arn": "@answer.IPSet.ARN", "Id": "@answer.IPSet.Id"},
+        ),
+        Declared(
+            "AWS::WAFv2::WebACLAssociation",
+            "wafv2",
+            create=[Call("AssociateWebACL")],
+            id=lambda v: f"{v.get('WebACLArn')}|{v.get('ResourceArn')}",
+            delete=[Call("DisassociateWebACL", {"ResourceArn": "ResourceArn"})],
+        ),
+        Declared(
+            "AWS::ECS::Service",
+            "ecs",
+            create=[
+                Call(
+                    "CreateService",
+                    {
+                        "serviceName": own_name("ServiceName", 255),
+                        # Without it, moto's answer to its own Fargate clusters.
+                        "desiredCount": lambda v: v.get("DesiredCount") or 0,
+                    },
+                )
+            ],
+            id="@answer.service.serviceArn",
+            delete=[
+                Call(
+                    "DeleteService",
+                    {
+                        "cluster": "Cluster",
+                        "service": lambda v: v.id.rpartition("/")[2],
+                        "force": lambda _: True,
+                    },
+                )
+            ],
+            attributes={"Name": "@answer.service.serviceName", "ServiceArn": "@id"},
+        ),
+        Declared(
+            "AWS::ServiceDiscovery::HttpNamespace",
+            "servicediscovery",
+            create=[
+                Call("CreateHttpNamespace", {"CreatorRequestId": lambda v: v.context.ids.uuid()})
+            ],
+            id=_namespace_id,
+            delete=[Call("DeleteNamespace", {"Id": "@id"})],
+            attributes={
+                "Id": "@id",
+                "Arn": lambda v: (
+                    f"arn:aws:servicediscovery:{v.context.region}:{v.context.account}:namespace/{v.id}"
+                ),
+            },
+        ),
+    ]
+)

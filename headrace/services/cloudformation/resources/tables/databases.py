@@ -1,0 +1,101 @@
+"""Databases and caches: RDS and ElastiCache. Nothing runs: all of it is stored."""
+
+from __future__ import annotations
+
+from headrace.services.cloudformation.resources.declared import Call, Declared
+
+TYPES = [
+    Declared(
+        "AWS::RDS::DBSubnetGroup",
+        "rds",
+        create=[Call("CreateDBSubnetGroup")],
+        id="DBSubnetGroupName",
+        read=Call("DescribeDBSubnetGroups", {"DBSubnetGroupName": "@id"}),
+        delete=[Call("DeleteDBSubnetGroup", {"DBSubnetGroupName": "@id"})],
+        name="DBSubnetGroupName",
+        name_lower=True,
+    ),
+    Declared(
+        "AWS::RDS::DBParameterGroup",
+        "rds",
+        create=[Call("CreateDBParameterGroup", {"DBParameterGroupFamily": "Family"})],
+        id="DBParameterGroupName",
+        read=Call("DescribeDBParameterGroups", {"DBParameterGroupName": "@id"}),
+        delete=[Call("DeleteDBParameterGroup", {"DBParameterGroupName": "@id"})],
+        name="DBParameterGroupName",
+        name_lower=True,
+        attributes={"DBParameterGroupArn": "@answer.DBParameterGroups.0.DBParameterGroupArn"},
+    ),
+    Declared(
+        "AWS::RDS::DBInstance",
+        "rds",
+        create=[Call("CreateDBInstance")],
+        id="DBInstanceIdentifier",
+        read=Call("DescribeDBInstances", {"DBInstanceIdentifier": "@id"}),
+        delete=[
+            Call(
+                "DeleteDBInstance",
+                {"DBInstanceIdentifier": "@id", "SkipFinalSnapshot": lambda _: True},
+            )
+        ],
+        name="DBInstanceIdentifier",
+        name_lower=True,
+        names={"VPCSecurityGroups": "VpcSecurityGroupIds"},
+        attributes={
+            "Endpoint.Address": "@answer.DBInstances.0.Endpoint.Address",
+            "Endpoint.Port": lambda v: str(v.answered("DBInstances")[0]["Endpoint"]["Port"]),
+            "DBInstanceArn": "@answer.DBInstances.0.DBInstanceArn",
+        },
+    ),
+    Declared(
+        "AWS::RDS::DBCluster",
+        "rds",
+        create=[Call("CreateDBCluster")],
+        id="DBClusterIdentifier",
+        read=Call("DescribeDBClusters", {"DBClusterIdentifier": "@id"}),
+        delete=[
+            Call(
+                "DeleteDBCluster",
+                {"DBClusterIdentifier": "@id", "SkipFinalSnapshot": lambda _: True},
+            )
+        ],
+        name="DBClusterIdentifier",
+        name_lower=True,
+        attributes={
+            "Endpoint.Address": "@answer.DBClusters.0.Endpoint",
+            "Endpoint.Port": lambda v: str(v.answered("DBClusters")[0].get("Port", "")),
+            "ReadEndpoint.Address": "@answer.DBClusters.0.ReaderEndpoint",
+            "DBClusterArn": "@answer.DBClusters.0.DBClusterArn",
+        },
+    ),
+    Declared(
+        "AWS::ElastiCache::SubnetGroup",
+        "elasticache",
+        create=[Call("CreateCacheSubnetGroup")],
+        id="CacheSubnetGroupName",
+        read=Call("DescribeCacheSubnetGroups", {"CacheSubnetGroupName": "@id"}),
+        delete=[Call("DeleteCacheSubnetGroup", {"CacheSubnetGroupName": "@id"})],
+        name="CacheSubnetGroupName",
+        name_lower=True,
+        names={"Description": "CacheSubnetGroupDescription"},
+    ),
+    Declared(
+        "AWS::ElastiCache::CacheCluster",
+        "elasticache",
+        create=[Call("CreateCacheCluster", {"CacheClusterId": "ClusterName"})],
+        id="ClusterName",
+        read=Call("DescribeCacheClusters", {"CacheClusterId": "@id"}),
+        delete=[Call("DeleteCacheCluster", {"CacheClusterId": "@id"})],
+        name="ClusterName",
+        name_length=40,
+        name_lower=True,
+        names={"VpcSecurityGroupIds": "SecurityGroupIds"},
+        attributes={
+            # Nothing listens there.
+            "ConfigurationEndpoint.Address": lambda v: f"{v.id}.cfg.cache.amazonaws.com",
+            "ConfigurationEndpoint.Port": lambda v: str(v.get("Port") or 11211),
+            "RedisEndpoint.Address": lambda v: f"{v.id}.cache.amazonaws.com",
+            "RedisEndpoint.Port": lambda v: str(v.get("Port") or 6379),
+        },
+    ),
+]

@@ -1,0 +1,128 @@
+"""IAM's users and groups, and Cognito's roles of identities."""
+
+from __future__ import annotations
+
+from headrace.services.cloudformation.resources.declared import Call, Declared
+
+_USER = {"UserName": "@id"}
+_GROUP = {"GroupName": "@id"}
+TYPES = [
+    Declared(
+        "AWS::IAM::User",
+        "iam",
+        create=[
+            Call("CreateUser", only=("UserName", "Path", "PermissionsBoundary")),
+            Call(
+                "PutUserPolicy",
+                {
+                    **_USER,
+                    "PolicyName": "@item.PolicyName",
+                    "PolicyDocument": "@item.PolicyDocument",
+                },
+                only=(),
+                each="Policies",
+            ),
+            Call(
+                "AttachUserPolicy",
+                {**_USER, "PolicyArn": "@item"},
+                only=(),
+                each="ManagedPolicyArns",
+            ),
+            Call("AddUserToGroup", {**_USER, "GroupName": "@item"}, only=(), each="Groups"),
+            Call(
+                "CreateLoginProfile",
+                {
+                    **_USER,
+                    "Password": "LoginProfile.Password",
+                    "PasswordResetRequired": "LoginProfile.PasswordResetRequired",
+                },
+                only=(),
+                when="LoginProfile",
+            ),
+        ],
+        id="UserName",
+        read=Call("GetUser", _USER),
+        delete=[
+            Call("DeleteUserPolicy", {**_USER, "PolicyName": "@item.PolicyName"}, each="Policies"),
+            Call("DetachUserPolicy", {**_USER, "PolicyArn": "@item"}, each="ManagedPolicyArns"),
+            Call("RemoveUserFromGroup", {**_USER, "GroupName": "@item"}, each="Groups"),
+            Call("DeleteLoginProfile", _USER, when="LoginProfile"),
+            Call("DeleteUser", _USER),
+        ],
+        name="UserName",
+        tag=("TagUser", "UntagUser", "UserName", "@id"),
+    ),
+    Declared(
+        "AWS::IAM::Group",
+        "iam",
+        create=[
+            Call("CreateGroup"),
+            Call(
+                "PutGroupPolicy",
+                {
+                    **_GROUP,
+                    "PolicyName": "@item.PolicyName",
+                    "PolicyDocument": "@item.PolicyDocument",
+                },
+                only=(),
+                each="Policies",
+            ),
+            Call(
+                "AttachGroupPolicy",
+                {**_GROUP, "PolicyArn": "@item"},
+                only=(),
+                each="ManagedPolicyArns",
+            ),
+        ],
+        id="GroupName",
+        read=Call("GetGroup", _GROUP),
+        delete=[
+            Call(
+                "DeleteGroupPolicy", {**_GROUP, "PolicyName": "@item.PolicyName"}, each="Policies"
+            ),
+            Call("DetachGroupPolicy", {**_GROUP, "PolicyArn": "@item"}, each="ManagedPolicyArns"),
+            Call("DeleteGroup", _GROUP),
+        ],
+        name="GroupName",
+        name_length=128,
+    ),
+    Declared(
+        "AWS::IAM::AccessKey",
+        "iam",
+        create=[Call("CreateAccessKey")],
+        id="@answer.AccessKey.AccessKeyId",
+        update=[Call("UpdateAccessKey", {"AccessKeyId": "@id"})],
+        delete=[Call("DeleteAccessKey", {"UserName": "UserName", "AccessKeyId": "@id"})],
+        attributes={"Id": "@id"},
+    ),
+    Declared(
+        "AWS::IAM::UserToGroupAddition",
+        "iam",
+        create=[
+            Call(
+                "AddUserToGroup",
+                {"GroupName": "GroupName", "UserName": "@item"},
+                only=(),
+                each="Users",
+            )
+        ],
+        id=lambda v: f"{v.context.stack_name}-{v.context.logical_id}",
+        delete=[
+            Call(
+                "RemoveUserFromGroup",
+                {"GroupName": "GroupName", "UserName": "@item"},
+                each="Users",
+            )
+        ],
+        attributes={"Id": "@id"},
+    ),
+    Declared(
+        # moto keeps no roles of identities: what they are for is only checked to be there.
+        "AWS::Cognito::IdentityPoolRoleAttachment",
+        "cognito-identity",
+        create=[Call("DescribeIdentityPool", {"IdentityPoolId": "IdentityPoolId"}, only=())],
+        id=lambda v: f"{v.context.stack_name}-{v.context.logical_id}",
+        delete=[],
+        attributes={"Id": "@id"},
+    ),
+]
