@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.services.cloudformation import graph, limits
+from headrace.services.cloudformation import graph, limits, stack_tags
 from headrace.services.cloudformation.change_details import (
+    TAGS_DETAIL,
     Causes,
     Change,
     attribute_detail,
@@ -53,9 +54,15 @@ class ResourceChanges:
     """
 
     def __init__(
-        self, lookups: Lookups, stack: Stack, template: Template, values: Mapping[str, Any]
+        self,
+        lookups: Lookups,
+        stack: Stack,
+        template: Template,
+        values: Mapping[str, Any],
+        tags: Mapping[str, str],
     ) -> None:
         self._stack = stack
+        self._tags = dict(tags)
         self._template = template
         self._lookups = lookups
         self._pending = {name for name in template.resources if name not in stack.resources}
@@ -206,7 +213,8 @@ class ResourceChanges:
             with_values=with_values,
         )
         scopes = [k for k in _ATTRIBUTES if resource.definition.get(k) != definition.get(k)]
-        if not details and not scopes:
+        retagged = self._tags != self._stack.tags and stack_tags.follows(kind.name)
+        if not details and not scopes and not retagged:
             return None
         outcome = replacement(details)
         policy: Change = {}
@@ -224,8 +232,12 @@ class ResourceChanges:
             "PhysicalResourceId": resource.physical_id,
             "ResourceType": resource.type,
             "Replacement": outcome,
-            "Scope": [*(["Properties"] if details else []), *scopes],
-            "Details": [*details, *attributes],
+            "Scope": [
+                *(["Properties"] if details else []),
+                *scopes,
+                *(["Tags"] if retagged else []),
+            ],
+            "Details": [*details, *attributes, *([TAGS_DETAIL] if retagged else [])],
             "BeforeContext": _context(resource.definition, resource.properties),
             "AfterContext": _context(definition, properties),
         }

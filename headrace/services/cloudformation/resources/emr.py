@@ -1,12 +1,11 @@
-"""EMR clusters and steps."""
+"""EMR clusters, steps and security configurations."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from typing import Any
 
 from headrace.aws.errors import AwsError
-from headrace.core.values import listed
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
@@ -20,15 +19,12 @@ from headrace.services.cloudformation.resources.base import (
     stored,
     tag_list,
 )
+from headrace.services.cloudformation.resources.emr_instances import (
+    configurations,
+    instances,
+    managed_scaling,
+)
 
-_GROUPS = (
-    ("MasterInstanceGroup", "MASTER"),
-    ("CoreInstanceGroup", "CORE"),
-)
-_FLEETS = (
-    ("MasterInstanceFleet", "MASTER"),
-    ("CoreInstanceFleet", "CORE"),
-)
 # Members of RunJobFlow that templates spell in the same way.
 _PASSED_ON = (
     "AdditionalInfo",
@@ -41,116 +37,6 @@ _PASSED_ON = (
     "ScaleDownBehavior",
 )
 _SIZES = ("EbsRootVolumeIops", "EbsRootVolumeSize", "EbsRootVolumeThroughput")
-_FLAGS = ("KeepJobFlowAliveWhenNoSteps", "TerminationProtected", "UnhealthyNodeReplacement")
-
-
-def _group(given: Properties, role: str) -> dict[str, Any]:
-    group = {
-        "InstanceRole": role,
-        "InstanceType": given["InstanceType"],
-        "InstanceCount": int(given.get("InstanceCount", 1)),
-    }
-    for name in ("Name", "Market", "BidPrice", "CustomAmiId"):
-        if name in given:
-            group[name] = given[name]
-    if "Configurations" in given:
-        group["Configurations"] = _configurations(given["Configurations"])
-    if "EbsConfiguration" in given:
-        group["EbsConfiguration"] = _volumes(given["EbsConfiguration"])
-    if "AutoScalingPolicy" in given:
-        group["AutoScalingPolicy"] = _scaling(given["AutoScalingPolicy"])
-    return group
-
-
-def _volumes(given: Properties) -> dict[str, Any]:
-    configs: list[dict[str, Any]] = []
-    for config in listed(given, "EbsBlockDeviceConfigs"):
-        volume = integers(config["VolumeSpecification"], "SizeInGB", "Iops", "Throughput")
-        configs.append({**integers(config, "VolumesPerInstance"), "VolumeSpecification": volume})
-    turned: dict[str, Any] = {"EbsBlockDeviceConfigs": configs}
-    if "EbsOptimized" in given:
-        turned["EbsOptimized"] = boolean(given["EbsOptimized"])
-    return turned
-
-
-def _scaling(given: Properties) -> dict[str, Any]:
-    """Return an automatic scaling policy with numbers where templates may have texts."""
-    rules: list[dict[str, Any]] = []
-    for rule in given["Rules"]:
-        action = dict(rule["Action"])
-        simple = action["SimpleScalingPolicyConfiguration"]
-        action["SimpleScalingPolicyConfiguration"] = integers(
-            simple, "ScalingAdjustment", "CoolDown"
-        )
-        alarm = integers(
-            rule["Trigger"]["CloudWatchAlarmDefinition"], "EvaluationPeriods", "Period"
-        )
-        alarm["Threshold"] = float(alarm["Threshold"])
-        trigger = {"CloudWatchAlarmDefinition": alarm}
-        rules.append({**rule, "Action": action, "Trigger": trigger})
-    bounds = integers(given["Constraints"], "MinCapacity", "MaxCapacity")
-    return {"Constraints": bounds, "Rules": rules}
-
-
-def _instances(given: Properties) -> dict[str, Any]:
-    instances: dict[str, Any] = {
-        name: given[name]
-        for name in (
-            "Ec2KeyName",
-            "Ec2SubnetId",
-            "Ec2SubnetIds",
-            "EmrManagedMasterSecurityGroup",
-            "EmrManagedSlaveSecurityGroup",
-            "ServiceAccessSecurityGroup",
-            "AdditionalMasterSecurityGroups",
-            "AdditionalSlaveSecurityGroups",
-            "Placement",
-            "HadoopVersion",
-        )
-        if name in given
-    }
-    for name in _FLAGS:
-        if name in given:
-            instances[name] = boolean(given[name])
-    # A cluster that CloudFormation makes stays up unless the template says otherwise.
-    instances.setdefault("KeepJobFlowAliveWhenNoSteps", True)
-    groups = [_group(given[key], role) for key, role in _GROUPS if key in given]
-    groups += [_group(task, "TASK") for task in listed(given, "TaskInstanceGroups")]
-    if groups:
-        instances["InstanceGroups"] = groups
-    fleets = [_fleet(given[key], kind) for key, kind in _FLEETS if key in given]
-    fleets += [_fleet(task, "TASK") for task in listed(given, "TaskInstanceFleets")]
-    if fleets:
-        instances["InstanceFleets"] = fleets
-    return instances
-
-
-def _fleet(given: Properties, kind: str) -> dict[str, Any]:
-    fleet = {**integers(given, "TargetOnDemandCapacity", "TargetSpotCapacity")}
-    configs: list[dict[str, Any]] = []
-    for config in listed(given, "InstanceTypeConfigs"):
-        turned = integers(config, "WeightedCapacity")
-        if "Configurations" in turned:
-            turned["Configurations"] = _configurations(turned["Configurations"])
-        if "EbsConfiguration" in turned:
-            turned["EbsConfiguration"] = _volumes(turned["EbsConfiguration"])
-        configs.append(turned)
-    if configs:
-        fleet["InstanceTypeConfigs"] = configs
-    return {**fleet, "InstanceFleetType": kind}
-
-
-def _configurations(given: Any) -> list[dict[str, Any]]:
-    return [
-        {
-            "Classification": item.get("Classification", ""),
-            "Properties": {
-                key: str(value) for key, value in item.get("ConfigurationProperties", {}).items()
-            },
-            "Configurations": _configurations(listed(item, "Configurations")),
-        }
-        for item in cast("list[dict[str, Any]]", given)
-    ]
 
 
 def _step(given: Properties) -> dict[str, Any]:
@@ -163,14 +49,6 @@ def _step(given: Properties) -> dict[str, Any]:
         "ActionOnFailure": given.get("ActionOnFailure", "CONTINUE"),
         "HadoopJarStep": turned,
     }
-
-
-def _managed(given: Properties) -> dict[str, Any]:
-    policy = integers(given, "UtilizationPerformanceIndex")
-    if "ComputeLimits" in policy:
-        limits = policy["ComputeLimits"]
-        policy["ComputeLimits"] = integers(limits, *(n for n in limits if n != "UnitType"))
-    return policy
 
 
 def _create_cluster(context: Context, properties: Properties) -> Made:
@@ -193,11 +71,11 @@ def _create_cluster(context: Context, properties: Properties) -> Made:
     }
     params.update(integers(params, *_SIZES))
     if "ManagedScalingPolicy" in properties:
-        params["ManagedScalingPolicy"] = _managed(properties["ManagedScalingPolicy"])
-    params["Instances"] = _instances(properties["Instances"])
+        params["ManagedScalingPolicy"] = managed_scaling(properties["ManagedScalingPolicy"])
+    params["Instances"] = instances(properties["Instances"])
     params["VisibleToAllUsers"] = boolean(properties.get("VisibleToAllUsers", True))
     if "Configurations" in properties:
-        params["Configurations"] = _configurations(properties["Configurations"])
+        params["Configurations"] = configurations(properties["Configurations"])
     if "Steps" in properties:
         params["Steps"] = [_step(step) for step in properties["Steps"]]
     if "StepConcurrencyLevel" in properties:
@@ -237,7 +115,7 @@ def _update_cluster(context: Context, physical_id: str, old: Properties, new: Pr
         if given is None:
             context.call("emr", "RemoveManagedScalingPolicy", target)
         else:
-            policy = {"ManagedScalingPolicy": _managed(given)}
+            policy = {"ManagedScalingPolicy": managed_scaling(given)}
             context.call("emr", "PutManagedScalingPolicy", {**target, **policy})
     tags = tag_list(new, context)
     gone = [tag["Key"] for tag in tag_list(old, context) if tag["Key"] not in _keys(tags)]
@@ -276,6 +154,11 @@ def _create_security_configuration(context: Context, properties: Properties) -> 
     return Made(name, {"Name": name})
 
 
+def _find_security_configuration(context: Context, properties: Properties) -> str | None:
+    name = properties.get("Name")
+    return context.found("emr", "DescribeSecurityConfiguration", {"Name": name}, name)
+
+
 def _delete_security_configuration(
     context: Context, physical_id: str, properties: Properties
 ) -> None:
@@ -283,41 +166,6 @@ def _delete_security_configuration(
         context.call("emr", "DeleteSecurityConfiguration", {"Name": physical_id})
     except AwsError as error:
         if "does not exist" not in error.message:
-            raise
-
-
-def _create_group(context: Context, properties: Properties) -> Made:
-    group = _group(properties, properties["InstanceRole"])
-    params = {"JobFlowId": properties["JobFlowId"], "InstanceGroups": [group]}
-    made = context.call("emr", "AddInstanceGroups", params)["InstanceGroupIds"][0]
-    return Made(made, {"Id": made})
-
-
-def _update_group(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
-    cluster = new["JobFlowId"]
-    if new["InstanceCount"] != old["InstanceCount"]:
-        change = {"InstanceGroupId": physical_id, "InstanceCount": int(new["InstanceCount"])}
-        params = {"ClusterId": cluster, "InstanceGroups": [change]}
-        context.call("emr", "ModifyInstanceGroups", params)
-    if new.get("AutoScalingPolicy") != old.get("AutoScalingPolicy"):
-        target = {"ClusterId": cluster, "InstanceGroupId": physical_id}
-        if "AutoScalingPolicy" in new:
-            policy = {"AutoScalingPolicy": _scaling(new["AutoScalingPolicy"])}
-            context.call("emr", "PutAutoScalingPolicy", {**target, **policy})
-        else:
-            context.call("emr", "RemoveAutoScalingPolicy", target)
-    return Made(physical_id, {"Id": physical_id})
-
-
-def _empty_group(context: Context, physical_id: str, properties: Properties) -> None:
-    """Resize a task group to nothing: a group cannot be deleted, and AWS leaves it with its cluster too."""
-    change = {"InstanceGroupId": physical_id, "InstanceCount": 0}
-    params = {"ClusterId": properties["JobFlowId"], "InstanceGroups": [change]}
-    try:
-        context.call("emr", "ModifyInstanceGroups", params)
-    except AwsError as error:
-        # The cluster may have ended, or be gone, before its groups.
-        if error.status >= 500:
             raise
 
 
@@ -371,37 +219,6 @@ TYPES = [
         _create_security_configuration,
         _delete_security_configuration,
         named_by=("Name",),
-    ),
-    ResourceType(
-        "AWS::EMR::InstanceGroupConfig",
-        {
-            **enforced("InstanceCount", "InstanceRole", "JobFlowId"),
-            **stored(
-                "AutoScalingPolicy",
-                "BidPrice",
-                "Configurations",
-                "CustomAmiId",
-                "EbsConfiguration",
-                "InstanceType",
-                "Market",
-                "Name",
-            ),
-        },
-        _create_group,
-        _empty_group,
-        update=_update_group,
-        replace_on=frozenset(
-            {
-                "BidPrice",
-                "Configurations",
-                "CustomAmiId",
-                "EbsConfiguration",
-                "InstanceRole",
-                "InstanceType",
-                "JobFlowId",
-                "Market",
-                "Name",
-            }
-        ),
+        find=_find_security_configuration,
     ),
 ]
