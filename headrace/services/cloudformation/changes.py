@@ -183,14 +183,18 @@ class ResourceChanges:
         ]
 
     def _before(self, resource: Resource) -> Mapping[str, Any]:
-        """Return the properties of a resource to be removed; attributes of others are not looked up any more."""
-        old = (
-            parse(self._stack.body).resources.get(resource.logical_id) if self._stack.body else None
-        )
+        """Return the properties of a resource to be removed; what they read of others is not looked up (recorded)."""
+        there: Mapping[str, Any] = {}
+        if self._stack.body:
+            there = parse(self._stack.body).resources
+        old = there.get(resource.logical_id)
         if old is None:
             return resource.properties
+        expressions = old.get("Properties", {})
         return {
-            name: UNKNOWN if _is_attribute(old.get("Properties", {}).get(name)) else value
+            name: UNKNOWN
+            if any(one in there for one in references([expressions.get(name)]))
+            else value
             for name, value in resource.properties.items()
         }
 
@@ -247,10 +251,6 @@ def _known(kind: str) -> ResourceType:
     found = resource_type(kind)
     assert found is not None, "types are checked before"
     return found
-
-
-def _is_attribute(expression: Any) -> bool:
-    return isinstance(expression, dict) and "Fn::GetAtt" in expression
 
 
 def _evaluated(definition: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
