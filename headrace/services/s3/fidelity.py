@@ -2,7 +2,8 @@
 
 Besides: nothing is encrypted, since objects are plain files, so an ETag is the MD5 of the bytes with KMS and customers'
 keys too; ACLs and policies are kept and shown but let nobody in or out; a request's signature is checked with `--auth`
-only; a bucket's website, replication and logging are kept only.
+only; a bucket's replication, logging, metrics, analytics, inventories and tiers are kept only. Websites are answered
+under `bucket.s3-website.localhost`; browsers' forms are taken, and their signatures not verified.
 Keys that cannot be a file's path, and keys whose path is another's folder (`a` beside `a/b`), are objects to
 every client of the API, but Spark, which reads the files, does not see them.
 """
@@ -83,12 +84,15 @@ _OWN: dict[str, dict[str, FidelityLevel]] = {
     "PutBucketAccelerateConfiguration": {"AccelerateConfiguration": "stored"},
     "PutBucketAcl": _ACLS,
     "PutBucketEncryption": {"ServerSideEncryptionConfiguration": "stored"},
+    "PutBucketAnalyticsConfiguration": {"AnalyticsConfiguration": "stored"},
+    "PutBucketIntelligentTieringConfiguration": {"IntelligentTieringConfiguration": "stored"},
+    "PutBucketInventoryConfiguration": {"InventoryConfiguration": "stored"},
+    "PutBucketMetricsConfiguration": {"MetricsConfiguration": "stored"},
     "PutBucketLogging": {"BucketLoggingStatus": "stored"},
     "PutBucketPolicy": {"Policy": "stored", "ConfirmRemoveSelfBucketAccess": "ignored"},
     "PutBucketReplication": {"ReplicationConfiguration": "stored", "Token": "ignored"},
     "PutBucketRequestPayment": {"RequestPaymentConfiguration": "stored"},
     "PutBucketVersioning": {"VersioningConfiguration.MFADelete": "stored", "MFA": "ignored"},
-    "PutBucketWebsite": {"WebsiteConfiguration": "stored"},
     "PutObject": {**_WRITES, "WriteOffsetBytes": "ignored"},
     "PutObjectAcl": _ACLS,
     "PutObjectLockConfiguration": {"Token": "ignored"},

@@ -24,3 +24,6 @@ CORS_RULES = 100
 XML_BYTES = 2 * 1024**2
 # Of a form's fields before its file, each (documented: all together).
 POST_FIELD_BYTES = 20 * 1024
+# Of each kind of configuration with an Id (documented: TooManyConfigurations), and of a page of them (API_List...).
+LISTED_CONFIGURATIONS = 1000
+LISTED_CONFIGURATIONS_PAGE = 100

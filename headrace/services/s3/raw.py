@@ -22,6 +22,7 @@ from headrace.services.s3 import (
     limits,
     post_form,
     reads,
+    website,
 )
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import (
@@ -30,9 +31,10 @@ from headrace.services.s3.errors import (
     invalid_request,
     translate,
 )
+from headrace.services.s3.names import check_key
 from headrace.services.s3.required import check_required
-from headrace.services.s3.routing import Target, target_of
-from headrace.services.s3.state import StoredObject
+from headrace.services.s3.routing import Target, target_of, website_of_host
+from headrace.services.s3.state import AnsweredWith, StoredObject
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +56,16 @@ _SUBRESOURCES = (
 )
 _CUSTOMER_KEY = "x-amz-server-side-encryption-customer-algorithm"
 # Statuses that botocore's model does not tell; observed in AWS's recorded answers.
-_OWN_STATUS = {"PutBucketTagging": 204, "RestoreObject": 202}
+_OWN_STATUS = {
+    "PutBucketTagging": 204,
+    **dict.fromkeys(
+        (
+            f"PutBucket{name}Configuration"
+            for name in ("Analytics", "IntelligentTiering", "Inventory", "Metrics")
+        ),
+        204,
+    ),
+}
 _EXPECTED_OWNERS = ("x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner")
 _ACCOUNT = re.compile(r"[0-9]{12}")
 HOST_ID = "headrace"
@@ -74,8 +85,11 @@ class HttpFront:
 
     def answer_raw(self, request: HttpRequest) -> HttpResponse:
         """Answer a request. Raises errors that neither are AWS's nor can be translated; see `ServiceApi.raw`."""
+        site = website_of_host(request.headers.get("host", ""))
         try:
-            response = self._answer(request, target_of(request))
+            response = (
+                self._website(request, site) if site else self._answer(request, target_of(request))
+            )
         except Exception as error:
             aws_error = error if isinstance(error, AwsError) else translate(error)
             if aws_error is None:
@@ -90,6 +104,26 @@ class HttpFront:
             ]
         if "origin" in request.headers and request.method != "OPTIONS":
             response.headers += cors.answer_headers(self._s3, request)
+        return response
+
+    def _website(self, request: HttpRequest, bucket: str) -> HttpResponse:
+        def get(target: Target) -> HttpResponse:
+            check_key(bucket, target.key)
+            try:
+                return self._get(request, target)
+            except Exception as error:
+                raise (translate(error) or error) from error
+
+        response = website.answer(self._s3, request, bucket, get)
+        if request.method == "HEAD":
+            body = response.body
+            length = len(body) if isinstance(body, bytes) else 0
+            if isinstance(body, FileSlice):
+                length = body.length_bytes
+                if body.file is not None:
+                    body.file.close()
+            response.headers.append(("Content-Length", str(length)))
+            response.body = b""
         return response
 
     def _answer(self, request: HttpRequest, target: Target) -> HttpResponse:
@@ -177,6 +211,8 @@ class HttpFront:
             "s3", operation, output or {}, request.call.request_id
         )
         response.status = _OWN_STATUS.get(operation, response.status)
+        if isinstance(output, AnsweredWith):
+            response.status = output.status
         if isinstance(response.body, bytes):
             # XML parsers read a bare carriage return as a line feed.
             response.body = response.body.replace(b"\r", b"&#13;")
@@ -265,13 +301,13 @@ class HttpFront:
     def _described(
         self, stored: StoredObject, target: Target, body: bytes | FileSlice
     ) -> HttpResponse:
-        headers = _answer_headers(stored, target)
+        first, length = _slice(stored, target)
+        headers = _answer_headers(stored, target, is_whole=length == stored.size_bytes)
         holder = self._s3.bucket(target.bucket)
         if "versionId" not in target.query and lifecycle.NAME in holder.configurations:
             headers += lifecycle.expiration_header(stored, holder)
         if holder.versioning:
             headers.append(("x-amz-version-id", stored.version_id))
-        first, length = _slice(stored, target)
         whole = "partNumber" not in target.query and _range(stored, target) is None
         if "partNumber" in target.query and stored.parts:
             headers.append(("x-amz-mp-parts-count", str(stored.parts)))
@@ -314,10 +350,13 @@ def _identity(stored: StoredObject) -> list[tuple[str, str]]:
     ]
 
 
-def _answer_headers(stored: StoredObject, target: Target) -> list[tuple[str, str]]:
+def _answer_headers(
+    stored: StoredObject, target: Target, *, is_whole: bool
+) -> list[tuple[str, str]]:
     headers = reads.object_headers(stored)
     wanted = target.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED"
-    if wanted and "range" not in target.headers:
+    # Of a part too; and of a range that is the whole object, or none.
+    if wanted and (is_whole or "range" not in target.headers):
         number = target.query.get("partNumber")
         headers += reads.checksum_headers(stored, None if number is None else int(number))
     for name, header in reads.OVERRIDES.items():

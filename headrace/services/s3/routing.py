@@ -15,6 +15,10 @@ _AWS_HOST = re.compile(r"(?:(.+)\.)?s3(?:[.-][a-z0-9]+)*\.amazonaws\.com(?:\.cn)
 _LOCAL_HOST = re.compile(r"(.+?)\.localhost(?:\..+)?")
 # A name on the network has no more (RFC 1035): what is longer is not looked at.
 _MOST_HOST_CHARACTERS = 255
+# The hosts of websites: bucket.s3-website-us-east-1.amazonaws.com, bucket.s3-website.localhost.
+_WEBSITE_HOST = re.compile(
+    r"(.+)\.s3-website(?:[.-][a-z0-9-]+)?\.(?:localhost(?:\..+)?|amazonaws\.com(?:\.cn)?)"
+)
 _LOCAL_ENDPOINT = re.compile(r"(?:(.+)\.)?s3(?:\.[a-z0-9-]+)?")
 
 
@@ -53,11 +57,22 @@ def target_of(request: HttpRequest) -> Target:
     return Target(bucket, key, query, {**headers, **request.headers})
 
 
+def website_of_host(host: str) -> str:
+    """Return the bucket whose website a Host header names; "" when it names none."""
+    if "s3-website" not in host or len(host) > _MOST_HOST_CHARACTERS:
+        return ""
+    match = _WEBSITE_HOST.fullmatch(host.partition(":")[0].lower())
+    return "" if match is None else match[1]
+
+
 def bucket_of_host(host: str) -> str:
     """Return the bucket that a Host header names; "" when it names none."""
     if len(host) > _MOST_HOST_CHARACTERS:
         return ""
     name = host.partition(":")[0].lower()
+    website = website_of_host(name)
+    if website:
+        return website
     match = _AWS_HOST.fullmatch(name)
     if match is not None:
         return match[1] or ""

@@ -12,6 +12,14 @@ STANDARD = "STANDARD"
 NULL_VERSION = "null"
 
 
+class AnsweredWith(dict[str, object]):
+    """An empty output that is answered with a status of its own."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__()
+        self.status = status
+
+
 @dataclass(slots=True)
 class Bucket:
     """A bucket.

@@ -189,7 +189,7 @@ def test_a_missing_bucket_has_no_configuration(s3: Any, name: str):
 
 def test_what_is_not_built_says_so(lab: S3Lab, s3: Any):
     with pytest.raises(ClientError) as raised:
-        s3.get_bucket_inventory_configuration(Bucket=BUCKET, Id="i")
+        s3.get_object_torrent(Bucket=BUCKET, Key="k")
     assert error_of(raised) == ("NotImplemented", 501)
     response = lab.request("PATCH", f"/{BUCKET}/k")
     assert (response.status, b"<Code>MethodNotAllowed</Code>" in response.body) == (405, True)

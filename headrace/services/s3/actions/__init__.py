@@ -12,6 +12,7 @@ from headrace.services.s3.actions.buckets import (
 from headrace.services.s3.actions.configurations import CONFIGURATIONS
 from headrace.services.s3.actions.copy_object import copy_object
 from headrace.services.s3.actions.delete_objects import delete_object, delete_objects
+from headrace.services.s3.actions.listed_configurations import LISTED
 from headrace.services.s3.actions.listings import (
     list_object_versions,
     list_objects,
@@ -81,4 +82,5 @@ ACTIONS = [
     upload_part,
     upload_part_copy,
     *CONFIGURATIONS,
+    *LISTED,
 ]

@@ -17,7 +17,15 @@ from headrace.aws.shapes.s3 import (
     GetBucketVersioningOutput,
     PutBucketVersioningInput,
 )
-from headrace.services.s3 import cors, encryption, lifecycle, limits, locks, notification_rules
+from headrace.services.s3 import (
+    cors,
+    encryption,
+    lifecycle,
+    limits,
+    locks,
+    notification_rules,
+    website,
+)
 from headrace.services.s3.actions.buckets import OWNERSHIPS
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_request, malformed_xml
@@ -150,6 +158,10 @@ def _putter(row: Configuration) -> Action:
                 value = s3.notifications.checked(request["Bucket"], value, skip_validation=skips)
             if row.name in _CHECKS:
                 _CHECKS[row.name](value, request, bucket)
+            if row.name == "BucketLogging":
+                _check_logging(s3, value, bucket)
+            if row.name == "BucketReplication":
+                value = _checked_replication(s3, call, value, bucket)
             if row.name == lifecycle.NAME:
                 value = _with_sizes(value, request)
             # Dates in lifecycle rules become text.
@@ -226,6 +238,52 @@ def _check_payer(value: dict[str, Any], request: dict[str, Any], bucket: Bucket)
         raise malformed_xml()
 
 
+def _check_logging(s3: S3, value: dict[str, Any], bucket: Bucket) -> None:
+    enabled: dict[str, Any] = value.get("LoggingEnabled") or {}
+    if not enabled:
+        return
+    target = str(enabled.get("TargetBucket"))
+    if not s3.has_bucket(target):
+        raise AwsError(
+            "InvalidTargetBucketForLogging",
+            "The target bucket for logging does not exist",
+            400,
+            {"TargetBucket": target},
+        )
+    there = s3.bucket(target).region
+    if there != bucket.region:
+        # The code and the blank at the end are AWS's.
+        source = {} if bucket.region == "us-east-1" else {"SourceBucketLocation": bucket.region}
+        raise AwsError(
+            "CrossLocationLoggingProhibitted",
+            "Cross S3 location logging not allowed. ",
+            403,
+            {**source, "TargetBucketLocation": there},
+        )
+
+
+def _checked_replication(
+    s3: S3, call: Call, value: dict[str, Any], bucket: Bucket
+) -> dict[str, Any]:
+    """Return a replication's rules, each with an ID. Raises AwsError."""
+    if bucket.versioning != "Enabled":
+        raise invalid_request(
+            "Versioning must be 'Enabled' on the bucket to apply a replication configuration"
+        )
+    rules: list[dict[str, Any]] = value.get("Rules") or []
+    if not rules:
+        raise malformed_xml()
+    for rule in rules:
+        target = str(rule.get("Destination", {}).get("Bucket", "")).rpartition(":::")[2]
+        if not s3.has_bucket(target) or s3.bucket(target).versioning != "Enabled":
+            raise invalid_request("Destination bucket must have versioning enabled.")
+    # AWS gives a rule without an ID a random one.
+    named = [
+        {**rule, "ID": rule.get("ID") or f"{call.request_id}-{i}"} for i, rule in enumerate(rules)
+    ]
+    return {**value, "Rules": named}
+
+
 _CHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any], Bucket], None]] = {
     encryption.NAME: _check_encryption,
     locks.NAME: lambda value, _, bucket: locks.check_configuration(value, bucket),
@@ -233,6 +291,7 @@ _CHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any], Bucket], None]] = {
     "BucketTagging": _check_tags,
     "BucketAccelerateConfiguration": _check_acceleration,
     "BucketRequestPayment": _check_payer,
+    website.NAME: lambda value, _, __: website.check(value),
 }
 
 

@@ -25,7 +25,7 @@ from headrace.services.s3.actions.objects import found_or_marker
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import malformed_xml
 from headrace.services.s3.notifications import RESTORE_ASKED, RESTORED, ObjectEvent
-from headrace.services.s3.state import StoredObject
+from headrace.services.s3.state import AnsweredWith, StoredObject
 from headrace.services.s3.writes import ARCHIVES
 
 
@@ -118,5 +118,5 @@ def restore_object(s3: S3, call: Call, request: RestoreObjectInput) -> RestoreOb
             s3.notifications.keep(asked, holder)
             done = replace(ObjectEvent.of(RESTORED, stored, holder), glacier=glacier)
             s3.notifications.keep(done, holder)
-    # AWS answers 202 the first time and 200 when it was restored before; here it is 202 always (`raw.py`).
-    return {}
+    # Documented: 202 the first time, 200 when there is a restored copy, whose time is changed.
+    return cast("RestoreObjectOutput", AnsweredWith(200 if was_restored else 202))

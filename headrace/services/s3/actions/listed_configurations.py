@@ -1,0 +1,163 @@
+"""The configurations of which a bucket has many, each under an Id: metrics, analytics, inventories, tiers.
+
+Nothing acts on them: they are checked, kept and shown. Sources: AWS's answers to LocalStack's
+tests/aws/services/s3/test_s3.py and test_s3_api.py, recorded in 2025 (observed); API_Put... of each (documented).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from headrace.aws.errors import AwsError
+from headrace.aws.model import operation_model
+from headrace.aws.operation import Action, Call, operation
+from headrace.services.s3.backend import S3
+from headrace.services.s3.errors import invalid_argument, malformed_xml
+from headrace.services.s3.limits import LISTED_CONFIGURATIONS, LISTED_CONFIGURATIONS_PAGE
+
+_BUCKET_ARN = re.compile(r"arn:aws[a-z-]*:s3:::[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A kind of configuration.
+
+    Attributes:
+        name: as in PutBucket<name>Configuration; also of the members.
+        check: refuses a value, beside what the model refuses.
+    """
+
+    name: str
+    check: Callable[[dict[str, Any]], None] = lambda _: None
+
+    @property
+    def member(self) -> str:
+        """The member of inputs and outputs that has the value."""
+        return f"{self.name}Configuration"
+
+
+def _check_inventory(value: dict[str, Any]) -> None:
+    target = value["Destination"]["S3BucketDestination"]
+    if not _BUCKET_ARN.fullmatch(str(target.get("Bucket"))):
+        raise AwsError("InvalidS3DestinationBucket", "Invalid bucket ARN.")
+
+
+_KINDS = [
+    Listed("Analytics"),
+    Listed("IntelligentTiering"),
+    Listed("Inventory", _check_inventory),
+    Listed("Metrics"),
+]
+
+
+def _putter(kind: Listed) -> Action:
+    name = f"PutBucket{kind.member}"
+
+    def put(s3: S3, call: Call, request: dict[str, Any]) -> None:
+        value: dict[str, Any] = request[kind.member]
+        shape = cast("Any", operation_model("s3", name)).input_shape.members[kind.member]
+        with s3.lock:
+            bucket = s3.bucket(request["Bucket"])
+            if not _is_of_model(shape, value):
+                raise malformed_xml()
+            if value["Id"] != request["Id"]:
+                raise AwsError(
+                    "IdMismatch", "Document ID does not match the specified configuration ID."
+                )
+            kind.check(value)
+            kept: dict[str, Any] = bucket.configurations.get(kind.member, {})
+            if request["Id"] not in kept and len(kept) >= LISTED_CONFIGURATIONS:
+                raise AwsError(
+                    "TooManyConfigurations",
+                    "You are attempting to create a new configuration but have already reached the"
+                    f" {LISTED_CONFIGURATIONS:,}-configuration limit.",
+                )
+            # Dates become text.
+            new = json.loads(json.dumps(value, default=str))
+            bucket.configurations[kind.member] = {**kept, request["Id"]: new}
+            s3.save_bucket(request["Bucket"], bucket)
+
+    return operation(name)(put)
+
+
+def _getter(kind: Listed) -> Action:
+    def get(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+        return {kind.member: _found(s3, kind, request)}
+
+    return operation(f"GetBucket{kind.member}")(get)
+
+
+def _deleter(kind: Listed) -> Action:
+    def delete(s3: S3, call: Call, request: dict[str, Any]) -> None:
+        with s3.lock:
+            _found(s3, kind, request)
+            bucket = s3.bucket(request["Bucket"])
+            kept: dict[str, Any] = bucket.configurations[kind.member]
+            left = {name: value for name, value in kept.items() if name != request["Id"]}
+            bucket.configurations[kind.member] = left
+            s3.save_bucket(request["Bucket"], bucket)
+
+    return operation(f"DeleteBucket{kind.member}")(delete)
+
+
+def _lister(kind: Listed) -> Action:
+    def list_all(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+        kept: dict[str, Any] = s3.bucket(request["Bucket"]).configurations.get(kind.member, {})
+        token = request.get("ContinuationToken")
+        after = "" if token is None else _opened(token)
+        names = sorted(name for name in kept if name > after)
+        page = names[:LISTED_CONFIGURATIONS_PAGE]
+        answer: dict[str, Any] = {"IsTruncated": len(page) < len(names)}
+        if token is not None:
+            answer["ContinuationToken"] = token
+        if page:
+            answer[f"{kind.member}List"] = [kept[name] for name in page]
+        if answer["IsTruncated"]:
+            answer["NextContinuationToken"] = base64.b64encode(page[-1].encode()).decode()
+        return answer
+
+    return operation(f"ListBucket{kind.member}s")(list_all)
+
+
+def _found(s3: S3, kind: Listed, request: dict[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = s3.bucket(request["Bucket"]).configurations.get(kind.member, {})
+    if request["Id"] not in kept:
+        raise AwsError("NoSuchConfiguration", "The specified configuration does not exist.", 404)
+    return kept[request["Id"]]
+
+
+def _opened(token: str) -> str:
+    try:
+        return base64.b64decode(token, validate=True).decode()
+    except (binascii.Error, ValueError) as error:
+        raise invalid_argument("The continuation token provided is incorrect") from error
+
+
+def _is_of_model(shape: Any, value: Any) -> bool:
+    """Whether a value has what the model requires, and of enumerations nothing else."""
+    if shape.type_name == "structure":
+        if not isinstance(value, dict):
+            return False
+        members = cast("dict[str, Any]", value)
+        return all(members.get(name) is not None for name in shape.required_members) and all(
+            _is_of_model(shape.members[name], one)
+            for name, one in members.items()
+            if name in shape.members and one is not None
+        )
+    if shape.type_name == "list":
+        return isinstance(value, list) and all(
+            _is_of_model(shape.member, one) for one in cast("list[Any]", value)
+        )
+    choices: list[str] | None = getattr(shape, "enum", None)
+    return not choices or value in choices
+
+
+LISTED: list[Action] = [
+    make(kind) for kind in _KINDS for make in (_putter, _getter, _deleter, _lister)
+]
