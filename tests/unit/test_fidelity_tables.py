@@ -1,7 +1,7 @@
 """Tables of parameters are complete: what a service does not act on is in its table, and what is in it there is.
 
 A parameter is acted on when a line of the service names it. S3's, whose parameters are headers too:
-`tests/unit/s3/test_fidelity.py`.
+`tests/unit/s3/test_fidelity.py`; EMR's, at every depth: `tests/unit/emr/test_fidelity.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from headrace.aws.model import operation_model
 from headrace.aws.operation import operation_name
 
 # botocore's name -> the package.
-SERVICES = {"kinesis": "kinesis", "firehose": "firehose"}
+SERVICES = {
+    "kinesis": "kinesis",
+    "firehose": "firehose",
+    "cloudformation": "cloudformation",
+    "emr-serverless": "emr_serverless",
+    "resourcegroupstaggingapi": "tagging",
+}
 # Refused by a rule over all names of their kind, not name by name.
 REFUSED = {
     "firehose": ("DestinationConfiguration", "DestinationUpdate"),
@@ -55,7 +61,7 @@ def not_acted_on(service: str) -> Iterator[str]:
     for operation in built(service):
         for name in members(service, operation):
             is_known = name in table(service).get(operation, {}) or f'"{name}"' in source
-            if not is_known and not name.endswith(REFUSED[service]):
+            if not is_known and not name.endswith(REFUSED.get(service, ())):
                 yield f"{operation}.{name}"
 
 

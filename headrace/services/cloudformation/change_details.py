@@ -19,6 +19,14 @@ from headrace.services.cloudformation.resources.base import ResourceType
 Change = dict[str, Any]
 
 
+# What is said of a resource that only gets other tags of its stack.
+TAGS_DETAIL: Change = {
+    "Target": {"Attribute": "Tags", "RequiresRecreation": "Never"},
+    "Evaluation": "Static",
+    "ChangeSource": "DirectModification",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Causes:
     """What else changes: parameters with another value, resources that are replaced, resources that change in place."""

@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.services.cloudformation import graph, limits
+from headrace.services.cloudformation import graph, limits, stack_tags
 from headrace.services.cloudformation.change_details import (
+    TAGS_DETAIL,
     Causes,
     Change,
     attribute_detail,
@@ -53,9 +54,15 @@ class ResourceChanges:
     """
 
     def __init__(
-        self, lookups: Lookups, stack: Stack, template: Template, values: Mapping[str, Any]
+        self,
+        lookups: Lookups,
+        stack: Stack,
+        template: Template,
+        values: Mapping[str, Any],
+        tags: Mapping[str, str],
     ) -> None:
         self._stack = stack
+        self._tags = dict(tags)
         self._template = template
         self._lookups = lookups
         self._pending = {name for name in template.resources if name not in stack.resources}
@@ -176,14 +183,18 @@ class ResourceChanges:
         ]
 
     def _before(self, resource: Resource) -> Mapping[str, Any]:
-        """Return the properties of a resource to be removed; attributes of others are not looked up any more."""
-        old = (
-            parse(self._stack.body).resources.get(resource.logical_id) if self._stack.body else None
-        )
+        """Return the properties of a resource to be removed; what they read of others is not looked up (recorded)."""
+        there: Mapping[str, Any] = {}
+        if self._stack.body:
+            there = parse(self._stack.body).resources
+        old = there.get(resource.logical_id)
         if old is None:
             return resource.properties
+        expressions = old.get("Properties", {})
         return {
-            name: UNKNOWN if _is_attribute(old.get("Properties", {}).get(name)) else value
+            name: UNKNOWN
+            if any(one in there for one in references([expressions.get(name)]))
+            else value
             for name, value in resource.properties.items()
         }
 
@@ -206,7 +217,8 @@ class ResourceChanges:
             with_values=with_values,
         )
         scopes = [k for k in _ATTRIBUTES if resource.definition.get(k) != definition.get(k)]
-        if not details and not scopes:
+        retagged = self._tags != self._stack.tags and stack_tags.follows(kind.name)
+        if not details and not scopes and not retagged:
             return None
         outcome = replacement(details)
         policy: Change = {}
@@ -224,8 +236,12 @@ class ResourceChanges:
             "PhysicalResourceId": resource.physical_id,
             "ResourceType": resource.type,
             "Replacement": outcome,
-            "Scope": [*(["Properties"] if details else []), *scopes],
-            "Details": [*details, *attributes],
+            "Scope": [
+                *(["Properties"] if details else []),
+                *scopes,
+                *(["Tags"] if retagged else []),
+            ],
+            "Details": [*details, *attributes, *([TAGS_DETAIL] if retagged else [])],
             "BeforeContext": _context(resource.definition, resource.properties),
             "AfterContext": _context(definition, properties),
         }
@@ -235,10 +251,6 @@ def _known(kind: str) -> ResourceType:
     found = resource_type(kind)
     assert found is not None, "types are checked before"
     return found
-
-
-def _is_attribute(expression: Any) -> bool:
-    return isinstance(expression, dict) and "Fn::GetAtt" in expression
 
 
 def _evaluated(definition: Mapping[str, Any], scope: Scope) -> dict[str, Any]:

@@ -64,6 +64,8 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     },
     "ExecuteChangeSet": {"RetainExceptOnCreate": "ignored"},
     "SetStackPolicy": {"StackPolicyBody": "stored", "StackPolicyURL": "stored"},
+    # Without transforms both stages are the same text.
+    "GetTemplate": {"TemplateStage": "stored"},
     "GetTemplateSummary": {
         "CallAs": "ignored",
         "StackSetName": "ignored",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from headrace.services.cloudformation import limits
+from headrace.services.cloudformation import limits, stack_tags
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.existing import already_exists, means_existing
 from headrace.services.cloudformation.intrinsics import Scope, evaluate
@@ -119,7 +119,10 @@ class Provisioner:
             self._replace(present, wanted, kind)
             return
         changed = changed_properties(present.properties, wanted.properties)
-        if not changed:
+        retagged = stack_tags.follows(kind.name) and stack_tags.differ(
+            self._stack, self._stack.tags
+        )
+        if not changed and not retagged:
             self._keep(present, wanted)
         elif any(kind.replaces(name) for name in changed):
             self._replace(present, wanted, kind)
@@ -194,12 +197,16 @@ class Provisioner:
         resource = replace(present, updated_ms=now_ms, properties=wanted.properties)
         self._states.set_status(resource, "UPDATE_IN_PROGRESS")
         try:
-            made = kind.update(
-                self._states.context(resource.logical_id),
-                resource.physical_id,
-                present.properties,
-                wanted.properties,
-            )
+            made = Made(present.physical_id, present.attributes)
+            if present.properties != wanted.properties:
+                made = kind.update(
+                    self._states.context(resource.logical_id),
+                    resource.physical_id,
+                    present.properties,
+                    wanted.properties,
+                )
+            if stack_tags.follows(kind.name):
+                self._retag(present, wanted)
         except Exception as error:
             self._states.fail(resource, "UPDATE", error)
             raise
@@ -209,6 +216,17 @@ class Provisioner:
                 self._stack.obsolete.append(present)
         _redefine(resource, wanted)
         self._states.made(resource, made, "UPDATE_COMPLETE")
+
+    def _retag(self, present: Resource, wanted: Resource) -> None:
+        stack = self._stack
+        before = stack.tags if stack.previous is None else stack.previous["tags"]
+        stack_tags.retag(
+            self._states.ports,
+            stack,
+            present,
+            stack_tags.all_tags(present.properties, before),
+            stack_tags.all_tags(wanted.properties, stack.tags),
+        )
 
     def _replace(self, present: Resource, resource: Resource, kind: ResourceType) -> None:
         reason = (

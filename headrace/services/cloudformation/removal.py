@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.services.cloudformation import graph
+from headrace.services.cloudformation import graph, stack_tags
 from headrace.services.cloudformation.errors import log_defect, reason_of
 from headrace.services.cloudformation.parallel import run_in_order
 from headrace.services.cloudformation.resource_states import ResourceStates, type_of
@@ -42,6 +42,14 @@ class Removal:
             if kind.update is not None and now.properties != old.properties:
                 context = self._states.context(logical_id)
                 kind.update(context, old.physical_id, now.properties, old.properties)
+            if stack_tags.follows(now.type):
+                stack_tags.retag(
+                    self._states.ports,
+                    stack,
+                    old,
+                    stack_tags.all_tags(now.properties, stack.tags),
+                    stack_tags.all_tags(old.properties, (stack.previous or {})["tags"]),
+                )
             stack.resources[logical_id] = old
             self._states.event(old, "UPDATE_COMPLETE")
         else:

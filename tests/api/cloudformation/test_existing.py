@@ -275,6 +275,13 @@ CASES = [
         arn("kinesis", "stream/x"),
     ),
     Case(
+        "AWS::EMR::SecurityConfiguration",
+        called("emr", "create_security_configuration", Name="x", SecurityConfiguration="{}"),
+        {"Name": "x", "SecurityConfiguration": {}},
+        called("emr", "describe_security_configuration", Name="x"),
+        "x",
+    ),
+    Case(
         "AWS::KMS::Alias",
         lambda cloud: cloud.client("kms").create_alias(
             AliasName="alias/x",
@@ -414,6 +421,7 @@ CASES = [
 
 NAMELESS = {
     "AWS::EMR::Cluster": "clusters may share a name",
+    "AWS::EMR::InstanceGroupConfig": "groups may share a name",
     "AWS::EMR::Step": "steps may share a name",
     "AWS::EMRServerless::Application": "applications may share a name",
     "AWS::KMS::Key": "a key's id is made by KMS",

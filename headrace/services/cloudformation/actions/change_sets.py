@@ -62,7 +62,7 @@ def create_change_set(
             deployment_config=dict(request.get("DeploymentConfig") or {}),
             include_nested_stacks=bool(request.get("IncludeNestedStacks")),
         )
-        found = ResourceChanges(cfn.lookups, stack, template, values)
+        found = ResourceChanges(cfn.lookups, stack, template, values, tags)
         change_set.changes, change_set.plain_changes = found.with_values, found.plain
         change_set.values_warning = found.warning
         if kind == "UPDATE" and not has_changes(stack, template, found, tags):

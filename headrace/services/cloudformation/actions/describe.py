@@ -259,20 +259,19 @@ def list_stacks(
     for stack in cfn.stacks.all(call.account, call.region):
         if wanted and stack.status not in wanted:
             continue
-        summary: shapes.StackSummary = {
-            "StackId": stack.stack_id,
-            "StackName": stack.name,
-            "StackStatus": stack.status,
-            "CreationTime": moment(stack.created_ms),
-            "TemplateDescription": stack.description,
-            "DriftInformation": {"StackDriftStatus": "NOT_CHECKED"},
-        }
-        if stack.reason:
-            summary["StackStatusReason"] = stack.reason
-        if stack.updated_ms is not None:
-            summary["LastUpdatedTime"] = moment(stack.updated_ms)
-        if stack.deleted_ms is not None:
-            summary["DeletionTime"] = moment(stack.deleted_ms)
+        summary: shapes.StackSummary = present(
+            {
+                "StackId": stack.stack_id,
+                "StackName": stack.name,
+                "TemplateDescription": stack.description or None,
+                "CreationTime": moment(stack.created_ms),
+                "LastUpdatedTime": None if stack.updated_ms is None else moment(stack.updated_ms),
+                "DeletionTime": None if stack.deleted_ms is None else moment(stack.deleted_ms),
+                "StackStatus": stack.status,
+                "StackStatusReason": stack.reason or None,
+                "DriftInformation": {"StackDriftStatus": "NOT_CHECKED"},
+            }
+        )
         summaries.append(summary)
     return {"StackSummaries": summaries}
 

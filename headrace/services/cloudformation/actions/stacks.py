@@ -43,7 +43,8 @@ def create_stack(
         template, values = requests.prepare(cfn, stack, request)
         stack.policy = policy_of(cfn, request) or ""
         stack.request_token = token
-        ResourceChanges(cfn.lookups, stack, template, values)  # refuses what cannot be evaluated
+        # It refuses what cannot be evaluated.
+        ResourceChanges(cfn.lookups, stack, template, values, stack.tags)
         requests.take_over(stack, template, values, request)
         for change_set in cfn.stacks.change_sets(stack.stack_id):
             change_set.execution_status = "OBSOLETE"  # recorded
@@ -69,8 +70,9 @@ def update_stack(
                 f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
             )
         template, values = requests.prepare(cfn, stack, request)
-        found = ResourceChanges(cfn.lookups, stack, template, values)
-        if not has_changes(stack, template, found, requests.tags_of(request, stack)):
+        tags = requests.tags_of(request, stack)
+        found = ResourceChanges(cfn.lookups, stack, template, values, tags)
+        if not has_changes(stack, template, found, tags):
             raise validation_error(requests.NO_UPDATES)
         stack.policy = policy_of(cfn, request) or stack.policy
         stack.request_token = request.get("ClientRequestToken") or ""

@@ -1,11 +1,11 @@
-"""EMR clusters and steps."""
+"""EMR clusters, steps and security configurations."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+import json
+from typing import Any
 
 from headrace.aws.errors import AwsError
-from headrace.core.values import listed
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
@@ -13,67 +13,30 @@ from headrace.services.cloudformation.resources.base import (
     ResourceType,
     boolean,
     enforced,
+    ignored,
+    integers,
     nothing_to_delete,
     stored,
     tag_list,
 )
-
-_GROUPS = (
-    ("MasterInstanceGroup", "MASTER"),
-    ("CoreInstanceGroup", "CORE"),
+from headrace.services.cloudformation.resources.emr_instances import (
+    configurations,
+    instances,
+    managed_scaling,
 )
-_FLAGS = ("KeepJobFlowAliveWhenNoSteps", "TerminationProtected", "UnhealthyNodeReplacement")
 
-
-def _group(given: Properties, role: str) -> dict[str, Any]:
-    group = {
-        "InstanceRole": role,
-        "InstanceType": given["InstanceType"],
-        "InstanceCount": int(given.get("InstanceCount", 1)),
-    }
-    for name in ("Name", "Market", "BidPrice", "CustomAmiId"):
-        if name in given:
-            group[name] = given[name]
-    return group
-
-
-def _instances(given: Properties) -> dict[str, Any]:
-    instances: dict[str, Any] = {
-        name: given[name]
-        for name in (
-            "Ec2KeyName",
-            "Ec2SubnetId",
-            "Ec2SubnetIds",
-            "EmrManagedMasterSecurityGroup",
-            "EmrManagedSlaveSecurityGroup",
-            "ServiceAccessSecurityGroup",
-            "HadoopVersion",
-        )
-        if name in given
-    }
-    for name in _FLAGS:
-        if name in given:
-            instances[name] = boolean(given[name])
-    # A cluster that CloudFormation makes stays up unless the template says otherwise.
-    instances.setdefault("KeepJobFlowAliveWhenNoSteps", True)
-    groups = [_group(given[key], role) for key, role in _GROUPS if key in given]
-    groups += [_group(task, "TASK") for task in listed(given, "TaskInstanceGroups")]
-    if groups:
-        instances["InstanceGroups"] = groups
-    return instances
-
-
-def _configurations(given: Any) -> list[dict[str, Any]]:
-    return [
-        {
-            "Classification": item.get("Classification", ""),
-            "Properties": {
-                key: str(value) for key, value in item.get("ConfigurationProperties", {}).items()
-            },
-            "Configurations": _configurations(listed(item, "Configurations")),
-        }
-        for item in cast("list[dict[str, Any]]", given)
-    ]
+# Members of RunJobFlow that templates spell in the same way.
+_PASSED_ON = (
+    "AdditionalInfo",
+    "EbsRootVolumeIops",
+    "EbsRootVolumeSize",
+    "EbsRootVolumeThroughput",
+    "KerberosAttributes",
+    "LogEncryptionKmsKeyId",
+    "PlacementGroupConfigs",
+    "ScaleDownBehavior",
+)
+_SIZES = ("EbsRootVolumeIops", "EbsRootVolumeSize", "EbsRootVolumeThroughput")
 
 
 def _step(given: Properties) -> dict[str, Any]:
@@ -102,13 +65,17 @@ def _create_cluster(context: Context, properties: Properties) -> Made:
             "SecurityConfiguration",
             "CustomAmiId",
             "OSReleaseLabel",
+            *_PASSED_ON,
         )
         if name in properties
     }
-    params["Instances"] = _instances(properties["Instances"])
+    params.update(integers(params, *_SIZES))
+    if "ManagedScalingPolicy" in properties:
+        params["ManagedScalingPolicy"] = managed_scaling(properties["ManagedScalingPolicy"])
+    params["Instances"] = instances(properties["Instances"])
     params["VisibleToAllUsers"] = boolean(properties.get("VisibleToAllUsers", True))
     if "Configurations" in properties:
-        params["Configurations"] = _configurations(properties["Configurations"])
+        params["Configurations"] = configurations(properties["Configurations"])
     if "Steps" in properties:
         params["Steps"] = [_step(step) for step in properties["Steps"]]
     if "StepConcurrencyLevel" in properties:
@@ -142,10 +109,25 @@ def _update_cluster(context: Context, physical_id: str, old: Properties, new: Pr
                 "VisibleToAllUsers": boolean(new.get("VisibleToAllUsers", True)),
             },
         )
+    if new.get("ManagedScalingPolicy") != old.get("ManagedScalingPolicy"):
+        given = new.get("ManagedScalingPolicy")
+        target: dict[str, Any] = {"ClusterId": physical_id}
+        if given is None:
+            context.call("emr", "RemoveManagedScalingPolicy", target)
+        else:
+            policy = {"ManagedScalingPolicy": managed_scaling(given)}
+            context.call("emr", "PutManagedScalingPolicy", {**target, **policy})
     tags = tag_list(new, context)
+    gone = [tag["Key"] for tag in tag_list(old, context) if tag["Key"] not in _keys(tags)]
+    if gone:
+        context.call("emr", "RemoveTags", {"ResourceId": physical_id, "TagKeys": gone})
     if tags:
         context.call("emr", "AddTags", {"ResourceId": physical_id, "Tags": tags})
     return _made(context, physical_id)
+
+
+def _keys(tags: list[dict[str, str]]) -> set[str]:
+    return {tag["Key"] for tag in tags}
 
 
 def _delete_cluster(context: Context, physical_id: str, properties: Properties) -> None:
@@ -162,9 +144,41 @@ def _create_step(context: Context, properties: Properties) -> Made:
     return Made(step, {"Id": step})
 
 
+def _create_security_configuration(context: Context, properties: Properties) -> Made:
+    name = properties.get("Name") or context.generated_name(256)
+    document = properties["SecurityConfiguration"]
+    text = document if isinstance(document, str) else json.dumps(document)
+    context.call(
+        "emr", "CreateSecurityConfiguration", {"Name": name, "SecurityConfiguration": text}
+    )
+    return Made(name, {"Name": name})
+
+
+def _find_security_configuration(context: Context, properties: Properties) -> str | None:
+    name = properties.get("Name")
+    return context.found("emr", "DescribeSecurityConfiguration", {"Name": name}, name)
+
+
+def _delete_security_configuration(
+    context: Context, physical_id: str, properties: Properties
+) -> None:
+    try:
+        context.call("emr", "DeleteSecurityConfiguration", {"Name": physical_id})
+    except AwsError as error:
+        if "does not exist" not in error.message:
+            raise
+
+
 # Properties that AWS does not change in a running cluster: another value means another cluster.
 _FIXED_ENFORCED = ("Name", "LogUri", "Steps", "StepConcurrencyLevel")
 _FIXED_STORED = (
+    "EbsRootVolumeIops",
+    "EbsRootVolumeSize",
+    "EbsRootVolumeThroughput",
+    "KerberosAttributes",
+    "LogEncryptionKmsKeyId",
+    "PlacementGroupConfigs",
+    "ScaleDownBehavior",
     "Applications",
     "AutoScalingRole",
     "AutoTerminationPolicy",
@@ -184,12 +198,13 @@ TYPES = [
         "AWS::EMR::Cluster",
         {
             **enforced(*_FIXED_ENFORCED, "Tags"),
-            **stored(*_FIXED_STORED, "VisibleToAllUsers"),
+            **stored(*_FIXED_STORED, "VisibleToAllUsers", "ManagedScalingPolicy"),
+            **ignored("AdditionalInfo"),
         },
         _create_cluster,
         _delete_cluster,
         update=_update_cluster,
-        replace_on=frozenset({*_FIXED_ENFORCED, *_FIXED_STORED}),
+        replace_on=frozenset({*_FIXED_ENFORCED, *_FIXED_STORED, "AdditionalInfo"}),
     ),
     ResourceType(
         "AWS::EMR::Step",
@@ -197,5 +212,13 @@ TYPES = [
         _create_step,
         # There is no call that deletes a step; AWS leaves it too.
         nothing_to_delete,
+    ),
+    ResourceType(
+        "AWS::EMR::SecurityConfiguration",
+        stored("Name", "SecurityConfiguration"),
+        _create_security_configuration,
+        _delete_security_configuration,
+        named_by=("Name",),
+        find=_find_security_configuration,
     ),
 ]

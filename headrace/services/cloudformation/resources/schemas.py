@@ -10,6 +10,13 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "AWS::CloudWatch::Dashboard": ("DashboardBody",),
     "AWS::DynamoDB::Table": ("KeySchema",),
     "AWS::EMR::Cluster": ("Instances", "JobFlowRole", "Name", "ServiceRole"),
+    "AWS::EMR::InstanceGroupConfig": (
+        "InstanceCount",
+        "InstanceRole",
+        "InstanceType",
+        "JobFlowId",
+    ),
+    "AWS::EMR::SecurityConfiguration": ("SecurityConfiguration",),
     "AWS::EMR::Step": ("ActionOnFailure", "HadoopJarStep", "JobFlowId", "Name"),
     "AWS::EMRServerless::Application": ("ReleaseLabel", "Type"),
     "AWS::Glue::Database": ("CatalogId", "DatabaseInput"),

@@ -1,0 +1,83 @@
+"""A stack's tags on its resources: they follow when the stack's tags change, and go when they go.
+
+Documented: CloudFormation propagates the stack's tags to the resources that can have tags (API_UpdateStack, Tags).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from headrace.core.arn import make_arn
+from headrace.core.values import listed
+from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.ports import Ports
+from headrace.services.cloudformation.state import Resource, Stack
+
+# The types whose tags the tagging API changes, and the attribute that holds the ARN; empty: it is made of the id.
+_ARNS = {
+    "AWS::DynamoDB::Table": "Arn",
+    "AWS::EMR::Cluster": "",
+    "AWS::EMRServerless::Application": "Arn",
+    "AWS::Kinesis::Stream": "Arn",
+    "AWS::KinesisFirehose::DeliveryStream": "Arn",
+    "AWS::Lambda::Function": "Arn",
+    "AWS::Logs::LogGroup": "Arn",
+    "AWS::S3::Bucket": "Arn",
+    "AWS::SNS::Topic": "TopicArn",
+    "AWS::SQS::Queue": "Arn",
+}
+
+
+def follows(kind: str) -> bool:
+    """Whether resources of a type get the stack's tags when these change."""
+    return kind in _ARNS
+
+
+def differ(stack: Stack, tags: Mapping[str, str]) -> bool:
+    """Whether the stack's tags before its update were others than these."""
+    return stack.previous is not None and dict(stack.previous["tags"]) != dict(tags)
+
+
+def retag(
+    ports: Ports,
+    stack: Stack,
+    resource: Resource,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+) -> None:
+    """Change a resource's tags from `before` to `after`. Raises ResourceFailed, AwsError."""
+    changed = {key: value for key, value in after.items() if before.get(key) != value}
+    gone = sorted(set(before) - set(after))
+    for operation, params in (
+        ("TagResources", {"Tags": changed}),
+        ("UntagResources", {"TagKeys": gone}),
+    ):
+        if not any(params.values()):
+            continue
+        answer = ports.control.call(
+            "resourcegroupstaggingapi",
+            operation,
+            {"ResourceARNList": [_arn_of(stack, resource)], **params},
+            account=stack.account,
+            region=stack.region,
+        )
+        for failure in answer["FailedResourcesMap"].values():
+            raise ResourceFailed(str(failure["ErrorMessage"]))
+
+
+def all_tags(properties: Mapping[str, Any], of_stack: Mapping[str, str]) -> dict[str, str]:
+    """Return a resource's tags: its stack's, and its own, which win."""
+    own: Any = properties.get("Tags") or {}
+    if isinstance(own, dict):
+        named = cast("dict[str, Any]", own)
+        return {**of_stack, **{key: str(value) for key, value in named.items()}}
+    return {**of_stack, **{tag["Key"]: str(tag["Value"]) for tag in listed(properties, "Tags")}}
+
+
+def _arn_of(stack: Stack, resource: Resource) -> str:
+    name = _ARNS[resource.type]
+    if not name:
+        place = stack.region, stack.account
+        return make_arn("elasticmapreduce", *place, f"cluster/{resource.physical_id}")
+    return str(resource.attributes[name]).removesuffix(":*")
