@@ -33,4 +33,4 @@ def test_answers_are_awss(shared: tuple[S3Lab, Any], tmp_path: Path, scenario: S
 
 
 def test_there_are_scenarios_enough_and_each_says_whence_it_is():
-    check_told(SCENARIOS, 150)
+    check_told(SCENARIOS, 300)

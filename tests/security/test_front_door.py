@@ -430,3 +430,14 @@ def test_an_allowed_page_still_needs_the_buckets_rules_to_read(door: Door):
     assert "CORSResponse: CORS is not enabled for this bucket." in text(answer)
     loaded = door.ask("GET", "/plain/page.html", {"origin": FRIEND})
     assert (loaded.status, header(loaded, "access-control-allow-origin")) == (200, None)
+
+
+def test_options_without_a_method_is_answered_as_on_aws(door: Door):
+    # Source: kinesalite's test/connection.js (observed).
+    answer = door.ask("OPTIONS", "/", {"origin": FRIEND, "access-control-request-headers": "a, b"})
+    headers = {name.lower(): value for name, value in answer.headers}
+    assert (answer.status, answer.body) == (200, b"")
+    assert headers["access-control-allow-origin"] == "*"
+    assert headers["access-control-allow-headers"] == "a, b"
+    assert headers["access-control-max-age"] == "172800"
+    assert "access-control-allow-methods" not in headers

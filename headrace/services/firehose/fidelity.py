@@ -15,9 +15,14 @@ _DESTINATION: dict[str, FidelityLevel] = {
 }
 
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
+    # There is nothing here that a deletion would have to be forced against.
+    "DeleteDeliveryStream": {"AllowForceDelete": "ignored"},
+    # There is one destination, on AWS too.
+    "DescribeDeliveryStream": {"Limit": "ignored", "ExclusiveStartDestinationId": "ignored"},
     "CreateDeliveryStream": {
         "DeliveryStreamEncryptionConfigurationInput": "stored",
         "KinesisStreamSourceConfiguration.RoleARN": "stored",
+        "DirectPutSourceConfiguration": "stored",
         **{
             f"ExtendedS3DestinationConfiguration.{name}": _DESTINATION[name]
             for name in _DESTINATION

@@ -26,6 +26,8 @@ class DeliveryStream:
     source_arn: str = ""
     source_role_arn: str = ""
     source_from_ms: int = 0
+    # Of DirectPut: how much is going to come, which nothing acts on; 0 when nobody said.
+    throughput_hint_mb: int = 0
     encryption: dict[str, Any] = field(default_factory=dict[str, Any])
     tags: dict[str, str] = field(default_factory=dict[str, str])
 

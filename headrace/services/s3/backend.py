@@ -203,7 +203,7 @@ class S3:
     ) -> tuple[str, dict[str, str]]:
         """Store a part and return its ETag and the checksums to answer with. Raises AwsError."""
         encryption.check_part(upload.encryption, params)
-        verified = verify(body, params)
+        verified = verify(body, params, is_part=True)
         shown = upload_checksums.of_part(upload, verified.checksums, body)
         temporary = body.file or self.files.write_temporary(body.data)
         kept = shown if upload.checksum else {}

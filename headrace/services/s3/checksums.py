@@ -105,16 +105,26 @@ class Verified:
     checksums: dict[str, str]
 
 
-def verify(body: Body, params: Mapping[str, Any]) -> Verified:
-    """Check a body against the checksums in `params`. Raises BadDigest, InvalidRequest, InvalidDigest."""
+def verify(body: Body, params: Mapping[str, Any], *, is_part: bool = False) -> Verified:
+    """Check a body against the checksums in `params`. Raises BadDigest, InvalidRequest, InvalidDigest.
+
+    AWS shows the MD5 that an object should have as digits, and that of a part as it was given (observed).
+    """
     etag = body.digest("md5").hex()
     md5 = params.get("ContentMD5")
     if md5 is not None:
         if len(_decoded(md5)) != hashlib.md5(usedforsecurity=False).digest_size:
-            raise AwsError("InvalidDigest", "The Content-MD5 you specified was invalid.")
+            sentence = "The Content-MD5 you specified was invalid."
+            raise AwsError("InvalidDigest", sentence, 400, {"Content-MD5": md5})
         if _decoded(md5).hex() != etag:
             raise AwsError(
-                "BadDigest", "The Content-MD5 you specified did not match what we received."
+                "BadDigest",
+                "The Content-MD5 you specified did not match what we received.",
+                400,
+                {
+                    "ExpectedDigest": md5 if is_part else _decoded(md5).hex(),
+                    "CalculatedDigest": base64.b64encode(bytes.fromhex(etag)).decode(),
+                },
             )
     for name in _NOT_BUILT:
         if params.get(name) is not None:

@@ -85,11 +85,11 @@ def answer_options(s3: S3, request: HttpRequest, target: Target) -> HttpResponse
     if origin is None:
         raise AwsError("BadRequest", "Insufficient information. Origin request header needed.")
     if not s3.has_bucket(target.bucket):
-        raise _forbidden("Bucket not found", request.method, target)
+        raise _forbidden("Bucket not found", request.method, "BUCKET")
     rules = _rules(s3, target.bucket)
     if rules is None:
         sentence = "CORS is not enabled for this bucket."
-        raise _forbidden(sentence, method or request.method, target)
+        raise _forbidden(sentence, method or request.method, "BUCKET")
     if method is None:
         raise AwsError("BadRequest", "Invalid Access-Control-Request-Method: null")  # assumed
     asked = _names(headers.get("access-control-request-headers", ""))
@@ -100,7 +100,7 @@ def answer_options(s3: S3, request: HttpRequest, target: Target) -> HttpResponse
             " Access-Control-Request-Method or Access-Control-Request-Headers are not whitelisted by the resource's"
             " CORS spec."
         )
-        raise _forbidden(sentence, method, target)
+        raise _forbidden(sentence, method, "OBJECT" if target.key else "BUCKET")
     answer = HttpResponse(200, _headers(match, origin))
     if asked:
         answer.headers.append(("Access-Control-Allow-Headers", ", ".join(asked)))
@@ -117,7 +117,10 @@ def answer_headers(s3: S3, request: HttpRequest) -> list[tuple[str, str]]:
         rules = _rules(s3, target_of(request).bucket)
     except AwsError:
         return []
-    match = None if rules is None else _match(rules, origin, request.method, [])
+    # Headers of a preflight count, whatever the method (observed).
+    method = request.headers.get("access-control-request-method", request.method)
+    asked = _names(request.headers.get("access-control-request-headers", ""))
+    match = None if rules is None else _match(rules, origin, method, asked)
     return [] if match is None else _headers(match, origin)
 
 
@@ -203,6 +206,6 @@ def _headers(match: _Match, origin: str) -> list[tuple[str, str]]:
     return [*headers, ("Vary", _VARY)]
 
 
-def _forbidden(sentence: str, method: str, target: Target) -> AwsError:
-    members = {"Method": method, "ResourceType": "OBJECT" if target.key else "BUCKET"}
+def _forbidden(sentence: str, method: str, resource_type: str) -> AwsError:
+    members = {"Method": method, "ResourceType": resource_type}
     return AwsError("AccessForbidden", f"CORSResponse: {sentence}", 403, members)

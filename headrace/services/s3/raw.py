@@ -301,13 +301,13 @@ class HttpFront:
     def _described(
         self, stored: StoredObject, target: Target, body: bytes | FileSlice
     ) -> HttpResponse:
-        headers = _answer_headers(stored, target)
+        first, length = _slice(stored, target)
+        headers = _answer_headers(stored, target, is_whole=length == stored.size_bytes)
         holder = self._s3.bucket(target.bucket)
         if "versionId" not in target.query and lifecycle.NAME in holder.configurations:
             headers += lifecycle.expiration_header(stored, holder)
         if holder.versioning:
             headers.append(("x-amz-version-id", stored.version_id))
-        first, length = _slice(stored, target)
         whole = "partNumber" not in target.query and _range(stored, target) is None
         if "partNumber" in target.query and stored.parts:
             headers.append(("x-amz-mp-parts-count", str(stored.parts)))
@@ -350,10 +350,13 @@ def _identity(stored: StoredObject) -> list[tuple[str, str]]:
     ]
 
 
-def _answer_headers(stored: StoredObject, target: Target) -> list[tuple[str, str]]:
+def _answer_headers(
+    stored: StoredObject, target: Target, *, is_whole: bool
+) -> list[tuple[str, str]]:
     headers = reads.object_headers(stored)
     wanted = target.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED"
-    if wanted and "range" not in target.headers:
+    # Of a part too; and of a range that is the whole object, or none.
+    if wanted and (is_whole or "range" not in target.headers):
         number = target.query.get("partNumber")
         headers += reads.checksum_headers(stored, None if number is None else int(number))
     for name, header in reads.OVERRIDES.items():

@@ -57,6 +57,12 @@ def create_delivery_stream(
         raise invalid(
             "KinesisStreamSourceConfig is required for KinesisStreamAsSource, and for no other type."
         )
+    for unbuilt in ("MSKSourceConfiguration", "DatabaseSourceConfiguration"):
+        if unbuilt in request:
+            raise not_built(f"the source of {unbuilt}")
+    hinted = request.get("DirectPutSourceConfiguration")
+    if hinted is not None and kind != "DirectPut":
+        raise invalid("DirectPutSourceConfiguration is for delivery streams of type DirectPut.")
     tags = {tag["Key"]: tag.get("Value", "") for tag in request.get("Tags") or ()}
     check_tags({}, tags)
     stream = DeliveryStream(
@@ -70,6 +76,7 @@ def create_delivery_stream(
         source_arn=source["KinesisStreamARN"] if source else "",
         source_role_arn=source["RoleARN"] if source else "",
         source_from_ms=call.now_ms,
+        throughput_hint_mb=hinted["ThroughputHintInMBs"] if hinted else 0,
         encryption=checked_encryption(request.get("DeliveryStreamEncryptionConfigurationInput")),
         tags=tags,
     )
@@ -137,6 +144,10 @@ def describe_delivery_stream(
                 "RoleARN": stream.source_role_arn,
                 "DeliveryStartTimestamp": moment(stream.source_from_ms),
             }
+        }
+    elif stream.throughput_hint_mb:
+        description["Source"] = {
+            "DirectPutSourceDescription": {"ThroughputHintInMBs": stream.throughput_hint_mb}
         }
     return {"DeliveryStreamDescription": description}
 

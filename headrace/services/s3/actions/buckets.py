@@ -37,7 +37,10 @@ def create_bucket(s3: S3, call: Call, request: CreateBucketInput) -> CreateBucke
     wanted = request.get("CreateBucketConfiguration", {}).get("LocationConstraint")
     if wanted == "us-east-1":
         raise AwsError(
-            "InvalidLocationConstraint", "The specified location-constraint is not valid"
+            "InvalidLocationConstraint",
+            "The specified location-constraint is not valid",
+            400,
+            {"LocationConstraint": wanted},
         )
     stated = "eu-west-1" if wanted == "EU" else wanted
     if call.region not in ("us-east-1", stated):

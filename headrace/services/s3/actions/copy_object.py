@@ -26,7 +26,9 @@ from headrace.services.s3.state import NULL_VERSION, StoredObject
 from headrace.services.s3.writes import KEPT_HEADERS
 
 
-def source_object(s3: S3, request: CopyObjectInput | UploadPartCopyInput) -> StoredObject:
+def source_object(
+    s3: S3, request: CopyObjectInput | UploadPartCopyInput, now_ms: int
+) -> StoredObject:
     """Return the object that CopySource names, its conditions checked. Raises AwsError."""
     source = cast("str | dict[str, str]", request["CopySource"])
     if isinstance(source, str):
@@ -40,7 +42,7 @@ def source_object(s3: S3, request: CopyObjectInput | UploadPartCopyInput) -> Sto
         raise invalid_argument(sentence, "x-amz-copy-source", "x-amz-copy-source")
     check_key(key)
     stored = _version(s3, bucket, key, version)
-    _check_conditions(stored, request)
+    _check_conditions(stored, request, now_ms)
     return stored
 
 
@@ -55,8 +57,13 @@ def _version(s3: S3, bucket: str, key: str, version_id: str) -> StoredObject:
         ) from error
 
 
-def _check_conditions(stored: StoredObject, request: CopyObjectInput | UploadPartCopyInput) -> None:
-    """Raise PreconditionFailed. Source: API_CopyObject, on how pairs of conditions combine."""
+def _check_conditions(
+    stored: StoredObject, request: CopyObjectInput | UploadPartCopyInput, now_ms: int
+) -> None:
+    """Raise PreconditionFailed. Source: API_CopyObject, on how pairs of conditions combine.
+
+    A time to come, modified since which nothing can be, asks for nothing (observed).
+    """
     modified_s = stored.last_modified_ms // 1000
     match = request.get("CopySourceIfMatch")
     if match is not None:
@@ -68,8 +75,10 @@ def _check_conditions(stored: StoredObject, request: CopyObjectInput | UploadPar
     if none_match is not None:
         if none_match.strip('"') == stored.etag:
             raise precondition_failed("x-amz-copy-source-If-None-Match")
-    elif _seconds(request.get("CopySourceIfModifiedSince"), -1) >= modified_s:
-        raise precondition_failed("x-amz-copy-source-If-Modified-Since")
+    else:
+        since_s = _seconds(request.get("CopySourceIfModifiedSince"), -1)
+        if now_ms // 1000 >= since_s >= modified_s:
+            raise precondition_failed("x-amz-copy-source-If-Modified-Since")
 
 
 def _seconds(value: Any, default: int) -> int:
@@ -88,7 +97,7 @@ def copy_object(s3: S3, call: Call, request: CopyObjectInput) -> CopyObjectOutpu
     """Copy an object with its metadata, or with new ones. Source: API_CopyObject."""
     s3.bucket(request["Bucket"])
     check_key(request["Key"])
-    source = source_object(s3, request)
+    source = source_object(s3, request, call.now_ms)
     _check_directives(request)
     encryption.check_read(source, request, "CopySource")
     reads.check_readable(source)

@@ -88,7 +88,7 @@ def upload_part_copy(s3: S3, call: Call, request: UploadPartCopyInput) -> Upload
     """Store a part from an object. Source: API_UploadPartCopy."""
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
-    source = source_object(s3, request)
+    source = source_object(s3, request, call.now_ms)
     first, length = reads.copied_range(request.get("CopySourceRange"), source.size_bytes)
     temporary = s3.files.temporary()
     try:

@@ -27,10 +27,11 @@ from headrace.aws.shapes.s3 import (
     PutObjectTaggingInput,
     PutObjectTaggingOutput,
 )
+from headrace.core.ports import ObjectNotFound
 from headrace.services.s3 import acls, encryption, limits, reads
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
-from headrace.services.s3.errors import invalid_argument, is_marker
+from headrace.services.s3.errors import invalid_argument, is_marker, no_such_key
 from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import ACL_PUT, TAGGED, UNTAGGED
 from headrace.services.s3.owner import OWNER
@@ -117,7 +118,11 @@ def get_object_tagging(
     s3: S3, call: Call, request: GetObjectTaggingInput
 ) -> GetObjectTaggingOutput:
     """Return an object's tags. Source: API_GetObjectTagging."""
-    stored = found_or_marker(s3, request)
+    try:
+        stored = found_or_marker(s3, request)
+    except ObjectNotFound as error:
+        # Of this operation alone, the error's key begins with the bucket (observed).
+        raise no_such_key(f"{request['Bucket']}/{request['Key']}") from error
     tags = [{"Key": key, "Value": value} for key, value in stored.tags.items()]
     return cast("GetObjectTaggingOutput", {"TagSet": tags, **_version_id(s3, stored)})
 

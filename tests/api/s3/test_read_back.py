@@ -1,0 +1,273 @@
+"""Every member that a configuration of a bucket takes is read back. See `tests.support.read_back`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.aws.model import operation_model
+from headrace.services.s3.actions import ACTIONS
+from headrace.services.s3.fidelity import FIDELITY
+from tests.api.s3.conftest import BUCKET
+from tests.support.read_back import Case, Read, check, never_given, not_read_back
+
+B = {"Bucket": BUCKET}
+ACCOUNT = "000000000000"
+LAKE = f"arn:aws:s3:::{BUCKET}"
+OWNER: dict[str, Any] = {"Bucket": BUCKET, "ExpectedBucketOwner": ACCOUNT}
+SENT = {
+    "ContentMD5": "boto3 sends a checksum; tests/api/s3/test_put_object.py sends it",
+    "ChecksumAlgorithm": "how the body was checked",
+}
+CHECKED = {"Bucket": "of the request", "ExpectedBucketOwner": "compared with the owner"}
+VERSIONED: Read = (
+    "PutBucketVersioning",
+    {**B, "VersioningConfiguration": {"Status": "Enabled"}},
+)
+
+
+def case(
+    name: str,
+    given: dict[str, Any],
+    *,
+    get: str = "",
+    without: dict[str, str] | None = None,
+    unseen: dict[str, str] | None = None,
+    before: list[Read] | None = None,
+    ask: dict[str, Any] | None = None,
+) -> Case:
+    """Return the case of Put<name>, read by Get<name>."""
+    shape: Any = operation_model("s3", f"Put{name}").input_shape
+    members = shape.members
+    sent = {member: why for member, why in SENT.items() if member in members}
+    return Case(
+        f"Put{name}",
+        [(get or f"Get{name}", {**B, **(ask or {})})],
+        given={**OWNER, **given},
+        without={**sent, **(without or {})},
+        unseen={**CHECKED, **(unseen or {})},
+        before=before or [],
+    )
+
+
+RULE = {
+    "ID": "r",
+    "Status": "Enabled",
+    "Filter": {"Prefix": "p"},
+    "Expiration": {"Days": 7},
+    "NoncurrentVersionExpiration": {"NoncurrentDays": 3, "NewerNoncurrentVersions": 2},
+    "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 2},
+    "Transitions": [{"Days": 5, "StorageClass": "GLACIER"}],
+    "NoncurrentVersionTransitions": [{"NoncurrentDays": 2, "StorageClass": "GLACIER"}],
+}
+S3_TARGET = {
+    "S3BucketDestination": {
+        "Bucket": LAKE,
+        "Format": "CSV",
+        "Prefix": "out",
+        "BucketAccountId": ACCOUNT,
+    }
+}
+CASES = [
+    case("BucketAccelerateConfiguration", {"AccelerateConfiguration": {"Status": "Enabled"}}),
+    case(
+        "BucketAnalyticsConfiguration",
+        {
+            "Id": "a",
+            "AnalyticsConfiguration": {
+                "Id": "a",
+                "Filter": {"And": {"Prefix": "p", "Tags": [{"Key": "k", "Value": "v"}]}},
+                "StorageClassAnalysis": {
+                    "DataExport": {"OutputSchemaVersion": "V_1", "Destination": S3_TARGET}
+                },
+            },
+        },
+        ask={"Id": "a"},
+    ),
+    case(
+        "BucketCors",
+        {
+            "CORSConfiguration": {
+                "CORSRules": [
+                    {
+                        "ID": "r",
+                        "AllowedHeaders": ["a"],
+                        "AllowedMethods": ["GET"],
+                        "AllowedOrigins": ["http://x.test"],
+                        "ExposeHeaders": ["e"],
+                        "MaxAgeSeconds": 11,
+                    }
+                ]
+            }
+        },
+    ),
+    case(
+        "BucketIntelligentTieringConfiguration",
+        {
+            "Id": "a",
+            "IntelligentTieringConfiguration": {
+                "Id": "a",
+                "Status": "Enabled",
+                "Filter": {"Prefix": "p"},
+                "Tierings": [{"Days": 91, "AccessTier": "ARCHIVE_ACCESS"}],
+            },
+        },
+        ask={"Id": "a"},
+    ),
+    case(
+        "BucketInventoryConfiguration",
+        {
+            "Id": "a",
+            "InventoryConfiguration": {
+                "Id": "a",
+                "IsEnabled": True,
+                "Filter": {"Prefix": "p"},
+                "IncludedObjectVersions": "Current",
+                "OptionalFields": ["Size"],
+                "Schedule": {"Frequency": "Weekly"},
+                "Destination": {
+                    "S3BucketDestination": {
+                        "AccountId": ACCOUNT,
+                        "Bucket": LAKE,
+                        "Format": "ORC",
+                        "Prefix": "out",
+                        "Encryption": {"SSEKMS": {"KeyId": "k"}},
+                    }
+                },
+            },
+        },
+        ask={"Id": "a"},
+    ),
+    case(
+        "BucketLifecycleConfiguration",
+        {
+            "LifecycleConfiguration": {"Rules": [RULE]},
+            "TransitionDefaultMinimumObjectSize": "varies_by_storage_class",
+        },
+    ),
+    case(
+        "BucketLogging",
+        {
+            "BucketLoggingStatus": {
+                "LoggingEnabled": {
+                    "TargetBucket": BUCKET,
+                    "TargetPrefix": "log",
+                    "TargetObjectKeyFormat": {
+                        "PartitionedPrefix": {"PartitionDateSource": "EventTime"}
+                    },
+                }
+            }
+        },
+    ),
+    case(
+        "BucketMetricsConfiguration",
+        {"Id": "a", "MetricsConfiguration": {"Id": "a", "Filter": {"Prefix": "p"}}},
+        ask={"Id": "a"},
+    ),
+    case(
+        "BucketNotificationConfiguration",
+        {"NotificationConfiguration": {"EventBridgeConfiguration": {}}},
+        without={"SkipDestinationValidation": "tests/api/s3/test_notifications.py"},
+    ),
+    case(
+        "BucketOwnershipControls",
+        {"OwnershipControls": {"Rules": [{"ObjectOwnership": "ObjectWriter"}]}},
+    ),
+    case(
+        "BucketPolicy",
+        {"Policy": '{"Version":"2012-10-17","Statement":[]}'},
+    ),
+    case(
+        "BucketReplication",
+        {
+            "ReplicationConfiguration": {
+                "Role": "arn:aws:iam::000000000000:role/r",
+                "Rules": [
+                    {
+                        "ID": "r",
+                        "Priority": 1,
+                        "Status": "Enabled",
+                        "Filter": {"Prefix": "p"},
+                        "DeleteMarkerReplication": {"Status": "Disabled"},
+                        "Destination": {"Bucket": LAKE, "StorageClass": "STANDARD_IA"},
+                    }
+                ],
+            }
+        },
+        before=[VERSIONED],
+    ),
+    case("BucketRequestPayment", {"RequestPaymentConfiguration": {"Payer": "Requester"}}),
+    case("BucketTagging", {"Tagging": {"TagSet": [{"Key": "a", "Value": "b"}]}}),
+    case(
+        "BucketVersioning",
+        {"VersioningConfiguration": {"Status": "Enabled", "MFADelete": "Disabled"}},
+    ),
+    case(
+        "BucketWebsite",
+        {
+            "WebsiteConfiguration": {
+                "IndexDocument": {"Suffix": "index.html"},
+                "ErrorDocument": {"Key": "error.html"},
+                "RoutingRules": [
+                    {
+                        "Condition": {
+                            "KeyPrefixEquals": "a/",
+                            "HttpErrorCodeReturnedEquals": "404",
+                        },
+                        "Redirect": {
+                            "HostName": "x.test",
+                            "HttpRedirectCode": "302",
+                            "Protocol": "https",
+                            "ReplaceKeyPrefixWith": "b/",
+                        },
+                    }
+                ],
+            }
+        },
+    ),
+    case(
+        "PublicAccessBlock",
+        {
+            "PublicAccessBlockConfiguration": {
+                "BlockPublicAcls": True,
+                "IgnorePublicAcls": False,
+                "BlockPublicPolicy": True,
+                "RestrictPublicBuckets": False,
+            }
+        },
+    ),
+    case(
+        "ObjectTagging",
+        {"Key": "k", "Tagging": {"TagSet": [{"Key": "a", "Value": "b"}]}},
+        without={"VersionId": "tests/conformance/s3/tags.json"},
+        unseen={"Key": "of the request"},
+        before=[("PutObject", {**B, "Key": "k"})],
+        ask={"Key": "k"},
+    ),
+]
+ELSEWHERE = {
+    "CreateBucket": "tests/conformance/s3: GetBucketLocation, GetBucketOwnershipControls, GetObjectLockConfiguration",
+    "CreateMultipartUpload": "tests/conformance/s3/checksums_and_parts.json",
+    "PutBucketAcl": "tests/conformance/s3/access.json",
+    "PutBucketEncryption": "tests/conformance/s3/encryption.json",
+    "PutObject": "tests/conformance/s3, all topics",
+    "PutObjectAcl": "tests/conformance/s3/access.json",
+    "PutObjectLegalHold": "tests/conformance/s3/locks.json",
+    "PutObjectLockConfiguration": "tests/conformance/s3/locks.json",
+    "PutObjectRetention": "tests/conformance/s3/locks.json",
+}
+
+
+@pytest.mark.parametrize("given", CASES, ids=lambda one: one.operation)
+def test_what_a_call_takes_is_read_back(s3: Any, given: Case):
+    assert check("s3", given, s3, FIDELITY) == []
+
+
+def test_every_call_that_keeps_something_is_read_back():
+    assert not_read_back("s3", ACTIONS, CASES) == sorted(ELSEWHERE)
+    never = never_given("s3", CASES)
+    assert [name for name in never if name.partition(".")[2] not in SENT] == [
+        "PutBucketNotificationConfiguration.SkipDestinationValidation",
+        "PutObjectTagging.VersionId",
+    ]
