@@ -9,8 +9,8 @@ takes long. The steps:
   succeed. `keep`, such as `{"arn 1": "Role.Arn"}`, keeps members of such an answer for later steps.
 - A call with `until`, a part of an answer: it is made again while time goes on until its answer has that part; then
   `answer`, if there is one, is compared.
-- A request: `http` with `method`, `path`, `query`, `headers`, `body`, and an `answer` of `status`, `headers` (those
-  that are compared; null: it has none) and `body`.
+- A request: `http` with `method`, `path`, `query`, `headers`, `body`, or a `url` instead of the path, the query and
+  the host, and an `answer` of `status`, `headers` (those that are compared; null: it has none) and `body`.
 - `advance_s`: the clock goes on by so much.
 
 In parameters and answers, `<id 1>` is something that AWS gave: wherever it stands it is the same. `<arn 1>` must be an
@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 import pytest
@@ -153,13 +154,16 @@ def _until(step: dict[str, Any], world: World, known: dict[str, str]) -> dict[st
 
 def _http_answer(step: dict[str, Any], world: World, known: dict[str, str]) -> dict[str, Any]:
     asked = parameters(step["http"], known)
+    url = urlsplit(asked.get("url", ""))
+    headers = {"host": url.netloc} if url.netloc else {}
+    headers |= {name.lower(): value for name, value in asked.get("headers", {}).items()}
     body = asked.get("body", b"")
     got = world.send(
         HttpRequest(
             asked["method"],
-            asked.get("path", "/"),
-            asked.get("query", ""),
-            {name.lower(): value for name, value in asked.get("headers", {}).items()},
+            asked.get("path", url.path or "/"),
+            asked.get("query", url.query),
+            headers,
             body.encode() if isinstance(body, str) else body,
         )
     )

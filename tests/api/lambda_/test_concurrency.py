@@ -241,6 +241,28 @@ def test_provisioned_and_reserved_concurrency_bind_each_other(lab: LambdaLab) ->
     assert "total provisioned concurrency [2]" in response["Error"]["Message"]
 
 
+def test_what_is_not_provisioned_runs_beside_it_until_the_reservation_is_full(
+    lab: LambdaLab,
+) -> None:
+    publish(lab, "f", WAITS)
+    client = lab.client()
+    client.put_function_concurrency(FunctionName="f", ReservedConcurrentExecutions=2)
+    client.put_provisioned_concurrency_config(
+        FunctionName="f", Qualifier="1", ProvisionedConcurrentExecutions=1
+    )
+    place = lab.place / "place"
+    place.mkdir()
+    payload = json.dumps(str(place)).encode()
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(lab.lambda_.invoker.invoke, "f", payload)
+        wait_until((place / "started").exists, what="the first invocation")
+        response = refused(client.invoke, FunctionName="f", Payload=payload)
+        (place / "go").touch()
+        assert client.invoke(FunctionName="f", Qualifier="1", Payload=payload)["StatusCode"] == 200
+        assert running.result(10).function_error is None
+    assert response["Reason"] == "ReservedFunctionConcurrentInvocationLimitExceeded"
+
+
 def test_no_configuration_is_said_to_be_none(lab: LambdaLab) -> None:
     publish(lab, "f", WHO)
     response = refused(

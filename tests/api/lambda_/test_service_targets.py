@@ -146,3 +146,29 @@ def test_a_restart_does_not_deliver_again(tmp_path: Path, place: Path) -> None:
         found = wait_until(lambda: len(events(place)) > 1 and events(place), what="the second")
     messages = sorted(event["Records"][0]["Sns"]["Message"] for event in found)
     assert messages == ["first", "second"]
+
+
+def test_a_queues_event_has_the_hash_of_its_messages_attributes(
+    cloud: InProcessCloud, place: Path
+) -> None:
+    """Null without attributes where batches are gathered, and elsewhere not there (AWS, recorded)."""
+    sqs, attributes = cloud.client("sqs"), {"colour": {"DataType": "String", "StringValue": "red"}}
+    sent: dict[str, str | None] = {}
+    for name, window_s in (("at-once", 0), ("gathered", 1)):
+        queue = sqs.create_queue(QueueName=name)["QueueUrl"]
+        cloud.client("lambda").create_event_source_mapping(
+            EventSourceArn=f"arn:aws:sqs:us-east-1:000000000000:{name}", FunctionName="f",
+            MaximumBatchingWindowInSeconds=window_s,
+        )  # fmt: skip
+        answer = sqs.send_message(
+            QueueUrl=queue, MessageBody=f"{name}, with", MessageAttributes=attributes
+        )
+        sent[f"{name}, with"] = answer["MD5OfMessageAttributes"]
+        sqs.send_message(QueueUrl=queue, MessageBody=f"{name}, without")
+    sent |= {"at-once, without": "not there", "gathered, without": None}
+
+    def told() -> dict[str, str | None]:
+        records = [record for event in events(place) for record in event["Records"]]
+        return {one["body"]: one.get("md5OfMessageAttributes", "not there") for one in records}
+
+    assert wait_until(lambda: told() if len(told()) == 4 else None, what="four messages") == sent

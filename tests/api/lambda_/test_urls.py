@@ -194,7 +194,7 @@ def test_an_alias_has_an_address_of_its_own(lab: LambdaLab) -> None:
     allow(lab, "f", Qualifier="live")
     assert made["FunctionArn"].endswith(":f:live")
     url_id = made["FunctionUrl"].rstrip("/").rpartition("/")[2]
-    assert text(ask(lab, url_id)) == '"1"'
+    assert text(ask(lab, url_id)) == "1"
 
 
 # --- the answer -------------------------------------------------------------------------------
@@ -216,6 +216,19 @@ def test_any_other_json_is_the_body(lab: LambdaLab) -> None:
     answer = said(lab, url_id, {"a": 1})
     assert (answer.status, json.loads(text(answer))) == (200, {"a": 1})
     assert ("Content-Type", "application/json") in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("value", "body"),
+    [("hello", "hello"), ("", ""), ("a \"b\" \u00e9", 'a "b" \u00e9'), (3, "3"), (None, "null"), (True, "true")],
+)  # fmt: skip
+def test_a_text_is_the_body_without_its_quotes(lab: LambdaLab, value: Any, body: str) -> None:
+    answer = said(lab, make(lab, "script", SCRIPT), value)
+    assert (answer.status, text(answer)) == (200, body)
+
+
+def test_a_text_that_is_no_unicode_is_no_failure(lab: LambdaLab) -> None:
+    assert said(lab, make(lab, "script", SCRIPT), "\ud800").status == 200
 
 
 def test_a_base64_body_is_decoded(lab: LambdaLab) -> None:

@@ -41,8 +41,9 @@ def put_function_concurrency(
         provisioned = sum(function.provisioned.values())
         if wanted < provisioned:
             raise invalid_parameter(
-                f"ReservedConcurrentExecutions {wanted} should not be lower than function's total "
-                f"provisioned concurrency [{provisioned}]."
+                f" ReservedConcurrentExecutions  {wanted} should not be lower than function's total "
+                f"provisioned concurrency [{provisioned}].",
+                typed=False,
             )
         function.reserved_concurrency = wanted
     return {"ReservedConcurrentExecutions": wanted}

@@ -55,11 +55,14 @@ class Concurrency:
         name = _provisioned_name(function, qualifier, version)
         reserved = function.reserved_concurrency
         with self._lock:
-            if reserved is not None and self._running[key] >= reserved:
-                raise Throttled(function.ref.arn, RESERVED_REACHED)
             provisioned = name is not None and (
                 self._on_provisioned[key, name] < function.provisioned.get(name, 0)
             )
+            if reserved is not None and (
+                self._running[key] >= reserved
+                or (not provisioned and self._on_demand(function) >= _on_demand_limit(function))
+            ):
+                raise Throttled(function.ref.arn, RESERVED_REACHED)
             pooled = reserved is None and not provisioned
             if pooled and self._unreserved[account] >= self._pool(account):
                 raise Throttled(function.ref.arn, ACCOUNT_REACHED)
@@ -77,6 +80,13 @@ class Concurrency:
                 if provisioned and name is not None:
                     self._give_back(self._on_provisioned, (key, name))
 
+    def _on_demand(self, function: Function) -> int:
+        """Return how many of the function's invocations run beyond its provisioned concurrency."""
+        counts = self._on_provisioned
+        return self._running[function.key] - sum(
+            counts[function.key, name] for name in function.provisioned
+        )
+
     @staticmethod
     def _give_back(counts: Counter[Any], key: Any) -> None:
         counts[key] -= 1
@@ -90,6 +100,11 @@ class Concurrency:
         if self._unreserved[account] < least:
             return least
         return unreserved(self._functions.all(*account), self._account_limit)
+
+
+def _on_demand_limit(function: Function) -> int:
+    """Return how much of a reservation provisioning leaves: none, and only what is provisioned is invoked."""
+    return (function.reserved_concurrency or 0) - sum(function.provisioned.values())
 
 
 def unreserved(functions: list[Function], account_limit: int = ACCOUNT_CONCURRENCY) -> int:

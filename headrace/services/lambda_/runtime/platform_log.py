@@ -169,11 +169,10 @@ def exited(request_id: str, why: str, kind: str = "Runtime.ExitError") -> Broken
     return Broken(error_document(kind, message), message, kind, error_type=kind)
 
 
-def answer_too_large(size_bytes: int, *, streamed: bool = False) -> bytes:
+def answer_too_large(*, streamed: bool = False) -> bytes:
     """Return the error of an answer over the limit."""
     most_bytes = STREAM_BYTES if streamed else RESPONSE_PAYLOAD_BYTES
     return error_document(
         "Function.ResponseSizeTooLarge",
-        f"Response payload size ({size_bytes} bytes) exceeded maximum allowed payload size "
-        f"({most_bytes} bytes).",
+        f"Response payload size exceeded maximum allowed payload size ({most_bytes} bytes).",
     )

@@ -224,13 +224,12 @@ class Sandbox:
             match message:
                 case Answered(answered_id, body, too_large_bytes) if answered_id == request_id:
                     if too_large_bytes:
-                        return answer_too_large(too_large_bytes), "Unhandled"
+                        return answer_too_large(), "Unhandled"
                     return body if stream is None else stream.whole(body), None
                 case Streamed(answered_id, content_type, data) if answered_id == request_id:
                     stream = stream or _Stream(sink)
                     if not stream.take(content_type, data):
-                        size_bytes = stream.size_bytes
-                        raise Broken(answer_too_large(size_bytes, streamed=sink is not None))
+                        raise Broken(answer_too_large(streamed=sink is not None))
                 case Failed(failed_id, _, body) if failed_id == request_id:
                     return body, "Unhandled"
                 case _:

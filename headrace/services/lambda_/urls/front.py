@@ -278,7 +278,8 @@ def response_of(payload: bytes) -> HttpResponse:
     except ValueError:
         return _bad_gateway()
     if not isinstance(value, dict) or "statusCode" not in value:
-        return HttpResponse(200, [("Content-Type", "application/json")], payload)
+        body = value.encode(errors="replace") if isinstance(value, str) else payload  # no quotes
+        return HttpResponse(200, [("Content-Type", "application/json")], body)
     try:
         return _structured(cast("dict[str, Any]", value))
     except (TypeError, ValueError, AttributeError):
