@@ -8,6 +8,7 @@ both doors share is imported whole the first time.
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import threading
 
 IMPORTING = threading.RLock()
@@ -27,6 +28,23 @@ _SHARED = (
     "moto.iam.models",
 )
 _loaded = threading.Event()
+# Both doors use moto's internals; the tests pass with these versions. pyproject.toml has the same range.
+LOWEST, BEFORE = (5, 2, 5), (5, 3)
+
+
+class MotoUnsuited(RuntimeError):
+    """moto is installed in a version that headrace does not work with; the text is one sentence."""
+
+
+def check_version(version: str) -> None:
+    """Raise MotoUnsuited for a version that headrace is not tested with."""
+    numbers = tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
+    if not LOWEST <= numbers < BEFORE:
+        lowest, before = (".".join(map(str, bound)) for bound in (LOWEST, BEFORE))
+        raise MotoUnsuited(
+            f"headrace uses moto's internals and works with moto {lowest} and newer, below {before}; {version} is"
+            f" installed: pip install 'moto>={lowest},<{before}'"
+        )
 
 
 def load_moto() -> None:
@@ -34,6 +52,7 @@ def load_moto() -> None:
     if _loaded.is_set():
         return
     with IMPORTING:
+        check_version(importlib.metadata.version("moto"))
         for name in _SHARED:
             importlib.import_module(name)
         _loaded.set()

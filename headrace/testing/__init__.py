@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headrace.testing.clouds import LocalCloud as LocalCloud
     from headrace.testing.clouds import cloud as cloud
+    from headrace.testing.convergence import HandlerPipeline as HandlerPipeline
+    from headrace.testing.convergence import NotConverged as NotConverged
+    from headrace.testing.convergence import assert_converges as assert_converges
     from headrace.testing.functions import FunctionNotLoadable as FunctionNotLoadable
     from headrace.testing.guard import AwsUnreachable as AwsUnreachable
     from headrace.testing.reading import Record as Record
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
     from headrace.testing.waiting import until_drained as until_drained
 
 _HOME = {
+    "HandlerPipeline": "convergence",
+    "NotConverged": "convergence",
+    "assert_converges": "convergence",
     "CALM": "simulated.world",
     "Chances": "simulated.world",
     "ROUGH": "simulated.world",

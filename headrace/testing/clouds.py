@@ -144,6 +144,10 @@ class LocalCloud(CloudAccess):
         )
         self.cloud.supervisor.look_at_clock()
 
+    def add_fault(self, rule: dict[str, Any]) -> None:
+        """Add a fault on demand, as `headrace faults add` does; see docs/services.md."""
+        self.cloud.gateway.faults.add(rule)
+
     @property
     def can_advance(self) -> bool:
         """See `CloudAccess.can_advance`."""

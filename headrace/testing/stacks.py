@@ -335,6 +335,10 @@ def _synthesise(folder: Path, out: Path, cloud: CloudAccess, context: Mapping[st
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise StackFailed(f"The CDK app of {folder} does not run: {error}") from error
+    if "No module named 'aws_cdk'" in run.stderr:
+        raise StackFailed(
+            f"The CDK app of {folder} needs the CDK: pip install aws-cdk-lib constructs"
+        )
     if run.returncode:
         raise StackFailed(f"The CDK app of {folder} failed:\n{run.stderr.strip()}")
 

@@ -133,6 +133,7 @@ def _convert(
     stream: DeliveryStream, table: Mapping[str, str], records: list[StreamRecord], ports: Ports
 ) -> Converted:
     # pyarrow takes a fifth of a second to import, and a cloud must be healthy within one.
+    serde.check_can_convert()
     from headrace.services.firehose import convert
 
     assert stream.conversion is not None

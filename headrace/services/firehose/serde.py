@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,8 +36,17 @@ class Writing:
     data_page_version: str = "1.0"
 
 
+def check_can_convert() -> None:
+    """Refuse what needs pyarrow where it is not installed. Raises AwsError."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise invalid(
+            "Record format conversion needs pyarrow, which is not installed here: pip install 'headrace[parquet]'"
+        )
+
+
 def check(conversion: Mapping[str, Any]) -> None:
     """Refuse a DataFormatConversionConfiguration that cannot be carried out. Raises AwsError."""
+    check_can_convert()
     schema = mapped(conversion, "SchemaConfiguration")
     if not schema.get("DatabaseName") or not schema.get("TableName"):
         raise invalid("SchemaConfiguration must name a database and a table.")

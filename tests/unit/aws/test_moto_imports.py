@@ -1,19 +1,48 @@
-"""moto's circular imports, under many threads at once."""
+"""Which versions of moto headrace works with."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import importlib.metadata
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from headrace.aws.moto_imports import BEFORE, LOWEST, MotoUnsuited, check_version
 
-@pytest.mark.parametrize("seed", [1, 3, 4])
-def test_the_first_requests_of_a_process_may_come_all_at_once(tmp_path: Path, seed: int):
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.programs.first_requests", str(seed), str(tmp_path)],
-        capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3],
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == ""
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("version", ["5.2.5", "5.2.19", "5.2.5.dev0"])
+def test_versions_that_work(version: str) -> None:
+    check_version(version)
+
+
+@pytest.mark.parametrize("version", ["4.2.14", "5.1.22", "5.2.4", "5.3.0", "6.0"])
+def test_others_are_named_in_a_sentence(version: str) -> None:
+    with pytest.raises(
+        MotoUnsuited, match=rf"works with moto 5.2.5 and newer, below 5.3; {version}"
+    ):
+        check_version(version)
+
+
+def test_the_installed_one_works_and_the_range_is_the_packages() -> None:
+    check_version(importlib.metadata.version("moto"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (moto,) = [one for one in project["dependencies"] if one.startswith("moto[")]
+    lowest, before = (".".join(map(str, bound)) for bound in (LOWEST, BEFORE))
+    assert moto.endswith(f">={lowest},<{before}")
+    lines = (ROOT / "requirements" / "lowest.txt").read_text().splitlines()
+    assert f"moto=={lowest}" in lines
+
+
+def test_the_lowest_versions_begin_the_ranges() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = (ROOT / "requirements" / "lowest.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if "==" in line)
+    for one in project["dependencies"]:
+        name, _, rest = one.partition(">=")
+        name = name.partition("[")[0]
+        if name in pinned:
+            lowest = rest.partition(",")[0]
+            assert pinned[name] == lowest or pinned[name].startswith(f"{lowest}."), name

@@ -1,0 +1,316 @@
+"""An oracle of convergence: whatever way a stream reaches a pipeline, its final state must be the same.
+
+Streams deliver at least once, in batches that nobody can foresee, in order only within a key, and consumers restart. A
+pipeline that is right ends in one state all the same. A failure shows the smallest stream, and both states.
+"""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import pprint
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, cast
+
+from headrace.testing.hostile import Event
+
+# A function whose batch fails so often fails for ever.
+MOST_TRIES = 50
+_FIRST_NUMBER = 49_650_000_000_000_000_000_000_000_000_000_000_000_000_000_000_000_000_000
+_STREAM_ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/oracle"
+
+
+class NotConverged(AssertionError):
+    """Two deliveries of the same events have led to different states; the text shows the smallest."""
+
+
+class Pipeline(Protocol):
+    """What is tested: made anew for each delivery."""
+
+    def process(self, batch: Sequence[Event]) -> Any:
+        """Handle some events. What it raises is the test's."""
+        ...
+
+    def restart(self) -> None:
+        """Lose what is only in memory."""
+        ...
+
+    def state(self) -> Any:
+        """Return the final state; states are compared by `==`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A way in which events may come.
+
+    Attributes:
+        events: in the order in which they come; a producer's duplicates are in it.
+        batches: how many of them come at a time.
+        again: which batches are delivered a second time: their consumer died before it could say that they were done.
+        restarts: after which batches the consumer starts anew.
+    """
+
+    events: tuple[Event, ...]
+    batches: tuple[int, ...]
+    again: frozenset[int] = frozenset()
+    restarts: frozenset[int] = frozenset()
+
+    def described(self) -> str:
+        """Return it for a person, a line for each batch."""
+        lines: list[str] = []
+        start = 0
+        for number, size in enumerate(self.batches):
+            shown = ", ".join(
+                f"{e.key}: {_shown(e.data)}" for e in self.events[start : start + size]
+            )
+            notes = [
+                *(["delivered again"] if number in self.again else []),
+                *(["then a restart"] if number in self.restarts else []),
+            ]
+            lines.append(
+                f"  batch {number + 1}: {shown}" + (f"  ({', '.join(notes)})" if notes else "")
+            )
+            start += size
+        return "\n".join(lines) or "  nothing"
+
+
+def _shown(data: bytes) -> str:
+    text = data.decode("utf-8", "backslashreplace")
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def run(pipeline: Pipeline, delivery: Delivery) -> Any:
+    """Deliver, and return the final state."""
+    start = 0
+    for number, size in enumerate(delivery.batches):
+        batch = delivery.events[start : start + size]
+        start += size
+        pipeline.process(batch)
+        if number in delivery.again:
+            pipeline.restart()
+            pipeline.process(batch)
+        if number in delivery.restarts:
+            pipeline.restart()
+    return pipeline.state()
+
+
+def in_order(events: Sequence[Event]) -> Delivery:
+    """Return the plain delivery: each event once, in order, one at a time."""
+    return Delivery(tuple(events), (1,) * len(events))
+
+
+def assert_converges(
+    pipeline: Callable[[], Pipeline],
+    events: Sequence[Event],
+    *,
+    order: Literal["key", "none"] = "key",
+    duplicates: Literal["none", "redelivery", "producer"] = "producer",
+    restarts: bool = True,
+    examples: int = 100,
+    seed: int | None = None,
+) -> None:
+    """Check that the final state is that of the ordered stream, however the events come.
+
+    Args:
+        pipeline: makes a new one, with nothing in it.
+        events: any part of which is a stream that is tried.
+        order: `key` keeps the order within a key, as one stream does; `none` keeps none.
+        duplicates: `redelivery` delivers batches twice; `producer` also puts events a second time, later.
+        restarts: whether the consumer starts anew in between.
+        examples: how many deliveries are tried.
+        seed: of the tries; without it, hypothesis' own.
+
+    Raises NotConverged with the smallest delivery that was found.
+    """
+    import hypothesis
+    from hypothesis import strategies as st
+
+    worst: list[tuple[Delivery, Any, Any]] = []
+
+    def check(data: Any) -> None:
+        chosen, delivery = _drawn(
+            data, st, events, order=order, duplicates=duplicates, restarts=restarts
+        )
+        expected, got = run(pipeline(), in_order(chosen)), run(pipeline(), delivery)
+        if expected != got:
+            worst.append((delivery, expected, got))
+            raise NotConverged
+
+    test = hypothesis.given(st.data())(check)
+    if seed is not None:
+        test = hypothesis.seed(seed)(test)
+    tried = hypothesis.settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        report_multiple_bugs=False,
+        print_blob=False,
+        suppress_health_check=cast("Any", list(hypothesis.HealthCheck)),
+    )(test)
+    try:
+        tried()
+    except NotConverged:
+        # The last that fails is the smallest.
+        raise NotConverged(_message(*worst[-1])) from None
+
+
+def _drawn(
+    data: Any,
+    st: Any,
+    events: Sequence[Event],
+    *,
+    order: str,
+    duplicates: str,
+    restarts: bool,
+) -> tuple[list[Event], Delivery]:
+    """Draw some of the events, and a delivery of them. Simple choices come first: hypothesis shrinks to them."""
+    picked: list[int] = data.draw(
+        st.lists(st.integers(0, len(events) - 1), unique=True, max_size=len(events))
+        if events
+        else st.just([])
+    )
+    picked.sort()
+    chosen = [events[n] for n in picked]
+    coming = _interleaved(data, st, chosen, order)
+    if duplicates == "producer" and coming:
+        # A producer that got no answer puts it again: behind what came meanwhile.
+        for n in sorted(
+            cast("set[int]", data.draw(st.sets(st.integers(0, len(coming) - 1), max_size=2)))
+        ):
+            coming.insert(data.draw(st.integers(n + 1, len(coming))), coming[n])
+    batches: list[int] = []
+    while sum(batches) < len(coming):
+        batches.append(data.draw(st.integers(1, len(coming) - sum(batches))))
+    numbers = st.frozensets(st.integers(0, max(0, len(batches) - 1)), max_size=3)
+    again: frozenset[int] = (
+        data.draw(numbers) if duplicates != "none" and batches else frozenset[int]()
+    )
+    restarted: frozenset[int] = data.draw(numbers) if restarts and batches else frozenset[int]()
+    return chosen, Delivery(tuple(coming), tuple(batches), again, restarted)
+
+
+def _interleaved(data: Any, st: Any, chosen: list[Event], order: str) -> list[Event]:
+    if order == "none":
+        return list(data.draw(st.permutations(chosen))) if chosen else []
+    left: dict[str, list[Event]] = {}
+    for event in chosen:
+        left.setdefault(event.key, []).append(event)
+    coming: list[Event] = []
+    while left:
+        keys = list(left)
+        key = data.draw(st.sampled_from(keys)) if len(keys) > 1 else keys[0]
+        coming.append(left[key].pop(0))
+        if not left[key]:
+            del left[key]
+    return coming
+
+
+def _message(delivery: Delivery, expected: Any, got: Any) -> str:
+    before, after = (pprint.pformat(one, width=70).splitlines() for one in (expected, got))
+    beside = difflib.ndiff(before, after)
+    states = "\n".join(f"  {line}" for line in beside if not line.startswith("?"))
+    return (
+        "The pipeline does not converge. The smallest stream that shows it:\n"
+        f"{delivery.described()}\n"
+        "The state of the ordered stream (-), and this one's (+):\n"
+        f"{states}"
+    )
+
+
+# --- Lambda handlers ----------------------------------------------------------------------------
+
+
+@dataclass
+class HandlerPipeline:
+    """A Lambda handler as a pipeline: its batches are Kinesis events, and its answers are taken as Lambda takes them.
+
+    A batch that fails is delivered again whole; with `batchItemFailures`, from the lowest failure on. A record that
+    alone fails to the end is given up, as with a failure destination.
+
+    Attributes:
+        handler: takes the event and a context.
+        read_state: returns the final state of what the handler writes to.
+        forget: called at a restart: drops what the handler has in memory.
+        tries: how often a record may fail before it is given up.
+        given_up: the data of those.
+    """
+
+    handler: Callable[[dict[str, Any], Any], Any]
+    read_state: Callable[[], Any]
+    forget: Callable[[], None] = lambda: None
+    tries: int = 3
+    given_up: list[bytes] = field(default_factory=list[bytes])
+    _numbers: int = 0
+
+    def process(self, batch: Sequence[Event]) -> None:
+        """See `Pipeline.process`."""
+        left = list(self._records(batch))
+        failures: dict[str, int] = {}
+        for _ in range(MOST_TRIES * max(1, len(batch))):
+            if not left:
+                return
+            failed = self._failed_from(left)
+            if failed is None:
+                return
+            left = left[failed:]
+            number = left[0]["kinesis"]["sequenceNumber"]
+            failures[number] = failures.get(number, 0) + 1
+            if failures[number] >= self.tries:
+                self._give_up(left)
+                left = left[1:]
+        raise AssertionError(f"The handler fails again and again with {len(left)} records left.")
+
+    def _give_up(self, left: list[dict[str, Any]]) -> None:
+        self.given_up.append(base64.b64decode(left[0]["kinesis"]["data"]))
+
+    def _failed_from(self, records: list[dict[str, Any]]) -> int | None:
+        """Invoke the handler; return the place of the first record that is to be delivered again."""
+        try:
+            answer: Any = self.handler({"Records": records}, None)
+        except Exception:  # noqa: BLE001 - a batch that fails
+            if len(records) > 1:
+                # As BisectBatchOnFunctionError: the first half alone decides next.
+                half = self._failed_from(records[: len(records) // 2])
+                return len(records) // 2 if half is None else half
+            return 0
+        items: list[dict[str, str]] = answer.get("batchItemFailures") or [] if answer else []
+        if not items:
+            return None
+        places = {one["kinesis"]["sequenceNumber"]: n for n, one in enumerate(records)}
+        named = [places.get(item["itemIdentifier"]) for item in items]
+        # What is not in the batch fails all of it. Source: services-kinesis-batchfailurereporting.html (documented).
+        return 0 if None in named else min(n for n in named if n is not None)
+
+    def restart(self) -> None:
+        """See `Pipeline.restart`."""
+        self.forget()
+
+    def state(self) -> Any:
+        """See `Pipeline.state`."""
+        return self.read_state()
+
+    def _records(self, batch: Sequence[Event]) -> list[dict[str, Any]]:
+        records: list[dict[str, Any]] = []
+        for event in batch:
+            self._numbers += 1
+            number = str(_FIRST_NUMBER + self._numbers)
+            records.append(
+                {
+                    "kinesis": {
+                        "kinesisSchemaVersion": "1.0",
+                        "partitionKey": event.key,
+                        "sequenceNumber": number,
+                        "data": base64.b64encode(event.data).decode(),
+                        "approximateArrivalTimestamp": (event.time_ms or 0) / 1000,
+                    },
+                    "eventSource": "aws:kinesis",
+                    "eventVersion": "1.0",
+                    "eventID": f"shardId-000000000000:{number}",
+                    "eventName": "aws:kinesis:record",
+                    "awsRegion": "us-east-1",
+                    "eventSourceARN": _STREAM_ARN,
+                }
+            )
+        return records

@@ -1,0 +1,390 @@
+"""Makes of a sample what production makes of a stream: duplicates, late and broken records, hot keys, reshards.
+
+As an iterator for load (`stream`), and as a hypothesis strategy (`streams`), so that a failing stream shrinks to its
+few records. `play` puts either into a stream of a cloud.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+MINUTE_MS = 60_000
+# What a KPL record begins with. Source: github.com/awslabs/amazon-kinesis-producer, aggregation-format.md (documented).
+KPL_MAGIC = b"\xf3\x89\x9a\xc2"
+
+
+class SampleRefused(ValueError):
+    """A file is no sample; the text is one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One record of a stream. `time_ms` is its own time, by the clock of who made it; None for what has none."""
+
+    key: str
+    data: bytes
+    time_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """What befalls the stream between two records."""
+
+    what: Literal["split", "merge", "throttled", "partial", "iterator_expiry"]
+
+
+Item = Event | Happening
+POISON = (b"", b"\x00\xff\xfe", b"not json", b"[]", b"null")
+TROUBLES = ("split", "merge", "throttled", "partial", "iterator_expiry")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hostility:
+    """How likely each trouble is, for each record; 0 is none of it.
+
+    Attributes:
+        duplicate: it comes again at once, as after a producer's retry whose answer was lost.
+        replay: it comes again much later.
+        late: it comes up to `latest_ms` after those that followed it.
+        swapped: it changes places with the next of another key.
+        hot_key: it has the key of the first record: a skewed shard.
+        poison: it is no JSON at all.
+        truncated: it is cut off.
+        drift: a field is missing, new, or of another type.
+        skew: its own time is wrong by hours.
+        aggregate: it comes in one record with the next ones, as the KPL packs them.
+        happening: a split, a merge, throttling, a partial failure or an expired iterator comes before it.
+    """
+
+    duplicate: float = 0.05
+    replay: float = 0.02
+    late: float = 0.05
+    swapped: float = 0.1
+    hot_key: float = 0.0
+    poison: float = 0.01
+    truncated: float = 0.01
+    drift: float = 0.02
+    skew: float = 0.02
+    aggregate: float = 0.0
+    happening: float = 0.0
+    latest_records: int = 50
+
+
+USUAL = Hostility()
+
+
+# --- samples ------------------------------------------------------------------------------------
+
+
+def from_records(
+    records: Iterable[Mapping[str, Any] | bytes | str],
+    *,
+    key: str | Callable[[Any], str] = "id",
+    time: str | None = None,
+) -> list[Event]:
+    """Return events of JSON objects or raw data.
+
+    Args:
+        records: oldest first.
+        key: the member that is the partition key, or a function of the object.
+        time: the member with the event's own time, ISO 8601 or milliseconds.
+    """
+    return [_event(one, key, time) for one in records]
+
+
+def from_file(
+    path: str | Path, *, key: str | Callable[[Any], str] = "id", time: str | None = None
+) -> list[Event]:
+    """Return the events of a file: JSON lines, a JSON array, a CSV file, or a recorded Lambda event of Kinesis.
+
+    Raises SampleRefused.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SampleRefused(f"{path} cannot be read as a sample: {error}") from error
+    try:
+        records = _records_of(path, text)
+    except ValueError as error:
+        raise SampleRefused(f"{path} is no sample of records: {error}") from error
+    if not records:
+        raise SampleRefused(f"{path} has no records.")
+    if all(isinstance(one, Event) for one in records):
+        return records
+    return from_records(records, key=key, time=time)
+
+
+def _records_of(path: Path, text: str) -> list[Any]:
+    if path.suffix == ".csv":
+        return list(csv.DictReader(text.splitlines()))
+    try:
+        whole: Any = json.loads(text)
+    except ValueError:
+        return [json.loads(line) for line in text.splitlines() if line.strip()]
+    if isinstance(whole, dict) and "Records" in whole:
+        recorded: list[Any] = cast("dict[str, Any]", whole)["Records"]
+        return [
+            Event(
+                one["kinesis"]["partitionKey"],
+                base64.b64decode(one["kinesis"]["data"]),
+                round(float(one["kinesis"].get("approximateArrivalTimestamp", 0)) * 1000),
+            )
+            for one in recorded
+        ]
+    return cast("list[Any]", whole) if isinstance(whole, list) else [whole]
+
+
+def _event(
+    record: Mapping[str, Any] | bytes | str, key: str | Callable[[Any], str], time: str | None
+) -> Event:
+    if isinstance(record, bytes | str):
+        data = record.encode() if isinstance(record, str) else record
+        return Event(key(data) if callable(key) else hashlib.md5(data).hexdigest()[:8], data)
+    if callable(key):
+        name = key(record)
+    elif key in record:
+        name = str(record[key])
+    else:
+        raise SampleRefused(f"A record has no {key!r} to be its key; it has {', '.join(record)}.")
+    return Event(name, json.dumps(record, separators=(",", ":")).encode(), _time_of(record, time))
+
+
+def _time_of(record: Mapping[str, Any], time: str | None) -> int | None:
+    value = None if time is None else record.get(time)
+    if value is None:
+        return None
+    if isinstance(value, int | float):
+        return round(value)
+    moment = datetime.fromisoformat(str(value))
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+# --- streams ------------------------------------------------------------------------------------
+
+
+def stream(
+    sample: Sequence[Event], *, seed: int, hostility: Hostility = USUAL, count: int | None = None
+) -> Iterator[Item]:
+    """Yield a hostile stream, without end unless `count` says how many items; the same seed gives the same one."""
+    if not sample:
+        raise SampleRefused("A hostile stream needs a sample of at least one record.")
+    chosen = random.Random(f"hostile/{seed}")
+    made, held = 0, list[tuple[int, Event]]()
+    place = 0
+    while count is None or made < count:
+        due = [one for one in held if one[0] <= place]
+        if due:
+            held.remove(due[0])
+            items: list[Item] = [due[0][1]]
+        else:
+            items = _next_items(sample, place, chosen, hostility, held)
+            place += 1
+        for item in items:
+            if count is not None and made >= count:
+                return
+            made += 1
+            yield item
+
+
+def _next_items(
+    sample: Sequence[Event],
+    place: int,
+    chosen: random.Random,
+    hostility: Hostility,
+    held: list[tuple[int, Event]],
+) -> list[Item]:
+    """Return what comes at a place of the stream; what comes later goes into `held`."""
+    event = sample[place % len(sample)]
+    items: list[Item] = []
+
+    def happens(chance: float) -> bool:
+        return chance > 0 and chosen.random() < chance
+
+    if happens(hostility.happening):
+        items.append(Happening(chosen.choice(cast("Any", TROUBLES))))
+    event = _spoilt(event, sample, happens, chosen, hostility)
+    if happens(hostility.replay):
+        held.append((place + chosen.randint(2, hostility.latest_records), event))
+    if happens(hostility.late):
+        held.append((place + 2 + chosen.randrange(hostility.latest_records), event))
+        return items
+    if happens(hostility.swapped):
+        # After the next one.
+        held.append((place + 2, event))
+        return items
+    if happens(hostility.aggregate):
+        following = [sample[(place + n) % len(sample)] for n in range(1, chosen.randint(2, 4))]
+        event = aggregated([event, *following])
+    items.append(event)
+    if happens(hostility.duplicate):
+        items.append(event)
+    return items
+
+
+def _spoilt(
+    event: Event,
+    sample: Sequence[Event],
+    happens: Callable[[float], bool],
+    chosen: random.Random,
+    hostility: Hostility,
+) -> Event:
+    if happens(hostility.hot_key):
+        event = replace(event, key=sample[0].key)
+    if happens(hostility.poison):
+        return replace(event, data=chosen.choice(POISON))
+    if happens(hostility.truncated):
+        return replace(event, data=event.data[: chosen.randrange(max(1, len(event.data)))])
+    if happens(hostility.drift):
+        return replace(event, data=drifted(event.data, chosen))
+    if happens(hostility.skew) and event.time_ms is not None:
+        return replace(event, time_ms=event.time_ms + chosen.choice((-1, 1)) * 180 * MINUTE_MS)
+    return event
+
+
+def drifted(data: bytes, chosen: random.Random) -> bytes:
+    """Return a JSON object as another version of its producer writes it; other data as it is."""
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return data
+    if not isinstance(found, dict) or not found:
+        return data
+    record = cast("dict[str, Any]", found)
+    name = chosen.choice(sorted(record))
+    match chosen.randrange(4):
+        case 0:
+            del record[name]
+        case 1:
+            record[f"{name}_v2"] = record[name]
+        case 2:
+            record[name] = None
+        case _:
+            record[name] = str(record[name]) if not isinstance(record[name], str) else 0
+    return json.dumps(record, separators=(",", ":")).encode()
+
+
+def aggregated(events: Sequence[Event]) -> Event:
+    """Return several events in one record, as the Kinesis Producer Library packs them."""
+    keys = list(dict.fromkeys(event.key for event in events))
+    message = b"".join(_field(1, key.encode()) for key in keys)
+    for event in events:
+        record = b"\x08" + _varint(keys.index(event.key)) + _field(3, event.data)
+        message += _field(3, record)
+    digest = hashlib.md5(message).digest()
+    return Event(events[0].key, KPL_MAGIC + message + digest, events[0].time_ms)
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + _varint(len(data)) + data
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*encoded, number])
+
+
+def streams(
+    sample: Sequence[Event],
+    *,
+    hostility: Hostility = USUAL,
+    longest: int = 30,
+    happenings: bool = False,
+) -> SearchStrategy[list[Item]]:
+    """Return a hypothesis strategy of hostile streams; a failing one shrinks to the few records that matter."""
+    from hypothesis import strategies as st
+
+    if not sample:
+        raise SampleRefused("Hostile streams need a sample of at least one record.")
+    plain = st.sampled_from(list(sample))
+    kinds: list[SearchStrategy[Any]] = [plain]
+    if hostility.poison:
+        kinds.append(st.builds(_with_data, plain, st.sampled_from(POISON)))
+    if hostility.truncated:
+        kinds.append(st.builds(_cut, plain, st.integers(0, 40)))
+    if hostility.drift:
+        kinds.append(st.builds(_drifted, plain, st.integers(0, 1000)))
+    if hostility.aggregate:
+        kinds.append(st.builds(aggregated, st.lists(plain, min_size=1, max_size=3)))
+    if happenings:
+        kinds.append(st.sampled_from([Happening(cast("Any", what)) for what in TROUBLES]))
+    # Of a list any element may come twice, at any place: duplicates, replays and disorder are in it already.
+    return st.lists(st.one_of(kinds), max_size=longest)
+
+
+def _with_data(event: Event, data: bytes) -> Event:
+    return replace(event, data=data)
+
+
+def _cut(event: Event, length: int) -> Event:
+    return replace(event, data=event.data[:length])
+
+
+def _drifted(event: Event, seed: int) -> Event:
+    return replace(event, data=drifted(event.data, random.Random(seed)))
+
+
+# --- playing it -------------------------------------------------------------------------------------
+
+
+def play(cloud: Any, name: str, items: Iterable[Item]) -> int:
+    """Put a hostile stream into the Kinesis stream of that name; return how many records were put.
+
+    Throttling and partial failures are the next request's; botocore, or this, tries again what was refused.
+    `cloud` is one of `headrace.testing`'s; an expired iterator needs one whose time can be moved.
+    """
+    kinesis, put = cloud.client("kinesis"), 0
+    for item in items:
+        if isinstance(item, Happening):
+            _befall(cloud, kinesis, name, item.what)
+            continue
+        left = [{"Data": item.data or b" ", "PartitionKey": item.key or "-"}]
+        while left:
+            answer = kinesis.put_records(StreamName=name, Records=left)
+            left = left if answer["FailedRecordCount"] else []
+        put += 1
+    return put
+
+
+def _befall(cloud: Any, kinesis: Any, name: str, what: str) -> None:
+    if what in ("throttled", "partial"):
+        kind = {"throttled": "throttle", "partial": "partial"}[what]
+        rule = {"fault": kind, "service": "kinesis", "action": "PutRecords", "count": 1}
+        cloud.add_fault(rule)
+        return
+    if what == "iterator_expiry":
+        cloud.advance(seconds=301)
+        return
+    shards = [
+        one
+        for one in kinesis.list_shards(StreamName=name)["Shards"]
+        if "EndingSequenceNumber" not in one["SequenceNumberRange"]
+    ]
+    shards.sort(key=lambda one: int(one["HashKeyRange"]["StartingHashKey"]))
+    if what == "split":
+        keys = shards[0]["HashKeyRange"]
+        middle = (int(keys["StartingHashKey"]) + int(keys["EndingHashKey"])) // 2
+        kinesis.split_shard(
+            StreamName=name, ShardToSplit=shards[0]["ShardId"], NewStartingHashKey=str(middle)
+        )
+    elif len(shards) > 1:
+        kinesis.merge_shards(
+            StreamName=name,
+            ShardToMerge=shards[0]["ShardId"],
+            AdjacentShardToMerge=shards[1]["ShardId"],
+        )
