@@ -114,6 +114,17 @@ def test_prefixes_as_firehose_takes_them(prefix: str, errors: str | None, is_fou
 
 
 @pytest.mark.parametrize(
+    "place", ["S3DestinationConfiguration", "SplunkDestinationConfiguration: {S3Configuration"]
+)
+def test_the_prefixes_of_every_bucket_are_looked_at(place: str) -> None:
+    properties = "Prefix: '!{timestamp:yyyy}/'"
+    ends = "}" * place.count("{")
+    delivery = "Lake: {Type: 'AWS::KinesisFirehose::DeliveryStream', Properties:"
+
+    assert "E9023" in found(f"{delivery} {{{place}: {{{properties}}}}}{ends}}}")
+
+
+@pytest.mark.parametrize(
     "policy",
     [
         "AWS::IAM::Policy",
