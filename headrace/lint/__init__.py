@@ -1,0 +1,1 @@
+"""Rules for cfn-lint that know streaming, and what `headrace lint` gives them to read."""

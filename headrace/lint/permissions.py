@@ -1,0 +1,204 @@
+"""What a role of a template may do: its own policies, those that name it, and AWS's managed policies that we know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from headrace.lint.template import NOT_SET, UNKNOWN, Resource, Template, listed
+
+_LOGS = ("logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents")
+# The streaming part of AWS's managed policies (documented: docs.aws.amazon.com/aws-managed-policy/latest/reference).
+_MANAGED: dict[str, tuple[str, ...]] = {
+    "AWSLambdaBasicExecutionRole": _LOGS,
+    "AWSLambdaVPCAccessExecutionRole": _LOGS,
+    "AWSXRayDaemonWriteAccess": (),
+    "AWSXrayWriteOnlyAccess": (),
+    "AWSLambdaKinesisExecutionRole": (
+        "kinesis:DescribeStream",
+        "kinesis:DescribeStreamSummary",
+        "kinesis:GetRecords",
+        "kinesis:GetShardIterator",
+        "kinesis:ListShards",
+        "kinesis:ListStreams",
+        "kinesis:SubscribeToShard",
+        *_LOGS,
+    ),
+    "AWSLambdaDynamoDBExecutionRole": (
+        "dynamodb:DescribeStream",
+        "dynamodb:GetRecords",
+        "dynamodb:GetShardIterator",
+        "dynamodb:ListStreams",
+        *_LOGS,
+    ),
+    "AWSLambdaSQSQueueExecutionRole": (
+        "sqs:ReceiveMessage",
+        "sqs:DeleteMessage",
+        "sqs:GetQueueAttributes",
+        *_LOGS,
+    ),
+    "AmazonKinesisFullAccess": ("kinesis:*",),
+    "AmazonKinesisReadOnlyAccess": ("kinesis:Get*", "kinesis:List*", "kinesis:Describe*"),
+    "AmazonKinesisFirehoseFullAccess": ("firehose:*",),
+    "AmazonSQSFullAccess": ("sqs:*",),
+    "AmazonS3FullAccess": ("s3:*",),
+    "AmazonDynamoDBFullAccess": ("dynamodb:*",),
+    "AdministratorAccess": ("*",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement that allows something.
+
+    Attributes:
+        owner: the resource in which it is written.
+        members: where in that resource.
+        actions: as written, wildcards and all.
+        resources: as written, each a text or a function.
+    """
+
+    owner: Resource
+    members: tuple[str | int, ...]
+    actions: tuple[str, ...]
+    resources: tuple[Any, ...]
+
+    def allows(self, action: str) -> bool:
+        """Return whether one of the actions matches; case does not matter, as in IAM."""
+        return any(_matches(pattern, action) for pattern in self.actions)
+
+    def covers(self, resource: Resource) -> bool:
+        """Return whether it may be about `resource`; what is known only at deployment may be."""
+        for one in self.resources:
+            named = self.owner.template.named_in(one)
+            if any(found.key == resource.key for found in named):
+                return True
+            if not named and _may_name(one, resource):
+                return True
+        return False
+
+
+@dataclass(slots=True)
+class Permissions:
+    """What a role allows; `is_whole` is false when a part of it cannot be read from the templates."""
+
+    statements: list[Statement]
+    is_whole: bool = True
+
+    def lacks(self, actions: tuple[str, ...], resource: Resource) -> list[str]:
+        """Return which actions on `resource` nothing allows; none when the role cannot be read whole."""
+        if not self.is_whole:
+            return []
+        return [
+            action
+            for action in actions
+            if not any(one.allows(action) and one.covers(resource) for one in self.statements)
+        ]
+
+
+def permissions_of(role: Resource) -> Permissions:
+    """Return what a role of these templates may do."""
+    found = Permissions([])
+    for number, policy in enumerate(listed(role.get("Policies"))):
+        document: Any = _mapping(policy).get("PolicyDocument", UNKNOWN)
+        _add(found, role, ("Policies", number, "PolicyDocument"), document)
+    for template in role.template.around():
+        for policy in template.of_type(
+            "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"
+        ):
+            member = "RoleName" if policy.type == "AWS::IAM::RolePolicy" else "Roles"
+            if any(one.key == role.key for one in policy.targets(member)):
+                _add(found, policy, ("PolicyDocument",), policy.get("PolicyDocument"))
+    for arn in listed(role.get("ManagedPolicyArns")):
+        _add_managed(found, role, arn)
+    if UNKNOWN in (role.get("Policies"), role.get("ManagedPolicyArns")):
+        found.is_whole = False
+    return found
+
+
+def role_of(resource: Resource, *members: str) -> Resource | None:
+    """Return the role that a property names, when it is in these templates."""
+    roles = [one for one in resource.targets(*members) if one.type == "AWS::IAM::Role"]
+    return roles[0] if len(roles) == 1 else None
+
+
+def _add(
+    found: Permissions, owner: Resource, members: tuple[str | int, ...], document: Any
+) -> None:
+    if not _is_map(document) or "Statement" not in document:
+        found.is_whole = False
+        return
+    for number, statement in enumerate(listed(document["Statement"])):
+        one = _mapping(statement)
+        if one.get("Effect") == "Deny":
+            continue
+        actions, resources = one.get("Action", NOT_SET), one.get("Resource", NOT_SET)
+        texts = [str(text) for text in listed(actions) if isinstance(text, str)]
+        if not texts or len(texts) != len(listed(actions)) or resources is NOT_SET:
+            # NotAction, NotResource, or a function in place of an action.
+            found.is_whole = False
+            continue
+        place = (*members, "Statement", number)
+        found.statements.append(Statement(owner, place, tuple(texts), tuple(listed(resources))))
+
+
+def _add_managed(found: Permissions, role: Resource, arn: Any) -> None:
+    policies = [one for one in role.template.named_in(arn) if one.type == "AWS::IAM::ManagedPolicy"]
+    if policies:
+        for policy in policies:
+            _add(found, policy, ("PolicyDocument",), policy.get("PolicyDocument"))
+        return
+    names = [text.rsplit("/", 1)[-1] for text in _texts(arn)]
+    known = [name for name in names if name in _MANAGED]
+    if not known:
+        found.is_whole = False
+        return
+    if _MANAGED[known[-1]]:
+        place = ("ManagedPolicyArns",)
+        found.statements.append(Statement(role, place, _MANAGED[known[-1]], ("*",)))
+
+
+def _matches(pattern: str, action: str) -> bool:
+    parts = (re.escape(part) for part in pattern.lower().split("*"))
+    return re.fullmatch(".*".join(parts).replace(r"\?", "."), action.lower()) is not None
+
+
+def _may_name(value: Any, resource: Resource) -> bool:
+    """Return whether a value that names nothing in these templates may mean `resource` all the same."""
+    if not isinstance(value, str):
+        return True
+    if value == "*":
+        return True
+    service = resource.type.split("::")[1].lower().replace("kinesisfirehose", "firehose")
+    return value.startswith(f"arn:aws:{service}:") and value.endswith("*")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in cast("Mapping[str, Any]", value).values():
+            yield from _texts(one)
+    elif isinstance(value, list):
+        for one in cast("list[Any]", value):
+            yield from _texts(one)
+
+
+def _is_map(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def functions_of(role: Resource, template: Template) -> list[Resource]:
+    """Return the functions that run with `role`."""
+    return [
+        one
+        for other in template.around()
+        for one in other.of_type("AWS::Lambda::Function")
+        if (found := role_of(one, "Role")) is not None and found.key == role.key
+    ]

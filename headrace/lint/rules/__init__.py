@@ -1,0 +1,65 @@
+"""All rules, for `cfn-lint --append-rules headrace.lint.rules`; each file holds the rules of one kind."""
+
+from headrace.lint.rules.alarms import AlarmWatchesNothing, NoAlarmOnIteratorAge
+from headrace.lint.rules.emr import StepMayNotRead
+from headrace.lint.rules.firehose import (
+    ConvertedAndCompressed,
+    ConvertedBufferTooSmall,
+    ErrorPrefixWithoutType,
+    PartitionedBufferTooSmall,
+    PartitionKeyFromNowhere,
+)
+from headrace.lint.rules.limits import TooManyConsumers, TooManyShards, TooMuchConcurrency
+from headrace.lint.rules.mappings import (
+    FailuresOutliveRecords,
+    MappingDropsSilently,
+    MappingRetriesForEver,
+    MappingTakesBatchesWhole,
+    ParallelBatchesAboveConcurrency,
+    RecordAgeBeyondRetention,
+    RetriesOutlastRetention,
+    SwappedSettings,
+    TooManyPollers,
+)
+from headrace.lint.rules.queues import VisibilityBelowSixTimeouts, VisibilityBelowTimeout
+from headrace.lint.rules.roles import (
+    DeliveryRoleLacksCalls,
+    RoleAllowsEverything,
+    RoleAllowsUnused,
+    RoleLacksTrigger,
+    RoleNobodyTakes,
+)
+from headrace.lint.rules.streams import OneHotShard, StreamNobodyReads, StreamNotEncrypted
+
+RULES = (
+    VisibilityBelowTimeout,
+    PartitionedBufferTooSmall,
+    ConvertedAndCompressed,
+    ConvertedBufferTooSmall,
+    ErrorPrefixWithoutType,
+    PartitionKeyFromNowhere,
+    RoleLacksTrigger,
+    DeliveryRoleLacksCalls,
+    StepMayNotRead,
+    TooManyConsumers,
+    MappingRetriesForEver,
+    MappingTakesBatchesWhole,
+    MappingDropsSilently,
+    RecordAgeBeyondRetention,
+    RetriesOutlastRetention,
+    FailuresOutliveRecords,
+    ParallelBatchesAboveConcurrency,
+    SwappedSettings,
+    TooManyPollers,
+    VisibilityBelowSixTimeouts,
+    NoAlarmOnIteratorAge,
+    AlarmWatchesNothing,
+    StreamNotEncrypted,
+    StreamNobodyReads,
+    OneHotShard,
+    RoleAllowsEverything,
+    RoleAllowsUnused,
+    RoleNobodyTakes,
+    TooManyShards,
+    TooMuchConcurrency,
+)

@@ -1,0 +1,409 @@
+"""Rules of event-source mappings on shards: what stops a shard, what is lost, and what takes too much at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.lint.rule import Finding, StreamingRule
+from headrace.lint.sources import (
+    function_of,
+    retention_hours,
+    shards_of,
+    source_of,
+    stream_mappings,
+    stream_of,
+    timeout_s,
+)
+from headrace.lint.template import NOT_SET, Resource, Template
+
+_ERRORS_PAGE = "https://docs.aws.amazon.com/lambda/latest/dg/kinesis-on-failure-destination.html"
+_PARAMETERS_PAGE = "https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-parameters.html"
+_FOR_EVER = (NOT_SET, -1, "-1")
+_HOUR_S = 3600
+
+
+class MappingRetriesForEver(StreamingRule):
+    """W9001."""
+
+    id = "W9001"
+    shortdesc = "A mapping without a limit of retries lets one bad record stop its shard"
+    description = (
+        "Without MaximumRetryAttempts and MaximumRecordAgeInSeconds Lambda retries a failing batch until its records"
+        " expire, and reads nothing else of the shard meanwhile."
+    )
+    source_url = _PARAMETERS_PAGE
+    bad = """\
+Mapping:
+  Type: AWS::Lambda::EventSourceMapping
+  Properties:
+    EventSourceArn: arn:aws:kinesis:us-east-1:123456789012:stream/clicks
+    FunctionName: count
+    StartingPosition: LATEST
+"""
+    good = bad + "    MaximumRetryAttempts: 3\n"
+
+    def check(self, template: Template) -> Iterator[Finding]:
+        """Yield the mappings that have neither limit."""
+        for mapping in stream_mappings(template):
+            attempts = mapping.possible("MaximumRetryAttempts")
+            ages = mapping.possible("MaximumRecordAgeInSeconds")
+            if any(one in _FOR_EVER for one in attempts) and any(one in _FOR_EVER for one in ages):
+                yield Finding(
+                    mapping,
+                    f"{mapping.name} retries a failing batch until its records expire, and its shard waits;"
+                    " set MaximumRetryAttempts or MaximumRecordAgeInSeconds",
+                    ("MaximumRetryAttempts",),
+                )
+
+
+class MappingTakesBatchesWhole(StreamingRule):
+    """W9002."""
+
+    id = "W9002"
+    shortdesc = "A mapping that neither splits a failing batch nor hears which record failed gives up good records too"
+    description = (
+        "Without BisectBatchOnFunctionError or ReportBatchItemFailures every retry is of the whole batch, and what is"
+        " given up in the end is the whole batch."
+    )
+    source_url = _PARAMETERS_PAGE
+    bad = MappingRetriesForEver.good
+    good = bad + "    BisectBatchOnFunctionError: true\n"
+
+    def check(self, template: Template) -> Iterator[Finding]:
+        """Yield the mappings that have neither."""
+        for mapping in stream_mappings(template):
+            reports = "ReportBatchItemFailures" in str(mapping.get("FunctionResponseTypes"))
+            if mapping.is_true("BisectBatchOnFunctionError") is False and not reports:
+                # A batch of one record cannot be split.
+                if mapping.number("BatchSize") == 1:
+                    continue
+                yield Finding(
+                    mapping,
+                    f"{mapping.name} gives up the whole batch for one bad record;"
+                    " set BisectBatchOnFunctionError, or FunctionResponseTypes to ReportBatchItemFailures",
+                    ("BisectBatchOnFunctionError",),
+                )
+
+
+class MappingDropsSilently(StreamingRule):
+    """W9003."""
+
+    id = "W9003"
+    shortdesc = "A mapping without a destination on failure drops records, and nobody hears of it"
+    description = (
+        "What Lambda gives up after the last retry, or because it is too old, is named in the OnFailure destination"
+        " and nowhere else."
+    )
+    source_url = _ERRORS_PAGE
+    bad = MappingRetriesForEver.good
+    good = (
+        bad
+        + """\
+    DestinationConfig:
+      OnFailure:
+        Destination: arn:aws:sqs:us-east-1:123456789012:failed-clicks
+"""
+    )
+
+    def check(self, template: Template) -> Iterator[Finding]:
+        """Yield the mappings that give up and say it to nobody."""
+        for mapping in stream_mappings(template):
+            if NOT_SET in mapping.possible("DestinationConfig", "OnFailure", "Destination"):
+                yield Finding(
+                    mapping,
+                    f"{mapping.name} has no DestinationConfig.OnFailure: what it gives up, nobody hears of",
+                    ("DestinationConfig",),
+                )
+
+
+class RecordAgeBeyondRetention(StreamingRule):
+    """W9004."""
+
+    id = "W9004"
+    shortdesc = "A mapping's record age beyond the stream's retention has no effect"
+    description = (
+        "A record leaves the stream after its retention. One that expires before it reaches"
+        " MaximumRecordAgeInSeconds is never sent to the OnFailure destination for its age."
+    )
+    source_url = _PARAMETERS_PAGE
+    bad = """\
+Clicks:
+  Type: AWS::Kinesis::Stream
+  Properties: {ShardCount: 1, RetentionPeriodHours: 24}
+Mapping:
+  Type: AWS::Lambda::EventSourceMapping
+  Properties:
+    EventSourceArn: !GetAtt Clicks.Arn
+    FunctionName: count
+    StartingPosition: LATEST
+    MaximumRecordAgeInSeconds: 604800
+"""
+    good = bad.replace("RetentionPeriodHours: 24", "RetentionPeriodHours: 192")
+
+    def check(self, template: Template) -> Iterator[Finding]:
+        """Yield the mappings that wait longer than the stream keeps."""
+        for mapping in stream_mappings(template):
+            age_s, kept_hours = (
+                mapping.number("MaximumRecordAgeInSeconds"),
+                retention_hours(mapping),
+            )
+            if age_s is not None and kept_hours is not None and age_s > kept_hours * _HOUR_S:
+                yield Finding(
+                    mapping,
+                    f"{mapping.name} takes records until they are {age_s} s old,"
+                    f" and its stream keeps them {kept_hours * _HOUR_S} s",
+                    ("MaximumRecordAgeInSeconds",),
+                )
+
+
+class RetriesOutlastRetention(StreamingRule):
+    """W9005."""
+
+    id = "W9005"
+    shortdesc = "A stream that keeps records no longer than their retries take loses the records behind them"
+    description = (
+        "The retries of one batch may take the function's timeout each, and with BisectBatchOnFunctionError of each"
+        " half again; what lies behind it in the shard waits, and expires."
+    )
+    source_url = _PARAMETERS_PAGE
+    bad = """\
+Clicks:
+  Type: AWS::Kinesis::Stream
+  Properties: {ShardCount: 1}
+Count:
+  Type: AWS::Lambda::Function
+  Properties:
+    Role: arn:aws:iam::123456789012:role/count
+    Code: {S3Bucket: code, S3Key: count.zip}
+    Timeout: 900
+Mapping:
+  Type: AWS::Lambda::EventSourceMapping
+  Properties:
+    EventSourceArn: !GetAtt Clicks.Arn
+    FunctionName: !Ref Count
+    StartingPosition: LATEST
+    MaximumRetryAttempts: 500
+"""
+    good = bad.replace("MaximumRetryAttempts: 500", "MaximumRetryAttempts: 5")
+
+    def check(self, template: Template) -> Iterator[Finding]:
+        """Yield the mappings whose retries may take as long as the stream keeps, or longer."""
+        for mapping in stream_mappings(template):
+            attempts, kept_hours = mapping.number("MaximumRetryAttempts"), retention_hours(mapping)
+            function = function_of(mapping)
+            each_s = timeout_s(function) if function is not None else None
+            if attempts is None or kept_hours is None or each_s is None or attempts < 0:
+                continue
+            window_s = (attempts + 1) * each_s
+            age_s = mapping.number("MaximumRecordAgeInSeconds")
+            if age_s is not None and age_s >= 0:
+                window_s = min(window_s, age_s)
+            if window_s >= kept_hours * _HOUR_S:
+                yield Finding(
+                    mapping,
+                    f"{mapping.name} may retry one batch for {window_s} s,"
+                    f" and its stream keeps what waits behind it {kept_hours * _HOUR_S} s",
+                    ("MaximumRetryAttempts",),
+                )
+
+
+class FailuresOutliveRecords(StreamingRule):
+    """W9006."""
+
+    id = "W9006"
+    shortdesc = (
+        "A failure queue keeps its messages longer than the stream keeps the records that they name"
+    )
+    description = (
+        "A message to a queue or topic on failure names the shard and the sequence numbers, not the data. Who reads it"
+        " after the stream's retention finds no record to process again. A bucket as destination gets the data too."
+    )
+    source_url = _ERRORS_PAGE
+    bad = """\
+Clicks:
+  Type: AWS::Kinesis::Stream
+  Properties: {ShardCount: 1, RetentionPeriodHours: 24}
+Failed:
+  Type: AWS::SQS::Queue
+  Properties: {MessageRetentionPeriod: 1209600}
+Mapping:
+  Type: AWS::Lambda::EventSourceMapping
+  Properties:
+    EventSourceArn: !GetAtt Clicks.Arn
+    FunctionName: count
+    StartingPosition: LATEST
+    DestinationConfig: {OnFailure: {Destination: !GetAtt Failed.Arn}}
+"""
+    good = bad.replace("RetentionPeriodHours: 24", "RetentionPeriodHours: 336")
+
+    def check(self, template: Template) -> Iterator[Finding]:
+        """Yield the mappings whose failure queue keeps longer than their stream."""
+        for mapping in stream_mappings(template):
+            kept_hours = retention_hours(mapping)
+            for queue in mapping.targets("DestinationConfig", "OnFailure", "Destination"):
+                if queue.type != "AWS::SQS::Queue" or kept_hours is None:
+                    continue
+                # SQS keeps four days unless it is told otherwise.
+                is_default = queue.get("MessageRetentionPeriod") is NOT_SET
+                kept_s = 345_600 if is_default else queue.number("MessageRetentionPeriod")
+                if kept_s is not None and kept_s > kept_hours * _HOUR_S:
+                    yield Finding(
+                        mapping,
+                        f"{mapping.name} names failed records in {queue.name} for {kept_s} s,"
+                        f" and its stream keeps them {kept_hours * _HOUR_S} s",
+                        ("DestinationConfig", "OnFailure", "Destination"),
+                    )
+
+
+class ParallelBatchesAboveConcurrency(StreamingRule):
+    """W9007."""
+
+    id = "W9007"
+    shortdesc = "The mappings of a function invoke it more often at once than its reserved concurrency allows"
+    description = (
+        "A mapping invokes for each shard as many times at once as ParallelizationFactor says. What is above the"
+        " function's ReservedConcurrentExecutions is throttled, retried, and counts against the record's age."
+    )
+    source_url = "https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-create.html"
+    bad = """\
+Clicks:
+  Type: AWS::Kinesis::Stream
+  Properties: {ShardCount: 8}
+Count:
+  Type: AWS::Lambda::Function
+  Properties:
+    Role: arn:aws:iam::123456789012:role/count
+    Code: {S3Bucket: code, S3Key: count.zip}
+    ReservedConcurrentExecutions: 10
+Mapping:
+  Type: AWS::Lambda::EventSourceMapping
+  Properties:
+    EventSourceArn: !GetAtt Clicks.Arn
+    FunctionName: !Ref Count
+    StartingPosition: LATEST
+    ParallelizationFactor: 4
+"""
+    good = bad.replace("ReservedConcurrentExecutions: 10", "ReservedConcurrentExecutions: 32")
+
+    def check(self, template: Template) -> Iterator[Finding]:
+        """Yield the functions that are too small for their mappings together."""
+        wanted: dict[tuple[str, str], tuple[Resource, int]] = {}
+        for mapping in stream_mappings(template):
+            function, stream = function_of(mapping), stream_of(mapping)
+            shards = shards_of(stream) if stream is not None else None
+            if function is None or shards is None:
+                continue
+            before = wanted.get(function.key, (function, 0))[1]
+            factor = mapping.number("ParallelizationFactor") or 1
+            wanted[function.key] = (function, before + shards * factor)
+        for function, at_once in wanted.values():
+            reserved = function.number("ReservedConcurrentExecutions")
+            if reserved is not None and at_once > reserved:
+                yield Finding(
+                    function,
+                    f"The mappings of {function.name} invoke it {at_once} times at once,"
+                    f" and ReservedConcurrentExecutions is {reserved}",
+                    ("ReservedConcurrentExecutions",),
+                )
+
+
+# What the name of a parameter must hold to be meant for a setting of a mapping.
+_SETTINGS = {
+    "MaximumRetryAttempts": ("retr", "attempt"),
+    "ParallelizationFactor": ("parallel",),
+    "BatchSize": ("batchsize", "recordsperbatch"),
+    "MaximumBatchingWindowInSeconds": ("batchwindow", "batchingwindow"),
+    "MaximumRecordAgeInSeconds": ("recordage", "maxage"),
+    "TumblingWindowInSeconds": ("tumbling",),
+}
+
+
+class SwappedSettings(StreamingRule):
+    """W9008."""
+
+    id = "W9008"
+    shortdesc = "A setting of a mapping takes the parameter that is named after another setting"
+    description = (
+        "Retries, parallel batches, sizes and windows are all plain numbers: CloudFormation takes one for the other,"
+        " and the mapping runs with both wrong."
+    )
+    source_url = (
+        "https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/"
+        "aws-resource-lambda-eventsourcemapping.html"
+    )
+    bad = """\
+Mapping:
+  Type: AWS::Lambda::EventSourceMapping
+  Properties:
+    EventSourceArn: arn:aws:kinesis:us-east-1:123456789012:stream/clicks
+    FunctionName: count
+    StartingPosition: LATEST
+    MaximumRetryAttempts: !Ref ParallelizationFactor
+    ParallelizationFactor: !Ref RetryAttempts
+"""
+    good = (
+        bad.replace("!Ref ParallelizationFactor", "!Ref Swap")
+        .replace("!Ref RetryAttempts", "!Ref ParallelizationFactor")
+        .replace("!Ref Swap", "!Ref RetryAttempts")
+    )
+
+    def check(self, template: Template) -> Iterator[Finding]:
+        """Yield the settings that take another's parameter."""
+        for mapping in template.of_type("AWS::Lambda::EventSourceMapping"):
+            for setting, own_words in _SETTINGS.items():
+                value = mapping.get(setting)
+                if not isinstance(value, dict) or "Ref" not in value:
+                    continue
+                parameter = str(value["Ref"])  # pyright: ignore[reportUnknownArgumentType]
+                name = parameter.lower()
+                other = next(
+                    (
+                        one
+                        for one, words in _SETTINGS.items()
+                        if one != setting and any(word in name for word in words)
+                    ),
+                    None,
+                )
+                if other is not None and not any(word in name for word in own_words):
+                    yield Finding(
+                        mapping,
+                        f"{mapping.name} takes {setting} from {parameter}, which is named after {other}",
+                        (setting,),
+                    )
+
+
+class TooManyPollers(StreamingRule):
+    """W9009."""
+
+    id = "W9009"
+    shortdesc = "More than five readers share each shard's five reads a second"
+    description = (
+        "A shard serves five GetRecords a second and 2 MB/s to all readers together, and a mapping polls it once a"
+        " second. A reader through a registered consumer has a share of its own."
+    )
+    source_url = "https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html"
+    bad = "Clicks: {Type: 'AWS::Kinesis::Stream', Properties: {ShardCount: 1}}\n" + "".join(
+        f"""\
+Mapping{number}:
+  Type: AWS::Lambda::EventSourceMapping
+  Properties: {{EventSourceArn: !GetAtt Clicks.Arn, FunctionName: f{number}, StartingPosition: LATEST}}
+"""
+        for number in range(6)
+    )
+    good = bad[: bad.index("Mapping5")]
+
+    def check(self, template: Template) -> Iterator[Finding]:
+        """Yield the streams that more than five poll."""
+        pollers: dict[tuple[str, str], list[Resource]] = {}
+        for one in (each for other in template.around() for each in stream_mappings(other)):
+            source = source_of(one)
+            if source is not None and source.type == "AWS::Kinesis::Stream":
+                pollers.setdefault(source.key, []).append(one)
+        for stream in template.of_type("AWS::Kinesis::Stream"):
+            count = len(pollers.get(stream.key, ()))
+            if count > 5:
+                yield Finding(
+                    stream,
+                    f"{count} mappings poll {stream.name}; a shard serves five reads a second:"
+                    " give some of them an AWS::Kinesis::StreamConsumer",
+                )

@@ -1,0 +1,297 @@
+"""Rules of roles: what a trigger needs and its role lacks, and what a role allows that nobody uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.lint.permissions import Statement, functions_of, permissions_of, role_of
+from headrace.lint.rule import Finding, StreamingRule
+from headrace.lint.rules.firehose import DELIVERY
+from headrace.lint.sources import (
+    CONSUMER,
+    MAPPING,
+    QUEUE,
+    STREAM,
+    TABLES,
+    function_of,
+    source_of,
+    stream_of,
+)
+from headrace.lint.template import Resource, Template
+
+_MAPPING_PAGE = "https://docs.aws.amazon.com/lambda/latest/dg/lambda-intro-execution-role.html"
+# What a mapping calls with the function's role. Documented: the page above and those of each source.
+_STREAM_CALLS = ("kinesis:GetRecords", "kinesis:GetShardIterator", "kinesis:ListShards")
+_NEEDS: dict[str, tuple[str, ...]] = {
+    STREAM: _STREAM_CALLS,
+    QUEUE: ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"),
+    **dict.fromkeys(
+        TABLES,
+        ("dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:DescribeStream"),
+    ),
+}
+_DESTINATIONS = {
+    QUEUE: ("sqs:SendMessage",),
+    "AWS::SNS::Topic": ("sns:Publish",),
+    "AWS::S3::Bucket": ("s3:PutObject", "s3:ListBucket"),
+}
+_TRUST = """\
+    AssumeRolePolicyDocument:
+      Version: "2012-10-17"
+      Statement: [{Effect: Allow, Principal: {Service: lambda.amazonaws.com}, Action: sts:AssumeRole}]
+"""
+
+
+def _example(*actions: str, resource: str = "!GetAtt Clicks.Arn") -> str:
+    return f"""\
+Clicks:
+  Type: AWS::Kinesis::Stream
+  Properties: {{ShardCount: 1}}
+Role:
+  Type: AWS::IAM::Role
+  Properties:
+{_TRUST}    Policies:
+      - PolicyName: work
+        PolicyDocument:
+          Version: "2012-10-17"
+          Statement: [{{Effect: Allow, Action: [{", ".join(f'"{one}"' for one in actions)}], Resource: {resource}}}]
+Count:
+  Type: AWS::Lambda::Function
+  Properties:
+    Role: !GetAtt Role.Arn
+    Code: {{S3Bucket: code, S3Key: count.zip}}
+"""
+
+
+_MAPPED = """\
+Mapping:
+  Type: AWS::Lambda::EventSourceMapping
+  Properties: {EventSourceArn: !GetAtt Clicks.Arn, FunctionName: !Ref Count, StartingPosition: LATEST}
+"""
+
+
+class RoleLacksTrigger(StreamingRule):
+    """E9050."""
+
+    id = "E9050"
+    shortdesc = "A function's role lacks the calls that its trigger makes with it"
+    description = (
+        "Lambda reads streams and queues with the function's role, and sends to the destination on failure with it;"
+        " AWS refuses the mapping, or its records go nowhere."
+    )
+    source_url = _MAPPING_PAGE
+    bad = _example("kinesis:GetRecords") + _MAPPED
+    good = _example("kinesis:Get*", "kinesis:DescribeStream", "kinesis:ListShards") + _MAPPED
+
+    def check(self, template: Template) -> Iterator[Finding]:
+        """Yield the mappings whose function may not read their source, or not write to their destination."""
+        for mapping in template.of_type(MAPPING):
+            function, source = function_of(mapping), source_of(mapping)
+            role = role_of(function, "Role") if function is not None else None
+            if role is None:
+                continue
+            permissions = permissions_of(role)
+            pairs: list[tuple[Resource, tuple[str, ...]]] = []
+            if source is not None and source.type in _NEEDS:
+                pairs.append((source, _NEEDS[source.type]))
+            elif source is not None and source.type == CONSUMER:
+                pairs.append((source, ("kinesis:SubscribeToShard",)))
+            failures = mapping.targets("DestinationConfig", "OnFailure", "Destination")
+            pairs += [(target, _DESTINATIONS.get(target.type, ())) for target in failures]
+            for target, actions in pairs:
+                lacking = permissions.lacks(actions, target)
+                # A table's stream is named by the table, and a consumer may be covered by its stream's ARN.
+                if lacking and target.type == CONSUMER and (stream := stream_of(mapping)):
+                    lacking = permissions.lacks(actions, stream)
+                if lacking:
+                    yield Finding(
+                        mapping,
+                        f"{role.name}, the role of {function.name if function else 'the function'},"
+                        f" may not call {', '.join(lacking)} on {target.name}",
+                        ("FunctionName",),
+                    )
+
+
+class DeliveryRoleLacksCalls(StreamingRule):
+    """E9051."""
+
+    id = "E9051"
+    shortdesc = "A delivery's role lacks the calls that Firehose makes with it"
+    description = (
+        "Firehose reads its source stream and writes to its bucket with roles that it is given; without the calls the"
+        " delivery is refused or fails, and its source expires."
+    )
+    source_url = "https://docs.aws.amazon.com/firehose/latest/dev/controlling-access.html"
+    _delivery = """\
+Lake: {Type: 'AWS::S3::Bucket'}
+Delivery:
+  Type: AWS::KinesisFirehose::DeliveryStream
+  Properties:
+    DeliveryStreamType: KinesisStreamAsSource
+    KinesisStreamSourceConfiguration: {KinesisStreamARN: !GetAtt Clicks.Arn, RoleARN: !GetAtt Role.Arn}
+    ExtendedS3DestinationConfiguration: {BucketARN: !GetAtt Lake.Arn, RoleARN: !GetAtt Role.Arn}
+"""
+    bad = _example("kinesis:GetRecords", "s3:PutObject", resource="'*'") + _delivery
+    good = _example("kinesis:Get*", "kinesis:Describe*", "s3:PutObject", resource="'*'") + _delivery
+
+    def check(self, template: Template) -> Iterator[Finding]:
+        """Yield the deliveries whose roles do not suffice."""
+        source, s3 = "KinesisStreamSourceConfiguration", "ExtendedS3DestinationConfiguration"
+        wanted = (
+            (source, "KinesisStreamARN", ("DescribeStream", "GetShardIterator", "GetRecords")),
+            (s3, "BucketARN", ("PutObject",)),
+        )
+        for delivery in template.of_type(DELIVERY):
+            for configuration, member, calls in wanted:
+                role = role_of(delivery, configuration, "RoleARN")
+                service = "kinesis" if configuration == source else "s3"
+                for target in delivery.targets(configuration, member) if role is not None else ():
+                    actions = tuple(f"{service}:{call}" for call in calls)
+                    lacking = permissions_of(role).lacks(actions, target) if role else []
+                    if lacking:
+                        yield Finding(
+                            delivery,
+                            f"{role.name if role else ''}, the role of {delivery.name},"
+                            f" may not call {', '.join(lacking)} on {target.name}",
+                            (configuration, "RoleARN"),
+                        )
+
+
+_SERVICES = ("kinesis", "firehose", "sqs", "dynamodb")
+
+
+class RoleAllowsEverything(StreamingRule):
+    """W9052."""
+
+    id = "W9052"
+    shortdesc = "A role allows every call of a streaming service, of which nobody uses all"
+    description = (
+        "kinesis:* lets a reader delete its stream, sqs:* a sender purge its queue. Name the calls: a trigger needs"
+        " three or four."
+    )
+    source_url = "https://docs.aws.amazon.com/IAM/latest/UserGuide/best-practices.html"
+    bad = _example("kinesis:*") + _MAPPED
+    good = RoleLacksTrigger.good
+
+    def check(self, template: Template) -> Iterator[Finding]:
+        """Yield the statements that allow a service whole."""
+        for owner, statement in _statements(template):
+            whole = [f"{name}:*" for name in _SERVICES if f"{name}:*" in statement.actions]
+            if "*" in statement.actions:
+                whole = ["*"]
+            if whole and statement.members != ("ManagedPolicyArns",):
+                yield Finding(
+                    owner,
+                    f"{owner.name} allows {', '.join(whole)}; name the calls",
+                    statement.members,
+                )
+
+
+class RoleAllowsUnused(StreamingRule):
+    """W9053."""
+
+    id = "W9053"
+    shortdesc = (
+        "A function's role allows calls on a stream, queue or table that the function never names"
+    )
+    description = (
+        "No mapping of the function reads it, no destination and no part of its configuration names it: the statement"
+        " is left over, and gives away more than is used."
+    )
+    source_url = "https://docs.aws.amazon.com/IAM/latest/UserGuide/best-practices.html"
+    bad = (
+        _example("kinesis:PutRecord", resource="!GetAtt Old.Arn")
+        + "Old: {Type: 'AWS::Kinesis::Stream', Properties: {ShardCount: 1}}\n"
+    )
+    good = bad.replace(
+        "S3Key: count.zip}", "S3Key: count.zip}\n    Environment: {Variables: {OUTPUT: !Ref Old}}"
+    )
+
+    def check(self, template: Template) -> Iterator[Finding]:
+        """Yield the statements about what no function of the role names."""
+        kinds = (STREAM, QUEUE, CONSUMER, DELIVERY, *TABLES)
+        for role in template.of_type("AWS::IAM::Role"):
+            functions = functions_of(role, template)
+            if not functions or _serves_others(role, template):
+                continue
+            used = self._used(functions, template)
+            for statement in permissions_of(role).statements:
+                owner = statement.owner
+                for one in owner.template.named_in(list(statement.resources)):
+                    if one.type in kinds and one.key not in used and owner.template is template:
+                        yield Finding(
+                            owner,
+                            f"{role.name} may call {', '.join(statement.actions)} on {one.name},"
+                            f" which {functions[0].name} never names",
+                            statement.members,
+                        )
+
+    def _used(self, functions: list[Resource], template: Template) -> set[tuple[str, str]]:
+        mine = {one.key for one in functions}
+        named = [one for each in functions for one in each.template.named_in(each.properties)]
+        for other in template.around():
+            for one in other.resources.values():
+                if not one.type.startswith("AWS::Lambda::"):
+                    continue
+                around = other.named_in(one.properties)
+                if one.key not in mine and any(each.key in mine for each in around):
+                    named += around
+                    # A mapping on a registered consumer reads its stream.
+                    named += [two for each in around for two in each.targets("StreamARN")]
+        return {one.key for one in named}
+
+
+class RoleNobodyTakes(StreamingRule):
+    """W9054."""
+
+    id = "W9054"
+    shortdesc = "A role may read or write a stream, and nothing takes the role"
+    description = (
+        "No resource of the templates names the role and no output gives it away: what it allows is used by nobody"
+        " that is meant to."
+    )
+    source_url = "https://docs.aws.amazon.com/IAM/latest/UserGuide/best-practices.html"
+    bad = _example("kinesis:GetRecords").partition("Count:\n")[0]
+    good = _example("kinesis:GetRecords")
+
+    def check(self, template: Template) -> Iterator[Finding]:
+        """Yield the roles that allow streaming calls and that nothing names."""
+        roles = template.of_type("AWS::IAM::Role")
+        taken: set[tuple[str, str]] = set()
+        for other in template.around() if roles else ():
+            for one in other.resources.values():
+                if one.type not in ("AWS::IAM::Policy", "AWS::IAM::RolePolicy"):
+                    taken.update(two.key for two in other.named_in(one.properties))
+            taken.update(two.key for two in other.named_in(other.body.get("Outputs", {})))
+        for role in roles:
+            services = {
+                action.partition(":")[0]
+                for statement in permissions_of(role).statements
+                for action in statement.actions
+            }
+            if role.key not in taken and services & {"kinesis", "firehose", "sqs"}:
+                yield Finding(
+                    role, f"Nothing takes {role.name}, which may use {', '.join(sorted(services))}"
+                )
+
+
+def _statements(template: Template) -> Iterator[tuple[Resource, Statement]]:
+    seen: set[tuple[object, ...]] = set()
+    for other in template.around():
+        for role in other.of_type("AWS::IAM::Role"):
+            for statement in permissions_of(role).statements:
+                place = (statement.owner.key, statement.members)
+                if statement.owner.template.source == template.source and place not in seen:
+                    seen.add(place)
+                    yield template.resources[statement.owner.name], statement
+
+
+def _serves_others(role: Resource, template: Template) -> bool:
+    """Return whether anything but functions and policies takes the role."""
+    ours = ("AWS::Lambda::", "AWS::IAM::Policy", "AWS::IAM::RolePolicy", "AWS::IAM::ManagedPolicy")
+    return any(
+        role.key in {two.key for two in other.named_in(one.properties)}
+        for other in template.around()
+        for one in other.resources.values()
+        if not one.type.startswith(ours) and not one.type.startswith("Custom::")
+    )

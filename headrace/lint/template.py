@@ -1,0 +1,249 @@
+"""A template as the rules see it: resources by type, what a value may be, and which resources it names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from headrace.lint.exports import exported, together
+
+_IN_SUB = re.compile(r"\$\{([^!}][^}]*)\}")
+_DEPTH = 20
+
+
+class _Nothing:
+    """The value of a property that is not there."""
+
+    def __repr__(self) -> str:
+        return "not set"
+
+
+NOT_SET = _Nothing()
+
+
+class _Unknown:
+    """A value that is known only once the stack is deployed."""
+
+    def __repr__(self) -> str:
+        return "unknown"
+
+
+UNKNOWN = _Unknown()
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource of a template.
+
+    Attributes:
+        template: the one that declares it.
+        name: its logical id.
+    """
+
+    template: Template
+    name: str
+    type: str
+    properties: dict[str, Any]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells it apart from the resources of all templates of the run."""
+        return (self.template.source, self.name)
+
+    def path(self, *members: str | int) -> list[str | int]:
+        """Return where in the template a property stands, or the nearest place that is there."""
+        path: list[str | int] = ["Resources", self.name]
+        place: Any = self.template.body["Resources"][self.name]
+        for member in ("Properties", *members):
+            try:
+                place = place[member]
+            except (KeyError, IndexError, TypeError):
+                break
+            path.append(member)
+        return path
+
+    def get(self, *members: str) -> Any:
+        """Return a property as it is written, or NOT_SET; an Fn::If on the way ends in UNKNOWN."""
+        place: Any = self.properties
+        for member in members:
+            if not isinstance(place, Mapping):
+                return UNKNOWN
+            found = cast("Mapping[str, Any]", place)
+            if member not in found:
+                return UNKNOWN if len(found) == 1 and _is_function(next(iter(found))) else NOT_SET
+            place = found[member]
+        return place
+
+    def possible(self, *members: str) -> list[Any]:
+        """Return all values that a property may have, without those that are known only at deployment."""
+        return [one for one in self.template.possible(self.get(*members)) if one is not UNKNOWN]
+
+    def number(self, *members: str) -> int | None:
+        """Return a property that is surely one number; None for anything else."""
+        values = self.template.possible(self.get(*members))
+        if len(values) == 1 and not isinstance(values[0], bool):
+            return whole_number(values[0])
+        return None
+
+    def is_true(self, *members: str) -> bool | None:
+        """Return whether a switch is surely on or off; None when it is not known."""
+        values = {
+            str(one).lower() if one is not NOT_SET else "false"
+            for one in self.template.possible(self.get(*members))
+        }
+        return {"true": True, "false": False}.get(values.pop()) if len(values) == 1 else None
+
+    def targets(self, *members: str) -> list[Resource]:
+        """Return the resources that a property names."""
+        value = self.get(*members)
+        return [] if value in (NOT_SET, UNKNOWN) else self.template.named_in(value)
+
+
+class Template:
+    """One template. Conditions are not decided: what stands under Fn::If may be either."""
+
+    def __init__(
+        self,
+        body: dict[str, Any],
+        parameters: Mapping[str, Any] | None = None,
+        source: str = "",
+    ) -> None:
+        self.body = body
+        self.source = source
+        self._neighbours: list[Template] | None = None
+        self._given = parameters or {}
+        self.resources = {
+            name: Resource(self, name, str(one.get("Type")), _mapping(one.get("Properties")))
+            for name, one in ((k, _mapping(v)) for k, v in _mapping(body.get("Resources")).items())
+        }
+
+    def of_type(self, *types: str) -> list[Resource]:
+        """Return the resources of these types, as they stand."""
+        return [one for one in self.resources.values() if one.type in types]
+
+    def around(self) -> list[Template]:
+        """Return this template and those that are linted with it."""
+        if self._neighbours is None:
+            others = together().items()
+            self._neighbours = [Template(b, source=s) for s, b in others if s != self.source]
+        return [self, *self._neighbours]
+
+    def possible(self, value: Any) -> list[Any]:
+        """Return the values that `value` may have: of a parameter its default, of an Fn::If both."""
+        if not isinstance(value, Mapping):
+            return [value]
+        function = cast("Mapping[str, Any]", value)
+        if len(function) == 1:
+            name, argument = next(iter(function.items()))
+            if name == "Ref":
+                return [self._of_ref(str(argument))]
+            if name == "Fn::If" and isinstance(argument, list) and len(argument) == 3:  # pyright: ignore[reportUnknownArgumentType]
+                both = cast("list[Any]", argument)[1:]
+                return [one for branch in both for one in self.possible(branch)]
+            if _is_function(name):
+                return [UNKNOWN]
+        return [function]
+
+    def _of_ref(self, name: str) -> Any:
+        if name == "AWS::NoValue":
+            return NOT_SET
+        if name in self._given:
+            return self._given[name]
+        parameter = _mapping(_mapping(self.body.get("Parameters")).get(name))
+        is_looked_up = str(parameter.get("Type", "")).startswith("AWS::SSM")
+        return UNKNOWN if is_looked_up else parameter.get("Default", UNKNOWN)
+
+    def named_in(self, value: Any) -> list[Resource]:
+        """Return the resources that a value names, each once: here, or by an import in a template of the same run."""
+        found: dict[tuple[str, str], Resource] = {}
+        for one in self.naming(value, 0):
+            found.setdefault(one.key, one)
+        return list(found.values())
+
+    def naming(self, value: Any, depth: int) -> Iterator[Resource]:
+        """Yield the resources that a value names, as often as it does; no deeper than imports reasonably go."""
+        if depth > _DEPTH:
+            return
+        if isinstance(value, list):
+            for one in cast("list[Any]", value):
+                yield from self.naming(one, depth + 1)
+        elif isinstance(value, Mapping):
+            for name, argument in cast("Mapping[str, Any]", value).items():
+                yield from self._of_function(name, argument, depth)
+        elif isinstance(value, str):
+            yield from self._by_own_name(value)
+
+    def _of_function(self, name: str, argument: Any, depth: int) -> Iterator[Resource]:
+        if name == "Ref" and isinstance(argument, str):
+            yield from self._by_id(argument)
+        elif name == "Fn::GetAtt":
+            parts: list[Any] = str(argument).split(".")
+            if isinstance(argument, list) and argument:
+                parts = cast("list[Any]", argument)
+            yield from self._by_id(str(parts[0]))
+        elif name == "Fn::ImportValue":
+            for export in self.possible(argument):
+                source, what = exported(str(export)) or ("", None)
+                for other in self.around():
+                    if what is not None and other.source == source:
+                        yield from other.naming(what, depth + 1)
+        elif name == "Fn::Sub":
+            text, given = argument, {}
+            if isinstance(argument, list) and argument:
+                parts = cast("list[Any]", argument)
+                text, given = parts[0], _mapping(parts[1] if len(parts) > 1 else {})
+            yield from self.naming(list(given.values()), depth + 1)
+            for inner in _IN_SUB.findall(str(text)):
+                if inner not in given:
+                    yield from self._by_id(str(inner).strip().split(".")[0])
+            yield from self._by_own_name(_IN_SUB.sub("*", str(text)))
+        else:
+            yield from self.naming(argument, depth + 1)
+
+    def _by_id(self, name: str) -> Iterator[Resource]:
+        if name in self.resources:
+            yield self.resources[name]
+
+    def _by_own_name(self, text: str) -> Iterator[Resource]:
+        """Yield what a literal ARN, or a name after a slash, means of what has a name of its own."""
+        last = re.split(r"[:/]", text)[-1] if text.startswith("arn:") or "/" in text else text
+        if not last or last == "*":
+            return
+        for template in self.around():
+            for one in template.resources.values():
+                if one.type in _NAMED and one.get(_NAMED[one.type]) == last:
+                    yield one
+
+
+_NAMED = {
+    "AWS::Kinesis::Stream": "Name",
+    "AWS::SQS::Queue": "QueueName",
+    "AWS::Lambda::Function": "FunctionName",
+    "AWS::KinesisFirehose::DeliveryStream": "DeliveryStreamName",
+    "AWS::DynamoDB::Table": "TableName",
+}
+
+
+def whole_number(value: Any) -> int | None:
+    """Return a number, as a template may write it: 60 or "60"."""
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_function(name: str) -> bool:
+    return name in ("Ref", "Condition") or name.startswith("Fn::")
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def listed(value: Any) -> list[Any]:
+    """Return a value that a template may give alone or in a list, as a list."""
+    if value is NOT_SET or value is UNKNOWN or value is None:
+        return []
+    return cast("list[Any]", value) if isinstance(value, list) else [value]

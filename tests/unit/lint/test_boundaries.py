@@ -1,0 +1,278 @@
+"""What the rules turn on: conditions, parameters, policies wherever they are written, and neighbours' templates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cfnlint.config import ConfigMixIn, ManualArgs
+from cfnlint.decode import decode
+from cfnlint.decode.decode import decode_str
+from cfnlint.rules import Rules
+from cfnlint.runner.template import run_template_by_file_paths
+from cfnlint.template import Template
+
+from headrace.lint.exports import remember
+from headrace.lint.rules import (
+    RULES,
+    MappingRetriesForEver,
+    PartitionedBufferTooSmall,
+    RoleAllowsUnused,
+    RoleLacksTrigger,
+    TooManyShards,
+    VisibilityBelowSixTimeouts,
+    VisibilityBelowTimeout,
+)
+from tests.unit.lint.support import findings, found
+
+MAPPING = MappingRetriesForEver.bad
+QUEUE = VisibilityBelowTimeout.bad
+PARTITIONED = PartitionedBufferTooSmall.good
+
+
+@pytest.mark.parametrize(
+    ("line", "is_found"),
+    [
+        ("MaximumRetryAttempts: -1", True),
+        ("MaximumRetryAttempts: 0", False),
+        ("MaximumRecordAgeInSeconds: 60", False),
+        ("MaximumRecordAgeInSeconds: -1", True),
+        ("MaximumRetryAttempts: !If [IsTest, 3, !Ref AWS::NoValue]", True),
+        ("MaximumRetryAttempts: !If [IsTest, 3, 5]", False),
+        ("MaximumRetryAttempts: !Ref Retries", False),
+    ],
+)
+def test_a_mapping_blocks_when_it_may_have_no_limit(line: str, is_found: bool) -> None:
+    head = (
+        "Parameters: {Retries: {Type: Number, Default: 3}}\nConditions: {IsTest: !Equals [a, b]}\n"
+    )
+
+    assert ("W9001" in found(f"{MAPPING}    {line}\n", head=head)) is is_found
+
+
+@pytest.mark.parametrize(
+    ("visibility_s", "ids"),
+    [(59, ["E9010"]), (60, ["W9010"]), (359, ["W9010"]), (360, [])],
+)
+def test_a_queue_hides_for_one_timeout_or_is_refused_and_for_six_at_best(
+    visibility_s: int, ids: list[str]
+) -> None:
+    template = QUEUE.replace("VisibilityTimeout: 30", f"VisibilityTimeout: {visibility_s}")
+
+    assert found(template) == ids
+
+
+def test_a_queue_that_says_nothing_hides_for_thirty_seconds() -> None:
+    assert found(QUEUE.replace("VisibilityTimeout: 30", "DelaySeconds: 0")) == ["E9010"]
+
+
+def test_the_batching_window_counts_on_top_of_six_timeouts() -> None:
+    template = VisibilityBelowSixTimeouts.good.replace(
+        "FunctionName: !Ref Pack", "FunctionName: !Ref Pack, MaximumBatchingWindowInSeconds: 1"
+    )
+
+    assert found(template) == ["W9010"]
+
+
+@pytest.mark.parametrize(
+    ("hints", "count"),
+    [
+        ("{SizeInMBs: 64, IntervalInSeconds: 60}", 0),
+        ("{SizeInMBs: 63, IntervalInSeconds: 60}", 1),
+        ("{SizeInMBs: 64, IntervalInSeconds: 59}", 1),
+        ("{SizeInMBs: !Ref Size, IntervalInSeconds: 60}", 1),
+    ],
+)
+def test_the_hints_of_a_partitioned_delivery(hints: str, count: int) -> None:
+    template = PARTITIONED.replace("{SizeInMBs: 64, IntervalInSeconds: 60}", hints)
+
+    ids = found(template, head="Parameters: {Size: {Type: Number, Default: 5}}\n")
+
+    assert ids.count("E9020") == count
+
+
+@pytest.mark.parametrize(
+    ("prefix", "errors", "is_found"),
+    [
+        ("plain/", "errors/", False),
+        ("plain/", None, False),
+        ("!{timestamp:yyyy}/", None, True),
+        ("!{timestamp:yyyy}/", "errors/!{firehose:error-output-type}/", False),
+        # Without an expression of its own it is taken, and the type is a folder of its own.
+        ("!{timestamp:yyyy}/", "errors/", False),
+        ("!{firehose:error-output-type}/", "!{firehose:error-output-type}/", True),
+        ("plain/", "!{partitionKeyFromQuery:a}/!{firehose:error-output-type}/", True),
+    ],
+)
+def test_prefixes_as_firehose_takes_them(prefix: str, errors: str | None, is_found: bool) -> None:
+    template = PARTITIONED.replace("clicks/!{partitionKeyFromQuery:country}/", f"'{prefix}'")
+    line = "      ErrorOutputPrefix: errors/!{firehose:error-output-type}/\n"
+    template = template.replace(line, f"      ErrorOutputPrefix: '{errors}'\n" if errors else "")
+
+    assert ("E9023" in found(template)) is is_found
+
+
+@pytest.mark.parametrize(
+    "place", ["S3DestinationConfiguration", "SplunkDestinationConfiguration: {S3Configuration"]
+)
+def test_the_prefixes_of_every_bucket_are_looked_at(place: str) -> None:
+    properties = "Prefix: '!{timestamp:yyyy}/'"
+    ends = "}" * place.count("{")
+    delivery = "Lake: {Type: 'AWS::KinesisFirehose::DeliveryStream', Properties:"
+
+    assert "E9023" in found(f"{delivery} {{{place}: {{{properties}}}}}{ends}}}")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "AWS::IAM::Policy",
+        "AWS::IAM::ManagedPolicy",
+    ],
+)
+def test_a_policy_beside_the_role_counts(policy: str) -> None:
+    template = (
+        RoleLacksTrigger.bad
+        + f"""\
+More:
+  Type: {policy}
+  Properties:
+    PolicyName: more
+    Roles: [!Ref Role]
+    PolicyDocument:
+      Version: "2012-10-17"
+      Statement:
+        Effect: Allow
+        Action: [kinesis:GetShardIterator, kinesis:ListShards]
+        Resource: !Sub "${{Clicks.Arn}}"
+"""
+    )
+
+    assert "E9050" not in found(template)
+
+
+def test_a_policy_about_another_stream_does_not_count() -> None:
+    template = RoleLacksTrigger.good.replace(
+        "Resource: !GetAtt Clicks.Arn", "Resource: !GetAtt Other.Arn"
+    )
+    other = "Other: {Type: 'AWS::Kinesis::Stream', Properties: {ShardCount: 1}}\n"
+
+    assert "E9050" in found(template + other)
+
+
+@pytest.mark.parametrize(
+    ("arn", "is_found"),
+    [
+        ("arn:aws:iam::aws:policy/service-role/AWSLambdaKinesisExecutionRole", False),
+        ("arn:aws:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole", True),
+        # One whose text we do not know may allow it.
+        ("arn:aws:iam::123456789012:policy/ours", False),
+    ],
+)
+def test_managed_policies_count_by_what_they_allow(arn: str, is_found: bool) -> None:
+    template = RoleLacksTrigger.bad.replace(
+        "    Policies:", f'    ManagedPolicyArns: ["{arn}"]\n    Policies:'
+    )
+
+    assert ("E9050" in found(template)) is is_found
+
+
+def test_a_statement_about_what_a_mapping_reads_is_used() -> None:
+    assert "W9053" not in found(RoleLacksTrigger.good)
+    assert "W9053" in found(RoleAllowsUnused.bad)
+
+
+@pytest.mark.parametrize(("region", "is_found"), [("us-east-1", False), ("eu-central-1", True)])
+def test_the_quota_of_shards_is_the_regions(region: str, is_found: bool) -> None:
+    template = TooManyShards.good.replace("200", "201")
+
+    assert ("W9070" in found(template, region=region)) is is_found
+
+
+def test_a_finding_stands_at_the_line_of_its_property() -> None:
+    (finding,) = [one for one in findings(QUEUE) if one.rule.id == "E9010"]
+
+    # Two lines stand before the resources.
+    line = (
+        2
+        + [*QUEUE.splitlines()].index(next(x for x in QUEUE.splitlines() if "EventSourceArn" in x))
+        + 1
+    )
+    assert finding.linenumber == line
+
+
+STREAM = {
+    "Resources": {"Clicks": {"Type": "AWS::Kinesis::Stream", "Properties": {"ShardCount": 1}}},
+    "Outputs": {
+        "Arn": {"Value": {"Fn::GetAtt": ["Clicks", "Arn"]}, "Export": {"Name": "clicks-arn"}}
+    },
+}
+READER = {
+    "Resources": {
+        "Mapping": {
+            "Type": "AWS::Lambda::EventSourceMapping",
+            "Properties": {
+                "EventSourceArn": {"Fn::ImportValue": "clicks-arn"},
+                "FunctionName": "count",
+                "StartingPosition": "LATEST",
+                "MaximumRecordAgeInSeconds": 604_800,
+            },
+        }
+    }
+}
+
+
+def together(folder: Path, *templates: dict[str, object]) -> list[str]:
+    files: list[str] = []
+    for number, body in enumerate(templates):
+        path = folder / f"{number}.template.json"
+        path.write_text(json.dumps(body))
+        files.append(str(path))
+    remember({file: decode(file)[0] for file in files})  # type: ignore[arg-type]
+    rules = Rules.create_from_module("headrace.lint.rules")
+    config = ConfigMixIn([], **ManualArgs(templates=files, regions=["us-east-1"]))
+    return [match.rule.id for match in run_template_by_file_paths(config, rules)]
+
+
+def test_an_import_is_followed_into_the_template_that_exports_it(tmp_path: Path) -> None:
+    assert "W9004" in together(tmp_path, STREAM, READER)
+    assert "W9004" not in together(tmp_path, READER)
+
+
+def test_a_stream_that_a_neighbour_reads_is_read(tmp_path: Path) -> None:
+    assert "W9041" not in together(tmp_path, STREAM, READER)
+
+
+def test_a_stream_that_no_neighbour_reads_is_not_read_though_it_is_exported(tmp_path: Path) -> None:
+    other: dict[str, object] = {"Resources": {"Bucket": {"Type": "AWS::S3::Bucket"}}}
+
+    assert "W9041" in together(tmp_path, STREAM, other)
+    assert "W9041" not in together(tmp_path, STREAM)
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [
+        "Clicks: {Type: 'AWS::Kinesis::Stream'}",
+        "Clicks: {Type: 'AWS::Kinesis::Stream', Properties: []}",
+        "Mapping: {Type: 'AWS::Lambda::EventSourceMapping', Properties: {EventSourceArn: [1, {a: b}]}}",
+        "Role: {Type: 'AWS::IAM::Role', Properties: {Policies: 3, ManagedPolicyArns: {a: b}}}",
+        "Role: {Type: 'AWS::IAM::Role', Properties: {Policies: [1, {PolicyDocument: {Statement: [1]}}]}}",
+        "Lake: {Type: 'AWS::KinesisFirehose::DeliveryStream', Properties: {ExtendedS3DestinationConfiguration: x}}",
+        "Rule: {Type: 'AWS::Events::Rule', Properties: {Targets: {KinesisParameters: 1}}}",
+        "Rule: {Type: 'AWS::IoT::TopicRule', Properties: {TopicRulePayload: {Actions: [{Kinesis: 1}]}}}",
+        "Nothing: 3",
+    ],
+)
+def test_what_is_no_right_template_breaks_no_rule(resources: str) -> None:
+    remember({})
+    mapping = "" if resources.startswith("Mapping") else MAPPING
+    text = "".join(f"  {line}\n" for line in f"{resources}\n{mapping}".splitlines())
+    body, errors = decode_str(f"Resources:\n{text}")
+    assert errors == []
+    template = Template("broken.yaml", body, ["us-east-1"])  # type: ignore[arg-type]
+
+    # Through cfn-lint an exception would be one finding more.
+    for rule in RULES:
+        rule().match(template)
