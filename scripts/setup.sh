@@ -110,7 +110,7 @@ setup_python() {
     "$python" -m venv "$VENV" || die "Python's venv module is needed; install it (Debian: apt-get install python3-venv)."
   fi
   install "$VENV/.headrace-installed" pyproject.toml -- \
-    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -e ".[spark,pipeline,sam,dev,bench]"
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -e ".[spark,pipeline,dev,bench]"
   export PATH="$PWD/$VENV/bin:$PATH"
 }
 

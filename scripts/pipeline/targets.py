@@ -1,0 +1,145 @@
+"""The clouds that the pipeline and its tests run on: headrace, LocalStack, others behind an address, and AWS."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+HEADRACE, LOCALSTACK, MINISTACK, MOTO, FLOCI = (
+    "headrace",
+    "localstack",
+    "ministack",
+    "moto",
+    "floci",
+)
+AWS = "aws"
+ACCOUNT, REGION = "000000000000", "us-east-1"
+_ANSWER_WITHIN_S = 5.0
+# Asked in this order: several answer LocalStack's page, too.
+_PAGES = (
+    (HEADRACE, "/_headrace/health"),
+    (MINISTACK, "/_ministack/health"),
+    (FLOCI, "/_floci/health"),
+    (LOCALSTACK, "/_localstack/health"),
+    (MOTO, "/moto-api/data.json"),
+)
+_VERSION_KEYS = ("version", "server_version")
+
+
+class TargetError(RuntimeError):
+    """A target is unknown, is not up, or is another product; the message is one sentence."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A cloud: what it is, and where; AWS has no address of its own (`endpoint_url` is empty)."""
+
+    product: str
+    endpoint_url: str
+    version: str = ""
+
+    @property
+    def is_aws(self) -> bool:
+        """Whether what happens there costs money."""
+        return self.product == AWS
+
+    @property
+    def title(self) -> str:
+        """The product with its version, for people."""
+        return f"{self.product} {self.version}".strip()
+
+    def client_options(self) -> dict[str, Any]:
+        """Return what a boto3 client of it is made with; of AWS, credentials are the user's own."""
+        if self.is_aws:
+            return {}
+        return {
+            "endpoint_url": self.endpoint_url,
+            "region_name": REGION,
+            "aws_access_key_id": "test",
+            "aws_secret_access_key": "test",
+        }
+
+    def environment(self) -> Mapping[str, str]:
+        """Return the variables that point every AWS tool at it; of AWS, none."""
+        if self.is_aws:
+            return {}
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint_url,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+        }
+
+
+def check_name(cloud: str) -> str:
+    """Return `cloud` when it names a target: headrace, localstack, aws or http://host:port. Raises TargetError."""
+    if cloud in (HEADRACE, LOCALSTACK, MINISTACK, MOTO, AWS):
+        return cloud
+    parts = urlsplit(cloud)
+    if parts.scheme in ("http", "https") and parts.hostname and not parts.path.strip("/"):
+        if _has_port(cloud):
+            return cloud.rstrip("/")
+        raise TargetError(f"{cloud} names no port: a cloud is http://host:port.")
+    raise TargetError(
+        f"There is no cloud {cloud!r}: take {HEADRACE}, {LOCALSTACK}, {AWS} or http://host:port."
+    )
+
+
+def _has_port(url: str) -> bool:
+    try:
+        return urlsplit(url).port is not None
+    except ValueError:
+        return False
+
+
+def identify(endpoint_url: str) -> Target:
+    """Return what answers at an address. Raises TargetError when nothing does, or nothing that is known."""
+    reached = False
+    for product, page in _PAGES:
+        try:
+            with urllib.request.urlopen(endpoint_url + page, timeout=_ANSWER_WITHIN_S) as answer:
+                reached, body = True, answer.read(1_000_000)
+        except urllib.error.HTTPError:
+            reached = True
+            continue
+        except (OSError, urllib.error.URLError):
+            continue
+        said = _json(body)
+        if said is not None:
+            return Target(product, endpoint_url, _version(said))
+    if reached:
+        raise TargetError(
+            f"What listens at {endpoint_url} is none of {', '.join(name for name, _ in _PAGES)}."
+        )
+    raise TargetError(f"No cloud is up at {endpoint_url}.")
+
+
+def expect(endpoint_url: str, product: str) -> Target:
+    """Return the target at an address, which must be `product`. Raises TargetError."""
+    found = identify(endpoint_url)
+    if found.product != product:
+        raise TargetError(f"What is up at {endpoint_url} is {found.product}, not {product}.")
+    return found
+
+
+def _json(body: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _version(said: dict[str, Any]) -> str:
+    for key in _VERSION_KEYS:
+        value = said.get(key)
+        if isinstance(value, str) and re.fullmatch(r"[\w.+-]{1,40}", value):
+            return value
+    return ""
