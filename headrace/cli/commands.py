@@ -12,6 +12,7 @@ from headrace.cli.down_status import down, status
 from headrace.cli.faults import faults
 from headrace.cli.history import history
 from headrace.cli.interrupts import BROKEN_PIPE, INTERRUPTED, interruptible, silence_output
+from headrace.cli.lint import lint
 from headrace.cli.options import fail, sentence
 from headrace.cli.put import put
 from headrace.cli.replay import replay
@@ -73,5 +74,19 @@ def headrace() -> None:
     """AWS streaming, whole, on a laptop."""
 
 
-for command in (up, down, status, put, tail, replay, check, faults, trace, submit, history, spark):
+for command in (
+    up,
+    down,
+    status,
+    put,
+    tail,
+    replay,
+    check,
+    faults,
+    trace,
+    submit,
+    history,
+    spark,
+    lint,
+):
     headrace.add_command(command)

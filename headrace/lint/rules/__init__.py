@@ -1,6 +1,6 @@
 """All rules, for `cfn-lint --append-rules headrace.lint.rules`; each file holds the rules of one kind."""
 
-from headrace.lint.rules.alarms import NoAlarmOnIteratorAge
+from headrace.lint.rules.alarms import AlarmWatchesNothing, NoAlarmOnIteratorAge
 from headrace.lint.rules.emr import StepMayNotRead
 from headrace.lint.rules.firehose import (
     ConvertedAndCompressed,
@@ -53,6 +53,7 @@ RULES = (
     TooManyPollers,
     VisibilityBelowSixTimeouts,
     NoAlarmOnIteratorAge,
+    AlarmWatchesNothing,
     StreamNotEncrypted,
     StreamNobodyReads,
     OneHotShard,

@@ -1,4 +1,4 @@
-"""The rule of alarms: a mapping that falls behind shows in one metric, the iterator's age."""
+"""Rules of alarms: a mapping that falls behind shows in one metric, the iterator's age."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from headrace.lint.rule import Finding, StreamingRule
 from headrace.lint.sources import function_of, stream_mappings, stream_of
-from headrace.lint.template import Resource, Template
+from headrace.lint.template import NOT_SET, Resource, Template
 
 _METRICS = ("IteratorAge", "OffsetLag", "GetRecords.IteratorAgeMilliseconds")
 _MAPPED = """\
@@ -61,6 +61,9 @@ Behind:
                 text = json.dumps(alarm.properties, default=str)
                 if any(f'"{metric}"' in text for metric in _METRICS):
                     watched.update(one.key for one in other.named_in(alarm.properties))
+                    # Lambda's metric without a dimension is that of all functions.
+                    if '"AWS/Lambda"' in text and '"Dimensions"' not in text:
+                        return
         for mapping in stream_mappings(template):
             function = function_of(mapping)
             if function is None:
@@ -70,4 +73,44 @@ Behind:
                 yield Finding(
                     mapping,
                     f"No alarm watches IteratorAge of {function.name}, nor of the stream that {mapping.name} reads",
+                )
+
+
+_WITH_DIMENSION = {"AWS/Kinesis": "StreamName", "AWS/Firehose": "DeliveryStreamName"}
+
+
+class AlarmWatchesNothing(StreamingRule):
+    """W9031."""
+
+    id = "W9031"
+    shortdesc = "An alarm on a metric of Kinesis or Firehose that names no stream watches nothing"
+    description = (
+        "AWS/Kinesis and AWS/Firehose have their metrics by stream alone. An alarm without the dimension stays in"
+        " INSUFFICIENT_DATA, however far behind the readers are."
+    )
+    source_url = "https://docs.aws.amazon.com/streams/latest/dev/monitoring-with-cloudwatch.html"
+    bad = """\
+Behind:
+  Type: AWS::CloudWatch::Alarm
+  Properties:
+    Namespace: AWS/Kinesis
+    MetricName: GetRecords.IteratorAgeMilliseconds
+    Statistic: Maximum
+    Period: 60
+    EvaluationPeriods: 5
+    Threshold: 3600000
+    ComparisonOperator: GreaterThanThreshold
+"""
+    good = bad + "    Dimensions: [{Name: StreamName, Value: clicks}]\n"
+
+    def check(self, template: Template) -> Iterator[Finding]:
+        """Yield the alarms without a dimension."""
+        for alarm in template.of_type("AWS::CloudWatch::Alarm"):
+            namespace = alarm.get("Namespace")
+            wanted = _WITH_DIMENSION.get(namespace) if isinstance(namespace, str) else None
+            if wanted is not None and alarm.get("Dimensions") in (NOT_SET, []):
+                yield Finding(
+                    alarm,
+                    f"{alarm.name} watches {namespace} without the dimension {wanted}, under which there is no metric",
+                    ("MetricName",),
                 )

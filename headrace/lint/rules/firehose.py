@@ -64,9 +64,9 @@ def _is_converted(delivery: Resource) -> bool:
     )
 
 
-def _text(delivery: Resource, member: str) -> str | None:
+def _text(delivery: Resource, *members: str) -> str | None:
     """Return a prefix that is surely known, "" when it is not set."""
-    values = delivery.template.possible(delivery.get(_S3, member))
+    values = delivery.template.possible(delivery.get(*members))
     if len(values) != 1 or values[0] is UNKNOWN:
         return None
     return "" if values[0] is NOT_SET else str(values[0])
@@ -180,20 +180,34 @@ class ErrorPrefixWithoutType(StreamingRule):
     def check(self, template: Template) -> Iterator[Finding]:
         """Yield the prefixes that Firehose refuses."""
         for delivery in template.of_type(DELIVERY):
-            if delivery.get(_S3) in (NOT_SET, UNKNOWN):
-                continue
-            prefix, errors = _text(delivery, "Prefix"), _text(delivery, "ErrorOutputPrefix")
-            reason = None
-            if errors is not None and "!{" in errors and _ERROR_TYPE not in errors:
-                reason = f"ErrorOutputPrefix holds expressions, and not {_ERROR_TYPE}"
-            elif errors is not None and _BY_KEY.search(errors):
-                reason = "ErrorOutputPrefix cannot hold a record's partition keys"
-            elif prefix and "!{" in prefix and errors == "":
-                reason = f"Prefix holds expressions, and no ErrorOutputPrefix with {_ERROR_TYPE} is given"
-            elif prefix and _ERROR_TYPE in prefix:
-                reason = f"Prefix cannot hold {_ERROR_TYPE}"
-            if reason is not None:
-                yield Finding(delivery, f"{delivery.name}: {reason}", (_S3, "ErrorOutputPrefix"))
+            for place in _buckets_of(delivery):
+                prefix = _text(delivery, *place, "Prefix")
+                errors = _text(delivery, *place, "ErrorOutputPrefix")
+                reason = self._refused(prefix, errors)
+                if reason is not None:
+                    yield Finding(
+                        delivery, f"{delivery.name}: {reason}", (*place, "ErrorOutputPrefix")
+                    )
+
+    def _refused(self, prefix: str | None, errors: str | None) -> str | None:
+        if errors and "!{" in errors and _ERROR_TYPE not in errors:
+            return f"ErrorOutputPrefix holds expressions, and not {_ERROR_TYPE}"
+        if errors and _BY_KEY.search(errors):
+            return "ErrorOutputPrefix cannot hold a record's partition keys"
+        if prefix and "!{" in prefix and errors == "":
+            return f"Prefix holds expressions, and no ErrorOutputPrefix with {_ERROR_TYPE} is given"
+        if prefix and _ERROR_TYPE in prefix:
+            return f"Prefix cannot hold {_ERROR_TYPE}"
+        return None
+
+
+def _buckets_of(delivery: Resource) -> Iterator[tuple[str, ...]]:
+    """Yield where a delivery names a bucket: its destination, or another destination's bucket for failures."""
+    for name, configuration in delivery.properties.items():
+        if name in (_S3, "S3DestinationConfiguration"):
+            yield (name,)
+        elif name.endswith("DestinationConfiguration") and "S3Configuration" in str(configuration):
+            yield (name, "S3Configuration")
 
 
 class PartitionKeyFromNowhere(StreamingRule):
@@ -212,7 +226,7 @@ class PartitionKeyFromNowhere(StreamingRule):
     def check(self, template: Template) -> Iterator[Finding]:
         """Yield the prefixes whose key comes from nowhere."""
         for delivery in template.of_type(DELIVERY):
-            prefix = _text(delivery, "Prefix") or ""
+            prefix = _text(delivery, _S3, "Prefix") or ""
             processors = str(delivery.get(_S3, "ProcessingConfiguration"))
             for source in sorted(set(_BY_KEY.findall(prefix))):
                 wanted = "MetadataExtraction" if source.endswith("Query") else "Lambda"

@@ -1,0 +1,154 @@
+"""`headrace lint`: cfn-lint with rules that know streaming, over templates, CDK apps and deployed stacks."""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+import glob
+import tempfile
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from headrace.cli.options import client, endpoint_option, explain, fail
+
+_FORMATS = ("default", "quiet", "parseable", "json", "junit", "pretty", "sarif")
+_OWN_RULES = "headrace.lint.rules"
+
+
+@click.command()
+@click.argument(
+    "sources", nargs=-1, type=click.Path(path_type=Path), metavar="[TEMPLATE|FOLDER]..."
+)
+@click.option(
+    "--stack", "stacks", multiple=True, metavar="NAME", help="Also lint a deployed stack."
+)
+@endpoint_option
+@click.option(
+    "--format", "output_format", type=click.Choice(_FORMATS), default="default", show_default=True
+)
+@click.option(
+    "-i", "--ignore", multiple=True, metavar="ID", help="Leave out rules whose id begins so."
+)
+@click.option(
+    "-x",
+    "--configure",
+    multiple=True,
+    metavar="ID:KEY=VALUE",
+    help="Set a quota: W9070:shards=1000.",
+)
+@click.option("-c", "--context", multiple=True, metavar="KEY=VALUE", help="Context of a CDK app.")
+@click.option("--only-streaming", is_flag=True, help="Leave out cfn-lint's own rules.")
+@click.option("--list-rules", is_flag=True, help="Print headrace's rules, and end.")
+def lint(
+    sources: tuple[Path, ...],
+    *,
+    stacks: tuple[str, ...],
+    endpoint_url: str,
+    region: str,
+    aws: bool,
+    output_format: str,
+    ignore: tuple[str, ...],
+    configure: tuple[str, ...],
+    context: tuple[str, ...],
+    only_streaming: bool,
+    list_rules: bool,
+) -> None:
+    """Find what will lose records, stop a shard, or be refused, before it is deployed.
+
+    SOURCES are templates, cdk.out folders, or folders of CDK and SAM apps; the current folder without any. They are
+    looked at together: what one exports is followed into the others. --stack takes what is deployed, on headrace, or
+    with --aws on AWS.
+
+    Exit codes are cfn-lint's: 0 without findings, 2 with errors, 4 with warnings, 6 with both; 1 when nothing could
+    be read.
+    """
+    _check_installed()
+    if list_rules:
+        _print_rules()
+        return
+    from headrace.lint.inputs import NothingToLint, template_of_stack, templates_of
+
+    with tempfile.TemporaryDirectory(prefix="headrace-lint-") as folder:
+        scratch = Path(folder)
+        files: list[Path] = []
+        try:
+            for source in sources or (() if stacks else (Path(),)):
+                pairs = dict(_pair(one) for one in context)
+                files += templates_of(source, scratch, region=region, context=pairs)
+            for name in stacks:
+                cloud = client("cloudformation", endpoint_url=endpoint_url, region=region, aws=aws)
+                files.append(_deployed(template_of_stack, cloud, name, scratch))
+        except NothingToLint as error:
+            raise fail(f"{error}.") from error
+        arguments = ["--append-rules", _OWN_RULES, "--regions", region]
+        if output_format != "default":
+            arguments += ["--format", output_format]
+        for option, values in (("--ignore-checks", ignore), ("--configure-rule", configure)):
+            for value in values:
+                arguments += [option, value]
+        _run(list(dict.fromkeys(files)), arguments, only_streaming=only_streaming)
+
+
+def _check_installed() -> None:
+    try:
+        import cfnlint  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    except ImportError as error:
+        raise fail("headrace lint needs cfn-lint: pip install 'headrace[lint]'") from error
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise fail(f"--context wants KEY=VALUE, not {text!r}.")
+    return name, value
+
+
+def _deployed(read: Any, cloud: Any, name: str, scratch: Path) -> Path:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        return cast("Path", read(cloud, name, scratch))
+    except (ClientError, BotoCoreError) as error:
+        raise explain(error) from error
+
+
+def _print_rules() -> None:
+    from headrace.lint.rules import RULES
+
+    for rule in RULES:
+        click.echo(f"{rule.id}  {rule.shortdesc}\n       {rule.source_url}")
+
+
+def _run(files: list[Path], arguments: list[str], *, only_streaming: bool) -> None:
+    """Lint the files with cfn-lint's own runner, which prints and exits."""
+    from cfnlint.config import ConfigMixIn
+    from cfnlint.decode import decode
+    from cfnlint.rules import Rules
+    from cfnlint.runner import Runner
+
+    from headrace.lint.exports import remember
+
+    class OnlyStreaming(Runner):
+        def _get_rules(self) -> None:
+            self.rules = Rules.create_from_module(_OWN_RULES)
+            # Of templates that cannot be read, and of rules that break.
+            self.rules.update(Rules.create_from_module("cfnlint.rules.errors"))
+
+    for file in files:
+        # cfn-lint takes a name for a pattern.
+        arguments += ["--template", glob.escape(str(file))]
+    try:
+        config = ConfigMixIn(arguments)
+        runner = OnlyStreaming(config) if only_streaming else Runner(config)
+        decoded = {str(file): decode(str(file)) for file in files}
+        bodies = {name: body for name, (body, _) in decoded.items() if isinstance(body, dict)}
+        remember(bodies)
+        for name, (_, errors) in decoded.items() if only_streaming else ():
+            # That it is a template is for cfn-lint's own rules to say, when they run.
+            if not errors and not isinstance(bodies.get(name, {}).get("Resources"), dict):
+                raise fail(f"{name} is no template: it has no Resources.")
+        runner.cli()
+    except (ValueError, OSError) as error:
+        raise fail(" ".join(str(error).split())) from error

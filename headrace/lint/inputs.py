@@ -1,0 +1,144 @@
+"""What `headrace lint` is given, as files that cfn-lint reads: templates, cdk.out folders, and CDK apps."""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+_SYNTH_WITHIN_S = 600.0
+_TEMPLATES = ("template.yaml", "template.yml", "template.json")
+
+
+class NothingToLint(Exception):
+    """There is no template where one was named; the text is one sentence."""
+
+
+def templates_of(
+    path: Path, scratch: Path, *, region: str, context: Mapping[str, str] | None = None
+) -> list[Path]:
+    """Return the templates that a path stands for; a CDK app is synthesised below `scratch`. Raises NothingToLint.
+
+    A folder is, in this order, a cdk.out (manifest.json), a CDK app (cdk.json), or one with a template.yaml,
+    template.yml or template.json, as `sam init` makes it.
+    """
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise NothingToLint(f"There is no {path} to lint")
+    if (path / "manifest.json").is_file():
+        return _of_assembly(path)
+    if (path / "cdk.json").is_file():
+        out = scratch / f"cdk.out-{len(list(scratch.iterdir()))}"
+        _synthesise(path, out, region, context or {})
+        return _of_assembly(out)
+    found = [path / name for name in _TEMPLATES if (path / name).is_file()]
+    if not found:
+        names = ", ".join(("manifest.json", "cdk.json", *_TEMPLATES[:-1]))
+        raise NothingToLint(f"{path} has nothing to lint: no {names} or {_TEMPLATES[-1]}")
+    return found[:1]
+
+
+def _of_assembly(out: Path) -> list[Path]:
+    """Return the templates of a cloud assembly, of its stages, and of their nested stacks."""
+    found = sorted(_stacks_of(out))
+    if not found:
+        raise NothingToLint(f"{out} has no stack to lint")
+    return found
+
+
+def _stacks_of(out: Path) -> Iterator[Path]:
+    try:
+        artifacts: dict[str, Any] = json.loads((out / "manifest.json").read_text())["artifacts"]
+        for artifact in artifacts.values():
+            properties: dict[str, Any] = artifact.get("properties", {})
+            if artifact["type"] == "aws:cloudformation:stack":
+                yield out / properties["templateFile"]
+            elif artifact["type"] == "cdk:cloud-assembly":
+                yield from _stacks_of(out / properties["directoryName"])
+    except (KeyError, TypeError, AttributeError, ValueError, OSError) as error:
+        raise NothingToLint(
+            f"{out / 'manifest.json'} is no manifest of the CDK's: {error!r}"
+        ) from error
+    yield from out.glob("*.nested.template.json")
+
+
+def _synthesise(folder: Path, out: Path, region: str, context: Mapping[str, str]) -> None:
+    """Run a CDK app as its CLI does. Raises NothingToLint."""
+    settings = _read(folder / "cdk.json")
+    kept = _read(folder / "cdk.context.json") if (folder / "cdk.context.json").is_file() else {}
+    command = shlex.split(str(settings.get("app", "")))
+    if not command:
+        raise NothingToLint(f"{folder / 'cdk.json'} names no app")
+    environment = {
+        **os.environ,
+        # `python3 app.py` is to have the packages that headrace has.
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+        "CDK_OUTDIR": str(out),
+        "CDK_DEFAULT_REGION": os.environ.get("CDK_DEFAULT_REGION", region),
+        "CDK_DEFAULT_ACCOUNT": os.environ.get("CDK_DEFAULT_ACCOUNT", "000000000000"),
+        "CDK_CONTEXT_JSON": json.dumps({**settings.get("context", {}), **kept, **context}),
+    }
+    try:
+        run = subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_SYNTH_WITHIN_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NothingToLint(f"The CDK app of {folder} does not run: {error}") from error
+    if run.returncode or not (out / "manifest.json").is_file():
+        last = (run.stderr.strip() or "it left no manifest.json").splitlines()[-1]
+        raise NothingToLint(
+            f"The CDK app of {folder} failed with exit code {run.returncode}: {last}"
+        )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found: Any = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise NothingToLint(f"{path} cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise NothingToLint(f"{path} is not a JSON object")
+    return found
+
+
+def template_of_stack(stacks: Any, name: str, scratch: Path) -> Path:
+    """Write the template of a deployed stack below `scratch`, its parameters' values as their defaults.
+
+    Args:
+        stacks: a boto3 client of CloudFormation, headrace's or AWS's; its errors are the caller's.
+        name: the stack's name or id.
+        scratch: an existing folder.
+    """
+    from cfnlint.decode.decode import decode_str
+
+    body: Any = stacks.get_template(StackName=name, TemplateStage="Processed")["TemplateBody"]
+    stack: Any = stacks.describe_stacks(StackName=name)["Stacks"][0]
+    if isinstance(body, str):
+        template, errors = decode_str(body)
+        if errors:
+            raise NothingToLint(f"The template of stack {name} cannot be read: {errors[0].message}")
+        body = template
+    parameters = body.get("Parameters", {})
+    for given in stack.get("Parameters", ()):
+        parameter = parameters.get(given["ParameterKey"])
+        if parameter is None or parameter.get("NoEcho"):
+            continue
+        if not str(parameter.get("Type")).startswith("AWS::SSM"):
+            parameter["Default"] = given["ParameterValue"]
+    path = scratch / f"{stack['StackName']}.template.json"
+    path.write_text(json.dumps(body, indent=1, default=str))
+    return path
