@@ -142,8 +142,13 @@ def _run(files: list[Path], arguments: list[str], *, only_streaming: bool) -> No
     try:
         config = ConfigMixIn(arguments)
         runner = OnlyStreaming(config) if only_streaming else Runner(config)
-        decoded = {str(file): decode(str(file))[0] for file in files}
-        remember({name: body for name, body in decoded.items() if isinstance(body, dict)})
+        decoded = {str(file): decode(str(file)) for file in files}
+        bodies = {name: body for name, (body, _) in decoded.items() if isinstance(body, dict)}
+        remember(bodies)
+        for name, (_, errors) in decoded.items() if only_streaming else ():
+            # That it is a template is for cfn-lint's own rules to say, when they run.
+            if not errors and not isinstance(bodies.get(name, {}).get("Resources"), dict):
+                raise fail(f"{name} is no template: it has no Resources.")
         runner.cli()
     except (ValueError, OSError) as error:
         raise fail(" ".join(str(error).split())) from error

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.lint.exports import exported, together
+from headrace.lint.serverless import Made, made_of
 
 _IN_SUB = re.compile(r"\$\{([^!}][^}]*)\}")
 _DEPTH = 20
@@ -40,12 +41,14 @@ class Resource:
     Attributes:
         template: the one that declares it.
         name: its logical id.
+        at: where its properties are written.
     """
 
     template: Template
     name: str
     type: str
     properties: dict[str, Any]
+    at: tuple[str, ...]
 
     @property
     def key(self) -> tuple[str, str]:
@@ -54,9 +57,9 @@ class Resource:
 
     def path(self, *members: str | int) -> list[str | int]:
         """Return where in the template a property stands, or the nearest place that is there."""
-        path: list[str | int] = ["Resources", self.name]
-        place: Any = self.template.body["Resources"][self.name]
-        for member in ("Properties", *members):
+        path: list[str | int] = []
+        place: Any = self.template.body
+        for member in (*self.at, *members):
             try:
                 place = place[member]
             except (KeyError, IndexError, TypeError):
@@ -115,8 +118,9 @@ class Template:
         self._neighbours: list[Template] | None = None
         self._given = parameters or {}
         self.resources = {
-            name: Resource(self, name, str(one.get("Type")), _mapping(one.get("Properties")))
-            for name, one in ((k, _mapping(v)) for k, v in _mapping(body.get("Resources")).items())
+            one: Resource(self, one, kind, properties, at)
+            for name, written in _mapping(body.get("Resources")).items()
+            for one, kind, properties, at in _made_of(name, _mapping(written))
         }
 
     def of_type(self, *types: str) -> list[Resource]:
@@ -232,6 +236,10 @@ def whole_number(value: Any) -> int | None:
         return int(value)
     except (TypeError, ValueError):
         return None
+
+
+def _made_of(name: str, written: dict[str, Any]) -> Iterator[Made]:
+    return made_of(name, str(written.get("Type")), _mapping(written.get("Properties")))
 
 
 def _is_function(name: str) -> bool:

@@ -202,6 +202,32 @@ def test_a_finding_stands_at_the_line_of_its_property() -> None:
     assert finding.linenumber == line
 
 
+SAM = """\
+Clicks: {Type: 'AWS::Kinesis::Stream', Properties: {ShardCount: 1}}
+Orders: {Type: 'AWS::SQS::Queue'}
+Count:
+  Type: AWS::Serverless::Function
+  Properties:
+    Timeout: 60
+    Events:
+      Stream: {Type: Kinesis, Properties: {Stream: !GetAtt Clicks.Arn, StartingPosition: LATEST}}
+      Queue: {Type: SQS, Properties: {Queue: !GetAtt Orders.Arn}}
+      Web: {Type: Api, Properties: {Path: /, Method: get}}
+"""
+
+
+def test_the_events_of_a_sam_function_are_mappings() -> None:
+    matches = findings(SAM, head="Transform: AWS::Serverless-2016-10-31\n")
+
+    ids = {one.rule.id for one in matches}
+    assert ids == {"E9010", "W9001", "W9002", "W9003", "W9030", "W9040"}
+    # Three lines stand before the resources.
+    lines = {one.rule.id: one.linenumber - 3 for one in matches}
+    written = SAM.splitlines()
+    assert "Stream: {Type: Kinesis" in written[lines["W9001"] - 1]
+    assert "Queue: {Type: SQS" in written[lines["E9010"] - 1]
+
+
 STREAM = {
     "Resources": {"Clicks": {"Type": "AWS::Kinesis::Stream", "Properties": {"ShardCount": 1}}},
     "Outputs": {
