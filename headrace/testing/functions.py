@@ -463,5 +463,5 @@ def _encoded(answer: Any, request_id: str) -> tuple[bytes, str | None]:
         }
         return json.dumps(document).encode(), "Unhandled"
     if len(payload) > RESPONSE_PAYLOAD_BYTES:
-        return answer_too_large(len(payload)), "Unhandled"
+        return answer_too_large(), "Unhandled"
     return payload, None

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -124,8 +125,7 @@ class Life:
         return wait_s >= 30.0
 
 
-@settings(max_examples=100, deadline=None)
-@given(
+happenings = given(
     happenings=st.lists(
         st.sampled_from(["put", "put", "put", "step", "step", "split", "merge", "kill"]),
         max_size=60,
@@ -136,7 +136,22 @@ class Life:
     bisect=st.booleans(),
     seed=st.integers(0, 10_000),
 )
-def test_no_gap_and_no_disorder_across_reshards_failures_and_kills(
+
+
+@settings(max_examples=25, deadline=None)
+@happenings
+def test_no_gap_and_no_disorder_across_reshards_failures_and_kills(**drawn: Any) -> None:
+    run(**drawn)
+
+
+@pytest.mark.slow
+@settings(max_examples=1_000, deadline=None)
+@happenings
+def test_no_gap_and_no_disorder_in_a_thousand_histories(**drawn: Any) -> None:
+    run(**drawn)
+
+
+def run(
     happenings: list[str],
     script: list[str],
     lanes: int,
