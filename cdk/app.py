@@ -39,6 +39,7 @@ CONTEXT: dict[str, Any] = {
 
 def build(app: cdk.App) -> list[cdk.Stack]:
     """Add the four stacks to `app`, upstream first, and return them."""
+    from cdk.acknowledged import acknowledge
     from cdk.constructs.spark_jobs import parse_steps
     from cdk.stacks.analytics import RELEASE, AnalyticsStack
     from cdk.stacks.delivery import DeliveryStack
@@ -46,7 +47,7 @@ def build(app: cdk.App) -> list[cdk.Stack]:
     from cdk.stacks.processing import ProcessingStack
 
     ingest = IngestStack(app, "headrace-ingest")
-    return [
+    stacks: list[cdk.Stack] = [
         ingest,
         ProcessingStack(
             app,
@@ -66,6 +67,8 @@ def build(app: cdk.App) -> list[cdk.Stack]:
             steps=parse_steps(app.node.try_get_context("spark_steps") or ""),
         ),
     ]
+    acknowledge(app)
+    return stacks
 
 
 def _is_on(app: cdk.App, name: str) -> bool:

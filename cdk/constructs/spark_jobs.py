@@ -137,9 +137,9 @@ class SparkJobs(Construct):
         assert stage is not None  # a construct lies in an app
         outdir = Path(stage.outdir)
         self.package = assets.Asset(self, "Package", path=str(_zipped(folder, outdir)))
-        self.package.grant_read(role)
+        self._may_fetch(self.package)
         self.source = assets.Asset(self, "Source", path=str(_kinesis_source(outdir)))
-        self.source.grant_read(role)
+        self._may_fetch(self.source)
         self._instance_type = instance_type
 
     @cached_property
@@ -149,7 +149,7 @@ class SparkJobs(Construct):
             self._folder / "requirements", self._release, self._instance_type
         )
         packages = assets.Asset(self, "Packages", path=str(path))
-        packages.grant_read(self._role)
+        self._may_fetch(packages)
         return packages
 
     @property
@@ -174,8 +174,20 @@ class SparkJobs(Construct):
             except ReleaseTooOld as error:
                 raise ValueError(str(error)) from None
             self._scripts[name] = assets.Asset(self, f"Script{name}", path=str(path))
-            self._scripts[name].grant_read(self._role)
+            self._may_fetch(self._scripts[name])
         return self._scripts[name]
+
+    def _may_fetch(self, asset: assets.Asset) -> None:
+        """Let the nodes read one object: `grant_read` would give every asset of the account."""
+        statement = iam.PolicyStatement
+        key = asset.bucket.arn_for_objects(asset.s3_object_key)
+        self._role.add_to_policy(statement(actions=["s3:GetObject"], resources=[key]))
+        self._role.add_to_policy(
+            statement(
+                actions=["s3:GetBucketLocation", "s3:ListBucket"],
+                resources=[asset.bucket.bucket_arn],
+            )
+        )
 
     def add_step(
         self, step: Step, *, cluster_id: str, stream: str, region: str, bucket: str

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kinesis as kinesis
 from aws_cdk import aws_lambda as lambda_
@@ -28,6 +29,10 @@ TIMEOUT_S = (1, 900)
 MAX_PARALLEL = 10
 MAX_TUMBLING_WINDOW_S = 900
 FAILURES_KEPT_DAYS = 14
+# Of a function on the queue; AWS recommends that a queue hides a message six times as long.
+REDRIVE_TIMEOUT_S = 30
+# A stream keeps a day by default: there is time to act.
+BEHIND_MS = 3_600_000
 
 
 class StreamFunction(Construct):
@@ -41,6 +46,7 @@ class StreamFunction(Construct):
         function: the function.
         role: its role.
         failures: the queue.
+        behind: the alarm that the function is an hour behind; it has no action until you add one.
     """
 
     def __init__(
@@ -88,6 +94,7 @@ class StreamFunction(Construct):
             self,
             "Failures",
             retention_period=Duration.days(FAILURES_KEPT_DAYS),
+            visibility_timeout=Duration.seconds(6 * REDRIVE_TIMEOUT_S),
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
             removal_policy=RemovalPolicy.DESTROY,
@@ -118,4 +125,16 @@ class StreamFunction(Construct):
                 report_batch_item_failures=True,
                 on_failure=sources.SqsDlq(self.failures),
             )
+        )
+        # Slow or failing for ever, the function shows in this metric alone; at the retention records are lost.
+        self.behind = self.function.metric(
+            "IteratorAge", statistic="Maximum", period=Duration.minutes(1)
+        ).create_alarm(
+            self,
+            "Behind",
+            alarm_description=f"{name} is an hour behind its stream.",
+            threshold=BEHIND_MS,
+            evaluation_periods=5,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )

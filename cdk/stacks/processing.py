@@ -16,7 +16,7 @@ from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from cdk.constructs.stream_function import StreamFunction
+from cdk.constructs.stream_function import REDRIVE_TIMEOUT_S, StreamFunction
 
 LAMBDAS = Path(__file__).resolve().parents[2] / "lambdas"
 CODE = LAMBDAS / "enrich"
@@ -112,8 +112,8 @@ class ProcessingStack(Stack):
                 str(LAMBDAS / "redrive"), exclude=["**/__pycache__", "**/*.pyc"]
             ),
             environment={"REPORT_QUEUE_URL": bad.queue_url},
-            # No longer than the failure queue hides a message.
-            timeout=Duration.seconds(30),
+            # A sixth of what the failure queue hides a message for.
+            timeout=Duration.seconds(REDRIVE_TIMEOUT_S),
         )
         function.add_event_source(
             sources.SqsEventSource(failures, batch_size=10, report_batch_item_failures=True)

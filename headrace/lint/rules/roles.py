@@ -238,7 +238,17 @@ class RoleAllowsUnused(StreamingRule):
                     named += around
                     # A mapping on a registered consumer reads its stream.
                     named += [two for each in around for two in each.targets("StreamARN")]
-        return {one.key for one in named}
+        return {one.key for one in (*named, *_failed_sources(named, template))}
+
+
+def _failed_sources(named: list[Resource], template: Template) -> Iterator[Resource]:
+    """Yield the sources whose failed records end in a queue of these: who reads its messages fetches them there."""
+    queues = {one.key for one in named if one.type == QUEUE}
+    for other in template.around() if queues else ():
+        for mapping in other.of_type(MAPPING):
+            failures = mapping.targets("DestinationConfig", "OnFailure", "Destination")
+            if any(one.key in queues for one in failures):
+                yield from mapping.targets("EventSourceArn")
 
 
 class RoleNobodyTakes(StreamingRule):

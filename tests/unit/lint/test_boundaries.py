@@ -183,6 +183,30 @@ def test_a_statement_about_what_a_mapping_reads_is_used() -> None:
     assert "W9053" in found(RoleAllowsUnused.bad)
 
 
+def test_who_takes_failed_batches_may_fetch_their_records() -> None:
+    template = (
+        RoleAllowsUnused.bad.replace("kinesis:PutRecord", "kinesis:GetRecords")
+        + """\
+Failed: {Type: 'AWS::SQS::Queue'}
+Failing:
+  Type: AWS::Lambda::EventSourceMapping
+  Properties:
+    EventSourceArn: !GetAtt Old.Arn
+    FunctionName: another
+    StartingPosition: LATEST
+    DestinationConfig: {OnFailure: {Destination: !GetAtt Failed.Arn}}
+"""
+    )
+    redrive = """\
+Redrive:
+  Type: AWS::Lambda::EventSourceMapping
+  Properties: {EventSourceArn: !GetAtt Failed.Arn, FunctionName: !Ref Count}
+"""
+
+    assert "W9053" in found(template)
+    assert "W9053" not in found(template + redrive)
+
+
 @pytest.mark.parametrize(("region", "is_found"), [("us-east-1", False), ("eu-central-1", True)])
 def test_the_quota_of_shards_is_the_regions(region: str, is_found: bool) -> None:
     template = TooManyShards.good.replace("200", "201")
