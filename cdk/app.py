@@ -1,4 +1,4 @@
-"""The entry point of the CDK app, which adds the four stacks.
+"""The entry point of the CDK app, which adds the four stacks, or fewer.
 
 Run it with `cd cdk && npx cdk synth`, or with `npm --prefix cdk run cdk -- synth` from the repository's root.
 
@@ -6,7 +6,8 @@ Context (`-c name=value`): `emr_subnet_id`, the subnet of the Spark cluster; wit
 `emr_release`, such as `emr-7.13.0`, in place of the newest that has Spark 4.0;
 `aggregate=true` and `redrive=true`, the processing stack's options; `spark_steps`, jobs of `spark_jobs/` that run as
 steps on deployment, in this order, each with options of its own, such as
-`speed_view, fleet_enrich --planes s3://bucket/planes/, aircraft_days --output kinesis://sessions`.
+`speed_view, fleet_enrich --planes s3://bucket/planes/, aircraft_days --output kinesis://sessions`; `leave_out`, stages
+that a cloud cannot do, by commas: `processing`, `delivery`, `analytics`.
 """
 
 from __future__ import annotations
@@ -37,8 +38,12 @@ CONTEXT: dict[str, Any] = {
 }
 
 
+# What nothing else reads from.
+STAGES = ("processing", "delivery", "analytics")
+
+
 def build(app: cdk.App) -> list[cdk.Stack]:
-    """Add the four stacks to `app`, upstream first, and return them."""
+    """Add the four stacks to `app`, less those of `leave_out`, upstream first, and return them."""
     from cdk.acknowledged import acknowledge
     from cdk.constructs.spark_jobs import parse_steps
     from cdk.stacks.analytics import RELEASE, AnalyticsStack
@@ -46,29 +51,47 @@ def build(app: cdk.App) -> list[cdk.Stack]:
     from cdk.stacks.ingest import IngestStack
     from cdk.stacks.processing import ProcessingStack
 
+    left_out = _left_out(app)
     ingest = IngestStack(app, "headrace-ingest")
-    stacks: list[cdk.Stack] = [
-        ingest,
-        ProcessingStack(
-            app,
-            "headrace-processing",
-            flights=ingest.flights,
-            enriched=ingest.enriched,
-            aggregate=_is_on(app, "aggregate"),
-            redrive=_is_on(app, "redrive"),
-        ),
-        DeliveryStack(app, "headrace-delivery", enriched=ingest.enriched),
-        AnalyticsStack(
-            app,
-            "headrace-analytics",
-            enriched=ingest.enriched,
-            subnet_id=app.node.try_get_context("emr_subnet_id"),
-            release=app.node.try_get_context("emr_release") or RELEASE,
-            steps=parse_steps(app.node.try_get_context("spark_steps") or ""),
-        ),
-    ]
+    stacks: list[cdk.Stack] = [ingest]
+    if "processing" not in left_out:
+        stacks.append(
+            ProcessingStack(
+                app,
+                "headrace-processing",
+                flights=ingest.flights,
+                enriched=ingest.enriched,
+                aggregate=_is_on(app, "aggregate"),
+                redrive=_is_on(app, "redrive"),
+            )
+        )
+    if "delivery" not in left_out:
+        stacks.append(DeliveryStack(app, "headrace-delivery", enriched=ingest.enriched))
+    if "analytics" not in left_out:
+        stacks.append(
+            AnalyticsStack(
+                app,
+                "headrace-analytics",
+                enriched=ingest.enriched,
+                subnet_id=app.node.try_get_context("emr_subnet_id"),
+                release=app.node.try_get_context("emr_release") or RELEASE,
+                steps=parse_steps(app.node.try_get_context("spark_steps") or ""),
+            )
+        )
     acknowledge(app)
     return stacks
+
+
+def _left_out(app: cdk.App) -> set[str]:
+    """Return the stages that the context leaves out. Raises ValueError for a name that is none."""
+    names = str(app.node.try_get_context("leave_out") or "").split(",")
+    found = {name.strip() for name in names} - {""}
+    unknown = sorted(found - set(STAGES))
+    if unknown:
+        raise ValueError(
+            f"leave_out names {', '.join(unknown)}: the stages are {', '.join(STAGES)}."
+        )
+    return found
 
 
 def _is_on(app: cdk.App, name: str) -> bool:

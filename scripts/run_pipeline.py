@@ -1,17 +1,21 @@
-"""`make run`: runs the whole pipeline on a local cloud and checks every stage against plain pandas.
+"""`make run`: runs the whole pipeline on a cloud and checks every stage against plain pandas.
 
-Starts from an empty cloud in `.headrace/` each time, deploys the CDK app with the CDK CLI, replays flights with
-boto3, submits the Spark step with the AWS CLI: nothing here that a user of AWS would not do.
+The cloud is headrace, started empty in `.headrace/` each time, unless `--cloud` names another: `localstack` (started
+here without Docker, empty too), an address, or `aws`, which costs money and is asked for. Deploys the CDK
+app with the CDK CLI, replays flights with boto3, submits the Spark step with the AWS CLI: nothing here that a user of
+AWS would not do. Stages that the cloud cannot do are named in the summary, and done another way where there is one.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pandas as pd
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.markup import escape
 from rich.progress import (
@@ -27,6 +31,16 @@ from headrace.cli.interrupts import INTERRUPTED
 from headrace.cli.options import words_of
 from headrace.cli.pacing import parse_speed
 from headrace.cli.putting import PutFailed
+from scripts.pipeline.other_clouds import (
+    ANALYTICS,
+    DELIVERY,
+    connect,
+    connect_to_aws,
+    cost_sentence,
+    may_spend,
+    put_directly,
+    submit_here,
+)
 from scripts.pipeline.run import ROOT, Check, Run, StageError, console
 from scripts.pipeline.stages import (
     delivered,
@@ -39,8 +53,13 @@ from scripts.pipeline.stages import (
     submit,
 )
 from scripts.pipeline.summary import summary
+from scripts.pipeline.targets import AWS, HEADRACE, LOCALSTACK, TargetError, check_name
 
 JANUARY = 1
+FLIGHTS_A_YEAR = 336_776
+PORT = 4566
+# What a run on another cloud leaves here: the synthesised app, outputs, the job's tables.
+ELSEWHERE = ROOT / ".localstack" / "pipeline"
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -48,16 +67,87 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make run", description=__doc__)
     parser.add_argument("--all", action="store_true", help="the whole year, 336,776 flights")
     parser.add_argument("--month", type=int, choices=range(1, 13), default=JANUARY, metavar="1-12")
+    parser.add_argument(
+        "--flights", type=int, help="only the first so many: for clouds that are slow or cost"
+    )
     parser.add_argument("--once", action="store_true", help="stop the cloud at the end")
     parser.add_argument("--speed", default="max", help="max, or times real time: 3600x")
-    parser.add_argument("--port", type=int, default=4566)
-    parser.add_argument("--data-dir", type=Path, default=ROOT / ".headrace")
+    parser.add_argument(
+        "--cloud",
+        default=HEADRACE,
+        help="headrace, localstack, http://host:port of one that is up, or aws",
+    )
+    parser.add_argument("--yes", action="store_true", help="agree to what a run on AWS costs")
+    parser.add_argument("--port", type=int, help=f"of headrace or LocalStack; {PORT}")
+    parser.add_argument("--data-dir", type=Path, help="of headrace; .headrace")
     options = parser.parse_args(arguments)
     try:
         options.speed = parse_speed(options.speed)
-    except ValueError as error:
+        options.cloud = check_name(options.cloud)
+    except (ValueError, TargetError) as error:
         parser.error(str(error))
+    if options.flights is not None and options.flights < 1:
+        parser.error(f"--flights must be 1 or more, and {options.flights} is not")
+    if options.data_dir is not None and options.cloud != HEADRACE:
+        parser.error("--data-dir is headrace's: another cloud keeps its data itself")
+    if options.port is not None and options.cloud not in (HEADRACE, LOCALSTACK):
+        parser.error(f"--port is for a cloud that is started here, and {options.cloud} is not")
+    options.data_dir = options.data_dir or ROOT / ".headrace"
+    options.port = PORT if options.port is None else options.port
     return options
+
+
+def begin(options: argparse.Namespace) -> Run | None:
+    """Return a run on the cloud that is asked for; None when it costs money and nobody agrees. Raises StageError."""
+    if options.cloud == HEADRACE:
+        return start(options.data_dir, options.port)
+    shutil.rmtree(ELSEWHERE, ignore_errors=True)
+    if options.cloud != AWS:
+        return connect(options.cloud, ELSEWHERE, options.port)
+    run = connect_to_aws(ELSEWHERE)
+    flights_put = FLIGHTS_A_YEAR if options.all else FLIGHTS_A_YEAR // 12
+    sentence = cost_sentence(min(flights_put, options.flights or flights_put))
+    return run if options.yes or may_spend(sentence) else None
+
+
+def end(run: Run, options: argparse.Namespace) -> None:
+    """Stop the cloud if it was started here; elsewhere, destroy the stacks."""
+    if options.cloud == HEADRACE:
+        command = [
+            sys.executable,
+            "-m",
+            "headrace.cli.main",
+            "down",
+            "--data-dir",
+            str(options.data_dir),
+        ]
+    elif options.cloud == LOCALSTACK:
+        command = [sys.executable, "-m", "scripts.localstack_host.command", "down"]
+    else:
+        cdk = str(ROOT / "cdk" / "node_modules" / ".bin" / "cdk")
+        command = [cdk, "destroy", "--all", "--force", "--app", str(run.data_dir / "cdk.out")]
+    subprocess.run(command, check=False, cwd=ROOT, env=run.environment, stdin=subprocess.DEVNULL)
+
+
+def process(run: Run, options: argparse.Namespace, progress: Progress) -> pd.DataFrame:
+    """Deploy, replay and check every stage, what the cloud cannot do another way; return the job's windows."""
+    deploy(run, progress)
+    month = None if options.all else options.month
+    events = replay(run, month, options.speed, progress, at_most=options.flights)
+    found = enriched(run, len(events), progress)
+    # Where there are steps, one works while Firehose delivers.
+    step_id = None if ANALYTICS in run.not_here else submit(run)
+    if DELIVERY in run.not_here:
+        put_directly(run, found, progress)
+    else:
+        delivered(run, events, progress)
+    windows = (
+        submit_here(run, events, progress)
+        if step_id is None
+        else spark(run, step_id, events, progress)
+    )
+    run.checks.insert(2, Check("Lambda", "failure reports", 0, malformed(run)))
+    return windows
 
 
 def main() -> int:
@@ -71,17 +161,15 @@ def main() -> int:
             SpinnerColumn(finished_text="[green]✓[/]"), TextColumn("{task.description}"), BarColumn(),
             MofNCompleteColumn(), TimeElapsedColumn(), console=console,
         ) as progress:  # fmt: skip
+            if options.cloud == AWS:
+                progress.stop()  # a question needs the screen
             task = progress.add_task("starting the cloud", total=1)
-            run = start(options.data_dir, options.port)
+            run = begin(options)
+            if run is None:
+                return 1
+            progress.start()
             progress.advance(task)
-            deploy(run, progress)
-            month = None if options.all else options.month
-            events = replay(run, month, options.speed, progress)
-            enriched(run, len(events), progress)
-            step_id = submit(run)
-            delivered(run, events, progress)
-            windows = spark(run, step_id, events, progress)
-        run.checks.insert(2, Check("Lambda", "failure reports", 0, malformed(run)))
+            windows = process(run, options, progress)
         seconds = time.monotonic() - began
         return 0 if summary(run, windows, seconds, stays=not options.once) else 1
     except (StageError, PutFailed, BotoCoreError, ClientError) as error:
@@ -96,10 +184,7 @@ def main() -> int:
         return INTERRUPTED
     finally:
         if run is not None and (options.once or interrupted):
-            subprocess.run(
-                [sys.executable, "-m", "headrace.cli.main", "down", "--data-dir", str(options.data_dir)],
-                check=False, cwd=ROOT,
-            )  # fmt: skip
+            end(run, options)
 
 
 if __name__ == "__main__":

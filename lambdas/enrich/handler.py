@@ -12,7 +12,8 @@ Failures, and what the event-source mapping (bisect, partial batch response, fai
   occurs only after such a failure, or when an invocation dies between writing and answering.
 
 The partition key is the carrier, as in the source: all flights of a carrier come through one shard and one
-invocation at a time, so their order holds from end to end. By airport it could not: one airport's flights
+invocation at a time, so their order holds from end to end, but where Kinesis refuses single entries of a
+request (see `writer`). By airport it could not: one airport's flights
 arrive through every shard at once.
 """
 

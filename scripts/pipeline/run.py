@@ -12,8 +12,9 @@ from typing import Any
 import boto3
 from rich.console import Console
 
+from scripts.pipeline.targets import ACCOUNT, HEADRACE, REGION, Target
+
 ROOT = Path(__file__).parents[2]
-ACCOUNT, REGION = "000000000000", "us-east-1"
 
 # A log or a pipe has no width of its own: the tables need this much.
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
@@ -41,25 +42,31 @@ class Check:
 
 @dataclass
 class Run:
-    """The state of a run."""
+    """The state of a run on one cloud; `endpoint_url` is empty on AWS."""
 
     endpoint_url: str
     data_dir: Path
+    product: str = HEADRACE
+    account: str = ACCOUNT
+    region: str = REGION
+    # What the cloud cannot do: a stage's name, and why.
+    not_here: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, dict[str, str]] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
 
     @property
+    def target(self) -> Target:
+        """The cloud."""
+        return Target(self.product, self.endpoint_url)
+
+    @property
     def environment(self) -> dict[str, str]:
-        """The variables that point every AWS tool at the local cloud; AWS_ENDPOINT_URL alone does it."""
+        """The variables that point every AWS tool at the cloud; AWS_ENDPOINT_URL alone does it."""
         return {
             **os.environ,
             # The app and the AWS CLI are this environment's, activated or not.
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-            "AWS_ENDPOINT_URL": self.endpoint_url,
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_REGION": REGION,
-            "AWS_DEFAULT_REGION": REGION,
+            **self.target.environment(),
             # Not about the cloud: no telemetry, no notices, and no cache of another account's keys.
             "CDK_HOME": str(self.data_dir / "cdk-home"),
             "CDK_DISABLE_CLI_TELEMETRY": "true",
@@ -69,15 +76,9 @@ class Run:
         }
 
     def client(self, service: str) -> Any:
-        """Return a boto3 client of the local cloud."""
+        """Return a boto3 client of the cloud."""
         make: Any = boto3.client
-        return make(
-            service,
-            endpoint_url=self.endpoint_url,
-            region_name=REGION,
-            aws_access_key_id="test",
-            aws_secret_access_key="test",
-        )
+        return make(service, **self.target.client_options())
 
     def output(self, stack: str, name: str) -> str:
         """Return an output of a deployed stack."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import shutil
 import signal
@@ -23,7 +24,7 @@ from headrace.cli.replay import replay_events
 from headrace.cli.running_cloud import LOG_FILE, health
 from headrace.store.data_dir import LOCK_FILE
 from scripts import reference
-from scripts.pipeline.run import ACCOUNT, REGION, ROOT, Check, Run, StageError, command
+from scripts.pipeline.run import ROOT, Check, Run, StageError, command
 
 # Not the script: the first line of a script cannot name an interpreter in a folder with a space.
 AWS = [sys.executable, "-m", "awscli"]
@@ -81,13 +82,17 @@ def deploy(run: Run, progress: Progress) -> None:
 
     def synthesise() -> None:
         try:
-            command([cdk, "synth", "--quiet", "--output", str(assembly)], run, cwd=folder)
+            command(
+                [cdk, "synth", "--quiet", "--output", str(assembly), *left_out(run)],
+                run,
+                cwd=folder,
+            )
         except StageError as error:
             failures.append(error)
 
     synthesis = threading.Thread(target=synthesise, daemon=True)
     synthesis.start()
-    command([cdk, "bootstrap", f"aws://{ACCOUNT}/{REGION}"], run, cwd=run.data_dir)
+    command([cdk, "bootstrap", f"aws://{run.account}/{run.region}"], run, cwd=run.data_dir)
     progress.advance(task)
     synthesis.join()
     if failures:
@@ -102,11 +107,21 @@ def deploy(run: Run, progress: Progress) -> None:
     run.outputs = json.loads(outputs.read_text())
 
 
+def left_out(run: Run) -> list[str]:
+    """Return the CDK app's option that leaves out what the cloud cannot do."""
+    return ["--context", f"leave_out={','.join(run.not_here)}"] if run.not_here else []
+
+
 def replay(
-    run: Run, month: int | None, speed: float | None, progress: Progress
+    run: Run,
+    month: int | None,
+    speed: float | None,
+    progress: Progress,
+    *,
+    at_most: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Put the flights into the stream."""
-    events = list(flights.iter_events(month))
+    """Put the flights into the stream, the first `at_most` of them."""
+    events = list(itertools.islice(flights.iter_events(month), at_most))
     task = progress.add_task("replaying flights", total=len(events))
     putter = Putter(run.client("kinesis"), run.output("ingest", "FlightsStreamName"))
     replay_events(
@@ -171,7 +186,7 @@ def submit(run: Run) -> str:
     arguments = [
         "spark-submit", *run.output("analytics", "SubmitOptions").split(),
         "--conf", "spark.sql.shuffle.partitions=2", run.output("analytics", "JobUri"),
-        "--stream", run.output("ingest", "EnrichedStreamName"), "--region", REGION,
+        "--stream", run.output("ingest", "EnrichedStreamName"), "--region", run.region,
         "--output", run.output("analytics", "ResultsUri"),
         "--checkpoint", run.output("analytics", "CheckpointUri"),
     ]  # fmt: skip

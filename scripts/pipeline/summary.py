@@ -9,7 +9,8 @@ from collections import Counter
 import pandas as pd
 from rich.table import Table
 
-from scripts.pipeline.run import REGION, ROOT, Check, Run, console
+from scripts.pipeline.run import ROOT, Check, Run, console
+from scripts.pipeline.targets import HEADRACE
 
 
 def summary(run: Run, windows: pd.DataFrame, seconds: float, *, stays: bool) -> bool:
@@ -18,8 +19,14 @@ def summary(run: Run, windows: pd.DataFrame, seconds: float, *, stays: bool) -> 
     console.print(preview(windows))
     holds = all(check.holds for check in run.checks)
     verdict = "[green]everything holds[/]" if holds else "[red]something is wrong[/]"
-    console.print(f"{verdict} after {seconds:.0f} s; the endpoint is [bold]{run.endpoint_url}[/]")
-    console.print(fidelity(run))
+    where = f"the endpoint is [bold]{run.endpoint_url}[/]" if run.endpoint_url else "on AWS"
+    console.print(f"{verdict} after {seconds:.0f} s; {where}")
+    for stage, reason in run.not_here.items():
+        console.print(
+            f"[yellow]not on this cloud[/] ({run.product}): {stage}: {reason}", soft_wrap=True
+        )
+    if run.product == HEADRACE:
+        console.print(fidelity(run))
     # Nobody can try what is about to be stopped.
     if stays:
         console.print("\ntry it:")
@@ -79,14 +86,23 @@ def preview(windows: pd.DataFrame) -> Table:
 
 def invitations(run: Run) -> list[str]:
     """Return a line each for boto3, the AWS CLI and headrace itself."""
-    keys = "AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_DEFAULT_REGION=" + REGION
-    there = f"AWS_ENDPOINT_URL={run.endpoint_url} {keys}"
-    bucket = run.output("delivery", "LakeBucketName")
+    there = " ".join(
+        f"{name}={value}"
+        for name, value in run.target.environment().items()
+        if name != "AWS_REGION"
+    )
     stream = run.output("ingest", "EnrichedStreamName")
     code = "import boto3; print(boto3.client('kinesis').list_streams()['StreamNames'])"
     aws = ".venv/bin/aws" if " " not in str(ROOT) else ".venv/bin/python -m awscli"
-    return [
-        f'{there} .venv/bin/python -c "{code}"',
-        f"{there} {aws} s3 ls s3://{bucket} --recursive",
-        f"AWS_ENDPOINT_URL={run.endpoint_url} .venv/bin/headrace tail {stream} --from TRIM_HORIZON --limit 3",
-    ]
+    lines = [f'{there} .venv/bin/python -c "{code}"'.lstrip()]
+    if "delivery" not in run.not_here:
+        bucket = run.output("delivery", "LakeBucketName")
+        lines.append(f"{there} {aws} s3 ls s3://{bucket} --recursive".lstrip())
+    if run.product == HEADRACE:
+        lines.append(
+            f"AWS_ENDPOINT_URL={run.endpoint_url} .venv/bin/headrace tail {stream} --from TRIM_HORIZON --limit 3"
+        )
+    if run.target.is_aws:
+        app = run.data_dir / "cdk.out"
+        lines.append(f"cdk/node_modules/.bin/cdk destroy --all --app {app}   # stops what it costs")
+    return lines

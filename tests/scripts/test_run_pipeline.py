@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.running_cloud import health
-from scripts.pipeline.run import StageError
-from scripts.pipeline.stages import is_expendable, start
+from scripts.pipeline import other_clouds
+from scripts.pipeline.run import Run, StageError
+from scripts.pipeline.stages import is_expendable, left_out, start
+from scripts.run_pipeline import parse
 from tests.support.command import INTERRUPTED, begin_python
 
 ROOT = Path(__file__).parents[2]
@@ -55,3 +57,56 @@ def test_a_folder_of_somebody_elses_is_named_and_left_alone(tmp_path: Path) -> N
     assert file.read_text() == "years"
     assert not is_expendable(file)
     assert is_expendable(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--cloud", "azure"], "There is no cloud 'azure'"),
+        (["--cloud", "http://127.0.0.1"], "names no port"),
+        (["--cloud", "localstack", "--data-dir", "x"], "--data-dir is headrace's"),
+        (["--flights", "0"], "--flights must be 1 or more"),
+        (["--cloud", "http://127.0.0.1:1", "--port", "2"], "--port is for a cloud that is started"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(arguments)
+    assert ended.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_cloud_that_is_not_up_is_told_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(StageError, match=r"^No cloud is up at http://127.0.0.1:1.$"):
+        other_clouds.connect("http://127.0.0.1:1", tmp_path, 0)
+
+
+def test_what_a_cloud_cannot_do_is_left_out_of_the_app(tmp_path: Path) -> None:
+    reasons = other_clouds.NOT_HERE["localstack"]
+    run = Run("http://127.0.0.1:1", tmp_path, "localstack", not_here=reasons)
+    assert left_out(run) == ["--context", "leave_out=delivery,analytics"]
+    assert left_out(Run("http://127.0.0.1:1", tmp_path)) == []
+
+
+def test_aws_is_asked_for_with_its_cost_and_nobody_to_ask_means_no(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentence = other_clouds.cost_sentence(336_776)
+    # 6 x 0.015 + 2 x 0.24 an hour; 0.34 million flights at 0.46.
+    assert "about $0.57 an hour" in sentence
+    assert "$0.16 for 336,776 flights" in sentence
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False)
+    assert not other_clouds.may_spend(sentence)
+    assert sentence in capsys.readouterr().out
+
+
+def test_a_run_on_aws_names_no_endpoint_and_no_keys_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "mine")
+    run = Run("", tmp_path, "aws", "123456789012", "eu-west-1")
+    assert "AWS_ENDPOINT_URL" not in run.environment
+    assert run.environment["AWS_ACCESS_KEY_ID"] == "mine"
+    assert run.target.client_options() == {}
