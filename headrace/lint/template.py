@@ -67,6 +67,10 @@ class Resource:
             path.append(member)
         return path
 
+    def own_name(self) -> Any:
+        """Return the name that its template gives it, as written; NOT_SET where CloudFormation makes one."""
+        return self.get(_NAMED[self.type]) if self.type in _NAMED else NOT_SET
+
     def get(self, *members: str) -> Any:
         """Return a property as it is written, or NOT_SET; an Fn::If on the way ends in UNKNOWN."""
         place: Any = self.properties
@@ -217,7 +221,7 @@ class Template:
             return
         for template in self.around():
             for one in template.resources.values():
-                if one.type in _NAMED and one.get(_NAMED[one.type]) == last:
+                if one.own_name() == last:
                     yield one
 
 
@@ -227,6 +231,7 @@ _NAMED = {
     "AWS::Lambda::Function": "FunctionName",
     "AWS::KinesisFirehose::DeliveryStream": "DeliveryStreamName",
     "AWS::DynamoDB::Table": "TableName",
+    "AWS::S3::Bucket": "BucketName",
 }
 
 

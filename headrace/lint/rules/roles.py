@@ -20,8 +20,10 @@ from headrace.lint.sources import (
 from headrace.lint.template import Resource, Template
 
 _MAPPING_PAGE = "https://docs.aws.amazon.com/lambda/latest/dg/lambda-intro-execution-role.html"
-# What a mapping calls with the function's role. Documented: the page above and those of each source.
-_STREAM_CALLS = ("kinesis:GetRecords", "kinesis:GetShardIterator", "kinesis:ListShards")
+# Without these CreateEventSourceMapping is refused, "Cannot access stream ..." (observed by others:
+# aws-amplify/amplify-cli#12965, alertlogic/cwe-collector#2). Without ListShards
+# Lambda was seen to go on: serverless#8540.
+_STREAM_CALLS = ("kinesis:GetRecords", "kinesis:GetShardIterator", "kinesis:DescribeStream")
 _NEEDS: dict[str, tuple[str, ...]] = {
     STREAM: _STREAM_CALLS,
     QUEUE: ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"),
@@ -81,7 +83,7 @@ class RoleLacksTrigger(StreamingRule):
     )
     source_url = _MAPPING_PAGE
     bad = _example("kinesis:GetRecords") + _MAPPED
-    good = _example("kinesis:Get*", "kinesis:DescribeStream", "kinesis:ListShards") + _MAPPED
+    good = _example("kinesis:Get*", "kinesis:DescribeStream") + _MAPPED
 
     def check(self, template: Template) -> Iterator[Finding]:
         """Yield the mappings whose function may not read their source, or not write to their destination."""

@@ -144,7 +144,7 @@ More:
       Version: "2012-10-17"
       Statement:
         Effect: Allow
-        Action: [kinesis:GetShardIterator, kinesis:ListShards]
+        Action: [kinesis:GetShardIterator, kinesis:DescribeStream]
         Resource: !Sub "${{Clicks.Arn}}"
 """
     )
@@ -176,6 +176,27 @@ def test_managed_policies_count_by_what_they_allow(arn: str, is_found: bool) -> 
     )
 
     assert ("E9050" in found(template)) is is_found
+
+
+@pytest.mark.parametrize(
+    ("name", "resource", "is_found"),
+    [
+        ("Name: clicks, ", "arn:aws:kinesis:us-east-1:123456789012:stream/clicks", False),
+        ("Name: clicks, ", "arn:aws:kinesis:us-east-1:123456789012:stream/orders", True),
+        ("Name: clicks, ", "arn:aws:kinesis:us-east-1:123456789012:stream/cl*", False),
+        ("Name: !Ref Named, ", "arn:aws:kinesis:us-east-1:123456789012:stream/clicks", False),
+        ("", "arn:aws:kinesis:us-east-1:123456789012:stream/clicks", True),
+        ("", "!Ref Named", False),
+    ],
+)
+def test_a_statement_by_name_counts_when_it_may_be_meant(
+    name: str, resource: str, is_found: bool
+) -> None:
+    template = RoleLacksTrigger.good.replace(
+        "Resource: !GetAtt Clicks.Arn", f"Resource: {resource}"
+    ).replace("Properties: {ShardCount: 1}", f"Properties: {{{name}ShardCount: 1}}")
+
+    assert ("E9050" in found(template, head="Parameters: {Named: {Type: String}}\n")) is is_found
 
 
 def test_a_statement_about_what_a_mapping_reads_is_used() -> None:
