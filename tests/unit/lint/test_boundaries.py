@@ -347,3 +347,44 @@ def test_what_is_no_right_template_breaks_no_rule(resources: str) -> None:
     # Through cfn-lint an exception would be one finding more.
     for rule in RULES:
         rule().match(template)
+
+
+HOT = "Clicks: {Type: 'AWS::Kinesis::Stream', Properties: {ShardCount: 4}}\n"
+
+
+@pytest.mark.parametrize(
+    ("key", "is_found"), [("all", True), ("$.customer", False), ("!Ref Key", False)]
+)
+@pytest.mark.parametrize(
+    "writer",
+    [
+        (
+            "Type: AWS::Pipes::Pipe, Properties: {Target: !GetAtt Clicks.Arn, TargetParameters:"
+            " {KinesisStreamParameters: {PartitionKey: KEY}}}"
+        ),
+        (
+            "Type: AWS::IoT::TopicRule, Properties: {TopicRulePayload: {Actions:"
+            " [{Kinesis: {StreamName: !Ref Clicks, PartitionKey: KEY}}]}}"
+        ),
+    ],
+    ids=["pipe", "topic rule"],
+)
+def test_a_constant_key_of_a_writer_is_hot(writer: str, key: str, is_found: bool) -> None:
+    # IoT writes its expressions otherwise.
+    key = key.replace("$.customer", "${customer}") if "IoT" in writer else key
+    quoted = key if key.startswith("!") else f'"{key}"'
+    template = HOT + f"Writer: {{{writer.replace('KEY', quoted)}}}\n"
+
+    assert ("W9042" in found(template, head="Parameters: {Key: {Type: String}}\n")) is is_found
+    assert "W9042" not in found(template.replace("ShardCount: 4", "ShardCount: 1"))
+
+
+@pytest.mark.parametrize(("key", "is_found"), [("all", True), ("$input.path('$.customer')", False)])
+def test_a_constant_key_in_a_request_template_is_hot(key: str, is_found: bool) -> None:
+    body = json.dumps({"StreamName": "clicks", "Data": "x", "PartitionKey": key})
+    template = HOT + (
+        "Put: {Type: 'AWS::ApiGateway::Method', Properties: {Integration: {RequestTemplates:"
+        f" {{application/json: {json.dumps(body)}}}}}}}}}\n"
+    )
+
+    assert ("W9042" in found(template)) is is_found
