@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import glob
-import tempfile
 from pathlib import Path
 from typing import Any, cast
 
@@ -72,6 +71,9 @@ def lint(
     if list_rules:
         _print_rules()
         return
+    # Other commands do without what takes long to import.
+    import tempfile
+
     from headrace.lint.inputs import NothingToLint, template_of_stack, templates_of
 
     with tempfile.TemporaryDirectory(prefix="headrace-lint-") as folder:
