@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import glob
-import tempfile
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,6 +39,9 @@ _OWN_RULES = "headrace.lint.rules"
 )
 @click.option("-c", "--context", multiple=True, metavar="KEY=VALUE", help="Context of a CDK app.")
 @click.option("--only-streaming", is_flag=True, help="Leave out cfn-lint's own rules.")
+@click.option(
+    "--local", is_flag=True, help="Also say what headrace itself refuses, stores or ignores."
+)
 @click.option("--list-rules", is_flag=True, help="Print headrace's rules, and end.")
 def lint(
     sources: tuple[Path, ...],
@@ -53,6 +55,7 @@ def lint(
     configure: tuple[str, ...],
     context: tuple[str, ...],
     only_streaming: bool,
+    local: bool,
     list_rules: bool,
 ) -> None:
     """Find what will lose records, stop a shard, or be refused, before it is deployed.
@@ -68,6 +71,9 @@ def lint(
     if list_rules:
         _print_rules()
         return
+    # Other commands do without what takes long to import.
+    import tempfile
+
     from headrace.lint.inputs import NothingToLint, template_of_stack, templates_of
 
     with tempfile.TemporaryDirectory(prefix="headrace-lint-") as folder:
@@ -88,7 +94,7 @@ def lint(
         for option, values in (("--ignore-checks", ignore), ("--configure-rule", configure)):
             for value in values:
                 arguments += [option, value]
-        _run(list(dict.fromkeys(files)), arguments, only_streaming=only_streaming)
+        _run(list(dict.fromkeys(files)), arguments, only_streaming=only_streaming, local=local)
 
 
 def _check_installed() -> None:
@@ -121,7 +127,7 @@ def _print_rules() -> None:
         click.echo(f"{rule.id}  {rule.shortdesc}\n       {rule.source_url}")
 
 
-def _run(files: list[Path], arguments: list[str], *, only_streaming: bool) -> None:
+def _run(files: list[Path], arguments: list[str], *, only_streaming: bool, local: bool) -> None:
     """Lint the files with cfn-lint's own runner, which prints and exits."""
     from cfnlint.config import ConfigMixIn
     from cfnlint.decode import decode
@@ -142,6 +148,10 @@ def _run(files: list[Path], arguments: list[str], *, only_streaming: bool) -> No
     try:
         config = ConfigMixIn(arguments)
         runner = OnlyStreaming(config) if only_streaming else Runner(config)
+        if local:
+            from headrace.cli.lint_fidelity import NotActedOnHere, UnknownHere
+
+            runner.rules.extend([UnknownHere(), NotActedOnHere()])
         decoded = {str(file): decode(str(file)) for file in files}
         bodies = {name: body for name, (body, _) in decoded.items() if isinstance(body, dict)}
         remember(bodies)

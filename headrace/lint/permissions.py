@@ -167,12 +167,11 @@ def _matches(pattern: str, action: str) -> bool:
 
 def _may_name(value: Any, resource: Resource) -> bool:
     """Return whether a value that names nothing in these templates may mean `resource` all the same."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or "*" in value:
         return True
-    if value == "*":
-        return True
-    service = resource.type.split("::")[1].lower().replace("kinesisfirehose", "firehose")
-    return value.startswith(f"arn:aws:{service}:") and value.endswith("*")
+    # A literal may be the name that a parameter or a function makes.
+    own_name = resource.own_name()
+    return own_name is not NOT_SET and not isinstance(own_name, str)
 
 
 def _texts(value: Any) -> Iterator[str]:

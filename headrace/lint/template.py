@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 from headrace.lint.exports import exported, together
@@ -67,6 +68,10 @@ class Resource:
             path.append(member)
         return path
 
+    def own_name(self) -> Any:
+        """Return the name that its template gives it, as written; NOT_SET where CloudFormation makes one."""
+        return self.get(_NAMED[self.type]) if self.type in _NAMED else NOT_SET
+
     def get(self, *members: str) -> Any:
         """Return a property as it is written, or NOT_SET; an Fn::If on the way ends in UNKNOWN."""
         place: Any = self.properties
@@ -98,6 +103,11 @@ class Resource:
         }
         return {"true": True, "false": False}.get(values.pop()) if len(values) == 1 else None
 
+    @property
+    def neighbours(self) -> list[Resource]:
+        """The resources that any of its properties names."""
+        return self.template.named_by(self)
+
     def targets(self, *members: str) -> list[Resource]:
         """Return the resources that a property names."""
         value = self.get(*members)
@@ -116,12 +126,23 @@ class Template:
         self.body = body
         self.source = source
         self._neighbours: list[Template] | None = None
+        self._named_by: dict[str, list[Resource]] = {}
         self._given = parameters or {}
         self.resources = {
             one: Resource(self, one, kind, properties, at)
             for name, written in _mapping(body.get("Resources")).items()
             for one, kind, properties, at in _made_of(name, _mapping(written))
         }
+
+    @cached_property
+    def named(self) -> dict[str, list[Resource]]:
+        """The resources that have a name of their own, by that name."""
+        found: dict[str, list[Resource]] = {}
+        for one in self.resources.values():
+            name = one.own_name()
+            if isinstance(name, str):
+                found.setdefault(name, []).append(one)
+        return found
 
     def of_type(self, *types: str) -> list[Resource]:
         """Return the resources of these types, as they stand."""
@@ -158,6 +179,12 @@ class Template:
         parameter = _mapping(_mapping(self.body.get("Parameters")).get(name))
         is_looked_up = str(parameter.get("Type", "")).startswith("AWS::SSM")
         return UNKNOWN if is_looked_up else parameter.get("Default", UNKNOWN)
+
+    def named_by(self, resource: Resource) -> list[Resource]:
+        """Return the resources that one of its own resources names; looked for once."""
+        if resource.name not in self._named_by:
+            self._named_by[resource.name] = self.named_in(resource.properties)
+        return self._named_by[resource.name]
 
     def named_in(self, value: Any) -> list[Resource]:
         """Return the resources that a value names, each once: here, or by an import in a template of the same run."""
@@ -216,9 +243,7 @@ class Template:
         if not last or last == "*":
             return
         for template in self.around():
-            for one in template.resources.values():
-                if one.type in _NAMED and one.get(_NAMED[one.type]) == last:
-                    yield one
+            yield from template.named.get(last, ())
 
 
 _NAMED = {
@@ -227,6 +252,7 @@ _NAMED = {
     "AWS::Lambda::Function": "FunctionName",
     "AWS::KinesisFirehose::DeliveryStream": "DeliveryStreamName",
     "AWS::DynamoDB::Table": "TableName",
+    "AWS::S3::Bucket": "BucketName",
 }
 
 

@@ -41,7 +41,6 @@ RULES = (
     RoleLacksTrigger,
     DeliveryRoleLacksCalls,
     StepMayNotRead,
-    TooManyConsumers,
     MappingRetriesForEver,
     MappingTakesBatchesWhole,
     MappingDropsSilently,
@@ -61,5 +60,6 @@ RULES = (
     RoleAllowsUnused,
     RoleNobodyTakes,
     TooManyShards,
+    TooManyConsumers,
     TooMuchConcurrency,
 )

@@ -89,9 +89,9 @@ Clicks:
 
 
 class TooManyConsumers(_QuotaRule):
-    """E9071."""
+    """W9071."""
 
-    id = "E9071"
+    id = "W9071"
     shortdesc = "A stream takes at most 20 registered consumers"
     description = (
         "RegisterStreamConsumer refuses the one after: LimitExceededException. Setting: consumers, which is 50 for"

@@ -20,8 +20,10 @@ from headrace.lint.sources import (
 from headrace.lint.template import Resource, Template
 
 _MAPPING_PAGE = "https://docs.aws.amazon.com/lambda/latest/dg/lambda-intro-execution-role.html"
-# What a mapping calls with the function's role. Documented: the page above and those of each source.
-_STREAM_CALLS = ("kinesis:GetRecords", "kinesis:GetShardIterator", "kinesis:ListShards")
+# Without these CreateEventSourceMapping is refused, "Cannot access stream ..." (observed by others:
+# aws-amplify/amplify-cli#12965, alertlogic/cwe-collector#2). Without ListShards
+# Lambda was seen to go on: serverless#8540.
+_STREAM_CALLS = ("kinesis:GetRecords", "kinesis:GetShardIterator", "kinesis:DescribeStream")
 _NEEDS: dict[str, tuple[str, ...]] = {
     STREAM: _STREAM_CALLS,
     QUEUE: ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"),
@@ -81,7 +83,7 @@ class RoleLacksTrigger(StreamingRule):
     )
     source_url = _MAPPING_PAGE
     bad = _example("kinesis:GetRecords") + _MAPPED
-    good = _example("kinesis:Get*", "kinesis:DescribeStream", "kinesis:ListShards") + _MAPPED
+    good = _example("kinesis:Get*", "kinesis:DescribeStream") + _MAPPED
 
     def check(self, template: Template) -> Iterator[Finding]:
         """Yield the mappings whose function may not read their source, or not write to their destination."""
@@ -228,12 +230,12 @@ class RoleAllowsUnused(StreamingRule):
 
     def _used(self, functions: list[Resource], template: Template) -> set[tuple[str, str]]:
         mine = {one.key for one in functions}
-        named = [one for each in functions for one in each.template.named_in(each.properties)]
+        named = [one for each in functions for one in each.neighbours]
         for other in template.around():
             for one in other.resources.values():
                 if not one.type.startswith("AWS::Lambda::"):
                     continue
-                around = other.named_in(one.properties)
+                around = one.neighbours
                 if one.key not in mine and any(each.key in mine for each in around):
                     named += around
                     # A mapping on a registered consumer reads its stream.
@@ -271,7 +273,7 @@ class RoleNobodyTakes(StreamingRule):
         for other in template.around() if roles else ():
             for one in other.resources.values():
                 if one.type not in ("AWS::IAM::Policy", "AWS::IAM::RolePolicy"):
-                    taken.update(two.key for two in other.named_in(one.properties))
+                    taken.update(two.key for two in one.neighbours)
             taken.update(two.key for two in other.named_in(other.body.get("Outputs", {})))
         for role in roles:
             services = {
@@ -300,7 +302,7 @@ def _serves_others(role: Resource, template: Template) -> bool:
     """Return whether anything but functions and policies takes the role."""
     ours = ("AWS::Lambda::", "AWS::IAM::Policy", "AWS::IAM::RolePolicy", "AWS::IAM::ManagedPolicy")
     return any(
-        role.key in {two.key for two in other.named_in(one.properties)}
+        role.key in {two.key for two in one.neighbours}
         for other in template.around()
         for one in other.resources.values()
         if not one.type.startswith(ours) and not one.type.startswith("Custom::")

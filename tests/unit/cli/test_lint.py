@@ -285,3 +285,41 @@ def test_a_stack_where_no_cloud_answers_is_one_sentence() -> None:
     assert (
         result.stderr == "Error: No cloud answers at http://127.0.0.1:1/; start one: headrace up\n"
     )
+
+
+def test_it_says_what_headrace_itself_refuses_and_does_not_act_on(tmp_path: Path) -> None:
+    body = {
+        "Resources": {
+            "Unknown": {"Type": "AWS::RoboMaker::Fleet"},
+            "Sam": {"Type": "AWS::Serverless::Function", "Properties": {}},
+            "Machine": {
+                "Type": "AWS::Kinesis::Stream",
+                "Properties": {
+                    "StreamEncryption": {"EncryptionType": "KMS", "KeyId": "alias/aws/kinesis"},
+                    "DesiredShardLevelMetrics": ["ALL"],
+                },
+            },
+        },
+        "Outputs": {"Name": {"Value": {"Ref": "Machine"}}},
+    }
+    path = written(tmp_path / "t.json", body)
+
+    without = lint(path, "--only-streaming", "--format", "parseable")
+    local = lint(path, "--only-streaming", "--local", "--format", "parseable")
+
+    assert (without.exit_code, without.stdout) == (0, "")
+    assert local.stdout.count(":E9080:") == 1
+    assert "headrace does not know AWS::RoboMaker::Fleet" in local.stdout
+    stored = "AWS::Kinesis::Stream.StreamEncryption: headrace stores it and does not act on it"
+    assert stored in local.stdout
+    assert local.exit_code == 6
+
+
+@pytest.mark.parametrize("content", ['{"Resources": {"A": 3}}', '{"Resources": {"A": {}}}'])
+def test_what_is_no_template_breaks_no_rule_of_headraces_own(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(content)
+
+    result = lint(path, "--only-streaming", "--local")
+
+    assert (result.exit_code, result.stdout) == (0, "")

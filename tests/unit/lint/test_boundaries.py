@@ -144,7 +144,7 @@ More:
       Version: "2012-10-17"
       Statement:
         Effect: Allow
-        Action: [kinesis:GetShardIterator, kinesis:ListShards]
+        Action: [kinesis:GetShardIterator, kinesis:DescribeStream]
         Resource: !Sub "${{Clicks.Arn}}"
 """
     )
@@ -176,6 +176,27 @@ def test_managed_policies_count_by_what_they_allow(arn: str, is_found: bool) -> 
     )
 
     assert ("E9050" in found(template)) is is_found
+
+
+@pytest.mark.parametrize(
+    ("name", "resource", "is_found"),
+    [
+        ("Name: clicks, ", "arn:aws:kinesis:us-east-1:123456789012:stream/clicks", False),
+        ("Name: clicks, ", "arn:aws:kinesis:us-east-1:123456789012:stream/orders", True),
+        ("Name: clicks, ", "arn:aws:kinesis:us-east-1:123456789012:stream/cl*", False),
+        ("Name: !Ref Named, ", "arn:aws:kinesis:us-east-1:123456789012:stream/clicks", False),
+        ("", "arn:aws:kinesis:us-east-1:123456789012:stream/clicks", True),
+        ("", "!Ref Named", False),
+    ],
+)
+def test_a_statement_by_name_counts_when_it_may_be_meant(
+    name: str, resource: str, is_found: bool
+) -> None:
+    template = RoleLacksTrigger.good.replace(
+        "Resource: !GetAtt Clicks.Arn", f"Resource: {resource}"
+    ).replace("Properties: {ShardCount: 1}", f"Properties: {{{name}ShardCount: 1}}")
+
+    assert ("E9050" in found(template, head="Parameters: {Named: {Type: String}}\n")) is is_found
 
 
 def test_a_statement_about_what_a_mapping_reads_is_used() -> None:
@@ -326,3 +347,44 @@ def test_what_is_no_right_template_breaks_no_rule(resources: str) -> None:
     # Through cfn-lint an exception would be one finding more.
     for rule in RULES:
         rule().match(template)
+
+
+HOT = "Clicks: {Type: 'AWS::Kinesis::Stream', Properties: {ShardCount: 4}}\n"
+
+
+@pytest.mark.parametrize(
+    ("key", "is_found"), [("all", True), ("$.customer", False), ("!Ref Key", False)]
+)
+@pytest.mark.parametrize(
+    "writer",
+    [
+        (
+            "Type: AWS::Pipes::Pipe, Properties: {Target: !GetAtt Clicks.Arn, TargetParameters:"
+            " {KinesisStreamParameters: {PartitionKey: KEY}}}"
+        ),
+        (
+            "Type: AWS::IoT::TopicRule, Properties: {TopicRulePayload: {Actions:"
+            " [{Kinesis: {StreamName: !Ref Clicks, PartitionKey: KEY}}]}}"
+        ),
+    ],
+    ids=["pipe", "topic rule"],
+)
+def test_a_constant_key_of_a_writer_is_hot(writer: str, key: str, is_found: bool) -> None:
+    # IoT writes its expressions otherwise.
+    key = key.replace("$.customer", "${customer}") if "IoT" in writer else key
+    quoted = key if key.startswith("!") else f'"{key}"'
+    template = HOT + f"Writer: {{{writer.replace('KEY', quoted)}}}\n"
+
+    assert ("W9042" in found(template, head="Parameters: {Key: {Type: String}}\n")) is is_found
+    assert "W9042" not in found(template.replace("ShardCount: 4", "ShardCount: 1"))
+
+
+@pytest.mark.parametrize(("key", "is_found"), [("all", True), ("$input.path('$.customer')", False)])
+def test_a_constant_key_in_a_request_template_is_hot(key: str, is_found: bool) -> None:
+    body = json.dumps({"StreamName": "clicks", "Data": "x", "PartitionKey": key})
+    template = HOT + (
+        "Put: {Type: 'AWS::ApiGateway::Method', Properties: {Integration: {RequestTemplates:"
+        f" {{application/json: {json.dumps(body)}}}}}}}}}\n"
+    )
+
+    assert ("W9042" in found(template)) is is_found

@@ -1,0 +1,63 @@
+"""Writes docs/lint.md: the rules of `headrace lint`, from their own texts and examples, after `lint_about.md`.
+
+`python -m scripts.lint_page` writes it; with --check nothing is written: it exits 1 when the page is not what would be.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from headrace.lint.rule import StreamingRule
+from headrace.lint.rules import RULES
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "lint.md"
+ABOUT = ROOT / "scripts" / "lint_about.md"
+
+
+def page() -> str:
+    """Return the whole page."""
+    lines = [ABOUT.read_text(), "## The rules", "", "| id | what it finds |", "|---|---|"]
+    lines += [f"| [{rule.id}](#{rule.id.lower()}) | {rule.shortdesc} |" for rule in RULES]
+    for rule in RULES:
+        lines += ["", *_rule(rule)]
+    return "\n".join(lines) + "\n"
+
+
+def _rule(rule: type[StreamingRule]) -> list[str]:
+    return [
+        f"### {rule.id}",
+        f"**{rule.shortdesc}.** {rule.description} [AWS]({rule.source_url})",
+        "",
+        "Found in:",
+        "```yaml",
+        _short(rule.bad),
+        "```",
+        "and not in:",
+        "```yaml",
+        _short(rule.good),
+        "```",
+    ]
+
+
+def _short(example: str) -> str:
+    """Return an example without its many like lines."""
+    lines = example.rstrip("\n").splitlines()
+    return "\n".join(lines if len(lines) <= 40 else [*lines[:6], "# ... and so on", *lines[-3:]])
+
+
+def main() -> int:
+    """Write the page, or check it."""
+    text = page()
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(text)
+        return 0
+    if not PAGE.is_file() or PAGE.read_text() != text:
+        print("docs/lint.md is stale; run python -m scripts.lint_page", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
