@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from pathlib import Path
 from typing import Any
@@ -47,11 +48,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="only what takes no Spark, no process that is killed and no socket",
     )
+    parser.addoption(
+        "--cloud",
+        default=_HEADRACE,
+        type=_cloud,
+        help="of tests/integration: headrace, localstack, ministack, moto, http://host:port, or aws (costs money)",
+    )
+    parser.addoption("--seen", help="a file for what tests/integration sees of the cloud")
+
+
+_HEADRACE = "headrace"
+
+
+def _cloud(name: str) -> str:
+    if name == _HEADRACE:
+        return name  # without the import: Pythons of other Sparks run tests, too
+    from scripts.pipeline.targets import TargetError, check_name
+
+    try:
+        return check_name(name)
+    except TargetError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 # What takes processes, sockets or seconds, by folder or file, or by a name that its module imports.
 _SLOW_PLACES = (
-    "api/emr", "cdk", "clients", "fuzz", "pipeline", "scripts", "security/test_browser.py",
+    "api/emr", "cdk", "clients", "fuzz", "integration", "pipeline", "scripts", "security/test_browser.py",
     "security/test_function_walls.py", "security/test_patterns.py", "security/test_templates.py", "server", "soak",
     "unit/fallback/test_kept.py", "unit/fallback/test_twins.py",
 )  # fmt: skip

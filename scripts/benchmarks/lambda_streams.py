@@ -55,10 +55,10 @@ def handler(event, context):
 
 
 class Target:
-    """A cloud behind its socket."""
+    """A cloud behind its socket; `title` names it in the table."""
 
-    def __init__(self, name: str, port: int, folder: Path) -> None:
-        self.name = f"{name} {version(name)}, HTTP"
+    def __init__(self, title: str, port: int, folder: Path) -> None:
+        self.name = title
         self._folder = folder
         self.kinesis = client_of("kinesis", port, read_timeout=WITHIN_S)
         self.lambda_ = client_of("lambda", port, read_timeout=WITHIN_S)
@@ -153,7 +153,7 @@ def measure(rounds: int, records: int, console: Console) -> list[Row]:
         with tempfile.TemporaryDirectory(prefix="bench-") as folder:
             try:
                 with running(name) as cloud:
-                    target = Target(name, cloud.port, Path(folder))
+                    target = Target(f"{name} {version(name)}, HTTP", cloud.port, Path(folder))
                     rows += latency_rows(target, rounds, goals=name == "headrace")
                     rows += rate_rows(target, records, goals=name == "headrace")
             except (CannotStart, ClientError, BotoCoreError) as error:

@@ -201,7 +201,12 @@ class Running:
     def rss_mb(self) -> float:
         """Return the resident memory of the process and its children, in 10^6 bytes; 0 if not told."""
         assert self._process is not None
-        return sum(map(_rss_bytes, _family(self._process.pid))) / 1e6
+        return rss_mb(self._process.pid)
+
+
+def rss_mb(pid: int) -> float:
+    """Return the resident memory of a process and its children, in 10^6 bytes; 0 if not told."""
+    return sum(map(_rss_bytes, _family(pid))) / 1e6
 
 
 def _family(pid: int) -> list[int]:
