@@ -44,7 +44,7 @@ NOT_HERE: dict[str, dict[str, str]] = {
         ANALYTICS: "its open edition has no EMR; behind it moto keeps steps as state and runs none",
     },
     MINISTACK: {
-        DELIVERY: "its Firehose writes no Parquet, and takes prefix expressions as text",
+        DELIVERY: "its Firehose writes Parquet only where DuckDB is installed, and an object for each record",
         ANALYTICS: "its EMR calls every step COMPLETED and runs none",
     },
     FLOCI: {
