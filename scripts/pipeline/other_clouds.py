@@ -44,7 +44,7 @@ NOT_HERE: dict[str, dict[str, str]] = {
         ANALYTICS: "its open edition has no EMR; behind it moto keeps steps as state and runs none",
     },
     MINISTACK: {
-        DELIVERY: "its Firehose writes no Parquet, and takes prefix expressions as text",
+        DELIVERY: "its Firehose writes Parquet only where DuckDB is installed, and an object for each record",
         ANALYTICS: "its EMR calls every step COMPLETED and runs none",
     },
     FLOCI: {
@@ -52,8 +52,8 @@ NOT_HERE: dict[str, dict[str, str]] = {
         ANALYTICS: "it has no EMR that runs steps",
     },
 }
-# Dollars an hour in us-east-1 while the stacks stand, by Amazon's price lists of 2026-11: 6 shards, and two
-# m5.xlarge with EMR's share (0.192 + 0.048 each).
+# Dollars an hour in us-east-1 while the stacks stand, by prices of us-east-1 that nobody looked up for this
+# release: 6 shards, and two m5.xlarge with EMR's share (0.192 + 0.048 each).
 SHARDS, SHARD_HOUR = 6, 0.015
 NODES, NODE_HOUR = 2, 0.240
 # Dollars a million flights: PUT units of both streams, Firehose with Parquet (0.7 GB), the function's time.
@@ -120,7 +120,8 @@ def cost_sentence(flights: int) -> str:
     return (
         f"This deploys {SHARDS} Kinesis shards and an EMR cluster of {NODES} m5.xlarge to AWS:"
         f" about ${hourly:.2f} an hour until you destroy the stacks,"
-        f" and ${records:.2f} for {flights:,} flights (us-east-1's list prices, 2026-11)."
+        f" and ${records:.2f} for {flights:,} flights, by prices of us-east-1 that may have changed:"
+        " see aws.amazon.com/pricing."
     )
 
 

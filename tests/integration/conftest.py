@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scripts.benchmarks.servers import CannotStart, running
+from scripts.benchmarks.servers import CannotStart, running, version
 from scripts.localstack_host import host
 from scripts.localstack_host.installation import ROOT, HostError, Installation
 from scripts.pipeline.targets import (
@@ -64,7 +65,9 @@ def _started(name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ta
                 host.down(installation)
     elif name in (MINISTACK, MOTO):
         with running(name) as server:
-            yield expect(f"http://127.0.0.1:{server.port}", name)
+            found = expect(f"http://127.0.0.1:{server.port}", name)
+            # moto does not say which it is.
+            yield replace(found, version=found.version or version(name))
     elif name == AWS:
         yield Target(AWS, "")
     else:
@@ -111,5 +114,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     file = session.config.getoption("--seen")
     target = session.config.stash.get(_TARGET, None)
     if file is not None and target is not None:
-        seen = {"cloud": target.title, "tests": dict(sorted(session.config.stash[_SEEN].items()))}
-        Path(file).write_text(json.dumps(seen, indent=1) + "\n")
+        # A part of the tests renews its part of what was seen of the same version.
+        before = json.loads(Path(file).read_text()) if Path(file).exists() else {}
+        tests = before["tests"] if before.get("cloud") == target.title else {}
+        tests = dict(sorted((tests | session.config.stash[_SEEN]).items()))
+        Path(file).write_text(json.dumps({"cloud": target.title, "tests": tests}, indent=1) + "\n")
