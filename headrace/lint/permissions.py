@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from headrace.core.wildcards import glob_matches
 from headrace.lint.template import NOT_SET, UNKNOWN, Resource, Template, listed
 
 _LOGS = ("logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents")
@@ -161,8 +161,7 @@ def _add_managed(found: Permissions, role: Resource, arn: Any) -> None:
 
 
 def _matches(pattern: str, action: str) -> bool:
-    parts = (re.escape(part) for part in pattern.lower().split("*"))
-    return re.fullmatch(".*".join(parts).replace(r"\?", "."), action.lower()) is not None
+    return glob_matches(pattern.lower(), action.lower())
 
 
 def _may_name(value: Any, resource: Resource) -> bool:

@@ -29,8 +29,8 @@ _LONGEST_ANSWER_S = 900.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 # A client that was written for an emulator names this port.
 _EMULATORS_PORT = 4566
-_VIRTUAL_S3 = re.compile(r"^(?P<bucket>.+)\.s3(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?$")
-_S3 = re.compile(r"^s3(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?$")
+_VIRTUAL_S3 = re.compile(r"^(?P<bucket>.+)\.s3(?:[.-][a-z0-9]+)*\.amazonaws\.com(?:\.cn)?$")
+_S3 = re.compile(r"^s3(?:[.-][a-z0-9]+)*\.amazonaws\.com(?:\.cn)?$")
 
 
 Answer = Callable[[HttpRequest], HttpResponse]

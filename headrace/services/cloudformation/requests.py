@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 from headrace.aws.shapes.cloudformation import (
@@ -13,6 +12,7 @@ from headrace.aws.shapes.cloudformation import (
     UpdateStackInput,
 )
 from headrace.core.values import listed
+from headrace.core.wildcards import glob_matches
 from headrace.services.cloudformation import graph, parameters
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.capabilities import check_capabilities
@@ -101,7 +101,7 @@ def check_allowed_types(template: Template, allowed: list[str]) -> None:
     """Raise TemplateError when a resource's type is none of those that the request allows (recorded)."""
     for resource in template.resources.values():
         kind = str(resource["Type"])
-        if allowed and not any(fnmatchcase(kind, pattern) for pattern in allowed):
+        if allowed and not any(glob_matches(pattern, kind) for pattern in allowed):
             raise TemplateError(
                 f"Resource type {kind} is not allowed by parameter ResourceTypes [{', '.join(allowed)}]"
             )

@@ -79,7 +79,7 @@ def test_a_url_is_made_changed_and_taken_away(cloud: InProcessCloud, cfn: Any) -
     resources = {"F": function(), "Url": URL, "Public": PUBLIC}
     attribute = {"Fn::GetAtt": ["Url", "FunctionUrl"]}
     url = deploy(cfn, resources, Url=attribute)["Url"]
-    assert ask(cloud, url)[:2] == (200, b'"$LATEST"')
+    assert ask(cloud, url)[:2] == (200, b"$LATEST")
     properties = {**URL["Properties"], "Cors": {"AllowOrigins": ["https://a"], "MaxAge": "5"}}
     again = deploy(cfn, {**resources, "Url": {**URL, "Properties": properties}}, Url=attribute)
     assert again["Url"] == url
