@@ -229,17 +229,20 @@ server.sendall(struct.pack("!I", len(data)) + data)
 """
 
 
+KILLED = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+
+
 @pytest.mark.usefixtures("unknown_machine")
-@pytest.mark.parametrize("why", ["no memory", "a file is in the way"])
+@pytest.mark.parametrize("why", ["no memory", "killed", "a file is in the way"])
 def test_a_machine_that_lacks_something_for_now_lets_no_function_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     """The first start of a launcher may meet a full disk or too many processes: that says nothing about walls."""
     short = tmp_path / "launcher.py"
-    short.write_text(SHORT)
+    short.write_text(KILLED if why == "killed" else SHORT)
     launcher = walls._LAUNCHER
     stage = tmp_path / "data" / "lambda" / "root"
-    if why == "no memory":
+    if why in ("no memory", "killed"):
         monkeypatch.setattr(walls, "_LAUNCHER", short)
     else:
         stage.parent.mkdir(parents=True)

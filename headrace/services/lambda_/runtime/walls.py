@@ -239,7 +239,13 @@ class _Launcher:
             self.close()
             raise
         except (EOFError, OSError) as error:
-            answer = {"error": self._last_words() or str(error) or "the launcher ended"}
+            words = self._last_words()
+            if not words:
+                # Killed, perhaps for want of memory: whether there are walls it has not said.
+                self._process.kill()
+                self.close()
+                raise OSError(f"the launcher ended without a word ({error!r})") from error
+            answer = {"error": words}
         for path, why in answer.get("skipped", ()):
             log.warning("functions do not see %s: %s", path, why)
         if "error" in answer:
