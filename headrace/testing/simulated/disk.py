@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -33,10 +34,12 @@ class Disk:
         self.is_dead = False
         self.is_counting = False
         self._held: list[Any] = []
+        # The simulation has one thread; what others of the process do is no part of it.
+        self._thread = threading.get_ident()
 
     def point(self) -> None:
         """Count a call. Raises Crashed when it is the chosen one, and ever after."""
-        if not self.is_counting:
+        if not self.is_counting or threading.get_ident() != self._thread:
             return
         if self.is_dead:
             raise Crashed
@@ -47,7 +50,8 @@ class Disk:
 
     def hold(self, thing: Any) -> None:
         """Note what the kernel would drop with the process: locks and the database's connection."""
-        self._held.append(thing)
+        if threading.get_ident() == self._thread:
+            self._held.append(thing)
 
     def drop(self) -> None:
         """Drop what a dead cloud held. Another may live then."""
@@ -61,6 +65,7 @@ class Disk:
     @contextlib.contextmanager
     def watched(self) -> Generator[None]:
         """Have this process's calls counted inside the block."""
+        self._thread = threading.get_ident()
         before = {name: getattr(os, name) for name in _CALLS}
         flock, connect = fcntl.flock, sqlite3.connect
 

@@ -210,6 +210,19 @@ def test_a_dead_cloud_does_nothing_more() -> None:
     assert not path.exists()
 
 
+def test_other_threads_of_the_process_are_no_part_of_a_simulation(tmp_path: Path) -> None:
+    disk = Disk()
+    with disk.watched():
+        disk.is_counting, disk.dies_at = True, 1
+        other = threading.Thread(target=(tmp_path / "made").mkdir)
+        other.start()
+        other.join()
+        assert (disk.calls, disk.is_dead) == (0, False)
+        with pytest.raises(Crashed):
+            (tmp_path / "other").mkdir()
+    assert (tmp_path / "made").is_dir()
+
+
 def test_workers_that_are_ready_take_turns_by_the_seed() -> None:
     def order(seed: int) -> str:
         clock = VirtualClock()
