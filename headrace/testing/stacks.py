@@ -21,7 +21,6 @@ from typing import Any, cast
 
 import yaml
 
-from headrace.testing import environment
 from headrace.testing.access import CloudAccess
 from headrace.testing.code import zipped
 
@@ -29,7 +28,6 @@ _ASSETS = "headrace-test-assets-{account}-{region}"
 _DEPLOYED_WITHIN_S = 600.0
 _LOOK_EVERY_S = 0.05
 _SYNTH_WITHIN_S = 300.0
-_SAM = "AWS::Serverless-2016-10-31"
 _CAPABILITIES = ["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]
 # Properties that name a folder or file of code on this machine, by resource type.
 _CODE = {
@@ -152,46 +150,8 @@ def _deploy_templates(
     done = DeployedStacks(cloud, [])
     for name, template, folder in templates:
         template = _with_code(cloud, template, folder)
-        if template.get("Transform") == _SAM:
-            template = _without_sam(cloud, template, parameters or {})
         _deploy_one(cloud, name, template, parameters or {}, done)
     return done
-
-
-class _Policies:
-    """AWS's managed policies, as SAM's translator wants them."""
-
-    def __init__(self, iam: Any) -> None:
-        self._iam = iam
-
-    def load(self) -> dict[str, str]:
-        """Return the ARNs by name."""
-        pages = self._iam.get_paginator("list_policies").paginate(Scope="AWS")
-        return {one["PolicyName"]: one["Arn"] for page in pages for one in page["Policies"]}
-
-
-def _without_sam(
-    cloud: CloudAccess, template: dict[str, Any], parameters: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return a SAM template as the plain template that AWS would make of it. Raises StackFailed."""
-    try:
-        from samtranslator.model.exceptions import InvalidDocumentException
-        from samtranslator.translator.transform import transform
-    except ImportError as error:
-        raise StackFailed(
-            "SAM templates need AWS's translator: pip install 'headrace[sam]'"
-        ) from error
-    translate: Any = transform
-    wanted = environment.pointing_at(
-        cloud.endpoint_url or "", account=cloud.account, region=cloud.region
-    )
-    with environment.variables(wanted):
-        try:
-            plain = translate(template, dict(parameters), _Policies(cloud.client("iam")))
-        except InvalidDocumentException as error:
-            causes = "; ".join(cause.message for cause in cast("Any", error).causes)
-            raise StackFailed(f"The SAM template is not right: {causes}") from error
-    return {name: part for name, part in plain.items() if name != "Transform"}
 
 
 def _with_code(cloud: CloudAccess, template: dict[str, Any], folder: Path) -> dict[str, Any]:
