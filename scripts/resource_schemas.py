@@ -1,4 +1,4 @@
-"""Writes headrace/services/cloudformation/resources/schemas.json: what AWS's schemas say of declared resource types.
+"""Writes headrace/services/cloudformation/resources/schemas.json: what AWS's schemas say of resource types.
 
 `python -m scripts.resource_schemas` reads them from cfn-lint, which brings AWS's published schemas of us-east-1. With
 --check nothing is written: it exits 1 when the file is not what would be written.
@@ -14,9 +14,11 @@ from typing import Any
 
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
+from headrace.services.cloudformation.resources import TYPES
 from headrace.services.cloudformation.resources.tables import DECLARED
 
 ROOT = Path(__file__).parent.parent
+DECLARED_TYPES = {declared.type for declared in DECLARED}
 FILE = ROOT / "headrace" / "services" / "cloudformation" / "resources" / "schemas.json"
 REGION = "us-east-1"
 
@@ -33,9 +35,17 @@ def schema_of(name: str) -> dict[str, Any]:
             {".".join(path) for path in paths if member == "readOnlyProperties" or len(path) == 1}
         )
 
-    return {
-        "properties": sorted(schema["properties"]),
+    identifier: list[str] = schema.get("primaryIdentifier") or []
+    is_given = not set(identifier) & set(schema.get("readOnlyProperties") or [])
+    needed = {
         "required": sorted(schema.get("required") or []),
+        "identifier": sorted(path.rpartition("/")[2] for path in identifier) if is_given else [],
+    }
+    if name not in DECLARED_TYPES:
+        return needed
+    return {
+        **needed,
+        "properties": sorted(schema["properties"]),
         "createOnly": names("createOnlyProperties"),
         "readOnly": names("readOnlyProperties"),
     }
@@ -43,7 +53,8 @@ def schema_of(name: str) -> dict[str, Any]:
 
 def text() -> str:
     """Return what the file should be."""
-    kinds = sorted(declared.type for declared in DECLARED)
+    known = set(PROVIDER_SCHEMA_MANAGER.get_resource_types(REGION))
+    kinds = sorted(known & {*TYPES, *DECLARED_TYPES})
     rows = [f"{json.dumps(kind)}: {json.dumps(schema_of(kind))}" for kind in kinds]
     return "{\n" + ",\n".join(rows) + "\n}\n"
 

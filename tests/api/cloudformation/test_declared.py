@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from headrace.services.cloudformation.fidelity import fidelity_of
 from headrace.services.cloudformation.resources import TYPES, resource_type
-from headrace.services.cloudformation.resources.declared import schemas
+from headrace.services.cloudformation.resources.schemas import named_in
 from headrace.services.cloudformation.resources.tables import DECLARED
 from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.template import template_of
@@ -51,6 +51,7 @@ APART = {
     "AWS::SecretsManager::RotationSchedule",
 }
 
+TYPES_DECLARED = {declared.type for declared in DECLARED}
 NAMED = {"Capabilities": ["CAPABILITY_NAMED_IAM"]}
 # Lists, which are no output.
 _LISTS = (
@@ -80,7 +81,7 @@ def shown(resources: dict[str, Any]) -> dict[str, Any]:
     for name, resource in resources.items():
         found[f"{name}Ref"] = {"Value": {"Ref": name}}
         kind = resource["Type"]
-        read_only = schemas().get(kind, {"readOnly": []})["readOnly"]
+        read_only = named_in(kind, "readOnly")
         objects = {attribute.partition(".")[0] for attribute in read_only if "." in attribute}
         for attribute in read_only:
             if "." in attribute or attribute in objects or attribute in UNSAID.get(kind, ()):
@@ -144,7 +145,7 @@ def test_types_are_made_changed_deleted_and_made_again(
         refs = {name: value for name, value in first.items() if name.endswith("Ref")}
         assert refs.items() <= outputs(cfn, group).items()
     for name, resource in stack_of(cloud, group).resources.items():
-        if resources[name]["Type"] in schemas() and names_itself(resources[name]):
+        if resources[name]["Type"] in TYPES_DECLARED and names_itself(resources[name]):
             other = {"Resources": {name: {**resources[name], "Properties": resource.properties}}}
             other["Resources"][name].pop("DependsOn", None)
             assert create(cfn, other, name=f"other-{name}", **NAMED) == "ROLLBACK_COMPLETE", name

@@ -15,7 +15,7 @@ from headrace.services.cloudformation.errors import (
     validation_error,
 )
 from headrace.services.cloudformation.fidelity import check_types
-from headrace.services.cloudformation.resources.schemas import IDENTIFIERS
+from headrace.services.cloudformation.resources.schemas import named_in
 from headrace.services.cloudformation.state import ChangeSet, Stack
 from headrace.services.cloudformation.template import Template, template_of
 from headrace.services.cloudformation.template_checks import parse
@@ -145,7 +145,7 @@ def get_template_summary(
                 {
                     "ResourceType": kind,
                     "LogicalResourceIds": names,
-                    "ResourceIdentifiers": list(IDENTIFIERS.get(kind, ())) or None,
+                    "ResourceIdentifiers": list(named_in(kind, "identifier")) or None,
                 }
             )
             for kind, names in by_type.items()

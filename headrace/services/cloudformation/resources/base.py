@@ -14,7 +14,7 @@ from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, FidelityLevel, FunctionInvoker
 from headrace.core.values import listed
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
-from headrace.services.cloudformation.resources.schemas import REQUIRED
+from headrace.services.cloudformation.resources.schemas import named_in
 
 Properties = dict[str, Any]
 
@@ -144,7 +144,6 @@ class ResourceType:
         remark: returns the properties whose value is not followed to the letter, with a sentence about each.
         named_by: the path of the property that holds the physical name, such as ("QueueName",); empty: there is none.
         find: returns the identifier of a resource that exists already, where the service would not refuse to make it.
-        required: the properties that a template must give.
         dropped: returns the paths inside properties that are ignored, such as `Code.ImageUri`.
     """
 
@@ -158,7 +157,6 @@ class ResourceType:
     remark: Callable[[Properties], Mapping[str, str]] | None = None
     named_by: tuple[str, ...] = ()
     find: Find | None = None
-    required: tuple[str, ...] = ()
     dropped: Callable[[Properties], Sequence[str]] | None = None
 
     def name_of(self, properties: Mapping[str, Any]) -> str:
@@ -174,7 +172,7 @@ class ResourceType:
 
     def check(self, logical_id: str, properties: Mapping[str, Any]) -> None:
         """Raise ResourceFailed for properties that are missing, and for those that the type does not have."""
-        required = self.required or REQUIRED.get(self.name, ())
+        required = named_in(self.name, "required")
         missing = [name for name in required if name not in properties]
         if missing:
             shown = ", ".join(f"The property {{/{name}}} is required" for name in missing)

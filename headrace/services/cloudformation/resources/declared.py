@@ -9,12 +9,10 @@ report says so.
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any, cast
 
 from headrace.aws.errors import AwsError
@@ -28,20 +26,11 @@ from headrace.services.cloudformation.resources.base import (
     Properties,
     ResourceType,
 )
+from headrace.services.cloudformation.resources.schemas import schemas
 from headrace.services.cloudformation.resources.values_to_api import Converter, tags_as, tags_of
 
-_SCHEMAS = Path(__file__).with_name("schemas.json")
 _TAGS = ("Tags", "TagList", "HostedZoneTags", "FileSystemTags", "UserPoolTags")
-_GONE = re.compile(
-    r"NotFound|NoSuch|DoesNotExist|NotExist|UnknownResource|ResourceNotFound|\.NotFound",
-    re.IGNORECASE,
-)
-
-
-@functools.cache
-def schemas() -> dict[str, dict[str, Any]]:
-    """Return AWS's schemas of the declared types: type -> `properties`, `required`, `createOnly`, `readOnly`."""
-    return json.loads(_SCHEMAS.read_text())
+_GONE = re.compile(r"NotFound|NoSuch|NotExist|UnknownResource", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -221,7 +210,6 @@ def resource_type_of(declared: Declared) -> ResourceType:
         ),
         named_by=(declared.name,) if declared.name and declared.unique else (),
         find=maker.find if _is_looked_for(declared) else None,
-        required=tuple(schema["required"]),
         dropped=maker.dropped,
     )
 

@@ -156,7 +156,6 @@ TYPES = [
         _create,
         _delete,
         update=_update,
-        required=("TemplateURL",),
     ),
     ResourceType(
         _MACRO,
@@ -170,6 +169,5 @@ TYPES = [
         replace_on=frozenset({"Name"}),
         named_by=("Name",),
         find=_find_macro,
-        required=("FunctionName", "Name"),
     ),
 ]
