@@ -6,8 +6,20 @@ import functools
 import importlib
 import sys
 
-# Modules of moto that take long to import and are not always used, and the module here that patches each.
-_LATER = {"moto.glue.models": "glue"}
+# Modules of moto that take long to import and are not always used: the file here that patches each, and its function,
+# which takes the module.
+_LATER = {
+    "moto.athena.responses": ("gaps", "athena"),
+    "moto.backup.models": ("gaps", "backup"),
+    "moto.codedeploy.responses": ("gaps", "codedeploy"),
+    "moto.cognitoidp.responses": ("gaps", "cognito"),
+    "moto.elasticache.responses": ("gaps", "elasticache"),
+    "moto.glue.models": ("glue", "patch"),
+    "moto.glue.responses": ("gaps", "glue"),
+    "moto.kinesisanalyticsv2.responses": ("gaps", "kinesis_analytics"),
+    "moto.s3.models": ("gaps", "s3"),
+}
+_patched: set[str] = set()
 
 
 @functools.cache
@@ -38,9 +50,8 @@ def patch_all() -> None:
 
 def patch_imported() -> None:
     """Patch modules that were imported since; quick when there are none."""
-    from headrace.fallback.services import gaps
-
-    gaps.patch()
-    for module, name in _LATER.items():
-        if module in sys.modules:
-            importlib.import_module(f"headrace.fallback.services.{name}").patch()
+    for name, (file, function) in _LATER.items():
+        if name in sys.modules and name not in _patched:
+            _patched.add(name)
+            patches = importlib.import_module(f"headrace.fallback.services.{file}")
+            getattr(patches, function)(sys.modules[name])

@@ -1,6 +1,6 @@
 """Operations that moto's services lack and stacks need: deletions, and looking for buckets where they are.
 
-A service's module is patched once it is imported; most are imported only when they are asked for.
+Each function patches the module that it is given, once that is imported: see `_LATER` in `__init__.py`.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownLambdaType=false
@@ -8,24 +8,11 @@ A service's module is patched once it is imported; most are imported only when t
 from __future__ import annotations
 
 import functools
-import importlib
 import json
-import sys
-from collections.abc import Callable
 from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.fallback.current import CURRENT
-
-_patched: set[str] = set()
-
-
-def patch() -> None:
-    """Patch the modules that were imported since this was last called."""
-    for name, change in _CHANGES.items():
-        if name in sys.modules and name not in _patched:
-            _patched.add(name)
-            change(importlib.import_module(name))
 
 
 def _has_bucket(account: str, region: str, name: str) -> bool:
@@ -44,7 +31,9 @@ def _json(answer: dict[str, Any] | None = None) -> str:
     return json.dumps(answer or {})
 
 
-def _athena(module: Any) -> None:
+def athena(module: Any) -> None:
+    """Let named queries and data catalogs be deleted."""
+
     def delete_named_query(self: Any) -> str:
         self.athena_backend.named_queries.pop(self._get_param("NamedQueryId"), None)
         return _json()
@@ -57,7 +46,8 @@ def _athena(module: Any) -> None:
     module.AthenaResponse.delete_data_catalog = delete_data_catalog
 
 
-def _backup(module: Any) -> None:
+def backup(module: Any) -> None:
+    """Let a plan be made again that was deleted."""
     delete = module.BackupBackend.delete_backup_plan
 
     @functools.wraps(delete)
@@ -70,7 +60,9 @@ def _backup(module: Any) -> None:
     module.BackupBackend.delete_backup_plan = delete_backup_plan
 
 
-def _codedeploy(module: Any) -> None:
+def codedeploy(module: Any) -> None:
+    """Let applications and deployment groups be deleted."""
+
     def delete_application(self: Any) -> str:
         name = self._get_param("applicationName")
         self.codedeploy_backend.applications.pop(name, None)
@@ -88,7 +80,9 @@ def _codedeploy(module: Any) -> None:
     module.CodeDeployResponse.delete_deployment_group = delete_deployment_group
 
 
-def _cognito(module: Any) -> None:
+def cognito(module: Any) -> None:
+    """Let resource servers be deleted."""
+
     def delete_resource_server(self: Any) -> str:
         pool = self.backend.describe_user_pool(self._get_param("UserPoolId"))
         pool.resource_servers.pop(self._get_param("Identifier"), None)
@@ -97,7 +91,8 @@ def _cognito(module: Any) -> None:
     module.CognitoIdpResponse.delete_resource_server = delete_resource_server
 
 
-def _elasticache(module: Any) -> None:
+def elasticache(module: Any) -> None:
+    """Let subnet groups be deleted."""
     from moto.core.responses import ActionResult, EmptyResult
 
     def delete_cache_subnet_group(self: Any) -> ActionResult:
@@ -108,7 +103,9 @@ def _elasticache(module: Any) -> None:
     module.ElastiCacheResponse.delete_cache_subnet_group = delete_cache_subnet_group
 
 
-def _glue(module: Any) -> None:
+def glue(module: Any) -> None:
+    """Let connections be deleted."""
+
     def delete_connection(self: Any) -> str:
         self.glue_backend.connections.pop(self._get_param("ConnectionName"), None)
         return _json()
@@ -116,7 +113,9 @@ def _glue(module: Any) -> None:
     module.GlueResponse.delete_connection = delete_connection
 
 
-def _kinesis_analytics(module: Any) -> None:
+def kinesis_analytics(module: Any) -> None:
+    """Let applications be deleted."""
+
     def delete_application(self: Any) -> str:
         backend = self.kinesisanalyticsv2_backend
         backend.applications.pop(self._get_param("ApplicationName"), None)
@@ -139,7 +138,8 @@ class _Elsewhere:
         )
 
 
-def _s3(module: Any) -> None:
+def s3(module: Any) -> None:
+    """Have moto's services find headrace's buckets."""
     get_bucket = module.S3Backend.get_bucket
 
     @functools.wraps(get_bucket)
@@ -150,15 +150,3 @@ def _s3(module: Any) -> None:
         return get_bucket(self, bucket_name)
 
     module.S3Backend.get_bucket = find
-
-
-_CHANGES: dict[str, Callable[[Any], None]] = {
-    "moto.athena.responses": _athena,
-    "moto.backup.models": _backup,
-    "moto.codedeploy.responses": _codedeploy,
-    "moto.cognitoidp.responses": _cognito,
-    "moto.elasticache.responses": _elasticache,
-    "moto.glue.responses": _glue,
-    "moto.kinesisanalyticsv2.responses": _kinesis_analytics,
-    "moto.s3.models": _s3,
-}

@@ -16,13 +16,10 @@ class PartitionRows(DictRows):
     service = "glue"
 
 
-@functools.cache
-def patch() -> None:
-    """Replace moto's methods, once."""
-    from moto.glue.models import FakeTable
-
-    table: Any = FakeTable
-    init: Any = FakeTable.__init__
+def patch(module: Any) -> None:
+    """Replace methods of moto's models."""
+    table = module.FakeTable
+    init = table.__init__
 
     @functools.wraps(init)
     def with_rows(self: Any, *args: Any, **named: Any) -> None:
