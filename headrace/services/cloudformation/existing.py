@@ -40,11 +40,10 @@ def already_exists(
     stacks: Stacks, ids: Ids, stack: Stack, kind: str, identifier: str
 ) -> ResourceFailed:
     """Return the refusal to make a resource that exists already."""
-    for other in stacks.all(stack.account, stack.region):
-        if other.exists and other.stack_id != stack.stack_id:
-            for resource in list(other.resources.values()):
-                if (resource.type, resource.physical_id) == (kind, identifier):
-                    return ResourceFailed(f"{identifier} already exists in stack {other.stack_id}")
+    for other, resource in stacks.resources_of_type(stack.account, stack.region, kind):
+        is_another = other.exists and other.stack_id != stack.stack_id
+        if is_another and resource.physical_id == identifier:
+            return ResourceFailed(f"{identifier} already exists in stack {other.stack_id}")
     return ResourceFailed(
         f"Resource handler returned message: \"Resource of type '{kind}' with identifier '{identifier}' already"
         f' exists." (RequestToken: {ids.uuid()}, HandlerErrorCode: AlreadyExists)'

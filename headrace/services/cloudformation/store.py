@@ -139,6 +139,15 @@ class Stacks:
             if not account or (stack.account, stack.region) == (account, region):
                 yield stack
 
+    def resources_of_type(
+        self, account: str, region: str, kind: str
+    ) -> Iterator[tuple[Stack, Resource]]:
+        """Yield the resources of a type in all stacks of an account and region, deleted stacks among them."""
+        for stack in self.all(account, region):
+            for resource in list(stack.resources.values()):
+                if resource.type == kind:
+                    yield stack, resource
+
     def save_change_set(self, change_set: ChangeSet) -> None:
         """Store a change set."""
         self._sets[change_set.change_set_id] = change_set

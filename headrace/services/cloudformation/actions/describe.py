@@ -85,27 +85,16 @@ def _find(cfn: CloudFormation, call: Call, name: str) -> Stack:
     return stack
 
 
-def _with_parents(cfn: CloudFormation, stack: Stack) -> shapes.Stack:
-    return cast("shapes.Stack", {**_description(stack), **_parents(cfn, stack)})
-
-
-def _parents(cfn: CloudFormation, stack: Stack) -> dict[str, str]:
-    """Return the members of a stack in a stack that say in which, and in which it all stands."""
-    parent = _parent_of(cfn, stack)
-    if parent is None:
-        return {}
-    root = parent
-    while (above := _parent_of(cfn, root)) is not None:
-        root = above
-    return {"ParentId": parent.stack_id, "RootId": root.stack_id}
-
-
-def _parent_of(cfn: CloudFormation, stack: Stack) -> Stack | None:
-    for other in cfn.stacks.all(stack.account, stack.region):
-        for resource in list(other.resources.values()):
-            if (resource.type, resource.physical_id) == (STACK_TYPE, stack.stack_id):
-                return other
-    return None
+def _with_parents(stack: Stack, outer: Mapping[str, Stack]) -> shapes.Stack:
+    """Return a stack's description; of a stack in a stack, also in which it is, and in which it all stands."""
+    description = _description(stack)
+    parent = root = outer.get(stack.stack_id)
+    if parent is None or root is None:
+        return description
+    while root.stack_id in outer:
+        root = outer[root.stack_id]
+    parents = {"ParentId": parent.stack_id, "RootId": root.stack_id}
+    return cast("shapes.Stack", {**description, **parents})
 
 
 @operation("DescribeStacks")
@@ -113,15 +102,17 @@ def describe_stacks(
     cfn: CloudFormation, call: Call, request: shapes.DescribeStacksInput
 ) -> shapes.DescribeStacksOutput:
     """Return one stack, or all that have not been deleted. Source: API_DescribeStacks."""
+    nested = cfn.stacks.resources_of_type(call.account, call.region, STACK_TYPE)
+    outer = {resource.physical_id: stack for stack, resource in nested}
     name = request.get("StackName")
     if name:
         stack = cfn.stacks.find(call.account, call.region, name)
         if stack is None:
             raise stack_not_found(name)
-        return {"Stacks": [_with_parents(cfn, stack)]}
+        return {"Stacks": [_with_parents(stack, outer)]}
     return {
         "Stacks": [
-            _with_parents(cfn, stack)
+            _with_parents(stack, outer)
             for stack in cfn.stacks.all(call.account, call.region)
             if stack.exists
         ]

@@ -85,15 +85,12 @@ class Transforms:
         return said
 
     def _function_of(self, stack: Stack, name: str) -> str:
-        for other in self._stacks.all(stack.account, stack.region):
-            if not other.exists:
-                continue
-            for resource in list(other.resources.values()):
-                if (resource.type, resource.physical_id) == (MACRO, name):
-                    function = str(resource.properties["FunctionName"])
-                    if function.startswith("arn:"):
-                        return function
-                    return make_arn("lambda", stack.region, stack.account, f"function:{function}")
+        for other, macro in self._stacks.resources_of_type(stack.account, stack.region, MACRO):
+            if other.exists and macro.physical_id == name:
+                function = str(macro.properties["FunctionName"])
+                if function.startswith("arn:"):
+                    return function
+                return make_arn("lambda", stack.region, stack.account, f"function:{function}")
         raise TemplateError(f"No transform named {stack.account}::{name} found.")
 
     def _managed_policies(self, stack: Stack) -> dict[str, str]:
