@@ -1,7 +1,7 @@
 """Tables of parameters are complete: what a service does not act on is in its table, and what is in it there is.
 
 A parameter is acted on when a line of the service names it. S3's, whose parameters are headers too:
-`tests/unit/s3/test_fidelity.py`; EMR's, at every depth: `tests/unit/emr/test_fidelity.py`.
+`tests/unit/s3/test_fidelity.py`; Lambda's likewise: `tests/unit/lambda_/test_fidelity.py`; EMR's, at every depth: `tests/unit/emr/test_fidelity.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from headrace.aws.model import operation_model
+from headrace.aws.model import operation_model, service_model
 from headrace.aws.operation import operation_name
 
 # botocore's name -> the package.
@@ -24,6 +24,9 @@ SERVICES = {
     "emr-serverless": "emr_serverless",
     "resourcegroupstaggingapi": "tagging",
 }
+# Their parameters are headers too: which are acted on is held by the file that the docstring names.
+WITH_HEADERS = {"s3": "s3", "lambda": "lambda_"}
+PACKAGES = {**SERVICES, **WITH_HEADERS}
 # Refused by a rule over all names of their kind, not name by name.
 REFUSED = {
     "firehose": ("DestinationConfiguration", "DestinationUpdate"),
@@ -33,7 +36,7 @@ REFUSED = {
 
 
 def package_of(service: str) -> str:
-    return f"headrace.services.{SERVICES[service]}"
+    return f"headrace.services.{PACKAGES[service]}"
 
 
 def built(service: str) -> list[str]:
@@ -70,12 +73,27 @@ def test_every_parameter_is_acted_on_or_in_the_table(service: str):
     assert list(not_acted_on(service)) == []
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", PACKAGES)
 def test_the_table_names_what_there_is(service: str):
+    known = {operation: members(service, operation) for operation in built(service)}
     wrong = [
         f"{operation}.{path}"
         for operation, paths in table(service).items()
         for path in paths
-        if path.partition(".")[0] not in members(service, operation)
+        if path.partition(".")[0] not in known.get(operation, {})
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize("service", WITH_HEADERS)
+def test_the_counts_are_those_of_the_page(service: str):
+    operations = built(service)
+    total = sum(len(members(service, operation)) for operation in operations)
+    levels = [level for paths in table(service).values() for level in paths.values()]
+    stored, ignored = levels.count("stored"), levels.count("ignored")
+    page = Path(__file__).parents[2] / "docs" / "conformance" / f"{service}.md"
+    sentence = (
+        f"{len(operations)} of {len(service_model(service).operation_names)} operations are built; of their {total}"
+        f" parameters {stored} are stored and {ignored} ignored."
+    )
+    assert sentence in page.read_text()

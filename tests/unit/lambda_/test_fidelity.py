@@ -1,4 +1,4 @@
-"""Lambda's table of parameters is complete: what Lambda does not act on is in it, and what is in it there is."""
+"""What Lambda does not act on is in its table of parameters. The table itself: `tests/unit/test_fidelity_tables.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import headrace.services.lambda_ as package
-from headrace.aws.model import operation_model, service_model
+from headrace.aws.model import operation_model
 from headrace.aws.operation import operation_name
 from headrace.services.lambda_.actions import ACTIONS
 from headrace.services.lambda_.fidelity import FIDELITY
@@ -37,26 +37,3 @@ def not_acted_on() -> Iterator[tuple[str, str]]:
 
 def test_every_parameter_is_acted_on_or_in_the_table():
     assert list(not_acted_on()) == []
-
-
-def test_the_table_names_what_there_is():
-    known = {operation: members(operation) for operation in BUILT}
-    wrong = [
-        (operation, path)
-        for operation, paths in FIDELITY.items()
-        for path in paths
-        if path.partition(".")[0] not in known.get(operation, {})
-    ]
-    assert wrong == []
-
-
-def test_the_counts_are_those_of_the_page():
-    total = sum(len(members(operation)) for operation in BUILT)
-    levels = [level for paths in FIDELITY.values() for level in paths.values()]
-    stored, ignored = levels.count("stored"), levels.count("ignored")
-    page = Path(__file__).parents[3] / "docs" / "conformance" / "lambda.md"
-    sentence = (
-        f"{len(BUILT)} of {len(service_model('lambda').operation_names)} operations are built; of their {total}"
-        f" parameters {stored} are stored and {ignored} ignored."
-    )
-    assert sentence in page.read_text()

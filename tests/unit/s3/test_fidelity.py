@@ -1,4 +1,4 @@
-"""S3's table of parameters is complete: what S3 does not act on is in it, and what is in it there is."""
+"""What S3 does not act on is in its table of parameters. Of the table itself: `tests/unit/test_fidelity_tables.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import headrace.services.s3 as package
-from headrace.aws.model import operation_model, service_model
+from headrace.aws.model import operation_model
 from headrace.aws.operation import operation_name
 from headrace.services.s3.actions import ACTIONS
 from headrace.services.s3.fidelity import FIDELITY
@@ -40,26 +40,3 @@ def not_acted_on() -> Iterator[tuple[str, str]]:
 
 def test_every_parameter_is_acted_on_or_in_the_table():
     assert list(not_acted_on()) == []
-
-
-def test_the_table_names_what_there_is():
-    known = {operation: members(operation) for operation in BUILT}
-    wrong = [
-        (operation, path)
-        for operation, paths in FIDELITY.items()
-        for path in paths
-        if path.partition(".")[0] not in known.get(operation, {})
-    ]
-    assert wrong == []
-
-
-def test_the_counts_are_those_of_the_page():
-    total = sum(len(members(operation)) for operation in BUILT)
-    levels = [level for paths in FIDELITY.values() for level in paths.values()]
-    stored, ignored = levels.count("stored"), levels.count("ignored")
-    page = Path(__file__).parents[3] / "docs" / "conformance" / "s3.md"
-    sentence = (
-        f"{len(BUILT)} of {len(service_model('s3').operation_names)} operations are built; of their {total} parameters"
-        f" {stored} are stored and {ignored} ignored."
-    )
-    assert sentence in page.read_text()
