@@ -1,7 +1,8 @@
 """Tables of parameters are complete: what a service does not act on is in its table, and what is in it there is.
 
-A parameter is acted on when a line of the service names it. S3's, whose parameters are headers too:
-`tests/unit/s3/test_fidelity.py`; Lambda's likewise: `tests/unit/lambda_/test_fidelity.py`; EMR's, at every depth: `tests/unit/emr/test_fidelity.py`.
+A parameter is acted on when a line of the service names it. S3's and Lambda's, whose parameters are headers too:
+`tests/unit/s3/test_fidelity.py`, `tests/unit/lambda_/test_fidelity.py`; EMR's, at every depth:
+`tests/unit/emr/test_fidelity.py`.
 """
 
 from __future__ import annotations

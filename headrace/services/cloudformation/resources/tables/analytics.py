@@ -82,7 +82,6 @@ TYPES = [
         ],
         name="ClusterIdentifier",
         name_lower=True,
-        names={"VpcSecurityGroupIds": "VpcSecurityGroupIds"},
         attributes={
             "Endpoint.Address": "@answer.Clusters.0.Endpoint.Address",
             "Endpoint.Port": lambda v: str(v.answer["Clusters"][0]["Endpoint"]["Port"]),

@@ -92,10 +92,6 @@ TYPES = [
         name="IdentityPoolName",
         name_length=128,
         unique=False,
-        names={
-            "SupportedLoginProviders": "SupportedLoginProviders",
-            "OpenIdConnectProviderARNs": "OpenIdConnectProviderARNs",
-        },
         attributes={"Id": "@id", "Name": "@answer.IdentityPoolName"},
     ),
 ]

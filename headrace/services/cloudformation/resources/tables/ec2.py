@@ -294,7 +294,6 @@ TYPES = [
         id="@answer.GroupId",
         update=[_RETAG],
         delete=[Call("DeleteSecurityGroup", _GROUP)],
-        names={"GroupName": "GroupName"},
         ec2_tags="security-group",
         attributes={"GroupId": "@id", "VpcId": "VpcId", "Id": "@id"},
     ),

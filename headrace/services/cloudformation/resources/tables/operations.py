@@ -183,7 +183,6 @@ TYPES = [
         delete=[Call("DeleteTrail", {"Name": "@id"})],
         name="TrailName",
         name_length=128,
-        names={"EnableLogFileValidation": "EnableLogFileValidation"},
         attributes={"Arn": "@answer.TrailARN", "SnsTopicArn": "@answer.Trail.SnsTopicARN"},
     ),
     Declared(

@@ -99,7 +99,6 @@ TYPES = [
         ],
         id="@answer.taskDefinition.taskDefinitionArn",
         delete=[Call("DeregisterTaskDefinition", {"taskDefinition": "@id"})],
-        names={"Family": "family"},
         attributes={"TaskDefinitionArn": "@id"},
     ),
     Declared(
