@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from headrace.core.workers import Supervisor, WorkerDone
 from headrace.services.cloudformation import graph
@@ -18,6 +19,7 @@ from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.provision import Provisioner
 from headrace.services.cloudformation.removal import Removal
 from headrace.services.cloudformation.resource_states import ResourceStates
+from headrace.services.cloudformation.resources.base import Context
 from headrace.services.cloudformation.scope import Lookups
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.store import Stacks
@@ -36,6 +38,8 @@ _GIVEN_UP = {
     "UPDATE_IN_PROGRESS": "UPDATE_FAILED",
     "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS": "UPDATE_COMPLETE",
     "UPDATE_ROLLBACK_IN_PROGRESS": "UPDATE_ROLLBACK_FAILED",
+    "IMPORT_IN_PROGRESS": "IMPORT_ROLLBACK_FAILED",
+    "IMPORT_ROLLBACK_IN_PROGRESS": "IMPORT_ROLLBACK_FAILED",
     "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS": "UPDATE_ROLLBACK_COMPLETE",
 }
 # What an operation does next; None: it is done.
@@ -51,13 +55,13 @@ class Operations:
     ) -> None:
         self._stacks = stacks
         self._lookups = lookups
-        self._ports = ports
+        self.ports = ports
         self._supervisor = supervisor
         self._running: dict[str, Deployment] = {}
 
     def run(self, stack: Stack, work: Work, *, wait: bool = True) -> None:
         """Run an operation in the background; with `wait`, wait up to ANSWER_WITHIN_S for its end."""
-        deployment = Deployment(self._stacks, self._lookups, self._ports, stack)
+        deployment = Deployment(self._stacks, self._lookups, self.ports, stack)
         done = threading.Event()
 
         def ended() -> None:
@@ -70,7 +74,11 @@ class Operations:
             self._running[stack.stack_id] = deployment
         self._supervisor.start(_Operation(deployment, work, ended))
         if wait:
-            self._ports.clock.wait(done, ANSWER_WITHIN_S)
+            self.ports.clock.wait(done, ANSWER_WITHIN_S)
+
+    def context(self, stack: Stack, logical_id: str) -> Context:
+        """Return what a resource type may use to read a resource of a stack."""
+        return ResourceStates(self._stacks, self.ports, stack).context(logical_id)
 
     def overtake(self, stack: Stack, status: str) -> bool:
         """Let the operation on a stack go on from another status; return False when there is none.
@@ -105,6 +113,11 @@ class Operations:
                 return lambda deployment: deployment.clean_up("UPDATE_COMPLETE")
             case "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS":
                 return lambda deployment: deployment.clean_up("UPDATE_ROLLBACK_COMPLETE")
+            case "IMPORT_IN_PROGRESS":
+                self._stacks.set_status(stack, "IMPORT_ROLLBACK_IN_PROGRESS", why)
+                return Deployment.let_go
+            case "IMPORT_ROLLBACK_IN_PROGRESS":
+                return Deployment.let_go
             case "UPDATE_IN_PROGRESS":
                 self._stacks.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", why)
                 return Deployment.roll_back_update
@@ -241,10 +254,7 @@ class Deployment:
                     stack, *(r for r in [stack.resources.get(logical_id)] if r is not None)
                 )
         stack.resources = {**before, **stack.resources}
-        for name in ("body", "description", "parameters", "tags", "capabilities", "outputs"):
-            setattr(stack, name, previous[name])
-        stack.original_body = previous.get("original_body", "")
-        stack.imports = previous["imports"]
+        self._go_back(previous)
         if failed:
             reason = f"The following resource(s) failed to update: [{', '.join(sorted(failed))}]. "
             self._stacks.set_status(stack, "UPDATE_ROLLBACK_FAILED", reason, whole=True)
@@ -252,11 +262,43 @@ class Deployment:
         self._stacks.set_status(stack, "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS", whole=True)
         self.clean_up("UPDATE_ROLLBACK_COMPLETE")
 
+    def _go_back(self, previous: dict[str, Any]) -> None:
+        """Give the stack the template and settings that it had before an operation."""
+        stack = self.stack
+        for name in ("body", "description", "parameters", "tags", "capabilities", "outputs"):
+            setattr(stack, name, previous[name])
+        stack.original_body = previous.get("original_body", "")
+        stack.imports = previous["imports"]
+
     def clean_up(self, status: str) -> None:
         """Delete the resources that an update replaced or removed; failures leave them, as on AWS."""
         self._removal.clean_up()
         self.stack.previous = None
         self._stacks.set_status(self.stack, status, whole=True)
+
+    # --- importing ----------------------------------------------------------------------------
+
+    def take_in(self) -> None:
+        """Take over the resources of an import; on failure let them all go."""
+        failure = self._apply()
+        if failure is None:
+            self.stack.previous = None
+            self._stacks.set_status(self.stack, "IMPORT_COMPLETE", whole=True)
+            return
+        self._stacks.set_status(self.stack, "IMPORT_ROLLBACK_IN_PROGRESS", failure)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Forget the resources of an import, which stay as they are."""
+        stack = self.stack
+        for name in stack.importing:
+            resource = stack.resources.pop(name, None)
+            if resource is not None:
+                self._states.event(resource, "IMPORT_ROLLBACK_COMPLETE")
+        if stack.previous is not None:
+            self._go_back(stack.previous)
+            stack.previous = None
+        self._stacks.set_status(stack, "IMPORT_ROLLBACK_COMPLETE", whole=True)
 
     # --- deleting -----------------------------------------------------------------------------
 

@@ -58,7 +58,6 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         "DeploymentConfig": "stored",
         "DeploymentMode": "ignored",
         "DisableValidation": "ignored",
-        "ImportExistingResources": "ignored",
         # There are no nested stacks.
         "IncludeNestedStacks": "stored",
     },

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from headrace.services.cloudformation import limits, stack_tags
+from headrace.services.cloudformation import imports, limits, stack_tags
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.existing import already_exists, means_existing
 from headrace.services.cloudformation.intrinsics import Scope, evaluate
@@ -110,7 +110,10 @@ class Provisioner:
             raise
         wanted.properties = properties
         if present is None or not present.physical_id:
-            self._create(wanted, kind)
+            if logical_id in self._stack.importing:
+                self._take_in(wanted)
+            else:
+                self._create(wanted, kind)
             return
         if present.status == "CREATE_FAILED":
             self._make_again(present, wanted, kind)
@@ -137,6 +140,33 @@ class Provisioner:
             self._states.fail(resource, "CREATE", error)
             raise
         self._states.made(resource, made, "CREATE_COMPLETE")
+
+    def _take_in(self, resource: Resource) -> None:
+        """Take over a resource that exists, as it is."""
+        identifier = self._stack.importing[resource.logical_id]
+        resource.physical_id, resource.imported = identifier, True
+        self._states.set_status(resource, "IMPORT_IN_PROGRESS", "Resource import started.")
+        try:
+            context = self._states.context(resource.logical_id)
+            made = imports.adopt(context, resource.type, identifier, resource.properties)
+        except Exception as error:
+            self._states.fail(resource, "IMPORT", error)
+            raise
+        self._states.made(resource, made, "IMPORT_COMPLETE", "Resource import completed.")
+        if stack_tags.follows(resource.type) and self._stack.tags:
+            self._tag(resource)
+
+    def _tag(self, resource: Resource) -> None:
+        """Give a resource that was taken over its stack's tags."""
+        reason = "Apply stack-level tags to imported resource if applicable."
+        self._states.set_status(resource, "UPDATE_IN_PROGRESS", reason)
+        try:
+            tags = self._stack.tags
+            stack_tags.retag(self._states.ports, self._stack, resource, {}, tags)
+        except Exception as error:
+            self._states.fail(resource, "UPDATE", error)
+            raise
+        self._states.set_status(resource, "UPDATE_COMPLETE")
 
     def _make_again(self, half_made: Resource, wanted: Resource, kind: ResourceType) -> None:
         """Make a resource again that a creation which was not rolled back left half made."""

@@ -26,7 +26,10 @@ class Removal:
         stack = self._stack
         now = stack.resources[logical_id]
         if old is None:
-            stack.obsolete.append(stack.resources.pop(logical_id))
+            added = stack.resources.pop(logical_id)
+            if added.imported:
+                added.deletion_policy = "Retain"
+            stack.obsolete.append(added)
         elif now.physical_id and now.physical_id != old.physical_id:
             # It was replaced: the old one still exists, and the new one is deleted.
             stack.obsolete = [r for r in stack.obsolete if r.physical_id != old.physical_id]
@@ -75,9 +78,8 @@ class Removal:
         if resource.status == "DELETE_COMPLETE":
             return
         policy = resource.deletion_policy
-        if policy in ("Retain", "Snapshot") or (
-            policy == "RetainExceptOnCreate" and not rolling_back
-        ):
+        kept = policy in ("Retain", "Snapshot") or (rolling_back and resource.imported)
+        if kept or (policy == "RetainExceptOnCreate" and not rolling_back):
             self._states.set_status(resource, "DELETE_SKIPPED")
             return
         self._states.set_status(resource, "DELETE_IN_PROGRESS")

@@ -26,6 +26,10 @@ class Resource:
     replace_policy: str = "Delete"
     definition: dict[str, Any] = field(default_factory=dict[str, Any])
     updated_ms: int = 0
+    # What the last drift detection found: a StackResourceDrift whose time is in milliseconds; empty: none was made.
+    drift: dict[str, Any] = field(default_factory=dict[str, Any])
+    # Whether the stack took it over from outside: the rollback of that leaves it as it is.
+    imported: bool = False
 
 
 @dataclass(slots=True)
@@ -65,6 +69,10 @@ class Stack:
     # Resources that an update replaced or removed, and that its clean-up has yet to delete.
     obsolete: list[Resource] = field(default_factory=list[Resource])
     previous: dict[str, Any] | None = None
+    drift_status: str = "NOT_CHECKED"
+    drift_checked_ms: int | None = None
+    # Logical id to physical id of the resources that the operation takes over from outside.
+    importing: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def in_progress(self) -> bool:
@@ -75,6 +83,21 @@ class Stack:
     def exists(self) -> bool:
         """Whether the stack has not been deleted."""
         return self.status != "DELETE_COMPLETE"
+
+
+@dataclass(slots=True)
+class DriftDetection:
+    """A detection of a stack's drift that has been made."""
+
+    detection_id: str
+    stack_id: str
+    account: str
+    region: str
+    status: str
+    drift_status: str
+    made_ms: int
+    reason: str = ""
+    drifted: int = 0
 
 
 @dataclass(slots=True)
@@ -107,6 +130,8 @@ class ChangeSet:
     # Why a property's value is missing in the first view.
     values_warning: str = ""
     include_nested_stacks: bool = False
+    importing: dict[str, str] = field(default_factory=dict[str, str])
+    imports_existing: bool = False
 
     @property
     def is_executed(self) -> bool:

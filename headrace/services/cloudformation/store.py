@@ -14,7 +14,13 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.values import iso_of
 from headrace.services.cloudformation.change_details import without_values
-from headrace.services.cloudformation.state import STACK_TYPE, ChangeSet, Resource, Stack
+from headrace.services.cloudformation.state import (
+    STACK_TYPE,
+    ChangeSet,
+    DriftDetection,
+    Resource,
+    Stack,
+)
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -68,6 +74,7 @@ class Stacks:
         self._resources = database.documents("cfn_resources")
         self._previous = database.documents("cfn_previous")
         self._change_sets = database.documents("cfn_change_sets")
+        self._detections = database.documents("cfn_drift_detections")
         database.migrate(
             "cfn_events",
             [
@@ -169,6 +176,15 @@ class Stacks:
     def change_set(self, change_set_id: str) -> ChangeSet | None:
         """Return a change set by its ARN."""
         return self._sets.get(change_set_id)
+
+    def save_detection(self, detection: DriftDetection) -> None:
+        """Store a detection of drift."""
+        self._detections.put(detection.detection_id, asdict(detection))
+
+    def detection(self, detection_id: str) -> DriftDetection | None:
+        """Return a detection of drift by its id."""
+        found = self._detections.get(detection_id)
+        return None if found is None else DriftDetection(**found)
 
     def new(self, name: str, account: str, region: str, status: str, now_ms: int) -> Stack:
         """Return a new stack, which is not stored yet."""

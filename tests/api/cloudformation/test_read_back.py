@@ -106,7 +106,7 @@ CASES = [
         without={
             **BY_ADDRESS,
             "UsePreviousTemplate": "a template is given",
-            "ResourcesToImport": "imports are refused",
+            "ResourcesToImport": "another type of change set; test_imports.py",
         },
         unseen={
             **TYPES,

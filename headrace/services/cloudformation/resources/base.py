@@ -131,6 +131,30 @@ Delete = Callable[[Context, str, Properties], None]
 Find = Callable[[Context, Properties], "str | None"]
 
 
+class Readable(Protocol):
+    """Reads the resources of a type back.
+
+    Attributes:
+        named: whether a resource's identifier is its physical id, so that it can be taken over by it.
+    """
+
+    @property
+    def named(self) -> bool:
+        """See the class."""
+        ...
+
+    def read(self, context: Context, physical_id: str, wanted: Properties) -> dict[str, Any] | None:
+        """Return what the resource has of the properties in `wanted`, None for one that it does not have.
+
+        A property that cannot be read is not there. None: there is no such resource. Raises AwsError.
+        """
+        ...
+
+    def adopt(self, context: Context, physical_id: str, properties: Properties) -> Made | None:
+        """Return a resource that exists as a stack keeps it, unchanged; None: there is none. Raises AwsError."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ResourceType:
     """A resource type.
@@ -145,6 +169,7 @@ class ResourceType:
         named_by: the path of the property that holds the physical name, such as ("QueueName",); empty: there is none.
         find: returns the identifier of a resource that exists already, where the service would not refuse to make it.
         dropped: returns the paths inside properties that are ignored, such as `Code.ImageUri`.
+        reading: reads a resource back; None: its drift is not checked, and it cannot be imported.
     """
 
     name: str
@@ -158,6 +183,7 @@ class ResourceType:
     named_by: tuple[str, ...] = ()
     find: Find | None = None
     dropped: Callable[[Properties], Sequence[str]] | None = None
+    reading: Readable | None = None
 
     def name_of(self, properties: Mapping[str, Any]) -> str:
         """Return the physical name that a template gives, or an empty text."""
