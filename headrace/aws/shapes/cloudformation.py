@@ -684,6 +684,16 @@ SetStackPolicyInput = TypedDict(
     },
 )
 
+SignalResourceInput = TypedDict(
+    "SignalResourceInput",
+    {
+    "StackName": str,
+    "LogicalResourceId": str,
+    "UniqueId": str,
+    "Status": str,
+    },
+)
+
 Stack = TypedDict(
     "Stack",
     {

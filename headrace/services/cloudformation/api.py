@@ -20,6 +20,7 @@ from headrace.services.cloudformation.parallel import AT_ONCE
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.profile import PROFILE
 from headrace.services.cloudformation.scope import Lookups
+from headrace.services.cloudformation.signals import Signals
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template_source import object_text
 from headrace.services.cloudformation.transforms.run import Transforms
@@ -43,6 +44,7 @@ def build_cloudformation(
     exports = Exports(stacks)
     lookups = Lookups(exports, control)
     responses = Responses(clock, ids, endpoint_url)
+    signals = Signals()
     ports = Ports(
         clock,
         ids,
@@ -51,6 +53,7 @@ def build_cloudformation(
         responses,
         endpoint_url,
         lambda: supervisor.executor(AT_ONCE, "cfn"),
+        signals,
     )
     return CloudFormation(
         ids=ids,

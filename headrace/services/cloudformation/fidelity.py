@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.core.ports import FidelityLevel
 from headrace.services.cloudformation.resources import TYPES, resource_type
 from headrace.services.cloudformation.resources.tables import DECLARED
+from headrace.services.cloudformation.signals import SIGNALLED
 from headrace.services.cloudformation.template import Template
 
 log = logging.getLogger(__name__)
@@ -124,7 +126,7 @@ def fidelity_of(template: Template) -> list[dict[str, str]]:
         dropped = kind.dropped(properties) if kind.dropped is not None else ()
         rows += [
             {"resource": logical_id, "type": kind.name, "property": path, "level": "ignored"}
-            for path in dropped
+            for path in (*dropped, *_policies_dropped(kind.name, resource))
         ]
         for name in properties:
             level = kind.properties.get(name, "enforced")
@@ -138,6 +140,14 @@ def fidelity_of(template: Template) -> list[dict[str, str]]:
                     }
                 )
     return rows
+
+
+def _policies_dropped(kind: str, resource: Mapping[str, Any]) -> list[str]:
+    """Return the policies of a resource that are not acted on: updates in steps, and signals of other types."""
+    dropped = ["UpdatePolicy"] if "UpdatePolicy" in resource else []
+    if "CreationPolicy" in resource and kind not in SIGNALLED:
+        dropped.append("CreationPolicy")
+    return dropped
 
 
 def log_ignored(stack_name: str, template: Template) -> None:

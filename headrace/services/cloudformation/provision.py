@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.services.cloudformation import imports, limits, stack_tags
+from headrace.services.cloudformation.creation_policy import forget_signals, wait_for_signals
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.existing import already_exists, means_existing
 from headrace.services.cloudformation.intrinsics import Scope, evaluate
@@ -25,6 +26,7 @@ from headrace.services.cloudformation.resources.base import (
     changed_properties,
 )
 from headrace.services.cloudformation.scope import Lookups, decide, scope_of
+from headrace.services.cloudformation.signals import Wanted, creation_policy
 from headrace.services.cloudformation.state import Resource
 from headrace.services.cloudformation.template import Template
 from headrace.services.cloudformation.values import size_of
@@ -52,6 +54,8 @@ class Provisioner:
         self._stack = states.stack
         self._size_bytes = 0
         self._decided: dict[str, bool] = {}
+        # The signals that resources wait for, by logical id.
+        self._signals: dict[str, Wanted] = {}
 
     # --- making and changing ------------------------------------------------------------------
 
@@ -101,6 +105,11 @@ class Provisioner:
             kind = type_of(wanted.type)
             properties = evaluate(definition.get("Properties", {}), self._scope(template))
             kind.check(logical_id, properties)
+            signals = creation_policy(
+                definition, lambda value: evaluate(value, self._scope(template))
+            )
+            if signals is not None:
+                self._signals[logical_id] = signals
             with self._states.lock:
                 self._size_bytes += size_of(properties)
                 check_operation_size(self._size_bytes)
@@ -125,6 +134,11 @@ class Provisioner:
         retagged = stack_tags.follows(kind.name) and stack_tags.differ(
             self._stack, self._stack.tags
         )
+        if changed and kind.fixed:
+            # Observed; the user guide says "Updates are not supported" of each property.
+            refusal = ResourceFailed(f"Update to resource type {kind.name} is not supported.")
+            self._states.fail(present, "UPDATE", refusal)
+            raise refusal
         if not changed and not retagged:
             self._keep(present, wanted)
         elif any(kind.replaces(name) for name in changed):
@@ -134,8 +148,10 @@ class Provisioner:
 
     def _create(self, resource: Resource, kind: ResourceType) -> None:
         self._states.set_status(resource, "CREATE_IN_PROGRESS")
+        forget_signals(self._states, resource)
         try:
             made = self._make(resource, kind, "CREATE_IN_PROGRESS")
+            wait_for_signals(self._states, resource, self._signals.get(resource.logical_id))
         except Exception as error:
             self._states.fail(resource, "CREATE", error)
             raise

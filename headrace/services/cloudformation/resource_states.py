@@ -66,6 +66,7 @@ class ResourceStates:
             functions=self.ports.functions,
             stop=self.stop,
             note_made=note_made,
+            signals=self.ports.signals,
         )
 
     def set_status(

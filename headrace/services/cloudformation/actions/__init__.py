@@ -23,6 +23,7 @@ from headrace.services.cloudformation.actions.drift import (
     detect_stack_drift,
     detect_stack_resource_drift,
 )
+from headrace.services.cloudformation.actions.signals import signal_resource
 from headrace.services.cloudformation.actions.stacks import (
     cancel_update_stack,
     continue_update_rollback,
@@ -67,6 +68,7 @@ ACTIONS = [
     list_stacks,
     rollback_stack,
     set_stack_policy,
+    signal_resource,
     update_stack,
     update_termination_protection,
     validate_template,

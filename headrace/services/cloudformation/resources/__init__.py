@@ -31,6 +31,7 @@ from headrace.services.cloudformation.resources import (
     sns,
     sqs,
     ssm,
+    waiting,
 )
 from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.resources.custom import custom_resource_type
@@ -60,6 +61,7 @@ _MODULES = (
     sns,
     sqs,
     ssm,
+    waiting,
 )
 TYPES: dict[str, ResourceType] = {
     kind.name: replace(kind, reading=READINGS.get(kind.name))

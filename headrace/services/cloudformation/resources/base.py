@@ -15,6 +15,7 @@ from headrace.core.ports import ControlPlane, FidelityLevel, FunctionInvoker
 from headrace.core.values import listed
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
 from headrace.services.cloudformation.resources.schemas import named_in
+from headrace.services.cloudformation.signals import Signals
 
 Properties = dict[str, Any]
 
@@ -25,6 +26,7 @@ class Context:
 
     Attributes:
         stop: set when the operation is given up; whoever waits for something checks it.
+        signals: what wait conditions wait for.
         note_made: stores the physical id of a resource that has been made, before the next call for it.
     """
 
@@ -42,6 +44,7 @@ class Context:
     functions: FunctionInvoker
     stop: threading.Event
     note_made: Callable[[str], None]
+    signals: Signals = field(default_factory=Signals)
 
     def pause(self, seconds: float) -> None:
         """Wait; raise Cancelled when the operation is given up meanwhile."""
@@ -169,6 +172,7 @@ class ResourceType:
         named_by: the path of the property that holds the physical name, such as ("QueueName",); empty: there is none.
         find: returns the identifier of a resource that exists already, where the service would not refuse to make it.
         dropped: returns the paths inside properties that are ignored, such as `Code.ImageUri`.
+        fixed: whether it cannot be changed, nor replaced.
         reading: reads a resource back; None: its drift is not checked, and it cannot be imported.
     """
 
@@ -183,6 +187,7 @@ class ResourceType:
     named_by: tuple[str, ...] = ()
     find: Find | None = None
     dropped: Callable[[Properties], Sequence[str]] | None = None
+    fixed: bool = False
     reading: Readable | None = None
 
     def name_of(self, properties: Mapping[str, Any]) -> str:
