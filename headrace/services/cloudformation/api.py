@@ -16,6 +16,7 @@ from headrace.services.cloudformation.deploy import Operations
 from headrace.services.cloudformation.errors import translate
 from headrace.services.cloudformation.exports import Exports
 from headrace.services.cloudformation.fidelity import FIDELITY
+from headrace.services.cloudformation.notifications import Notifications
 from headrace.services.cloudformation.parallel import AT_ONCE
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.profile import PROFILE
@@ -42,6 +43,8 @@ def build_cloudformation(
     """Return CloudFormation with its parts; nothing runs before `CloudFormation.start`."""
     stacks = Stacks(database, clock, ids)
     exports = Exports(stacks)
+    notifications = Notifications(control, supervisor)
+    stacks.told = notifications.tell
     lookups = Lookups(exports, control)
     responses = Responses(clock, ids, endpoint_url)
     signals = Signals()
@@ -72,6 +75,7 @@ def build_cloudformation(
         ),
         endpoint_url=endpoint_url,
         strict=strict,
+        notifications=notifications,
     )
 
 

@@ -10,6 +10,7 @@ from headrace.services.cloudformation.custom_responses import Responses
 from headrace.services.cloudformation.deploy import Operations
 from headrace.services.cloudformation.exports import Exports
 from headrace.services.cloudformation.fidelity import fidelity_of
+from headrace.services.cloudformation.notifications import Notifications
 from headrace.services.cloudformation.resources.waiting import HANDLE, token_of
 from headrace.services.cloudformation.scope import Lookups
 from headrace.services.cloudformation.signals import signal_in
@@ -39,6 +40,7 @@ class CloudFormation:
         transforms: Transforms,
         endpoint_url: Callable[[], str],
         strict: bool,
+        notifications: Notifications,
     ) -> None:
         self.ids = ids
         self.lock = stacks.lock
@@ -47,6 +49,7 @@ class CloudFormation:
         self.lookups = lookups
         self.operations = operations
         self.strict = strict
+        self._notifications = notifications
         self.transforms = transforms
         self._responses = responses
         self._objects = objects
@@ -57,6 +60,7 @@ class CloudFormation:
     def start(self) -> None:
         """Load the stacks, and go on with the operations that a kill cut short."""
         self.stacks.load()
+        self._notifications.start()
         self.operations.resume_all()
 
     def stop(self) -> None:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from headrace.core.clock import Clock
 from headrace.core.workers import Supervisor, WorkerDone
 from headrace.services.cloudformation import graph
 from headrace.services.cloudformation.custom_responses import CloudStopped
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 # An operation that ends within this time is answered when it has ended: the CDK CLI's first look then finds the end,
 # and the CLI saves its five seconds of waiting.
 ANSWER_WITHIN_S = 2.0
+# How often a time limit looks whether its operation has ended.
+_LIMIT_LOOK_S = 30.0
 # The status in which an operation ends that cannot go on.
 _GIVEN_UP = {
     "CREATE_IN_PROGRESS": "CREATE_FAILED",
@@ -73,6 +76,8 @@ class Operations:
         with self._stacks.lock:
             self._running[stack.stack_id] = deployment
         self._supervisor.start(_Operation(deployment, work, ended))
+        if stack.status == "CREATE_IN_PROGRESS" and stack.timeout_minutes:
+            self._supervisor.start(_TimeLimit(deployment, done, self.ports.clock))
         if wait:
             self.ports.clock.wait(done, ANSWER_WITHIN_S)
 
@@ -147,6 +152,26 @@ class _Operation:
         raise WorkerDone
 
 
+class _TimeLimit:
+    """A worker that ends a creation that takes longer than the stack's TimeoutInMinutes."""
+
+    def __init__(self, deployment: Deployment, done: threading.Event, clock: Clock) -> None:
+        self.name = f"time limit of stack {deployment.stack.name}"
+        self._deployment = deployment
+        self._done = done
+        self._clock = clock
+        self._due_s = clock.monotonic_s() + 60 * deployment.stack.timeout_minutes
+
+    def step(self) -> float:
+        left_s = self._due_s - self._clock.monotonic_s()
+        if self._done.is_set():
+            raise WorkerDone
+        if left_s > 0:
+            return min(left_s, _LIMIT_LOOK_S)
+        self._deployment.time_out()
+        raise WorkerDone
+
+
 class Deployment:
     """One operation on one stack. Any thread may call `cancel`; one thread calls the rest."""
 
@@ -158,6 +183,14 @@ class Deployment:
         self._removal = Removal(self._states)
         self._resources = Provisioner(self._states, self._removal, lookups)
         self._overtaken = False
+        self._is_late = False
+
+    def time_out(self) -> None:
+        """End a creation that is still under way, because its time is over."""
+        with self._stacks.lock:
+            if self.stack.status == "CREATE_IN_PROGRESS":
+                self._is_late = True
+                self._states.stop.set()
 
     def cancel(self) -> None:
         """Stop where it is and go on from the status that the caller, who holds the stacks' lock, has set."""
@@ -183,6 +216,8 @@ class Deployment:
 
     def _after_creation(self, failure: str | None) -> Next:
         stack = self.stack
+        if failure is not None and self._is_late:
+            failure = "Stack creation time exceeded the specified timeout."  # observed
         if failure is None:
             self._stacks.set_status(stack, "CREATE_COMPLETE")
             return None
@@ -306,7 +341,9 @@ class Deployment:
         """Delete every resource, dependents first, and those that an unfinished update left over."""
         stack = self.stack
         left = self._removal.delete_all()
-        if left:
+        if left and stack.force_delete:
+            self._removal.leave_behind()
+        elif left:
             self._stacks.set_status(stack, "DELETE_FAILED", left)
             return
         self._removal.clean_up()

@@ -18,53 +18,37 @@ log = logging.getLogger(__name__)
 
 # Shown, and without effect.
 _SHOWN: dict[str, FidelityLevel] = {
-    "NotificationARNs": "stored",
     "RoleARN": "stored",
     "RollbackConfiguration": "stored",
 }
 _DROPPED: dict[str, FidelityLevel] = dict.fromkeys(
-    ("DeploymentConfig", "DisableValidation"), "ignored"
+    ("DeploymentConfig.Mode", "DisableValidation"), "ignored"
 )
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "CreateStack": {
         **_SHOWN,
         **_DROPPED,
-        "RetainExceptOnCreate": "ignored",
-        "StackPolicyBody": "stored",
-        "StackPolicyURL": "stored",
-        "TimeoutInMinutes": "stored",
     },
     "UpdateStack": {
         **_SHOWN,
         **_DROPPED,
-        "RetainExceptOnCreate": "ignored",
-        "StackPolicyBody": "stored",
-        "StackPolicyDuringUpdateBody": "ignored",
-        "StackPolicyDuringUpdateURL": "ignored",
-        "StackPolicyURL": "stored",
     },
     "DeleteStack": {
-        "DeletionMode": "ignored",
         "DeploymentConfig": "ignored",
         "RoleARN": "ignored",
     },
     "ContinueUpdateRollback": {"RoleARN": "ignored"},
     "RollbackStack": {
         "DeploymentConfig": "ignored",
-        "RetainExceptOnCreate": "ignored",
         "RoleARN": "ignored",
     },
     "CreateChangeSet": {
         **_SHOWN,
-        "ClientToken": "ignored",
         "DeploymentConfig": "stored",
-        "DeploymentMode": "ignored",
         "DisableValidation": "ignored",
         # There are no nested stacks.
         "IncludeNestedStacks": "stored",
     },
-    "ExecuteChangeSet": {"RetainExceptOnCreate": "ignored"},
-    "SetStackPolicy": {"StackPolicyBody": "stored", "StackPolicyURL": "stored"},
     # Without transforms both stages are the same text.
     "GetTemplate": {"TemplateStage": "stored"},
     "GetTemplateSummary": {

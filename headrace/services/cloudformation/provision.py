@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from headrace.services.cloudformation import imports, limits, stack_tags
+from headrace.services.cloudformation import denials, imports, limits, stack_tags
 from headrace.services.cloudformation.creation_policy import forget_signals, wait_for_signals
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.existing import already_exists, means_existing
@@ -65,6 +65,9 @@ class Provisioner:
         decide(template, scope)
         self._decided = scope.decided
         wanted = self._wanted(template)
+        kept = self._check_removals(wanted)
+        if kept:
+            return f"The following resource(s) failed to update: [{', '.join(kept)}]."
         depends_on = {
             name: dependencies(template, name) & wanted
             for name in template.resources
@@ -128,6 +131,7 @@ class Provisioner:
             self._make_again(present, wanted, kind)
             return
         if present.type != kind.name:
+            self._check_policy(present, "Update:Replace")
             self._replace(present, wanted, kind)
             return
         changed = changed_properties(present.properties, wanted.properties)
@@ -139,12 +143,35 @@ class Provisioner:
             refusal = ResourceFailed(f"Update to resource type {kind.name} is not supported.")
             self._states.fail(present, "UPDATE", refusal)
             raise refusal
+        if changed or retagged:
+            replaced = any(kind.replaces(name) for name in changed)
+            self._check_policy(present, "Update:Replace" if replaced else "Update:Modify")
         if not changed and not retagged:
             self._keep(present, wanted)
         elif any(kind.replaces(name) for name in changed):
             self._replace(present, wanted, kind)
         else:
             self._update(present, wanted, kind)
+
+    def _check_policy(self, present: Resource, action: str) -> None:
+        """Raise ResourceFailed when the stack's policy denies what the update does to a resource."""
+        policy = self._stack.enforced_policy
+        reason = denials.denial(policy, action, present.logical_id, present.type)
+        if reason:
+            refusal = ResourceFailed(reason)
+            self._states.fail(present, "UPDATE", refusal)
+            raise refusal
+
+    def _check_removals(self, wanted: set[str]) -> list[str]:
+        """Return the resources that the update removes and the stack's policy keeps."""
+        kept: list[str] = []
+        for name, resource in list(self._stack.resources.items()):
+            if name not in wanted:
+                try:
+                    self._check_policy(resource, "Update:Delete")
+                except ResourceFailed:
+                    kept.append(name)
+        return kept
 
     def _create(self, resource: Resource, kind: ResourceType) -> None:
         self._states.set_status(resource, "CREATE_IN_PROGRESS")

@@ -29,6 +29,8 @@ class Removal:
             added = stack.resources.pop(logical_id)
             if added.imported:
                 added.deletion_policy = "Retain"
+            elif self._is_undone(added):
+                added.deletion_policy = "Delete"
             stack.obsolete.append(added)
         elif now.physical_id and now.physical_id != old.physical_id:
             # It was replaced: the old one still exists, and the new one is deleted.
@@ -58,6 +60,19 @@ class Removal:
         else:
             stack.resources[logical_id] = old
 
+    def _is_undone(self, resource: Resource) -> bool:
+        """Whether the rollback of an operation that made a resource deletes it, whatever it retains otherwise."""
+        policy = resource.deletion_policy
+        return policy == "RetainExceptOnCreate" or (
+            self._stack.retain_except_on_create and policy == "Retain"
+        )
+
+    def leave_behind(self) -> None:
+        """Give up the resources that cannot be deleted."""
+        for resource in self._stack.resources.values():
+            if resource.status == "DELETE_FAILED":
+                self._states.set_status(resource, "DELETE_SKIPPED")
+
     def delete_all(self, *, rolling_back: bool = False) -> str:
         """Delete the stack's resources, dependents first; return why some are left, or an empty text."""
         resources = self._stack.resources
@@ -78,8 +93,8 @@ class Removal:
         if resource.status == "DELETE_COMPLETE":
             return
         policy = resource.deletion_policy
-        kept = policy in ("Retain", "Snapshot") or (rolling_back and resource.imported)
-        if kept or (policy == "RetainExceptOnCreate" and not rolling_back):
+        undone = rolling_back and self._is_undone(resource)
+        if (policy in RETAINING and not undone) or (rolling_back and resource.imported):
             self._states.set_status(resource, "DELETE_SKIPPED")
             return
         self._states.set_status(resource, "DELETE_IN_PROGRESS")

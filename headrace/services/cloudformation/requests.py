@@ -134,6 +134,12 @@ def tags_of(request: StackRequest, stack: Stack) -> dict[str, str]:
     return stack.tags if given is None else {tag["Key"]: tag["Value"] for tag in given}
 
 
+def disables_rollback(request: CreateStackInput | UpdateStackInput) -> bool:
+    """Whether a request has what a failed operation made stay as it is."""
+    configured = request.get("DeploymentConfig") or {}
+    return bool(request.get("DisableRollback") or configured.get("DisableRollback"))
+
+
 def take_over(
     stack: Stack, template: Template, values: dict[str, Any], request: StackRequest
 ) -> None:
@@ -157,6 +163,10 @@ def take_over(
                 {name: set(r.depends_on) for name, r in stack.resources.items()}
             ),
         }
+    stack.enforced_policy = stack.policy if stack.body else ""
+    stack.temporary_policy = ""
+    stack.retain_except_on_create = bool(request.get("RetainExceptOnCreate"))
+    stack.importing = {}
     stack.body = template.body
     stack.original_body = template.original
     stack.description = template.description

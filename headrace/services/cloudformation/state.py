@@ -61,6 +61,13 @@ class Stack:
     request_token: str = ""
     change_set_id: str = ""
     policy: str = ""
+    # The policy that the update under way is held against, and the one that stands only while it is.
+    enforced_policy: str = ""
+    temporary_policy: str = ""
+    # Whether a rollback deletes what the operation made, whatever its deletion policy.
+    retain_except_on_create: bool = False
+    # Whether resources that cannot be deleted are left behind.
+    force_delete: bool = False
     # What `body` was made from by transforms; empty when there are none.
     original_body: str = ""
     outputs: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
@@ -132,6 +139,7 @@ class ChangeSet:
     include_nested_stacks: bool = False
     importing: dict[str, str] = field(default_factory=dict[str, str])
     imports_existing: bool = False
+    client_token: str = ""
 
     @property
     def is_executed(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -67,6 +67,8 @@ class Stacks:
 
     def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
         self.lock = threading.RLock()
+        # Is told each event, once it is stored.
+        self.told: Callable[[Stack, Mapping[str, Any]], None] = lambda _, __: None
         self._clock = clock
         self._ids = ids
         self._database = database
@@ -254,6 +256,7 @@ class Stacks:
             "INSERT INTO cfn_events (stack, event) VALUES (?, ?)",
             (stack.stack_id, json.dumps(event)),
         )
+        self.told(stack, event)
         log.info("%s %s %s %s %s", stack.name, logical_id, kind, status, reason)
 
     def events(self, stack_id: str, before: int, limit: int) -> list[tuple[int, dict[str, Any]]]:

@@ -36,9 +36,18 @@ def create_change_set(
     name, kind = request["ChangeSetName"], request.get("ChangeSetType") or "UPDATE"
     if kind != "IMPORT" and request.get("ResourcesToImport"):  # the words are assumed
         raise validation_error("ResourcesToImport can only be given with the ChangeSetType IMPORT")
+    if mode := request.get("DeploymentMode"):
+        raise validation_error(
+            f"headrace does not carry out change sets of DeploymentMode {mode}: detect-stack-drift shows what differs."
+        )
     with cfn.lock:
         stack = _stack_for(cfn, call, request, kind)
-        if any(c.name == name for c in cfn.stacks.change_sets(stack.stack_id) if not c.is_executed):
+        token = request.get("ClientToken") or ""
+        sets = [c for c in cfn.stacks.change_sets(stack.stack_id) if not c.is_executed]
+        same = next((c for c in sets if c.name == name), None)
+        if same is not None:
+            if token and same.client_token == token:  # the same request once more
+                return {"Id": same.change_set_id, "StackId": stack.stack_id}
             raise AwsError("AlreadyExistsException", f"ChangeSet {name} already exists", 400)
         template, values = requests.prepare(cfn, stack, request)
         tags = requests.tags_of(request, stack)
@@ -63,6 +72,7 @@ def create_change_set(
             on_failure=request.get("OnStackFailure") or "",
             deployment_config=dict(request.get("DeploymentConfig") or {}),
             include_nested_stacks=bool(request.get("IncludeNestedStacks")),
+            client_token=token,
             imports_existing=bool(request.get("ImportExistingResources")),
         )
         found = ResourceChanges(cfn.lookups, stack, template, values, tags)
@@ -234,7 +244,9 @@ def execute_change_set(
         }
         template = replace(parse(change_set.body), original=change_set.original_body)
         requests.take_over(stack, template, change_set.parameters, settings)
-        stack.disable_rollback = bool(request.get("DisableRollback"))
+        configured = change_set.deployment_config.get("DisableRollback")
+        stack.disable_rollback = bool(request.get("DisableRollback") or configured)
+        stack.retain_except_on_create = bool(request.get("RetainExceptOnCreate"))
         stack.on_failure = change_set.on_failure or "ROLLBACK"
         stack.change_set_id = change_set.change_set_id
         stack.request_token = request.get("ClientRequestToken") or ""
