@@ -238,8 +238,8 @@ class Deployment:
 
         def end() -> Next:
             status = "ROLLBACK_FAILED" if left else "ROLLBACK_COMPLETE"
+            self.stack.deleted_ms = self._clock.now_ms()  # recorded, of both
             if not left:
-                self.stack.deleted_ms = self._clock.now_ms()
                 self.stack.change_set_id = ""
             self._stacks.set_status(self.stack, status, left)
             return None
@@ -341,13 +341,13 @@ class Deployment:
         """Delete every resource, dependents first, and those that an unfinished update left over."""
         stack = self.stack
         left = self._removal.delete_all()
+        stack.deleted_ms = self._clock.now_ms()
         if left and stack.force_delete:
             self._removal.leave_behind()
         elif left:
             self._stacks.set_status(stack, "DELETE_FAILED", left)
             return
         self._removal.clean_up()
-        stack.deleted_ms = self._clock.now_ms()
         stack.previous = None
         for change_set in self._stacks.change_sets(stack.stack_id):
             if not change_set.is_executed:

@@ -15,6 +15,7 @@ MAPPINGS = 200
 MAPPING_ATTRIBUTES = 200
 OUTPUTS = 200
 NAME_CHARACTERS = 255
+STACK_NAME_CHARACTERS = 128
 DESCRIPTION_BYTES = 1_024
 DYNAMIC_REFERENCES = 60
 # Fn::Cidr's count: .../intrinsic-function-reference-cidr.html (documented).

@@ -15,6 +15,7 @@ from headrace.services.cloudformation.creation_policy import forget_signals, wai
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.existing import already_exists, means_existing
 from headrace.services.cloudformation.intrinsics import Scope, evaluate
+from headrace.services.cloudformation.outputs import evaluated_outputs
 from headrace.services.cloudformation.parallel import run_in_order
 from headrace.services.cloudformation.parameters import effective_values
 from headrace.services.cloudformation.references import dependencies
@@ -86,7 +87,9 @@ class Provisioner:
         if self._states.stop.is_set():
             return "The operation was cancelled."
         try:
-            self._stack.outputs = self._outputs(template)
+            outputs = evaluated_outputs(template, self._scope(template))
+            self._lookups.exports.check(self._stack, outputs)
+            self._stack.outputs = outputs
         except (TemplateError, ResourceFailed) as error:
             return str(error)
         self._states.save()
@@ -108,6 +111,7 @@ class Provisioner:
             kind = type_of(wanted.type)
             properties = evaluate(definition.get("Properties", {}), self._scope(template))
             kind.check(logical_id, properties)
+            wanted.metadata = evaluate(definition.get("Metadata", {}), self._scope(template))
             signals = creation_policy(
                 definition, lambda value: evaluate(value, self._scope(template))
             )
@@ -355,21 +359,6 @@ class Provisioner:
             self._lookups, self._stack, template, values, resources, decided=dict(self._decided)
         )
 
-    def _outputs(self, template: Template) -> list[dict[str, str]]:
-        scope = self._scope(template)
-        outputs: list[dict[str, str]] = []
-        for name, output in template.outputs.items():
-            if "Condition" in output and not scope.condition(output["Condition"]):
-                continue
-            entry = {"OutputKey": name, "OutputValue": str(evaluate(output["Value"], scope))}
-            if output.get("Description"):
-                entry["Description"] = str(output["Description"])
-            if output.get("Export"):
-                entry["ExportName"] = str(evaluate(output["Export"]["Name"], scope))
-            outputs.append(entry)
-        self._lookups.exports.check(self._stack, outputs)
-        return outputs
-
     def _defined(
         self, logical_id: str, definition: Mapping[str, Any], depends_on: set[str]
     ) -> Resource:
@@ -396,3 +385,4 @@ def _redefine(resource: Resource, wanted: Resource) -> None:
     resource.deletion_policy = wanted.deletion_policy
     resource.replace_policy = wanted.replace_policy
     resource.definition = wanted.definition
+    resource.metadata = wanted.metadata

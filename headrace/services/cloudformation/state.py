@@ -26,6 +26,8 @@ class Resource:
     replace_policy: str = "Delete"
     definition: dict[str, Any] = field(default_factory=dict[str, Any])
     updated_ms: int = 0
+    # Its Metadata, evaluated.
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     # What the last drift detection found: a StackResourceDrift whose time is in milliseconds; empty: none was made.
     drift: dict[str, Any] = field(default_factory=dict[str, Any])
     # Whether the stack took it over from outside: the rollback of that leaves it as it is.

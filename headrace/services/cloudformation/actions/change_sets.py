@@ -36,6 +36,7 @@ def create_change_set(
     name, kind = request["ChangeSetName"], request.get("ChangeSetType") or "UPDATE"
     if kind != "IMPORT" and request.get("ResourcesToImport"):  # the words are assumed
         raise validation_error("ResourcesToImport can only be given with the ChangeSetType IMPORT")
+    requests.check_name(request["StackName"])
     if mode := request.get("DeploymentMode"):
         raise validation_error(
             f"headrace does not carry out change sets of DeploymentMode {mode}: detect-stack-drift shows what differs."

@@ -239,6 +239,9 @@ def describe_stack_resource(
         "StackResourceDetail": {
             "StackName": stack.name,
             "StackId": stack.stack_id,
+            "Metadata": json.dumps(
+                resource.metadata
+            ),  # recorded: an empty object where there is none
             **_resource(resource),
         }
     }

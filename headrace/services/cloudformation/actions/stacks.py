@@ -31,6 +31,7 @@ def create_stack(
 ) -> shapes.CreateStackOutput:
     """Make a stack in the background. Source: API_CreateStack."""
     name, token = request["StackName"], request.get("ClientRequestToken") or ""
+    requests.check_name(name)
     with cfn.lock:
         present = cfn.stacks.find(call.account, call.region, name)
         if present is not None and present.status != "REVIEW_IN_PROGRESS":

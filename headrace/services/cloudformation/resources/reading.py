@@ -29,7 +29,8 @@ class Look:
 
     Attributes:
         operation: as botocore names it.
-        params: its members; `@id` stands for the physical id, `@NAME` for a property of the resource.
+        params: its members; `@id` stands for the physical id, `@name` for what follows a `|` in it, `@NAME` for a
+            property of the resource.
         at: the path of the object in the answer; where it is missing, so is the resource.
         properties: property -> where it stands in the object.
         unset: the codes by which a service says that these properties are not set.
@@ -119,6 +120,8 @@ def _param(value: Any, physical_id: str, wanted: Properties) -> Any:
         return [_param(each, physical_id, wanted) for each in cast("list[Any]", value)]
     if value == "@id":
         return physical_id
+    if value == "@name":
+        return physical_id.rpartition("|")[2]
     if isinstance(value, str) and value.startswith("@"):
         return wanted.get(value[1:])
     return value

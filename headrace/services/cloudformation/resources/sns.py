@@ -96,6 +96,19 @@ def _subscribe(context: Context, properties: Properties) -> Made:
     return Made(arn, {"Arn": arn})
 
 
+def _update_subscription(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> Made:
+    for name in ("FilterPolicy", "RawMessageDelivery"):
+        if new.get(name) == old.get(name):
+            continue
+        value = new.get(name)
+        text = json.dumps(boolean(value) if name == "RawMessageDelivery" else value or {})
+        params = {"SubscriptionArn": physical_id, "AttributeName": name, "AttributeValue": text}
+        context.call("sns", "SetSubscriptionAttributes", params)
+    return Made(physical_id, {"Arn": physical_id})
+
+
 def _unsubscribe(context: Context, physical_id: str, properties: Properties) -> None:
     context.gone_is_fine("sns", "Unsubscribe", {"SubscriptionArn": physical_id}, *GONE)
 
@@ -145,6 +158,8 @@ TYPES = [
         enforced("TopicArn", "Protocol", "Endpoint", "FilterPolicy", "RawMessageDelivery"),
         _subscribe,
         _unsubscribe,
+        update=_update_subscription,
+        replace_on=frozenset({"TopicArn", "Protocol", "Endpoint"}),
         find=_find_subscription,
     ),
     ResourceType(

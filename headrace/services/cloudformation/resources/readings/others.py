@@ -169,14 +169,14 @@ READINGS = (
         (
             Look(
                 "DescribeRule",
-                {"Name": "@id", "EventBusName": "@EventBusName"},
+                {"Name": "@name", "EventBusName": "@EventBusName"},
                 properties=same(
                     "Description EventBusName EventPattern Name RoleArn ScheduleExpression State"
                 ),
             ),
             Look(
                 "ListTargetsByRule",
-                {"Rule": "@id", "EventBusName": "@EventBusName"},
+                {"Rule": "@name", "EventBusName": "@EventBusName"},
                 properties=same("Targets"),
             ),
         ),
