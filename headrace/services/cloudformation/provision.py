@@ -110,6 +110,7 @@ class Provisioner:
         try:
             kind = type_of(wanted.type)
             properties = evaluate(definition.get("Properties", {}), self._scope(template))
+            wanted.properties = properties
             kind.check(logical_id, properties)
             wanted.metadata = evaluate(definition.get("Metadata", {}), self._scope(template))
             signals = creation_policy(
@@ -124,7 +125,6 @@ class Provisioner:
             verb = "UPDATE" if present else "CREATE"
             self._states.fail(present or wanted, verb, error)
             raise
-        wanted.properties = properties
         if present is None or not present.physical_id:
             if logical_id in self._stack.importing:
                 self._take_in(wanted)
