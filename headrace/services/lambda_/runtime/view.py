@@ -7,6 +7,7 @@ directory in a project's folder, passwords in /etc.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.services.lambda_.runtime.environment import node_path, node_program
+from headrace.services.lambda_.runtime.sdk_modules import sdk_folder
 
 OPT, TMP, TASK = Path("/opt"), Path("/tmp"), Path("/var/task")
 # Programs, libraries and settings of the system.
@@ -115,7 +117,11 @@ def _interpreters() -> Iterator[Path]:
         yield from _links_of(Path(node))
     # Node.js clients lie in the package; `pip install -e` does not copy it into the prefix.
     yield Path(__file__).resolve().parents[3]
-    for path in (*_import_folders(), *map(Path, node_path())):
+    sdk = sdk_folder()
+    with contextlib.suppress(OSError):
+        # It must be there to be seen: what is installed later shows in it.
+        sdk.mkdir(parents=True, exist_ok=True)
+    for path in (*_import_folders(), *map(Path, node_path()), sdk):
         for spelling in _spellings(path):
             yield from _parts(spelling)
 
