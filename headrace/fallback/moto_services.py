@@ -50,6 +50,7 @@ from headrace.fallback.refusals import error_response, refusal
 from headrace.fallback.request_kinds import FREES, QUIET, WAITS, changes_rows_only, only_reads
 from headrace.fallback.services import patch_all
 from headrace.fallback.session_identity import answer_of_session
+from headrace.fallback.table_streams import TableStreams
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -91,6 +92,8 @@ class MotoServices:
         # targets; set before the first request.
         self.function_target: FunctionTarget | None = None
         self.control: ControlPlane | None = None
+        # The streams of DynamoDB's tables, for event source mappings.
+        self.table_streams = TableStreams(self.warm_up, clock.now_ms)
         self.wake_outbox: Callable[[], None] = lambda: None
         self.outbox = OutboxWorker(
             is_ready=lambda: self._ready.is_set() and _Owner.services is self,
@@ -163,10 +166,12 @@ class MotoServices:
             each.clear()
         backends._instances.clear()  # noqa: SLF001
         CURRENT.clock, CURRENT.control, CURRENT.functions = self._clock, None, None
+        CURRENT.stream_changed = None
         OUTBOX.clear()
         TOUCHED.take()
         self._kept.load(lambda entry: self._run_entry(entry).status)
         CURRENT.control, CURRENT.functions = self.control, self.function_target
+        CURRENT.stream_changed = self.table_streams.changed
         OUTBOX.wake = self.wake_outbox
         _Owner.services = self
         self._ready.set()
