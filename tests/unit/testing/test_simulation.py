@@ -70,23 +70,27 @@ def test_a_seed_gives_one_history_whatever_the_process() -> None:
 
 
 FORGETFUL = {
-    # Whatever the answer, every record counts as written.
-    "writer.py": ('if not answer["FailedRecordCount"]:', "if answer:"),
-    # The record after the malformed one is reported.
-    "handler.py": (
+    "every record counts as written, whatever the answer": (
+        "writer.py", 'if not answer["FailedRecordCount"]:', "if answer:",
+    ),
+    "only what was refused is sent again": (
+        "writer.py", "if entry.partition_key in keys:", 'if result.get("ErrorCode"):',
+    ),
+    "the record after the malformed one is reported": (
+        "handler.py",
         "return entries, sequence_number",
         "return entries, next((r['kinesis']['sequenceNumber'] for r in records[len(entries) + 1:]), None)",
     ),
-}
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("file", FORGETFUL)
-def test_a_seeded_bug_of_the_pipeline_is_found(file: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("bug", FORGETFUL)
+def test_a_seeded_bug_of_the_pipeline_is_found(bug: str, tmp_path: Path) -> None:
     """The simulation can fail: it does when the function is wrong, and says how to see it again."""
     broken = shutil.copytree(
         small_enrich(), tmp_path / "enrich", ignore=shutil.ignore_patterns("__pycache__")
     )
-    old, new = FORGETFUL[file]
+    file, old, new = FORGETFUL[bug]
     text = (broken / file).read_text()
     assert old in text
     (broken / file).write_text(text.replace(old, new))
