@@ -30,7 +30,7 @@ from headrace.core.ports import ControlPlane
 from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import patch_patterns
 from headrace.fallback.current import CURRENT, FunctionTarget
-from headrace.fallback.in_process import InProcessCalls
+from headrace.fallback.in_process import ANSWERED, InProcessCalls
 from headrace.fallback.journal import Entry
 from headrace.fallback.kept.state import KeptState
 from headrace.fallback.kept.touched import MOTO_LOCK, TOUCHED
@@ -273,8 +273,10 @@ class MotoServices:
             if _Owner.services is not self:
                 self.warm_up()
             TOUCHED.is_watching = True
+            ANSWERED.response = None
             try:
-                return self._run_entry(entry)
+                ANSWERED.response = self._run_entry(entry)
+                return ANSWERED.response
             finally:
                 TOUCHED.is_watching = False
                 rows_only = changes_rows_only(package, operation)
