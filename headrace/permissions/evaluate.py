@@ -113,11 +113,12 @@ def _on_resource(access: Access, decision: Decision) -> str:
 
 
 def _denials(call: _Call) -> Iterator[Match]:
-    for layer, policy in _layers(call.policies):
+    for layer, policy in layers_of(call.policies):
         yield from _matches(call, layer, (policy,), "Deny")
 
 
-def _layers(policies: Policies) -> Iterator[tuple[Layer, NamedPolicy]]:
+def layers_of(policies: Policies) -> Iterator[tuple[Layer, NamedPolicy]]:
+    """Return every policy with the layer it works in, in the order in which denials are looked for."""
     for policy in policies.identity:
         yield IDENTITY, policy
     if policies.resource is not None:
