@@ -43,6 +43,8 @@ from headrace.fallback.moto_requests import (
     service_of,
 )
 from headrace.fallback.outbox import OUTBOX, OutboxWorker
+from headrace.fallback.policy_simulation import OPERATIONS as SIMULATIONS
+from headrace.fallback.policy_simulation import answer_of_simulation
 from headrace.fallback.post import post
 from headrace.fallback.profiles import PROFILES
 from headrace.fallback.queue_peek import queue_is_empty
@@ -247,6 +249,8 @@ class MotoServices:
             answer = answer_of_session(self.sessions, request)
             if answer is not None:
                 return answer
+        if package == "iam" and operation in SIMULATIONS:
+            return answer_of_simulation(request)
 
         def run() -> HttpResponse:
             try:
