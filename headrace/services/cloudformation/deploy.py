@@ -6,6 +6,7 @@ rollback ends in AWS's FAILED state with the reason, from which the stack can be
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any
 from headrace.core.clock import Clock
 from headrace.core.workers import Supervisor, WorkerDone
 from headrace.services.cloudformation import graph
+from headrace.services.cloudformation.begun import take_up
 from headrace.services.cloudformation.custom_responses import CloudStopped
 from headrace.services.cloudformation.errors import log_defect, reason_of
 from headrace.services.cloudformation.ports import Ports
@@ -102,7 +104,8 @@ class Operations:
         for stack in list(self._stacks.all()):
             if stack.in_progress:
                 log.warning("stack %s was %s when the cloud was killed", stack.name, stack.status)
-                self.run(stack, self._resumption(stack), wait=False)
+                work = self._resumption(stack)
+                self.run(stack, functools.partial(Deployment.take_up, work=work), wait=False)
 
     def _resumption(self, stack: Stack) -> Work:
         why = "The cloud was stopped during the operation."
@@ -192,6 +195,11 @@ class Deployment:
                 self._is_late = True
                 self._states.stop.set()
 
+    def take_up(self, work: Work) -> None:
+        """Go on after a kill: find what was made last, and then do `work`."""
+        take_up(self._states)
+        work(self)
+
     def cancel(self) -> None:
         """Stop where it is and go on from the status that the caller, who holds the stacks' lock, has set."""
         self._overtaken = True
@@ -241,6 +249,8 @@ class Deployment:
             self.stack.deleted_ms = self._clock.now_ms()  # recorded, of both
             if not left:
                 self.stack.change_set_id = ""
+                # It exports and imports nothing.
+                self.stack.outputs, self.stack.imports = [], []
             self._stacks.set_status(self.stack, status, left)
             return None
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from headrace.services.cloudformation import denials, imports, limits, stack_tags
+from headrace.services.cloudformation import denials, limits, stack_tags
+from headrace.services.cloudformation.begun import Noting
 from headrace.services.cloudformation.creation_policy import forget_signals, wait_for_signals
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.existing import already_exists, means_existing
@@ -29,6 +30,7 @@ from headrace.services.cloudformation.resources.base import (
 from headrace.services.cloudformation.scope import Lookups, decide, scope_of
 from headrace.services.cloudformation.signals import Wanted, creation_policy
 from headrace.services.cloudformation.state import Resource
+from headrace.services.cloudformation.taking_in import take_in
 from headrace.services.cloudformation.template import Template
 from headrace.services.cloudformation.values import size_of
 
@@ -127,7 +129,7 @@ class Provisioner:
             raise
         if present is None or not present.physical_id:
             if logical_id in self._stack.importing:
-                self._take_in(wanted)
+                take_in(self._states, wanted)
             else:
                 self._create(wanted, kind)
             return
@@ -188,33 +190,6 @@ class Provisioner:
             raise
         self._states.made(resource, made, "CREATE_COMPLETE")
 
-    def _take_in(self, resource: Resource) -> None:
-        """Take over a resource that exists, as it is."""
-        identifier = self._stack.importing[resource.logical_id]
-        resource.physical_id, resource.imported = identifier, True
-        self._states.set_status(resource, "IMPORT_IN_PROGRESS", "Resource import started.")
-        try:
-            context = self._states.context(resource.logical_id)
-            made = imports.adopt(context, resource.type, identifier, resource.properties)
-        except Exception as error:
-            self._states.fail(resource, "IMPORT", error)
-            raise
-        self._states.made(resource, made, "IMPORT_COMPLETE", "Resource import completed.")
-        if stack_tags.follows(resource.type) and self._stack.tags:
-            self._tag(resource)
-
-    def _tag(self, resource: Resource) -> None:
-        """Give a resource that was taken over its stack's tags."""
-        reason = "Apply stack-level tags to imported resource if applicable."
-        self._states.set_status(resource, "UPDATE_IN_PROGRESS", reason)
-        try:
-            tags = self._stack.tags
-            stack_tags.retag(self._states.ports, self._stack, resource, {}, tags)
-        except Exception as error:
-            self._states.fail(resource, "UPDATE", error)
-            raise
-        self._states.set_status(resource, "UPDATE_COMPLETE")
-
     def _make_again(self, half_made: Resource, wanted: Resource, kind: ResourceType) -> None:
         """Make a resource again that a creation which was not rolled back left half made."""
         try:
@@ -241,6 +216,10 @@ class Provisioner:
             if found:
                 raise self._already_exists(kind, found)
 
+        noting = Noting(
+            self._states.stacks, self._stack, resource.logical_id, self._states.ports.control
+        )
+
         def note(physical_id: str) -> None:
             resource.physical_id = physical_id
             with self._states.lock:
@@ -248,12 +227,14 @@ class Provisioner:
                     self._states.stacks.save_resource(self._stack, resource)
                 else:
                     keep()
+            noting.end()
             self._states.event(resource, status, "Resource creation Initiated")
 
         try:
             context = self._states.context(resource.logical_id, note)
-            made = kind.create(context, resource.properties)
+            made = kind.create(noting.context(context), resource.properties)
         except Exception as error:
+            noting.end()
             name = kind.name_of(resource.properties)
             if not resource.physical_id and name and means_existing(error):
                 raise self._already_exists(kind, name) from error
@@ -316,12 +297,16 @@ class Provisioner:
 
         def keep() -> None:
             half_made.physical_id = resource.physical_id
-            self._stack.obsolete.append(half_made)
             self._states.save()
 
+        with self._states.lock:
+            self._stack.obsolete.append(half_made)
+            self._states.save()
         try:
             made = self._make(resource, kind, "UPDATE_IN_PROGRESS", keep)
         except Exception as error:
+            if not half_made.physical_id:
+                self._drop(half_made)
             self._states.fail(present, "UPDATE", error)
             raise
         retired = replace(present)
@@ -333,6 +318,12 @@ class Provisioner:
             self._stack.obsolete = [r for r in self._stack.obsolete if r is not half_made]
             self._stack.obsolete.append(retired)
         self._states.made(resource, made, "UPDATE_COMPLETE")
+
+    def _drop(self, half_made: Resource) -> None:
+        """Forget a resource that was to take another's place, and was not made."""
+        with self._states.lock:
+            self._stack.obsolete = [r for r in self._stack.obsolete if r is not half_made]
+            self._states.save()
 
     def _keep(self, present: Resource, wanted: Resource) -> None:
         with self._states.lock:

@@ -281,7 +281,7 @@ class _Maker:
     def __init__(self, declared: Declared) -> None:
         self._declared = declared
         # Which property the physical id is, is only known of those that have their name for it.
-        self.named = bool(declared.name) and declared.remade
+        self.named = declared.remade and declared.schema["primary"] == [declared.name]
 
     def read(self, context: Context, physical_id: str, wanted: Properties) -> dict[str, Any] | None:
         """See `Readable.read`."""
