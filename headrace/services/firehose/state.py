@@ -135,6 +135,7 @@ class Intent:
         partition: which buffer is delivered: its evaluated prefix, empty without dynamic partitioning.
         attempts: how often it was tried.
         failing_since_ms: when the first try failed; 0 before.
+        renamed: bucket and key of objects that an earlier try may have put under names that it no longer has.
     """
 
     version: int
@@ -151,6 +152,7 @@ class Intent:
     partition: str = ""
     attempts: int = 0
     failing_since_ms: int = 0
+    renamed: list[list[str]] = field(default_factory=list[list[str]])
 
     @property
     def records(self) -> int:
@@ -184,6 +186,6 @@ class Progress:
 def as_held(stream: DeliveryStream, progress: Progress) -> DeliveryStream:
     """Return the delivery stream as it was for the partitions that wait: see `Progress.held`."""
     held = progress.held
-    if not progress.passed or held is None:
+    if held is None or (not progress.passed and progress.intent is None):
         return replace(stream)
     return replace(stream, version=int(held["version"]), destination=held["destination"])
