@@ -39,9 +39,23 @@ class DeliveryStream:
     encryption: dict[str, Any] = field(default_factory=dict[str, Any])
     tags: dict[str, str] = field(default_factory=dict[str, str])
     destination_kind: str = "ExtendedS3"
-    # When CREATING or DELETING ends; 0 when it has.
+    # When CREATING or DELETING ends, in epoch milliseconds.
     settles_ms: int = 0
     is_deleting: bool = False
+    # When ENABLING or DISABLING of encryption ends.
+    encryption_settles_ms: int = 0
+
+    def status(self, now_ms: int) -> str:
+        """Return AWS's DeliveryStreamStatus."""
+        if self.is_deleting:
+            return "DELETING"
+        return "CREATING" if now_ms < self.settles_ms else "ACTIVE"
+
+    def encryption_status(self, now_ms: int) -> str:
+        """Return AWS's DeliveryStreamEncryptionStatus."""
+        if now_ms < self.encryption_settles_ms:
+            return "ENABLING" if self.encryption else "DISABLING"
+        return "ENABLED" if self.encryption else "DISABLED"
 
     @property
     def s3(self) -> dict[str, Any]:
