@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from headrace.permissions.evaluate import denial, evaluate
+from headrace.permissions.evaluate import denial, evaluate, keys_asked
 from headrace.permissions.model import Access, Policies, Principal
 from tests.unit.permissions.parties import (
     ACCOUNT,
@@ -191,3 +191,18 @@ def test_thousands_of_statements_with_exploding_wildcards_take_linear_time() -> 
     assert decision.effect == "implicit deny"
     # A tenth of this on a free machine; a backtracking matcher would not end.
     assert time.process_time() - started < 10
+
+
+def test_the_keys_that_a_decision_depends_on() -> None:
+    own = policy(
+        allow("kinesis:*", "arn:aws:kinesis:*:*:stream/${aws:username}"),
+        deny(
+            "kinesis:Put*",
+            Condition={"DateGreaterThan": {"aws:CurrentTime": "${aws:TokenIssueTime}"}},
+        ),
+        allow("s3:*", Condition={"Bool": {"aws:SecureTransport": "true"}}),
+    )
+    assert keys_asked(PUT, Policies((own,))) == {
+        "aws:username", "aws:currenttime", "aws:tokenissuetime",
+    }  # fmt: skip
+    assert keys_asked(PUT, Policies((ALL,))) == frozenset()
