@@ -10,12 +10,12 @@ import base64
 import gzip
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from headrace.core.values import listed, mapped
 from headrace.services.firehose.destinations import exchange as wire
-from headrace.services.firehose.destinations.outcome import Item, Refusal, Try
+from headrace.services.firehose.destinations.outcome import Refused
 
 MOST_RECORDS = 10_000
 MOST_BODY_BYTES = 64 * 1024 * 1024
@@ -62,6 +62,7 @@ _CODES: tuple[tuple[type[wire.ExchangeFailed], str, str], ...] = (
         "Unable to maintain connection with the endpoint. Contact the owner of the endpoint to resolve this issue.",
     ),
 )
+_INVALID_CODE = "HttpEndpoint.InvalidResponseFromDestination"
 _INVALID = (
     "The response received from the specified endpoint is invalid. Contact the owner of the endpoint to resolve the"
     " issue."
@@ -69,14 +70,14 @@ _INVALID = (
 
 
 class HttpEndpoint:
-    """A `Destination` that posts to one URL. One thread at a time calls it; it holds no connection."""
+    """Posts batches to one URL. It holds no connection and no state. Thread-safe."""
 
     def __init__(
         self,
         given: Mapping[str, Any],
         *,
         stream_arn: str,
-        access_key: Callable[[], str],
+        access_key: str,
         stopping: threading.Event,
         within_s: float = ANSWER_WITHIN_S,
     ) -> None:
@@ -85,7 +86,7 @@ class HttpEndpoint:
         Args:
             given: the delivery stream's destination, with its defaults.
             stream_arn: the delivery stream's ARN.
-            access_key: gives the key of now, empty for none; it may raise LookupError.
+            access_key: empty for none.
             stopping: set before the cloud stops.
             within_s: how long to wait for an answer.
         """
@@ -95,30 +96,19 @@ class HttpEndpoint:
         self._access_key = access_key
         self._limits = wire.Limits(within_s, MOST_ANSWER_BYTES, stopping)
 
-    def cut(self, items: Sequence[Item]) -> list[range]:
-        """See `Destination.cut`: 10,000 records and 64 MiB of body a request."""
-        batches: list[range] = []
-        start, size_bytes = 0, 0
-        for index, item in enumerate(items):
-            more = (len(item.data) + 2) // 3 * 4 + _AROUND_BYTES
-            if index > start and (
-                index - start == MOST_RECORDS or size_bytes + more > MOST_BODY_BYTES - 1024
-            ):
-                batches.append(range(start, index))
-                start, size_bytes = index, 0
-            size_bytes += more
-        if start < len(items):
-            batches.append(range(start, len(items)))
-        return batches
+    def post(self, datas: Sequence[bytes], request_id: str, now_ms: int) -> Refused | None:
+        """Post one batch, which an endpoint takes whole or not at all; return why it did not, None when it did.
 
-    def deliver(self, items: Sequence[Item], attempt: Try) -> list[Refusal]:
-        """See `Destination.deliver`. An endpoint takes a batch whole or not at all."""
-        try:
-            key = self._access_key()
-        except LookupError as error:
-            return _all(items, "HttpEndpoint.SecretsManagerFailure", str(error))
-        body = self._body(items, attempt)
-        headers = self._headers(attempt, key)
+        Args:
+            datas: records, as many as `cut` says at most.
+            request_id: the same for every try of this batch.
+            now_ms: the time, which the request tells.
+
+        Raises:
+            exchange.Stopped: the cloud stops.
+        """
+        body = _body(datas, request_id, now_ms)
+        headers = self._headers(request_id)
         if self._request.get("ContentEncoding") == "GZIP":
             headers["Content-Encoding"] = "gzip"
             body = gzip.compress(body, compresslevel=5, mtime=0)
@@ -127,19 +117,19 @@ class HttpEndpoint:
         except wire.Stopped:
             raise
         except wire.ExchangeFailed as error:
-            return _all(items, *_code_of(error, attempt.request_id))
-        return _judged(answer, items, attempt.request_id)
+            return _refused(error, request_id)
+        return _judged(answer, request_id)
 
-    def _headers(self, attempt: Try, key: str) -> dict[str, str]:
+    def _headers(self, request_id: str) -> dict[str, str]:
         headers = {
             "X-Amz-Firehose-Protocol-Version": "1.0",
-            "X-Amz-Firehose-Request-Id": attempt.request_id,
+            "X-Amz-Firehose-Request-Id": request_id,
             "X-Amz-Firehose-Source-Arn": self._stream_arn,
             "Content-Type": "application/json",
             "User-Agent": "Amazon Kinesis Data Firehose Agent/1.0",
         }
-        if key:
-            headers["X-Amz-Firehose-Access-Key"] = key
+        if self._access_key:
+            headers["X-Amz-Firehose-Access-Key"] = self._access_key
         attributes = {
             item["AttributeName"]: item["AttributeValue"]
             for item in listed(self._request, "CommonAttributes")
@@ -150,64 +140,53 @@ class HttpEndpoint:
             )
         return headers
 
-    def _body(self, items: Sequence[Item], attempt: Try) -> bytes:
-        records = ",".join(
-            [f'{{"data":"{base64.b64encode(item.data).decode("ascii")}"}}' for item in items]
-        )
-        return (
-            f'{{"requestId":"{attempt.request_id}","timestamp":{attempt.now_ms},"records":[{records}]}}'
-        ).encode("ascii")
+
+def cut(sizes: Sequence[int]) -> list[range]:
+    """Return which records of these sizes go into a request each: 10,000 records and 64 MiB of body at most."""
+    batches: list[range] = []
+    start, body_bytes = 0, 0
+    for index, size_bytes in enumerate(sizes):
+        more = (size_bytes + 2) // 3 * 4 + _AROUND_BYTES
+        is_full = index - start == MOST_RECORDS or body_bytes + more > MOST_BODY_BYTES - 1024
+        if index > start and is_full:
+            batches.append(range(start, index))
+            start, body_bytes = index, 0
+        body_bytes += more
+    if start < len(sizes):
+        batches.append(range(start, len(sizes)))
+    return batches
 
 
-def _code_of(error: wire.ExchangeFailed, request_id: str) -> tuple[str, str]:
+def _body(datas: Sequence[bytes], request_id: str, now_ms: int) -> bytes:
+    records = ",".join([f'{{"data":"{base64.b64encode(d).decode("ascii")}"}}' for d in datas])
+    text = f'{{"requestId":"{request_id}","timestamp":{now_ms},"records":[{records}]}}'
+    return text.encode("ascii")
+
+
+def _refused(error: wire.ExchangeFailed, request_id: str) -> Refused:
     for kind, code, message in _CODES:
         if isinstance(error, kind):
-            return code, message
-    return (
-        "HttpEndpoint.InvalidResponseFromDestination",
-        f"{_INVALID} Request {request_id}: {error}",
-    )
+            return Refused(code, message)
+    return Refused(_INVALID_CODE, f"{_INVALID} Request {request_id}: {error}")
 
 
-def _all(
-    items: Sequence[Item],
-    code: str,
-    message: str,
-    *,
-    log_message: str = "",
-    is_too_large: bool = False,
-) -> list[Refusal]:
-    return [
-        Refusal(
-            index,
-            code,
-            message,
-            is_retryable=not is_too_large,
-            is_discarded=is_too_large,
-            log_message=log_message,
-        )
-        for index in range(len(items))
-    ]
-
-
-def _judged(answer: wire.Answer, items: Sequence[Item], request_id: str) -> list[Refusal]:
+def _judged(answer: wire.Answer, request_id: str) -> Refused | None:
     shown = answer.body.decode("utf-8", "replace")[:SHOWN_CHARS]
     if answer.status != 200:
-        return _all(
-            items,
+        return Refused(
             "HttpEndpoint.DestinationException",
             f"Received the following response from the endpoint destination. {shown}",
+            is_retryable=answer.status != 413,
+            is_dropped=answer.status == 413,
             # Observed in 2025: github.com/elastic/integrations/issues/15811.
             log_message="Delivery to the endpoint was unsuccessful. See Troubleshooting HTTP Endpoints in the Firehose"
             f" documentation for more information. Response received with status code. {answer.status}: {shown}",
-            is_too_large=answer.status == 413,
         )
     fault = _fault_of(answer, request_id)
     if not fault:
-        return []
-    return _all(
-        items,
-        "HttpEndpoint.InvalidResponseFromDestination",
+        return None
+    return Refused(
+        _INVALID_CODE,
         f"{_INVALID} Response for request {request_id} {fault}. Raw response received: {answer.status} {shown}",
     )
 

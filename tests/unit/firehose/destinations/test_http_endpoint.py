@@ -18,15 +18,15 @@ from typing import Any
 import pytest
 
 from headrace.services.firehose.destinations.exchange import Stopped
-from headrace.services.firehose.destinations.http_endpoint import HttpEndpoint
-from headrace.services.firehose.destinations.outcome import Item, Refusal, Try
+from headrace.services.firehose.destinations.http_endpoint import HttpEndpoint, cut
+from headrace.services.firehose.destinations.outcome import Refused
 from headrace.services.firehose.destinations.retries import exponential_s, is_over
 from tests.support.endpoint import Behaviour, Endpoint, Request, answer, endpoint, json_answer
 
 ARN = "arn:aws:firehose:us-east-1:123456789012:deliverystream/d"
 REQUEST_ID = "ed4acda5-034f-9f42-bba1-f29aea6d7d8f"
 NOW_MS = 1_578_090_901_599
-ITEMS = [Item("1.0", 1, b"hello"), Item("2.0", 2, b"")]
+DATAS = [b"hello", b""]
 INVALID = (
     "The response received from the specified endpoint is invalid. Contact the owner of the endpoint to resolve the"
     " issue."
@@ -54,23 +54,25 @@ def client(
     return HttpEndpoint(
         {"EndpointConfiguration": {"Url": url}, "RequestConfiguration": request},
         stream_arn=ARN,
-        access_key=lambda: key,
+        access_key=key,
         stopping=stopping or threading.Event(),
         within_s=within_s,
     )
 
 
-def deliver(to: HttpEndpoint, items: list[Item] = ITEMS) -> list[Refusal]:
-    return to.deliver(items, Try(REQUEST_ID, 1, NOW_MS))
+def deliver(to: HttpEndpoint, datas: list[bytes] = DATAS) -> Refused | None:
+    return to.post(datas, REQUEST_ID, NOW_MS)
 
 
-def refused(server: Endpoint, behave: Behaviour, **options: Any) -> Refusal:
-    """Return the refusal of the first of two records: an endpoint takes all or none."""
+def failed(to: HttpEndpoint, datas: list[bytes] = DATAS) -> Refused:
+    found = deliver(to, datas)
+    assert found is not None
+    return found
+
+
+def refused(server: Endpoint, behave: Behaviour, **options: Any) -> Refused:
     server.behaviours.append(behave)
-    found = deliver(client(server.url, **options))
-    assert [refusal.index for refusal in found] == [0, 1]
-    assert found[0].code == found[1].code
-    return found[0]
+    return failed(client(server.url, **options))
 
 
 # --- the request ------------------------------------------------------------------------------
@@ -82,7 +84,7 @@ def test_the_request_is_awss(server: Endpoint):
         {"AttributeName": "device-types", "AttributeValue": ""},
     ]
     to = client(f"{server.url}/in?a=b%20c", key='{"user": "me"}', CommonAttributes=attributes)
-    assert deliver(to) == []
+    assert deliver(to) is None
     (request,) = server.requests
     assert (request.method, request.path) == ("POST", "/in?a=b%20c")
     assert request.json == {
@@ -112,8 +114,8 @@ def test_what_is_not_configured_is_not_sent(server: Endpoint):
 
 
 def test_gzip_packs_the_body_and_says_so(server: Endpoint):
-    items = [Item(f"{n}.0", n, b"x" * 1000) for n in range(100)]
-    assert deliver(client(server.url, ContentEncoding="GZIP"), items) == []
+    items = [b"x" * 1000] * 100
+    assert deliver(client(server.url, ContentEncoding="GZIP"), items) is None
     (request,) = server.requests
     assert request.headers["content-encoding"] == "gzip"
     assert len(request.body) < 10_000
@@ -126,38 +128,19 @@ def test_a_line_break_in_a_key_adds_no_header(server: Endpoint):
 
 
 def test_a_batch_has_ten_thousand_records_and_64_mib_at_most():
-    to = client("http://127.0.0.1:1")
-    assert to.cut([]) == []
-    many = [Item(f"{n}.0", n, b"") for n in range(20_001)]
-    assert to.cut(many) == [range(10_000), range(10_000, 20_000), range(20_000, 20_001)]
-    large = [Item(f"{n}.0", n, b"x" * 1_024_000) for n in range(100)]
-    cut = to.cut(large)
-    assert [index for batch in cut for index in batch] == list(range(100))
-    sizes = [sum(len(base64.b64encode(large[index].data)) + 12 for index in b) for b in cut]
-    assert max(sizes) < 64 * 1024 * 1024
-    assert len(cut) == 3
+    assert cut([]) == []
+    assert cut([0] * 20_001) == [range(10_000), range(10_000, 20_000), range(20_000, 20_001)]
+    batches = cut([1_024_000] * 100)
+    assert [index for batch in batches for index in batch] == list(range(100))
+    size_bytes = len(base64.b64encode(bytes(1_024_000))) + len('{"data":""},')
+    assert max(map(len, batches)) * size_bytes < 64 * 1024 * 1024
+    assert len(batches) == 3
 
 
 def test_a_body_of_many_mebibytes_arrives_whole(server: Endpoint):
-    items = [Item(f"{n}.0", n, bytes(1_024_000)) for n in range(20)]
-    assert deliver(client(server.url), items) == []
+    items = [bytes(1_024_000)] * 20
+    assert deliver(client(server.url), items) is None
     assert len(server.requests[0].json["records"]) == 20
-
-
-def test_a_key_that_the_secrets_manager_lacks_is_tried_again(server: Endpoint):
-    def missing() -> str:
-        raise LookupError("there is no secret")
-
-    to = HttpEndpoint(
-        {"EndpointConfiguration": {"Url": server.url}},
-        stream_arn=ARN,
-        access_key=missing,
-        stopping=threading.Event(),
-    )
-    found = to.deliver(ITEMS, Try(REQUEST_ID, 1, NOW_MS))
-    assert found[0].is_retryable
-    assert found[0].message == "there is no secret"
-    assert server.requests == []
 
 
 # --- answers ----------------------------------------------------------------------------------
@@ -169,7 +152,7 @@ def test_any_status_but_200_is_refused_and_tried_again(server: Endpoint, status:
     found = refused(server, lambda _: json_answer(status, said if status != 204 else ""))
     assert found.code == "HttpEndpoint.DestinationException"
     assert found.is_retryable
-    assert not found.is_discarded
+    assert not found.is_dropped
     assert f"status code. {status}: " in found.log_message
     assert len(server.requests) == 1  # a redirect is not followed
     if status != 204:
@@ -182,17 +165,17 @@ def test_413_is_not_tried_again_and_goes_to_no_error_output(server: Endpoint):
     found = refused(server, lambda _: answer(413, "Payload too large"))
     assert found.code == "HttpEndpoint.DestinationException"
     assert not found.is_retryable
-    assert found.is_discarded
+    assert found.is_dropped
 
 
 def test_413_before_the_whole_body_is_read_is_seen(server: Endpoint):
     def refuse_early(request: Request) -> bytes:
         return answer(413, "Payload too large")
 
-    items = [Item(f"{n}.0", n, bytes(1_024_000)) for n in range(8)]
+    items = [bytes(1_024_000)] * 8
     server.behaviours.append(refuse_early)
-    found = deliver(client(server.url), items)
-    assert found[0].is_discarded
+    found = failed(client(server.url), items)
+    assert found.is_dropped
 
 
 @pytest.mark.parametrize(
@@ -244,7 +227,7 @@ def test_a_content_type_with_a_character_set_is_taken(server: Endpoint):
     server.behaviours.append(
         lambda _: answer(200, body, Content_Type="application/json; charset=utf-8")
     )
-    assert deliver(client(server.url)) == []
+    assert deliver(client(server.url)) is None
 
 
 def test_an_answer_of_more_than_a_mebibyte_is_too_large(server: Endpoint):
@@ -271,13 +254,13 @@ def test_a_head_without_end_is_too_large(server: Endpoint):
 def test_nobody_listens():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    found = deliver(client(f"http://127.0.0.1:{port}/"))
-    assert {(r.code, r.is_retryable) for r in found} == {("HttpEndpoint.ConnectionFailed", True)}
+    found = failed(client(f"http://127.0.0.1:{port}/"))
+    assert (found.code, found.is_retryable) == ("HttpEndpoint.ConnectionFailed", True)
 
 
 def test_a_name_that_nobody_has():
-    found = deliver(client("http://nobody.invalid/"))
-    assert found[0].code == "HttpEndpoint.ConnectionFailed"
+    found = failed(client("http://nobody.invalid/"))
+    assert found.code == "HttpEndpoint.ConnectionFailed"
 
 
 def test_no_tls_behind_https():
@@ -291,9 +274,9 @@ def test_no_tls_behind_https():
 
         thread = threading.Thread(target=answer_plainly)
         thread.start()
-        found = deliver(client(f"https://127.0.0.1:{listener.getsockname()[1]}"))
+        found = failed(client(f"https://127.0.0.1:{listener.getsockname()[1]}"))
         thread.join(10)
-    assert found[0].code == "HttpEndpoint.SSLHandshakeFailure"
+    assert found.code == "HttpEndpoint.SSLHandshakeFailure"
 
 
 def test_a_connection_that_is_reset(server: Endpoint):
@@ -362,9 +345,8 @@ def test_noise_is_a_failure_and_never_more(server: Endpoint, seed: int):
             start = whole.index(REQUEST_ID.encode())
             noise[start + source.randrange(len(REQUEST_ID))] ^= 1 + source.randrange(127)
         server.behaviours.append(lambda _, noise=bytes(noise): noise)
-        found = deliver(client(server.url, within_s=5))
-        assert len(found) == 2
-        assert found[0].code.startswith("HttpEndpoint.")
+        found = failed(client(server.url, within_s=5))
+        assert found.code.startswith("HttpEndpoint.")
 
 
 # --- retries ----------------------------------------------------------------------------------
