@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.errors import not_found
 from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.processors import query_of
 from headrace.services.firehose.sources import JournalSource, KinesisSource, Source
 from headrace.services.firehose.state import DeliveryStream, Progress
 from headrace.services.firehose.store import DeliveryStreams
@@ -90,6 +92,7 @@ class Firehose:
         with self.lock:
             for running in self._running.values():
                 self._halt(running)
+        self._ports.queries.close()
 
     def _halt(self, running: _Running) -> None:
         running.unsubscribe()
@@ -134,6 +137,12 @@ class Firehose:
         # A record that arrived before `subscribe` woke nobody.
         handle.wake()
         self._running[(stream.account, stream.region, stream.name)] = running
+
+    def check_query(self, destination: Mapping[str, Any]) -> None:
+        """Refuse a query that JQ does not compile. Raises AwsError."""
+        query = query_of(destination)
+        if query:
+            self._ports.queries.check(query)
 
     # --- delivery streams ---------------------------------------------------------------------
 

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from headrace.core.ids import Ids
+from headrace.core.ports import StreamRecord
 from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.destination import checked
 from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.records import Record
 from headrace.services.firehose.sources import KinesisSource, Source
 from headrace.services.firehose.state import DeliveryStream, Progress
 from headrace.services.firehose.store import DeliveryStreams
@@ -38,6 +40,11 @@ CONVERSION: dict[str, Any] = {
 }
 
 
+def record_of(number: str, key: str, data: bytes, arrival_ms: int) -> Record:
+    """Return a record as its source has it."""
+    return Record(data, StreamRecord(number, key, data, arrival_ms), SHARD)
+
+
 def processing(kind: str, **parameters: str) -> dict[str, Any]:
     """Return a ProcessingConfiguration of one processor."""
     given = [{"ParameterName": n, "ParameterValue": v} for n, v in parameters.items()]
@@ -62,7 +69,11 @@ class Lab:
             "BucketARN": "arn:aws:s3:::lake",
             "Prefix": "p/",
             "BufferingHints": {"SizeInMBs": 1, "IntervalInSeconds": INTERVAL_S},
-            "CloudWatchLoggingOptions": {"Enabled": True, "LogGroupName": "g"},
+            "CloudWatchLoggingOptions": {
+                "Enabled": True,
+                "LogGroupName": "g",
+                "LogStreamName": "s",
+            },
             **destination,
         }
         self.stream = DeliveryStream(
