@@ -79,6 +79,11 @@ class Rest:
             full = SearchError(429, "cluster_block_exception", "the disk is full")
             return Reply(429, full.body())
 
+    def forget(self, domain: str) -> None:
+        """Drop all indexes of a domain."""
+        for index in self._store.indexes(domain):
+            self._store.drop(index)
+
     def _route(self, asked: Asked) -> Reply:
         match asked.method, list(asked.path):
             case (("GET" | "HEAD"), []):

@@ -175,12 +175,11 @@ def _judged(answer: wire.Answer, request_id: str) -> Refused | None:
     if answer.status != 200:
         return Refused(
             "HttpEndpoint.DestinationException",
-            f"Received the following response from the endpoint destination. {shown}",
+            # Observed in 2025: github.com/elastic/integrations/issues/15811. The guide has an older sentence.
+            "Delivery to the endpoint was unsuccessful. See Troubleshooting HTTP Endpoints in the Firehose"
+            f" documentation for more information. Response received with status code. {answer.status}: {shown}",
             is_retryable=answer.status != 413,
             is_dropped=answer.status == 413,
-            # Observed in 2025: github.com/elastic/integrations/issues/15811.
-            log_message="Delivery to the endpoint was unsuccessful. See Troubleshooting HTTP Endpoints in the Firehose"
-            f" documentation for more information. Response received with status code. {answer.status}: {shown}",
         )
     fault = _fault_of(answer, request_id)
     if not fault:

@@ -14,11 +14,9 @@ class Refused:
         message: AWS's sentence, in the error output.
         is_retryable: whether another try may succeed.
         is_dropped: it goes to no error output (AWS's rule for a batch that an endpoint found too large).
-        log_message: the sentence in the log, where it is another.
     """
 
     code: str
     message: str
     is_retryable: bool = True
     is_dropped: bool = False
-    log_message: str = ""

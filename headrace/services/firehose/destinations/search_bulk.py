@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
+from headrace.core.search import SearchServer
 from headrace.services.firehose.destinations import exchange as wire
 from headrace.services.firehose.destinations.outcome import Refused
 
@@ -32,14 +33,6 @@ class Document:
     doc_id: str
     source: bytes
     type_name: str = ""
-
-
-class SearchServer(Protocol):
-    """A server that speaks OpenSearch's REST: a real one, or the index in the data directory. Thread-safe."""
-
-    def ask(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        """Return an answer's status and body. Raises exchange.ExchangeFailed when there is none."""
-        ...
 
 
 def cut(sizes: Sequence[int]) -> list[range]:

@@ -36,8 +36,8 @@ _MESSAGES = {
     "Splunk.InvalidIndex": "The HEC token or input is configured with an invalid index. Check your index configuration"
     " and try again.",
     "Splunk.ServerError": "Data delivery to Splunk failed due to a server error from the HEC node. Kinesis Data"
-    " Firehose will retry sending the data if the retry duration in your Kinesis Data Firehose is greater than 0. If all"
-    " the retries fail, Kinesis Data Firehose backs up the data to Amazon S3.",
+    " Firehose will retry sending the data if the retry duration in your Kinesis Data Firehose is greater than 0. If"
+    " all the retries fail, Kinesis Data Firehose backs up the data to Amazon S3.",
     "Splunk.DisabledAck": "Indexer acknowledgement is disabled for the HEC token. Enable indexer acknowledgement and"
     " try again. For more info, see Enable indexer acknowledgement.",
     "Splunk.AckTimeout": "Did not receive an acknowledgement from HEC before the HEC acknowledgement timeout expired."
