@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from headrace.aws.errors import AwsError
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
@@ -16,8 +17,23 @@ from headrace.services.cloudformation.resources.base import (
 )
 
 GONE = "ResourceNotFoundException"
+# The kinds of destinations, as the members of the API begin.
+_KINDS = (
+    "S3",
+    "ExtendedS3",
+    "HttpEndpoint",
+    "Amazonopensearchservice",
+    "AmazonOpenSearchServerless",
+    "Elasticsearch",
+    "Splunk",
+)
+_SEARCH_KINDS = frozenset(_KINDS) - {"S3", "ExtendedS3", "HttpEndpoint", "Splunk"}
+_FIXED_OF_SEARCH = frozenset({"VpcConfiguration", "S3BackupMode"})
+# What an update calls the parts that a configuration has.
+_IN_UPDATES = {"S3Configuration": "S3Update", "S3BackupConfiguration": "S3BackupUpdate"}
 _NUMBERS = frozenset(
     {
+        "HECAcknowledgmentTimeoutInSeconds",
         "IntervalInSeconds",
         "SizeInMBs",
         "DurationInSeconds",
@@ -69,11 +85,27 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
         "CurrentDeliveryStreamVersionId": described["VersionId"],
         "DestinationId": described["Destinations"][0]["DestinationId"],
     }
-    for kind in ("S3", "ExtendedS3"):
-        if f"{kind}DestinationConfiguration" in new:
-            params[f"{kind}DestinationUpdate"] = _typed(new[f"{kind}DestinationConfiguration"])
+    for kind in _KINDS:
+        given = new.get(f"{kind}DestinationConfiguration")
+        if given is not None:
+            params[f"{kind}DestinationUpdate"] = _as_update(kind, given, old)
     context.call("firehose", "UpdateDestination", params)
     return Made(physical_id, {"Arn": described["DeliveryStreamARN"]})
+
+
+def _as_update(kind: str, given: Properties, old: Properties) -> dict[str, Any]:
+    """Return a destination as UpdateDestination takes it. Raises AwsError for a change that it cannot make."""
+    before = old.get(f"{kind}DestinationConfiguration") or {}
+    update: dict[str, Any] = {}
+    for name, value in _typed(given).items():
+        if kind not in _SEARCH_KINDS or name not in _FIXED_OF_SEARCH:
+            update[_IN_UPDATES.get(name, name)] = value
+        elif before and value != _typed(before).get(name):
+            raise AwsError(
+                "ValidationError",
+                f"{name} of {kind}DestinationConfiguration cannot be changed; give the delivery stream another name.",
+            )
+    return update
 
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
@@ -88,8 +120,7 @@ TYPES = [
             **enforced(
                 "DeliveryStreamName",
                 "DeliveryStreamType",
-                "ExtendedS3DestinationConfiguration",
-                "S3DestinationConfiguration",
+                *(f"{kind}DestinationConfiguration" for kind in _KINDS),
                 "KinesisStreamSourceConfiguration",
                 "Tags",
             ),
