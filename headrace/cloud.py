@@ -227,6 +227,7 @@ class Cloud:
             metrics=self._metrics,
             search=self.search,
             secrets=Secrets(self.gateway).text_of,
+            state_delay_ms=config.state_delay_ms,
             **shared,
         )
         self._sparks = Sparks(installed=config.spark == "installed", strict=config.strict)

@@ -47,6 +47,7 @@ def build_firehose(
     metrics: MetricSink,
     search: SearchDomains,
     secrets: SecretReader,
+    state_delay_ms: int = 0,
 ) -> Firehose:
     """Return Firehose with its parts; nothing runs before `Firehose.start`."""
     fsync = durability == "fsync"
@@ -68,6 +69,7 @@ def build_firehose(
         streams=streams,
         supervisor=supervisor,
         fsync=fsync,
+        state_delay_ms=state_delay_ms,
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from headrace.core.ports import StreamRecord
 from headrace.services.firehose.failures import Failed
 from headrace.services.firehose.records import Record
-from headrace.services.firehose.sources import ShardRead, at_position
+from headrace.services.firehose.sources import ShardRead, at_position, is_past
 
 # The buffer of a stream without partitions. With them: of errors and of the source's records for the backup.
 WHOLE = ""
@@ -49,6 +49,7 @@ class Buffer:
         counts: by shard, how many of the source's records these came from. Of the buffer `WHOLE` only.
         first: by shard, the first of the source's records in here.
         last: by shard, the last.
+        refused: by partition and shard, the last sequence number that was beyond the limit of active partitions.
         is_last: it is delivered after all others, since its failures would not fail again (see `Delivery`).
     """
 
@@ -58,6 +59,7 @@ class Buffer:
     counts: dict[str, int] = field(default_factory=dict[str, int])
     first: dict[str, str] = field(default_factory=dict[str, str])
     last: dict[str, str] = field(default_factory=dict[str, str])
+    refused: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     size_bytes: int = 0
     since_s: float = 0.0
     oldest_ms: int = 0
@@ -80,6 +82,16 @@ class Buffer:
         self.newest_ms = max(self.newest_ms, newest_ms)
         self.first.setdefault(shard_id, of[0].sequence_number)
         self.last[shard_id] = of[-1].sequence_number
+
+    def note_any(self, record: Record, since_s: float) -> None:
+        """As `note_one`, for records in any order: failures of a later stage come after those of an earlier one."""
+        shard_id, number = record.shard_id, record.source.sequence_number
+        first, last = self.first.get(shard_id), self.last.get(shard_id)
+        self.note_one(record, since_s)
+        if first is not None and is_past(first, number):
+            self.first[shard_id] = number
+        if last is not None and is_past(last, number):
+            self.last[shard_id] = last
 
     def note_one(self, record: Record, since_s: float) -> None:
         """As `note`, for one record."""

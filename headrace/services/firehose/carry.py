@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from headrace.core.ports import BucketNotFound
 from headrace.services.firehose.buffers import Buffer
 from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.destinations.base import Attempt, Destination, Outcome
@@ -65,7 +67,8 @@ def carry(
     destination = DESTINATIONS[intent.kind]
     number = intent.attempts + 1
     attempt = Attempt(stream, intent, pending.left, ports, number, pending.again or number > 1)
-    outcome = destination.deliver(attempt) if pending.left or pending.again else Outcome()
+    has_work = pending.left or (pending.again and DELIVERED in intent.keys)
+    outcome = destination.deliver(attempt) if has_work else Outcome()
     pending.size_bytes += outcome.size_bytes
     pending.objects += outcome.objects
     pending.refused += outcome.failed
@@ -80,6 +83,9 @@ def carry(
             failure.attempts = number
         pending.refused += outcome.retry
     _put_outputs(attempt, destination, pending)
+    for bucket, key in intent.renamed:
+        with contextlib.suppress(BucketNotFound):
+            ports.objects.delete(bucket, key)
     return None
 
 
@@ -153,10 +159,22 @@ def _put(
     )
 
 
+def objects_of(stream: DeliveryStream, intent: Intent) -> list[list[str]]:
+    """Return bucket and key of all objects that an intent names."""
+    stream = replace(stream, destination=intent.destination, destination_kind=intent.kind)
+    backup = str((stream.backup or stream.s3)["BucketARN"]).rpartition(":")[2]
+    return [
+        [backup if name == SOURCE_BACKUP else stream.bucket, key]
+        for name, key in intent.keys.items()
+    ]
+
+
 def kinds_of(stream: DeliveryStream, buffer: Buffer) -> list[str]:
     """Return what a delivery of a buffer may write: see `failures`."""
     destination = DESTINATIONS[stream.destination_kind]
-    kinds = [DELIVERED, destination.error_type]
+    kinds = [destination.error_type]
+    if buffer.records or not is_partitioned(stream.destination):
+        kinds.append(DELIVERED)
     kinds += sorted({failure.error_type or PROCESSING_FAILED for failure in buffer.failed})
     if stream.processors and PROCESSING_FAILED not in kinds:
         kinds.append(PROCESSING_FAILED)

@@ -8,8 +8,8 @@ at-least-once.)
 
 With dynamic partitioning there is a buffer for each partition, and they are delivered one by one. So the records from
 which reading goes on may belong to partitions that are delivered beyond them: `Progress.passed` says up to where, and
-such records are passed over when they are read again. Failures that would not fail again, such as a record beyond the
-limit of active partitions, are delivered only when nothing before them waits.
+such records are passed over when they are read again. So of each partition everything up to a record is delivered, and
+nothing after it, in objects or, beyond the limit of active partitions, in the error output.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any
 from headrace.core.ports import StreamRecord
 from headrace.core.workers import WorkerDone
 from headrace.services.firehose.buffers import Buffer, Intake, positions_before, waiting
-from headrace.services.firehose.carry import Pending, carry, delivered, kinds_of
+from headrace.services.firehose.carry import Pending, carry, delivered, kinds_of, objects_of
 from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.destinations.base import Hints
 from headrace.services.firehose.partitions import values_of
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.prefix import name_objects
 from headrace.services.firehose.reports import Reports
-from headrace.services.firehose.rereading import read_again, still_beyond
+from headrace.services.firehose.rereading import read_again, still_beyond, with_marks
 from headrace.services.firehose.sorting import Sorter
 from headrace.services.firehose.sources import READ_BYTES, Source, read_shards
 from headrace.services.firehose.state import (
@@ -305,6 +305,8 @@ class Delivery:
             raise
         if again is not None:
             self._save(replace(self._progress, intent=again))
+            # As documented, a retry goes to where the destination is by then.
+            self._rename(again)
             return max(0.001, pending.retry_at_s - self._ports.clock.monotonic_s())
         self._done(intent, pending)
         return 0.0
@@ -326,8 +328,11 @@ class Delivery:
                 delivered_bytes=done.delivered_bytes + pending.size_bytes,
                 failed_records=done.failed_records + len(failed),
             )
-        passed = {**done.passed, intent.partition: dict(intent.last)}
-        self._advance(replace(done, passed=passed), intent.after)
+        passed = with_marks(done.passed, {**buffer.refused, intent.partition: intent.last})
+        # Not `intent.after`: after a kill, less is read than there was when the delivery was decided on.
+        others = self._sorter.buffers.values()
+        after = positions_before(self._read_to, others, self._intake)
+        self._advance(replace(done, passed=passed), after)
         self._pending = None
         _, oldest_ms = self._waiting()
         up_to_ms = min(intent.newest_ms, oldest_ms - 1) if oldest_ms else intent.newest_ms
@@ -350,6 +355,7 @@ class Delivery:
             destination=stream.destination,
             kind=stream.destination_kind,
             keys=keys,
+            renamed=[*intent.renamed, *objects_of(self._stream, intent)],
         )
         self._save(replace(self._progress, intent=moved))
 
@@ -367,6 +373,8 @@ class Delivery:
                 self.reports.gone(shard_id, gone)
         intake = Intake({shard: records for shard, records in batch.items() if records})
         intake.since_s = self._ports.clock.monotonic_s()
+        # Its partition is active, whatever the limit says now.
+        self._sorter.open(intent.partition)
         self._sorter.take(intake)
         for shard_id, records in batch.items():
             self._starts.setdefault(shard_id, intent.start[shard_id])

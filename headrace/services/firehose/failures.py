@@ -26,6 +26,7 @@ class Failed:
         attempts: how often it was tried.
         function_arn: the function that did not process it.
         error_type: where it goes in the error output, empty for that of its stage.
+        log_message: what the log says, when it is not `message`.
         may_pass: another try may not fail: processing it depends on more than the record.
     """
 
@@ -36,6 +37,7 @@ class Failed:
     function_arn: str = ""
     error_type: str = ""
     may_pass: bool = False
+    log_message: str = ""
 
 
 def common_members(failure: Failed, now_ms: int, raw: bytes) -> dict[str, Any]:

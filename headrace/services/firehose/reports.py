@@ -198,7 +198,8 @@ def _by_code(failed: Sequence[Failed]) -> dict[str, tuple[int, str]]:
     """Return by code how many failed, and the first one's message."""
     found: dict[str, tuple[int, str]] = {}
     for failure in failed:
-        count, message = found.get(failure.code, (0, failure.message))
+        words = failure.log_message or failure.message
+        count, message = found.get(failure.code, (0, words))
         found[failure.code] = (count + 1, message)
     return found
 

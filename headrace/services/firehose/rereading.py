@@ -47,3 +47,16 @@ def still_beyond(
         for partition, shards in passed.items()
     }
     return {partition: shards for partition, shards in left.items() if shards}
+
+
+def with_marks(
+    passed: Mapping[str, Mapping[str, str]], marks: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, str]]:
+    """Return `Progress.passed` with more marks; of two for a shard, the later."""
+    made = {partition: dict(shards) for partition, shards in passed.items()}
+    for partition, shards in marks.items():
+        present = made.setdefault(partition, {})
+        for shard_id, number in shards.items():
+            if shard_id not in present or is_past(number, present[shard_id]):
+                present[shard_id] = number
+    return made

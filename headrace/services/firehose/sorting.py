@@ -15,6 +15,9 @@ from headrace.services.firehose.sources import is_past
 from headrace.services.firehose.state import DeliveryStream, is_partitioned
 from headrace.services.firehose.transform import Function
 
+# Of partitions beyond the limit, in one delivery of errors that does not wait for the other buffers.
+MOST_MARKS = 200
+
 
 class Sorter:
     """The buffers of a delivery stream. One thread at a time.
@@ -50,6 +53,10 @@ class Sorter:
     def active(self) -> int:
         """How many partitions are active."""
         return len(self.buffers) - (WHOLE in self.buffers) if self._is_partitioned else 0
+
+    def open(self, partition: str) -> None:
+        """Make a partition active."""
+        self._buffer(partition)
 
     def pop(self, partition: str) -> Buffer:
         """Take a buffer out; an empty one when there is none."""
@@ -92,7 +99,7 @@ class Sorter:
         for record in self._not_passed(WHOLE, made.sources):
             buffer = self._buffer(WHOLE)
             buffer.sources.append(record)
-            buffer.note_one(record, since_s)
+            buffer.note_any(record, since_s)
         for failure in made.failed:
             # One that may pass the next time was not delivered before: see `Delivery`.
             if failure.may_pass or not self._is_passed(WHOLE, failure.record):
@@ -103,10 +110,9 @@ class Sorter:
                 continue
             buffer = self.buffers.get(partition)
             if buffer is None:
-                if self.active >= ACTIVE_PARTITIONS:
-                    self.exceeded += 1
-                    failure = Failed(record, LIMIT_EXCEEDED, LIMIT_SENTENCE, may_pass=True)
-                    self._fail(failure, since_s)
+                whole = self.buffers.get(WHOLE)
+                if (whole and partition in whole.refused) or self.active >= ACTIVE_PARTITIONS:
+                    self._refuse(record, since_s)
                     continue
                 buffer = self._buffer(partition)
             buffer.records.append(record)
@@ -115,11 +121,25 @@ class Sorter:
             self.size_bytes += size_bytes
             buffer.note_one(record, since_s)
 
+    def _refuse(self, record: Record, since_s: float) -> None:
+        """Set a record aside whose partition may not become active.
+
+        From then on no record of the partition gets a buffer until those that were set aside are delivered: so what
+        is delivered of a partition is always all of it up to a sequence number.
+        """
+        self.exceeded += 1
+        self._fail(Failed(record, LIMIT_EXCEEDED, LIMIT_SENTENCE), since_s)
+        buffer = self.buffers[WHOLE]
+        shards = buffer.refused.setdefault(record.partition, {})
+        shards[record.shard_id] = record.source.sequence_number
+        # Each of them becomes a mark in the progress, unless everything else is delivered before.
+        buffer.is_last |= len(buffer.refused) > MOST_MARKS
+
     def _fail(self, failure: Failed, since_s: float) -> None:
         buffer = self._buffer(WHOLE)
         buffer.failed.append(failure)
         buffer.is_last |= failure.may_pass
-        buffer.note_one(failure.record, since_s)
+        buffer.note_any(failure.record, since_s)
 
     def _buffer(self, partition: str) -> Buffer:
         buffer = self.buffers.get(partition)

@@ -39,9 +39,23 @@ class DeliveryStream:
     encryption: dict[str, Any] = field(default_factory=dict[str, Any])
     tags: dict[str, str] = field(default_factory=dict[str, str])
     destination_kind: str = "ExtendedS3"
-    # When CREATING or DELETING ends; 0 when it has.
+    # When CREATING or DELETING ends, in epoch milliseconds.
     settles_ms: int = 0
     is_deleting: bool = False
+    # When ENABLING or DISABLING of encryption ends.
+    encryption_settles_ms: int = 0
+
+    def status(self, now_ms: int) -> str:
+        """Return AWS's DeliveryStreamStatus."""
+        if self.is_deleting:
+            return "DELETING"
+        return "CREATING" if now_ms < self.settles_ms else "ACTIVE"
+
+    def encryption_status(self, now_ms: int) -> str:
+        """Return AWS's DeliveryStreamEncryptionStatus."""
+        if now_ms < self.encryption_settles_ms:
+            return "ENABLING" if self.encryption else "DISABLING"
+        return "ENABLED" if self.encryption else "DISABLED"
 
     @property
     def s3(self) -> dict[str, Any]:
@@ -135,6 +149,7 @@ class Intent:
         partition: which buffer is delivered: its evaluated prefix, empty without dynamic partitioning.
         attempts: how often it was tried.
         failing_since_ms: when the first try failed; 0 before.
+        renamed: bucket and key of objects that an earlier try may have put under names that it no longer has.
     """
 
     version: int
@@ -151,6 +166,7 @@ class Intent:
     partition: str = ""
     attempts: int = 0
     failing_since_ms: int = 0
+    renamed: list[list[str]] = field(default_factory=list[list[str]])
 
     @property
     def records(self) -> int:
@@ -184,6 +200,6 @@ class Progress:
 def as_held(stream: DeliveryStream, progress: Progress) -> DeliveryStream:
     """Return the delivery stream as it was for the partitions that wait: see `Progress.held`."""
     held = progress.held
-    if not progress.passed or held is None:
+    if held is None or (not progress.passed and progress.intent is None):
         return replace(stream)
     return replace(stream, version=int(held["version"]), destination=held["destination"])

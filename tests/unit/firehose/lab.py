@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from headrace.core.ports import StreamRecord
 from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.destination import checked
 from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.queries import Queries
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.sources import KinesisSource, Source
 from headrace.services.firehose.state import DeliveryStream, Progress
@@ -26,6 +28,9 @@ from tests.support.objects import (
 )
 from tests.support.streams import STREAM_ARN, MemoryStreams
 
+# One for all tests: a query's process is started once.
+QUERIES = Queries()
+atexit.register(QUERIES.close)
 SHARD = "shardId-0"
 INTERVAL_S = 60
 FUNCTION = "arn:aws:lambda:us-east-1:000000000000:function:f"
@@ -49,6 +54,12 @@ def processing(kind: str, **parameters: str) -> dict[str, Any]:
     """Return a ProcessingConfiguration of one processor."""
     given = [{"ParameterName": n, "ParameterValue": v} for n, v in parameters.items()]
     return {"Enabled": True, "Processors": [{"Type": kind, "Parameters": given}]}
+
+
+def several(*processors: tuple[str, dict[str, str]]) -> dict[str, Any]:
+    """Return a ProcessingConfiguration of processors: type and parameters."""
+    made = [processing(kind, **parameters)["Processors"][0] for kind, parameters in processors]
+    return {"Enabled": True, "Processors": made}
 
 
 class Lab:
@@ -98,6 +109,7 @@ class Lab:
             self.functions,
             self.logs,
             self.metrics,
+            queries=QUERIES,
         )
         self.current = True
         self.delivery = Delivery(

@@ -9,6 +9,7 @@ from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
     Properties,
+    ResourceFailed,
     ResourceType,
     boolean,
     enforced,
@@ -17,23 +18,8 @@ from headrace.services.cloudformation.resources.base import (
 )
 
 GONE = "ResourceNotFoundException"
-# The kinds of destinations, as the members of the API begin.
-_KINDS = (
-    "S3",
-    "ExtendedS3",
-    "HttpEndpoint",
-    "Amazonopensearchservice",
-    "AmazonOpenSearchServerless",
-    "Elasticsearch",
-    "Splunk",
-)
-_SEARCH_KINDS = frozenset(_KINDS) - {"S3", "ExtendedS3", "HttpEndpoint", "Splunk"}
-_FIXED_OF_SEARCH = frozenset({"VpcConfiguration", "S3BackupMode"})
-# What an update calls the parts that a configuration has.
-_IN_UPDATES = {"S3Configuration": "S3Update", "S3BackupConfiguration": "S3BackupUpdate"}
 _NUMBERS = frozenset(
     {
-        "HECAcknowledgmentTimeoutInSeconds",
         "IntervalInSeconds",
         "SizeInMBs",
         "DurationInSeconds",
@@ -42,14 +28,40 @@ _NUMBERS = frozenset(
         "MaxPaddingBytes",
         "StripeSizeBytes",
         "RowIndexStride",
+        "HECAcknowledgmentTimeoutInSeconds",
+        "ThroughputHintInMBs",
     }
 )
+# Kinds of destinations, as members of the API are called.
+_KINDS = (
+    "S3",
+    "ExtendedS3",
+    "Redshift",
+    "Elasticsearch",
+    "Amazonopensearchservice",
+    "AmazonOpenSearchServerless",
+    "Splunk",
+    "HttpEndpoint",
+    "Snowflake",
+    "Iceberg",
+)
+_REALS = frozenset(
+    {"PaddingTolerance", "BloomFilterFalsePositiveProbability", "DictionaryKeyThreshold"}
+)
+# What UpdateDestination calls otherwise.
+_UPDATES = {"S3Configuration": "S3Update", "S3BackupConfiguration": "S3BackupUpdate"}
+_SEARCH_KINDS = ("Elasticsearch", "Amazonopensearchservice", "AmazonOpenSearchServerless")
+_FIXED_OF_SEARCH = ("VpcConfiguration", "S3BackupMode")
+_ACTIVE_WITHIN_S = 600.0
+_CHECK_EVERY_S = 0.05
 _BOOLEANS = frozenset(
     {
         "Enabled",
         "EnableDictionaryCompression",
         "CaseInsensitive",
         "ConvertDotsInJsonKeysToUnderscores",
+        "EnablePadding",
+        "AppendOnly",
     }
 )
 
@@ -62,6 +74,8 @@ def _typed(value: Any, name: str = "") -> Any:
         return [_typed(item) for item in cast("list[Any]", value)]
     if name in _NUMBERS and isinstance(value, str):
         return int(value)
+    if name in _REALS and isinstance(value, str):
+        return float(value)
     return boolean(value) if name in _BOOLEANS else value
 
 
@@ -73,7 +87,20 @@ def _create(context: Context, properties: Properties) -> Made:
     if tags:
         params["Tags"] = tags
     arn = context.call("firehose", "CreateDeliveryStream", params)["DeliveryStreamARN"]
+    _wait_until_active(context, name)
     return Made(name, {"Arn": arn})
+
+
+def _wait_until_active(context: Context, name: str) -> None:
+    """Wait until a delivery stream is ACTIVE. Raises ResourceFailed when that takes too long."""
+    deadline_s = context.clock.monotonic_s() + _ACTIVE_WITHIN_S
+    while True:
+        described = context.call("firehose", "DescribeDeliveryStream", {"DeliveryStreamName": name})
+        if described["DeliveryStreamDescription"]["DeliveryStreamStatus"] != "CREATING":
+            return
+        if context.clock.monotonic_s() > deadline_s:
+            raise ResourceFailed(f"Delivery stream {name} did not become ACTIVE in time.")
+        context.pause(_CHECK_EVERY_S)
 
 
 def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
@@ -99,7 +126,7 @@ def _as_update(kind: str, given: Properties, old: Properties) -> dict[str, Any]:
     update: dict[str, Any] = {}
     for name, value in _typed(given).items():
         if kind not in _SEARCH_KINDS or name not in _FIXED_OF_SEARCH:
-            update[_IN_UPDATES.get(name, name)] = value
+            update[_UPDATES.get(name, name)] = value
         elif before and value != _typed(before).get(name):
             raise AwsError(
                 "ValidationError",
@@ -121,6 +148,7 @@ TYPES = [
                 "DeliveryStreamName",
                 "DeliveryStreamType",
                 *(f"{kind}DestinationConfiguration" for kind in _KINDS),
+                "DirectPutSourceConfiguration",
                 "KinesisStreamSourceConfiguration",
                 "Tags",
             ),

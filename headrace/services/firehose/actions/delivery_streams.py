@@ -37,7 +37,7 @@ DESTINATION_ID = "destinationId-000000000001"
 def create_delivery_stream(
     firehose: Firehose, call: Call, request: CreateDeliveryStreamInput
 ) -> CreateDeliveryStreamOutput:
-    """Make a delivery stream; it is ACTIVE at once. Source: API_CreateDeliveryStream."""
+    """Make a delivery stream, which is CREATING for a while if it is asked to be. Source: API_CreateDeliveryStream."""
     name = request["DeliveryStreamName"]
     members = [key for key in request if key.endswith("DestinationConfiguration")]
     if len(members) != 1:
@@ -76,6 +76,7 @@ def create_delivery_stream(
         throughput_hint_mb=hinted["ThroughputHintInMBs"] if hinted else 0,
         encryption=checked_encryption(request.get("DeliveryStreamEncryptionConfigurationInput")),
         tags=tags,
+        settles_ms=firehose.settles_ms(),
     )
     with firehose.lock:
         if firehose.exists(call.account, call.region, name):
@@ -100,14 +101,14 @@ def describe_delivery_stream(
     description: DeliveryStreamDescription = {
         "DeliveryStreamName": stream.name,
         "DeliveryStreamARN": stream.arn,
-        "DeliveryStreamStatus": "ACTIVE",
+        "DeliveryStreamStatus": cast("Any", stream.status(call.now_ms)),
         "DeliveryStreamType": stream.kind,
         "VersionId": str(stream.version),
         "CreateTimestamp": moment(stream.created_ms),
         "HasMoreDestinations": False,
         "DeliveryStreamEncryptionConfiguration": cast(
             "DeliveryStreamEncryptionConfiguration",
-            {"Status": "ENABLED" if stream.encryption else "DISABLED", **stream.encryption},
+            {"Status": stream.encryption_status(call.now_ms), **stream.encryption},
         ),
         "Destinations": [
             cast("DestinationDescription", {"DestinationId": DESTINATION_ID, **described})
@@ -152,7 +153,7 @@ def update_destination(
 ) -> UpdateDestinationOutput:
     """Change where and how a delivery stream delivers. Source: API_UpdateDestination."""
     with firehose.lock:
-        stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])
+        stream = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
         if request["CurrentDeliveryStreamVersionId"] != str(stream.version):
             raise AwsError(
                 "ConcurrentModificationException",
@@ -204,7 +205,10 @@ def _kind_of(name: str) -> str:
 def delete_delivery_stream(
     firehose: Firehose, call: Call, request: DeleteDeliveryStreamInput
 ) -> DeleteDeliveryStreamOutput:
-    """Delete a delivery stream, at once. Source: API_DeleteDeliveryStream."""
+    """Delete a delivery stream; one that is being deleted already stays so. Source: API_DeleteDeliveryStream."""
     with firehose.lock:
-        firehose.remove(firehose.find(call.account, call.region, request["DeliveryStreamName"]))
+        stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])
+        if not stream.is_deleting:
+            firehose.changeable(call.account, call.region, stream.name)
+        firehose.delete(stream)
     return {}
