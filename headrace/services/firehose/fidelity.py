@@ -37,9 +37,11 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         **destinations.of_creation(),
     },
     "UpdateDestination": {
-        f"ExtendedS3DestinationUpdate.{name.replace('BackupConfiguration', 'BackupUpdate')}": level
-        for name, level in _DESTINATION.items()
-    }
-    | destinations.of_update(),
+        **{
+            f"ExtendedS3DestinationUpdate.{name.replace('BackupConfiguration', 'BackupUpdate')}": level
+            for name, level in _DESTINATION.items()
+        },
+        **destinations.of_update(),
+    },
     "StartDeliveryStreamEncryption": {"DeliveryStreamEncryptionConfigurationInput": "stored"},
 }

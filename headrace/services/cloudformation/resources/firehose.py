@@ -122,8 +122,9 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
 
 def _as_update(kind: str, given: Properties, old: Properties) -> dict[str, Any]:
     """Return a destination as UpdateDestination takes it. Raises AwsError for a change that it cannot make."""
-    before = old.get(f"{kind}DestinationConfiguration") or {}
+    before: Properties = old.get(f"{kind}DestinationConfiguration") or {}
     update: dict[str, Any] = {}
+    name: str
     for name, value in _typed(given).items():
         if kind not in _SEARCH_KINDS or name not in _FIXED_OF_SEARCH:
             update[_UPDATES.get(name, name)] = value
