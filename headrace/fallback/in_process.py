@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import botocore.session
+from botocore import parsers
 from botocore.awsrequest import AWSResponse
 from botocore.config import Config as BotocoreConfig
 from botocore.exceptions import ClientError
 
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.core.along import answering, is_asked_for
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.fallback.moto_requests import aws_response, http_request_of
@@ -47,7 +49,11 @@ class InProcessCalls:
             raise AwsError("UnknownOperationException", f"{service} has no operation {operation}")
         outer, _CALLING.send = _CALLING.send, self._send
         try:
-            output = getattr(client, method)(**params)
+            if is_asked_for():
+                with answering(functools.partial(_answer_so_far, service, operation)):
+                    output = getattr(client, method)(**params)
+            else:
+                output = getattr(client, method)(**params)
         except ClientError as error:
             details = cast("dict[str, Any]", error.response)
             raise AwsError(
@@ -104,6 +110,34 @@ def _made_client(service: str, account: str, region: str, host: str) -> Any:
 
     client.meta.events.register_first("before-send.*", send)
     return client
+
+
+class _Answered(threading.local):
+    """What moto has answered to the request of this thread, before it is stored."""
+
+    response: HttpResponse | None = None
+
+
+ANSWERED = _Answered()
+
+
+def _answer_so_far(service: str, operation: str) -> dict[str, Any] | None:
+    """Return moto's answer to the request of this thread as botocore reads it; None for a refusal."""
+    from headrace.aws.model import service_model
+
+    response = ANSWERED.response
+    if response is None or response.status >= 300:
+        return None
+    model = service_model(service)
+    raw = {
+        "status_code": response.status,
+        "headers": {name.lower(): value for name, value in response.headers},
+        "body": response.body,
+    }
+    parser: Any = parsers.create_parser(str(model.resolved_protocol))
+    read = parser.parse(raw, model.operation_model(operation).output_shape)
+    read.pop("ResponseMetadata", None)
+    return cast("dict[str, Any]", read)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""What `headrace lint` is given, as files that cfn-lint reads: templates, cdk.out folders, and CDK apps."""
+"""Turns the arguments of `headrace lint` into files that cfn-lint reads: templates, cdk.out folders, CDK apps."""
 
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
 

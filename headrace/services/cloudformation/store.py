@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -14,7 +15,14 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.values import iso_of
 from headrace.services.cloudformation.change_details import without_values
-from headrace.services.cloudformation.state import STACK_TYPE, ChangeSet, Resource, Stack
+from headrace.services.cloudformation.state import (
+    STACK_TYPE,
+    Begun,
+    ChangeSet,
+    DriftDetection,
+    Resource,
+    Stack,
+)
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -61,6 +69,8 @@ class Stacks:
 
     def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
         self.lock = threading.RLock()
+        # Is told each event, once it is stored.
+        self.told: Callable[[Stack, Mapping[str, Any]], None] = lambda _, __: None
         self._clock = clock
         self._ids = ids
         self._database = database
@@ -68,6 +78,8 @@ class Stacks:
         self._resources = database.documents("cfn_resources")
         self._previous = database.documents("cfn_previous")
         self._change_sets = database.documents("cfn_change_sets")
+        self._detections = database.documents("cfn_drift_detections")
+        self._begun = database.documents("cfn_begun")
         database.migrate(
             "cfn_events",
             [
@@ -120,6 +132,25 @@ class Stacks:
             else:
                 self._previous.put(stack.stack_id, stack.previous)
 
+    def together(self) -> AbstractContextManager[None]:
+        """Return a context in which everything that is stored lasts, or nothing of it."""
+        return self._database.transaction()
+
+    # --- resources that are being made ----------------------------------------------------------
+
+    def save_begun(self, stack: Stack, logical_id: str, begun: Begun) -> None:
+        """Store what has been done to make a resource that has no physical id yet; takes no lock but the database's."""
+        self._begun.put(f"{stack.stack_id} {logical_id}", asdict(begun))
+
+    def begun(self, stack: Stack) -> dict[str, Begun]:
+        """Return by logical id what was done to make resources of which the physical id was never stored."""
+        found = self._begun.items(f"{stack.stack_id} ")
+        return {key.rpartition(" ")[2]: Begun(**value) for key, value in found}
+
+    def forget_begun(self, stack: Stack, logical_id: str) -> None:
+        """Forget what was done to make a resource, whose physical id is known now, or which was never made."""
+        self._begun.delete(f"{stack.stack_id} {logical_id}")
+
     def find(self, account: str, region: str, name_or_id: str) -> Stack | None:
         """Return a stack by id, deleted ones too, or the existing one by name."""
         if name_or_id.startswith("arn:"):
@@ -169,6 +200,15 @@ class Stacks:
     def change_set(self, change_set_id: str) -> ChangeSet | None:
         """Return a change set by its ARN."""
         return self._sets.get(change_set_id)
+
+    def save_detection(self, detection: DriftDetection) -> None:
+        """Store a detection of drift."""
+        self._detections.put(detection.detection_id, asdict(detection))
+
+    def detection(self, detection_id: str) -> DriftDetection | None:
+        """Return a detection of drift by its id."""
+        found = self._detections.get(detection_id)
+        return None if found is None else DriftDetection(**found)
 
     def new(self, name: str, account: str, region: str, status: str, now_ms: int) -> Stack:
         """Return a new stack, which is not stored yet."""
@@ -238,6 +278,7 @@ class Stacks:
             "INSERT INTO cfn_events (stack, event) VALUES (?, ?)",
             (stack.stack_id, json.dumps(event)),
         )
+        self.told(stack, event)
         log.info("%s %s %s %s %s", stack.name, logical_id, kind, status, reason)
 
     def events(self, stack_id: str, before: int, limit: int) -> list[tuple[int, dict[str, Any]]]:
