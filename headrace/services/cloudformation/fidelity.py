@@ -35,7 +35,7 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     },
     "DeleteStack": {
         "DeploymentConfig": "ignored",
-        "RoleARN": "ignored",
+        "RoleARN": "stored",
     },
     "ContinueUpdateRollback": {"RoleARN": "ignored"},
     "RollbackStack": {

@@ -26,6 +26,7 @@ from headrace.services.firehose.carry import Pending, carry, delivered, kinds_of
 from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.destinations.base import Hints
 from headrace.services.firehose.partitions import values_of
+from headrace.services.firehose.permits import check_source
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.prefix import name_objects
 from headrace.services.firehose.reports import Reports
@@ -60,7 +61,7 @@ class Delivery:
         is_current: Callable[[], bool],
     ) -> None:
         self.name = f"firehose {stream.name}"
-        self.reports = Reports(stream, ports.clock, ports.logs, ports.metrics)
+        self.reports = Reports(stream, ports.clock, ports.logs, ports.metrics, ports.guard)
         self.wants_waking = True
         self._stream = stream
         self._source = source
@@ -131,6 +132,7 @@ class Delivery:
             raise
 
     def _step(self) -> float:
+        check_source(self._ports.guard, self._stream)
         intent = self._progress.intent
         if intent is not None:
             wait_s = self._finish(intent)

@@ -251,6 +251,7 @@ def execute_change_set(
         stack.on_failure = change_set.on_failure or "ROLLBACK"
         stack.change_set_id = change_set.change_set_id
         stack.request_token = request.get("ClientRequestToken") or ""
+        stack.note_caller(call)
         if creating:
             stack.updated_ms = call.now_ms
         stack.importing = dict(change_set.importing)

@@ -44,6 +44,7 @@ def create_stack(
         template, values = requests.prepare(cfn, stack, request)
         stack.policy = policy_of(cfn, request) or ""
         stack.request_token = token
+        stack.note_caller(call)
         # It refuses what cannot be evaluated.
         ResourceChanges(cfn.lookups, stack, template, values, stack.tags)
         requests.take_over(stack, template, values, request)
@@ -78,6 +79,7 @@ def update_stack(
         policy = policy_of(cfn, request)
         temporary = policy_of(cfn, request, "StackPolicyDuringUpdate")
         stack.request_token = request.get("ClientRequestToken") or ""
+        stack.note_caller(call)
         requests.take_over(stack, template, values, request)
         if temporary is not None:
             stack.enforced_policy = stack.temporary_policy = temporary
@@ -109,7 +111,9 @@ def delete_stack(cfn: CloudFormation, call: Call, request: shapes.DeleteStackInp
             )
         if stack.status == "DELETE_IN_PROGRESS":
             return
+        stack.role_arn = request.get("RoleARN") or stack.role_arn
         stack.request_token = request.get("ClientRequestToken") or ""
+        stack.note_caller(call)
         if stack.in_progress:
             overtaken = stack.status in _DELETABLE_IN_PROGRESS and cfn.operations.overtake(
                 stack, "DELETE_IN_PROGRESS"
@@ -182,6 +186,7 @@ def continue_update_rollback(
                 f"The resources to skip must be in UPDATE_FAILED state: [{', '.join(wrong)}] are not"
             )
         stack.request_token = request.get("ClientRequestToken") or ""
+        stack.note_caller(call)
         stack.previous["skip"] = [*stack.previous.get("skip", []), *skip]
         cfn.stacks.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", "User Initiated", whole=True)
     cfn.operations.run(stack, Deployment.roll_back_update)
@@ -196,6 +201,7 @@ def rollback_stack(
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
         stack.request_token = request.get("ClientRequestToken") or ""
+        stack.note_caller(call)
         if (retain := request.get("RetainExceptOnCreate")) is not None:
             stack.retain_except_on_create = bool(retain)
         if stack.status == "CREATE_FAILED":

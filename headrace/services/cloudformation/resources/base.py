@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 from headrace.aws.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import ControlPlane, FidelityLevel, FunctionInvoker
+from headrace.core.ports import Acting, ControlPlane, FidelityLevel, FunctionInvoker
 from headrace.core.values import listed
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
 from headrace.services.cloudformation.resources.schemas import named_in
@@ -26,6 +26,7 @@ class Context:
 
     Attributes:
         stop: set when the operation is given up; whoever waits for something checks it.
+        acting: as whom it is made; None for the account itself.
         signals: what wait conditions wait for.
         note_made: stores the physical id of a resource that has been made, before the next call for it.
         note_begun: stores the physical id of a resource that may be made from now on, for the case of a kill.
@@ -46,6 +47,7 @@ class Context:
     functions: FunctionInvoker
     stop: threading.Event
     note_made: Callable[[str], None]
+    acting: Acting | None = None
     signals: Signals = field(default_factory=Signals)
     note_begun: Callable[[str], None] = lambda _: None
     made_up: Callable[[Callable[[], str]], str] = lambda make: make()
@@ -58,7 +60,12 @@ class Context:
     def call(self, service: str, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Call an API in the stack's account and region. Raises AwsError."""
         return self.control.call(
-            service, operation, params, account=self.account, region=self.region
+            service,
+            operation,
+            params,
+            account=self.account,
+            region=self.region,
+            acting=self.acting,
         )
 
     def gone_is_fine(
