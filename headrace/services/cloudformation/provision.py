@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from headrace.services.cloudformation import limits, stack_tags
 from headrace.services.cloudformation.begun import Noting
@@ -25,6 +25,7 @@ from headrace.services.cloudformation.resources.base import (
     ResourceType,
     changed_properties,
 )
+from headrace.services.cloudformation.resources.property_types import with_texts
 from headrace.services.cloudformation.scope import Lookups, decide, scope_of
 from headrace.services.cloudformation.state import Resource
 from headrace.services.cloudformation.template import Template
@@ -101,6 +102,11 @@ class Provisioner:
         try:
             kind = type_of(wanted.type)
             properties = evaluate(definition.get("Properties", {}), self._scope(template))
+            if not isinstance(properties, dict):
+                raise ResourceFailed(
+                    f"Template format error: [/Resources/{logical_id}/Properties] must be an object."
+                )
+            properties = cast("dict[str, Any]", properties)
             kind.check(logical_id, properties)
             with self._states.lock:
                 self._size_bytes += size_of(properties)
@@ -181,7 +187,7 @@ class Provisioner:
 
         try:
             context = self._states.context(resource.logical_id, note)
-            made = kind.create(noting.context(context), resource.properties)
+            made = kind.create(noting.context(context), with_texts(kind.name, resource.properties))
         except Exception as error:
             noting.end()
             name = kind.name_of(resource.properties)
@@ -209,8 +215,8 @@ class Provisioner:
                 made = kind.update(
                     self._states.context(resource.logical_id),
                     resource.physical_id,
-                    present.properties,
-                    wanted.properties,
+                    with_texts(kind.name, present.properties),
+                    with_texts(kind.name, wanted.properties),
                 )
             if stack_tags.follows(kind.name):
                 self._retag(present, wanted)
