@@ -34,11 +34,12 @@ def create_change_set(
     name, kind = request["ChangeSetName"], request.get("ChangeSetType") or "UPDATE"
     if kind == "IMPORT" or request.get("ResourcesToImport"):
         raise validation_error("headrace does not import resources into stacks.")
+    expanded = requests.expand(cfn, call, request)
     with cfn.lock:
         stack = _stack_for(cfn, call, request, kind)
         if any(c.name == name for c in cfn.stacks.change_sets(stack.stack_id) if not c.is_executed):
             raise AwsError("AlreadyExistsException", f"ChangeSet {name} already exists", 400)
-        template, values = requests.prepare(cfn, stack, request)
+        template, values = requests.prepare(cfn, stack, request, expanded)
         tags = requests.tags_of(request, stack)
         change_set = ChangeSet(
             change_set_id=make_arn(
