@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from headrace.adapters import EventBuses, LogQueue, MetricQueue, Queues, Schemas, Topics
+from headrace.adapters import EventBuses, LogQueue, MetricQueue, Queues, Schemas, Secrets, Topics
 from headrace.aws.access_keys import KeyRing, read_keys, secrets_of
 from headrace.aws.authentication import Authentication
 from headrace.aws.entrance import Entrance
@@ -25,6 +25,7 @@ from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.ports import any_secret
+from headrace.core.stream_router import StreamRouter
 from headrace.core.workers import Supervisor
 from headrace.fallback import MotoServices, keep_log_groups_within
 from headrace.pages.access import PageAccess
@@ -34,6 +35,7 @@ from headrace.pages.health import Health
 from headrace.pages.routes import Routes
 from headrace.pages.site import build_site
 from headrace.pages.spark import SparkPages
+from headrace.search.home import SearchHome
 from headrace.services.cloudformation.api import build_cloudformation, cloudformation_api
 from headrace.services.emr.api import FOLDER as EMR_FOLDER
 from headrace.services.emr.api import build_emr, emr_api
@@ -190,7 +192,9 @@ class Cloud:
             supervisor=self.supervisor,
             config=config,
             objects=self.s3.objects,
-            streams=self.kinesis.reader,
+            streams=StreamRouter(
+                {"kinesis": self.kinesis.reader, "dynamodb": self.moto.table_streams}
+            ),
             queues=Queues(self.gateway, self.moto.queue_is_empty),
             topics=Topics(self.gateway),
             buses=EventBuses(self.gateway),
@@ -205,6 +209,15 @@ class Cloud:
         self.moto.control = self.gateway
         self.s3.keys = KmsKeys(self.gateway)
         self.s3.notifications.targets = ServiceTargets(self.gateway, self.lambda_.invoke_later)
+        self.search = self.moto.search = SearchHome(
+            config.data_dir,
+            clock=self.clock,
+            ids=self.ids,
+            control=self.gateway,
+            endpoint_url=self.endpoint_url,
+            real_url=config.opensearch_url,
+            fsync=config.durability == "fsync",
+        )
         self.firehose = build_firehose(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
@@ -215,6 +228,9 @@ class Cloud:
             functions=self.lambda_.invoker,
             logs=self._logs,
             metrics=self._metrics,
+            search=self.search,
+            secrets=Secrets(self.gateway).text_of,
+            state_delay_ms=config.state_delay_ms,
             **shared,
         )
         self._sparks = Sparks(installed=config.spark == "installed", strict=config.strict)
@@ -304,6 +320,7 @@ class Cloud:
             state=state,
             rules=self.gateway.faults,
             receive_response=self.cloudformation.receive_response,
+            search=self.search.answer,
             endpoint_url=self.endpoint_url,
         )
 
@@ -343,6 +360,7 @@ class Cloud:
         for service in reversed(self._services):
             service.stop()
         self.supervisor.stop_all()
+        self.search.close()
         self.database.close()
         self._lock_file.close()
         self._started = False

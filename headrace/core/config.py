@@ -30,7 +30,7 @@ class Config:
         durability: `os` acknowledges what the operating system holds (survives kill -9),
             `fsync` what the disk holds (survives a power cut).
         ephemeral: the data directory is a temporary one, removed when the cloud stops.
-        state_delay_ms: how long Kinesis streams and consumers stay CREATING, UPDATING or DELETING.
+        state_delay_ms: how long streams, consumers and delivery streams stay CREATING, UPDATING or DELETING.
         limits: `aws` throttles Kinesis as AWS does: each shard's throughput, and the rates of calls.
         run_bootstrap_actions: run the bootstrap actions of EMR's clusters on this machine.
         strict: refuse parameters of calls and properties of templates that would be ignored, and Spark jobs whose
@@ -42,6 +42,7 @@ class Config:
         allow_origins: web pages of these origins may use the cloud; `*` is every page.
         allow_hosts: Host headers that this cloud accepts beside the machine's own names.
         auth: verify who signed each request.
+        opensearch_url: the user's own OpenSearch, which then holds what is put into domains; empty: the data directory.
         auth_keys: the file that lists the keys, in the form of ~/.aws/credentials; None makes one key.
     """
 
@@ -64,6 +65,7 @@ class Config:
     allow_hosts: tuple[str, ...] = ()
     auth: bool = False
     auth_keys: Path | None = None
+    opensearch_url: str = ""
 
     @property
     def endpoint_url(self) -> str:

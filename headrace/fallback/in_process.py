@@ -38,17 +38,16 @@ class InProcessCalls:
         self._ids = ids
         self._clock = clock
         self._endpoint_host = endpoint_host
-        self._clients: dict[tuple[str, str, str], Any] = {}
-        self._lock = threading.Lock()
 
     def call(
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
     ) -> dict[str, Any]:
         """Return an operation's output. Raises AwsError."""
-        client = self._client(service, account, region)
+        client = _client(service, account, region, self._endpoint_host())
         method = _client_methods(service).get(operation)
         if method is None:
             raise AwsError("UnknownOperationException", f"{service} has no operation {operation}")
+        outer, _CALLING.send = _CALLING.send, self._send
         try:
             if is_asked_for():
                 with answering(functools.partial(_answer_so_far, service, operation)):
@@ -62,31 +61,12 @@ class InProcessCalls:
                 details["Error"].get("Message", ""),
                 details.get("ResponseMetadata", {}).get("HTTPStatusCode", 400),
             ) from error
+        finally:
+            _CALLING.send = outer
         output.pop("ResponseMetadata", None)
         return cast("dict[str, Any]", output)
 
-    def _client(self, service: str, account: str, region: str) -> Any:
-        key = (service, account, region)
-        with self._lock:
-            client = self._clients.get(key)
-            if client is None:
-                client = self._clients[key] = _session().create_client(
-                    service,
-                    region_name=region,
-                    aws_access_key_id=account,
-                    aws_secret_access_key="headrace",
-                    endpoint_url=f"http://{self._endpoint_host()}",
-                    config=BotocoreConfig(
-                        retries={"total_max_attempts": 1}, parameter_validation=False
-                    ),
-                )
-                client.meta.events.register_first(
-                    "before-send.*",
-                    functools.partial(self._send, service=service, account=account, region=region),
-                )
-            return client
-
-    def _send(self, request: Any, service: str, account: str, region: str, **_: Any) -> AWSResponse:
+    def _send(self, request: Any, service: str, account: str, region: str) -> AWSResponse:
         from headrace.aws.operation import Call
 
         http_request = http_request_of(request)
@@ -94,6 +74,42 @@ class InProcessCalls:
         scope = re.search(r"/([^/]+)/aws4_request", http_request.headers.get("authorization", ""))
         response = self._handle(http_request, scope.group(1) if scope else service)
         return aws_response(request.url, response)
+
+
+class _Calling(threading.local):
+    """Whose call a thread's clients carry: calls nest."""
+
+    send: Callable[..., AWSResponse] | None = None
+
+
+_CALLING = _Calling()
+_MAKING = threading.Lock()
+
+
+def _client(service: str, account: str, region: str, host: str) -> Any:
+    """Return the client for all clouds of this process: making one takes as long as three calls."""
+    with _MAKING:
+        return _made_client(service, account, region, host)
+
+
+# A test run has an account for each test.
+@functools.lru_cache(maxsize=100)
+def _made_client(service: str, account: str, region: str, host: str) -> Any:
+    client = _session().create_client(
+        service,
+        region_name=region,
+        aws_access_key_id=account,
+        aws_secret_access_key="headrace",
+        endpoint_url=f"http://{host}",
+        config=BotocoreConfig(retries={"total_max_attempts": 1}, parameter_validation=False),
+    )
+
+    def send(request: Any, **_: Any) -> AWSResponse:
+        assert _CALLING.send is not None
+        return _CALLING.send(request, service=service, account=account, region=region)
+
+    client.meta.events.register_first("before-send.*", send)
+    return client
 
 
 class _Answered(threading.local):

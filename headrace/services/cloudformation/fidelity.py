@@ -13,60 +13,44 @@ from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources import TYPES, resource_type
 from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.resources.tables import DECLARED
+from headrace.services.cloudformation.signals import SIGNALLED
 from headrace.services.cloudformation.template import Template
 
 log = logging.getLogger(__name__)
 
 # Shown, and without effect.
 _SHOWN: dict[str, FidelityLevel] = {
-    "NotificationARNs": "stored",
     "RoleARN": "stored",
     "RollbackConfiguration": "stored",
 }
 _DROPPED: dict[str, FidelityLevel] = dict.fromkeys(
-    ("DeploymentConfig", "DisableValidation"), "ignored"
+    ("DeploymentConfig.Mode", "DisableValidation"), "ignored"
 )
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "CreateStack": {
         **_SHOWN,
         **_DROPPED,
-        "RetainExceptOnCreate": "ignored",
-        "StackPolicyBody": "stored",
-        "StackPolicyURL": "stored",
-        "TimeoutInMinutes": "stored",
     },
     "UpdateStack": {
         **_SHOWN,
         **_DROPPED,
-        "RetainExceptOnCreate": "ignored",
-        "StackPolicyBody": "stored",
-        "StackPolicyDuringUpdateBody": "ignored",
-        "StackPolicyDuringUpdateURL": "ignored",
-        "StackPolicyURL": "stored",
     },
     "DeleteStack": {
-        "DeletionMode": "ignored",
         "DeploymentConfig": "ignored",
         "RoleARN": "ignored",
     },
     "ContinueUpdateRollback": {"RoleARN": "ignored"},
     "RollbackStack": {
         "DeploymentConfig": "ignored",
-        "RetainExceptOnCreate": "ignored",
         "RoleARN": "ignored",
     },
     "CreateChangeSet": {
         **_SHOWN,
-        "ClientToken": "ignored",
         "DeploymentConfig": "stored",
-        "DeploymentMode": "ignored",
         "DisableValidation": "ignored",
-        "ImportExistingResources": "ignored",
         # There are no nested stacks.
         "IncludeNestedStacks": "stored",
     },
-    "ExecuteChangeSet": {"RetainExceptOnCreate": "ignored"},
-    "SetStackPolicy": {"StackPolicyBody": "stored", "StackPolicyURL": "stored"},
     # Without transforms both stages are the same text.
     "GetTemplate": {"TemplateStage": "stored"},
     "GetTemplateSummary": {
@@ -128,7 +112,7 @@ def fidelity_of(template: Template) -> list[dict[str, str]]:
         dropped = _dropped(kind, properties)
         rows += [
             {"resource": logical_id, "type": kind.name, "property": path, "level": "ignored"}
-            for path in dropped
+            for path in (*dropped, *_policies_dropped(kind.name, resource))
         ]
         for name in properties:
             level = kind.properties.get(name, "enforced")
@@ -149,6 +133,14 @@ def _dropped(kind: ResourceType, properties: dict[str, Any]) -> Sequence[str]:
         return kind.dropped(properties) if kind.dropped is not None else ()
     except ResourceFailed:
         return ()  # a value of the wrong form, which the resource is refused for when it is made
+
+
+def _policies_dropped(kind: str, resource: Mapping[str, Any]) -> list[str]:
+    """Return the policies of a resource that are not acted on: updates in steps, and signals of other types."""
+    dropped = ["UpdatePolicy"] if "UpdatePolicy" in resource else []
+    if "CreationPolicy" in resource and kind not in SIGNALLED:
+        dropped.append("CreationPolicy")
+    return dropped
 
 
 def log_ignored(stack_name: str, template: Template) -> None:

@@ -1,16 +1,23 @@
 """The parameters that Firehose accepts without acting on them, by operation; all others are enforced or refused."""
 
 from headrace.core.ports import FidelityLevel
+from headrace.services.firehose.destinations import fidelity as destinations
 
 _DESTINATION: dict[str, FidelityLevel] = {
     "RoleARN": "stored",
     "EncryptionConfiguration": "stored",
-    "S3BackupConfiguration": "ignored",
+    "S3BackupConfiguration.RoleARN": "stored",
+    "S3BackupConfiguration.EncryptionConfiguration": "stored",
+    "S3BackupConfiguration.CloudWatchLoggingOptions": "stored",
+    # The backup is delivered with the records that it backs up.
+    "S3BackupConfiguration.BufferingHints": "stored",
+    "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.OrcSerDe.BlockSizeBytes": "stored",
     "DataFormatConversionConfiguration.SchemaConfiguration.RoleARN": "stored",
     "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.ParquetSerDe.BlockSizeBytes": "stored",
     "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.ParquetSerDe.MaxPaddingBytes": "stored",
-    # Records are transformed when their buffer is delivered, whatever this interval.
-    "ProcessingConfiguration.Processors.Lambda.BufferIntervalInSeconds": "stored",
+    # The newline of this processor is not a parameter's, on AWS either.
+    "ProcessingConfiguration.Processors.AppendDelimiterToRecord": "stored",
+    "DynamicPartitioningConfiguration.RetryOptions": "stored",
     "ProcessingConfiguration.Processors.Lambda.RoleArn": "stored",
 }
 
@@ -27,10 +34,12 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
             f"ExtendedS3DestinationConfiguration.{name}": _DESTINATION[name]
             for name in _DESTINATION
         },
+        **destinations.of_creation(),
     },
     "UpdateDestination": {
         f"ExtendedS3DestinationUpdate.{name.replace('BackupConfiguration', 'BackupUpdate')}": level
         for name, level in _DESTINATION.items()
-    },
+    }
+    | destinations.of_update(),
     "StartDeliveryStreamEncryption": {"DeliveryStreamEncryptionConfigurationInput": "stored"},
 }

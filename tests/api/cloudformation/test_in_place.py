@@ -17,7 +17,8 @@ def document(action: str) -> dict[str, Any]:
 
 
 def role(**properties: Any) -> dict[str, Any]:
-    trust = {"Version": "2012-10-17", "Statement": []}
+    anybody = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
+    trust = {"Version": "2012-10-17", "Statement": [anybody]}
     return {
         "Type": "AWS::IAM::Role",
         "Properties": {"AssumeRolePolicyDocument": trust, **properties},

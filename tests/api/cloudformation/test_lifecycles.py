@@ -31,7 +31,7 @@ from headrace.services.cloudformation.resources import TYPES, resource_type
 from headrace.services.cloudformation.state import Stack
 from tests.api.cloudformation.lab import Lab, thing
 from tests.api.cloudformation.test_declared import APART, EXAMPLES, NAMED, TYPES_DECLARED
-from tests.support.cloud import REGION, InProcessCloud
+from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 from tests.support.cloud_picture import Picture, gained, lost, picture_of
 from tests.support.server import wait_until
 
@@ -44,10 +44,11 @@ SEED = 15
 SLOW_GROUPS = {"analytics", "databases", "ec2", "operations", "storage", "web"}
 # What services remember of what was: moto a deleted resource's tags, identities and default groups of networks, EMR
 # Serverless terminated applications, KMS keys that wait for their deletion, Glue, SSM and Secrets Manager versions,
-# Kinesis closed shards.
+# Kinesis closed shards; and a user pool's client its own id, once it is changed.
 _REMEMBERED = re.compile(
     r"/\.?_?tagg(er|ing_service)|emr_serverless_applications|kms/.*/keys/|/\.?versions/|/_parameters/|version_stages"
     r"|kinesis_streams/.*/shards/|pools_identities|ec2/[^/]*/(groups|network_acls|route_tables)/|num_schema"
+    r"|/extended_config"
 )
 # Types that need what is not in these examples: clusters that start, archives of layers, nested templates, functions of
 # macros.
@@ -55,6 +56,7 @@ NO_EXAMPLE = {
     "AWS::CDK::Metadata",
     "AWS::CloudFormation::Macro",
     "AWS::CloudFormation::Stack",
+    "AWS::CloudFormation::WaitCondition",
     "AWS::EMR::Cluster",
     "AWS::EMR::InstanceGroupConfig",
     "AWS::EMR::Step",
@@ -71,7 +73,8 @@ class Life:
         self.cloud = cloud
         self.account = str(next(_accounts))
         self.cfn = cloud.client("cloudformation", account=self.account)
-        self.resources = resources
+        # moto refuses roles of other accounts.
+        self.resources = json.loads(json.dumps(resources).replace(ACCOUNT, self.account))
 
     def picture(self) -> Picture:
         return picture_of(self.cloud.cloud, self.account)
@@ -183,8 +186,7 @@ class Life:
     def delete_twice(self, stack: Stack) -> None:
         """Delete what was retained, each twice: as after a kill between a deletion and its note."""
         cloudformation = self.cloud.cloud.cloudformation
-        ports: Any = cloudformation.operations._ports
-        states = ResourceStates(cloudformation.stacks, ports, stack)
+        states = ResourceStates(cloudformation.stacks, cloudformation.operations.ports, stack)
         depends_on = {name: set(resource.depends_on) for name, resource in stack.resources.items()}
         found: list[str] = []
         for name in reversed(graph.in_order(depends_on)):
@@ -313,4 +315,4 @@ def test_no_type_loses_anything(lives: InProcessCloud, group: str):
 def test_every_type_is_among_the_examples():
     shown = {r["Type"] for example in GROUPS.values() for r in example["resources"].values()}
     assert TYPES_DECLARED - shown == APART
-    assert set(TYPES) - shown == NO_EXAMPLE
+    assert {kind for kind in TYPES if kind.startswith("AWS::")} - shown == NO_EXAMPLE
