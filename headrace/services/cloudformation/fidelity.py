@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.core.ports import FidelityLevel
+from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources import TYPES, resource_type
+from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.resources.tables import DECLARED
 from headrace.services.cloudformation.signals import SIGNALLED
 from headrace.services.cloudformation.template import Template
@@ -107,7 +109,7 @@ def fidelity_of(template: Template) -> list[dict[str, str]]:
                     "remark": remark,
                 }
             )
-        dropped = kind.dropped(properties) if kind.dropped is not None else ()
+        dropped = _dropped(kind, properties)
         rows += [
             {"resource": logical_id, "type": kind.name, "property": path, "level": "ignored"}
             for path in (*dropped, *_policies_dropped(kind.name, resource))
@@ -124,6 +126,13 @@ def fidelity_of(template: Template) -> list[dict[str, str]]:
                     }
                 )
     return rows
+
+
+def _dropped(kind: ResourceType, properties: dict[str, Any]) -> Sequence[str]:
+    try:
+        return kind.dropped(properties) if kind.dropped is not None else ()
+    except ResourceFailed:
+        return ()  # a value of the wrong form, which the resource is refused for when it is made
 
 
 def _policies_dropped(kind: str, resource: Mapping[str, Any]) -> list[str]:

@@ -41,6 +41,7 @@ def create_change_set(
         raise validation_error(
             f"headrace does not carry out change sets of DeploymentMode {mode}: detect-stack-drift shows what differs."
         )
+    expanded = requests.expand(cfn, call, request)
     with cfn.lock:
         stack = _stack_for(cfn, call, request, kind)
         token = request.get("ClientToken") or ""
@@ -50,7 +51,7 @@ def create_change_set(
             if token and same.client_token == token:  # the same request once more
                 return {"Id": same.change_set_id, "StackId": stack.stack_id}
             raise AwsError("AlreadyExistsException", f"ChangeSet {name} already exists", 400)
-        template, values = requests.prepare(cfn, stack, request)
+        template, values = requests.prepare(cfn, stack, request, expanded)
         tags = requests.tags_of(request, stack)
         change_set = ChangeSet(
             change_set_id=make_arn(

@@ -32,6 +32,7 @@ def create_stack(
     """Make a stack in the background. Source: API_CreateStack."""
     name, token = request["StackName"], request.get("ClientRequestToken") or ""
     requests.check_name(name)
+    expanded = requests.expand(cfn, call, request)
     with cfn.lock:
         present = cfn.stacks.find(call.account, call.region, name)
         if present is not None and present.status != "REVIEW_IN_PROGRESS":
@@ -41,7 +42,7 @@ def create_stack(
         stack = present or cfn.stacks.new(
             name, call.account, call.region, "CREATE_IN_PROGRESS", call.now_ms
         )
-        template, values = requests.prepare(cfn, stack, request)
+        template, values = requests.prepare(cfn, stack, request, expanded)
         stack.policy = policy_of(cfn, request) or ""
         stack.request_token = token
         stack.note_caller(call)
@@ -65,13 +66,14 @@ def update_stack(
     cfn: CloudFormation, call: Call, request: shapes.UpdateStackInput
 ) -> shapes.UpdateStackOutput:
     """Change a stack in the background. Source: API_UpdateStack."""
+    expanded = requests.expand(cfn, call, request)
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
         if stack.status not in requests.UPDATABLE:
             raise validation_error(
                 f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
             )
-        template, values = requests.prepare(cfn, stack, request)
+        template, values = requests.prepare(cfn, stack, request, expanded)
         tags = requests.tags_of(request, stack)
         found = ResourceChanges(cfn.lookups, stack, template, values, tags)
         if not has_changes(stack, template, found, tags):

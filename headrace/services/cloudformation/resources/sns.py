@@ -217,6 +217,6 @@ TYPES = [
         _put_policy,
         _restore_policy,
         update=_update_policy,
-        shared="Topics",
+        shared=("Topics",),
     ),
 ]
