@@ -10,6 +10,7 @@ from headrace.services.cloudformation.resources.base import (
     ResourceType,
     boolean,
     enforced,
+    ignored,
     stored,
     tag_list,
 )
@@ -74,14 +75,41 @@ def _find_subscription(context: Context, properties: Properties) -> str | None:
         params = {"TopicArn": properties["TopicArn"], "NextToken": page["NextToken"]}
 
 
-def _subscribe(context: Context, properties: Properties) -> Made:
-    attributes = {}
-    if "FilterPolicy" in properties:
-        attributes["FilterPolicy"] = json.dumps(properties["FilterPolicy"])
+def _subscription_attributes(properties: Properties) -> dict[str, str]:
+    attributes: dict[str, str] = {}
+    for name in ("FilterPolicy", "RedrivePolicy", "DeliveryPolicy"):
+        if name in properties:
+            value = properties[name]
+            attributes[name] = value if isinstance(value, str) else json.dumps(value)
+    for name in ("FilterPolicyScope", "SubscriptionRoleArn"):
+        if name in properties:
+            attributes[name] = str(properties[name])
     if "RawMessageDelivery" in properties:
         attributes["RawMessageDelivery"] = (
             "true" if boolean(properties["RawMessageDelivery"]) else "false"
         )
+    return attributes
+
+
+def _change_subscription(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> Made:
+    """Set the attributes that differ; one that the template has no more goes back to what it was at first."""
+    before, after = _subscription_attributes(old), _subscription_attributes(new)
+    nothing = {"RawMessageDelivery": "false", "FilterPolicyScope": "MessageAttributes"}
+    # The scope first: a policy on the body is checked by it.
+    for name in sorted({*before, *after}, key=lambda name: name != "FilterPolicyScope"):
+        if before.get(name) != after.get(name):
+            params = {
+                "SubscriptionArn": physical_id,
+                "AttributeName": name,
+                "AttributeValue": after.get(name, nothing.get(name, "{}")),
+            }
+            context.call("sns", "SetSubscriptionAttributes", params)
+    return Made(physical_id, {"Arn": physical_id})
+
+
+def _subscribe(context: Context, properties: Properties) -> Made:
     arn = context.call(
         "sns",
         "Subscribe",
@@ -89,7 +117,7 @@ def _subscribe(context: Context, properties: Properties) -> Made:
             "TopicArn": properties["TopicArn"],
             "Protocol": properties["Protocol"],
             "Endpoint": properties.get("Endpoint", ""),
-            "Attributes": attributes,
+            "Attributes": _subscription_attributes(properties),
             "ReturnSubscriptionArn": True,
         },
     )["SubscriptionArn"]
@@ -142,9 +170,24 @@ TYPES = [
     ),
     ResourceType(
         "AWS::SNS::Subscription",
-        enforced("TopicArn", "Protocol", "Endpoint", "FilterPolicy", "RawMessageDelivery"),
+        {
+            **enforced(
+                "TopicArn",
+                "Protocol",
+                "Endpoint",
+                "FilterPolicy",
+                "FilterPolicyScope",
+                "RawMessageDelivery",
+                "RedrivePolicy",
+            ),
+            **stored("DeliveryPolicy", "SubscriptionRoleArn"),
+            # A subscription is in its topic's region.
+            **ignored("Region"),
+        },
         _subscribe,
         _unsubscribe,
+        update=_change_subscription,
+        replace_on=frozenset({"TopicArn", "Protocol", "Endpoint", "Region"}),
         find=_find_subscription,
     ),
     ResourceType(
