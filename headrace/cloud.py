@@ -35,6 +35,7 @@ from headrace.pages.health import Health
 from headrace.pages.routes import Routes
 from headrace.pages.site import build_site
 from headrace.pages.spark import SparkPages
+from headrace.services.cloudcontrol.api import build_cloudcontrol, cloudcontrol_api
 from headrace.services.cloudformation.api import build_cloudformation, cloudformation_api
 from headrace.services.emr.api import FOLDER as EMR_FOLDER
 from headrace.services.emr.api import build_emr, emr_api
@@ -251,6 +252,9 @@ class Cloud:
             strict=config.strict,
             **shared,
         )
+        self.cloudcontrol = build_cloudcontrol(
+            supervisor=self.supervisor, types=self.cloudformation.door, **shared
+        )
         self.tagging = build_tagging(self.gateway)
         for api in self._apis():
             self.gateway.register(api)
@@ -264,6 +268,7 @@ class Cloud:
             emr_api(self.emr),
             emr_serverless_api(self.emr_serverless),
             cloudformation_api(self.cloudformation),
+            cloudcontrol_api(self.cloudcontrol),
             tagging_api(self.tagging),
         ]
 
@@ -278,6 +283,7 @@ class Cloud:
             self.emr,
             self.emr_serverless,
             self.cloudformation,
+            self.cloudcontrol,
         ]
 
     def _build_pages(self, guard: PageAccess | None) -> Routes:
