@@ -189,16 +189,18 @@ class Schemas:
     def __init__(self, control: ControlPlane) -> None:
         self._control = control
 
-    def table(self, database: str, table: str, *, account: str, region: str) -> TableSchema:
+    def table(
+        self, database: str, table: str, *, account: str, region: str, version: str = "LATEST"
+    ) -> TableSchema:
         """See `SchemaCatalog.table`."""
+        names = {"DatabaseName": database}
+        operation, params = "GetTable", {**names, "Name": table}
+        if version != "LATEST":
+            operation = "GetTableVersion"
+            params = {**names, "TableName": table, "VersionId": version}
         try:
-            found = self._control.call(
-                "glue",
-                "GetTable",
-                {"DatabaseName": database, "Name": table},
-                account=account,
-                region=region,
-            )["Table"]
+            answer = self._control.call("glue", operation, params, account=account, region=region)
+            found = answer["TableVersion"]["Table"] if version != "LATEST" else answer["Table"]
         except AwsError as error:
             if error.code == "EntityNotFoundException":
                 raise SchemaNotFound(f"{database}.{table}") from error

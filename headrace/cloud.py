@@ -219,6 +219,7 @@ class Cloud:
             functions=self.lambda_.invoker,
             logs=self._logs,
             metrics=self._metrics,
+            state_delay_ms=config.state_delay_ms,
             **shared,
         )
         self._sparks = Sparks(installed=config.spark == "installed", strict=config.strict)

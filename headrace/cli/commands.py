@@ -15,6 +15,7 @@ from headrace.cli.interrupts import BROKEN_PIPE, INTERRUPTED, interruptible, sil
 from headrace.cli.lint import lint
 from headrace.cli.options import fail, sentence
 from headrace.cli.put import put
+from headrace.cli.redrive import redrive
 from headrace.cli.replay import replay
 from headrace.cli.run import up
 from headrace.cli.spark import spark
@@ -81,6 +82,7 @@ for command in (
     put,
     tail,
     replay,
+    redrive,
     check,
     faults,
     trace,

@@ -358,8 +358,10 @@ class TableSchema:
 class SchemaCatalog(Protocol):
     """Looks tables up in the Glue Data Catalog."""
 
-    def table(self, database: str, table: str, *, account: str, region: str) -> TableSchema:
-        """Return a table's schema. Raises SchemaNotFound."""
+    def table(
+        self, database: str, table: str, *, account: str, region: str, version: str = "LATEST"
+    ) -> TableSchema:
+        """Return a table's schema, of the latest or another version. Raises SchemaNotFound."""
         ...
 
 

@@ -30,7 +30,7 @@ from headrace.core.ports import ControlPlane
 from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import patch_patterns
 from headrace.fallback.current import CURRENT, FunctionTarget
-from headrace.fallback.in_process import InProcessCalls
+from headrace.fallback.in_process import ANSWERED, InProcessCalls
 from headrace.fallback.journal import Entry
 from headrace.fallback.kept.state import KeptState
 from headrace.fallback.kept.touched import MOTO_LOCK, TOUCHED
@@ -43,6 +43,8 @@ from headrace.fallback.moto_requests import (
     service_of,
 )
 from headrace.fallback.outbox import OUTBOX, OutboxWorker
+from headrace.fallback.policy_simulation import OPERATIONS as SIMULATIONS
+from headrace.fallback.policy_simulation import answer_of_simulation
 from headrace.fallback.post import post
 from headrace.fallback.profiles import PROFILES
 from headrace.fallback.queue_peek import queue_is_empty
@@ -247,6 +249,8 @@ class MotoServices:
             answer = answer_of_session(self.sessions, request)
             if answer is not None:
                 return answer
+        if package == "iam" and operation in SIMULATIONS:
+            return answer_of_simulation(request)
 
         def run() -> HttpResponse:
             try:
@@ -273,8 +277,10 @@ class MotoServices:
             if _Owner.services is not self:
                 self.warm_up()
             TOUCHED.is_watching = True
+            ANSWERED.response = None
             try:
-                return self._run_entry(entry)
+                ANSWERED.response = self._run_entry(entry)
+                return ANSWERED.response
             finally:
                 TOUCHED.is_watching = False
                 rows_only = changes_rows_only(package, operation)

@@ -105,7 +105,9 @@ class MemorySchemas:
     def __init__(self, *columns: tuple[str, str]) -> None:
         self.columns = columns
 
-    def table(self, database: str, table: str, *, account: str, region: str) -> TableSchema:
+    def table(
+        self, database: str, table: str, *, account: str, region: str, version: str = "LATEST"
+    ) -> TableSchema:
         if not self.columns:
             raise SchemaNotFound(f"{database}.{table}")
         return TableSchema(self.columns)

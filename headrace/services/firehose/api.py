@@ -43,6 +43,7 @@ def build_firehose(
     functions: FunctionInvoker,
     logs: LogSink,
     metrics: MetricSink,
+    state_delay_ms: int = 0,
 ) -> Firehose:
     """Return Firehose with its parts; nothing runs before `Firehose.start`."""
     fsync = durability == "fsync"
@@ -54,6 +55,7 @@ def build_firehose(
         streams=streams,
         supervisor=supervisor,
         fsync=fsync,
+        state_delay_ms=state_delay_ms,
     )
 
 

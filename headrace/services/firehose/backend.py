@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from headrace.core.ports import StreamReader
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.firehose.delivery import Delivery
-from headrace.services.firehose.errors import not_found
+from headrace.services.firehose.errors import busy, not_found
 from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.processors import query_of
 from headrace.services.firehose.sources import JournalSource, KinesisSource, Source
 from headrace.services.firehose.state import DeliveryStream, Progress
 from headrace.services.firehose.store import DeliveryStreams
@@ -49,8 +51,11 @@ class Firehose:
         streams: StreamReader,
         supervisor: Supervisor,
         fsync: bool,
+        state_delay_ms: int = 0,
     ) -> None:
         self.ids = ports.ids
+        # How long delivery streams are CREATING and DELETING.
+        self.state_delay_ms = state_delay_ms
         self.lock = threading.RLock()
         # The journals' folder: it has a folder for each delivery stream that takes records directly.
         self._folder = folder
@@ -68,8 +73,13 @@ class Firehose:
     # --- life ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Go on with every delivery stream where it was."""
-        streams = self._store.load()
+        """Go on with every delivery stream where it was; those in DELETING are deleted."""
+        streams: list[DeliveryStream] = []
+        for stream in self._store.load():
+            if stream.is_deleting:
+                self._store.delete(stream.stream_id)
+            else:
+                streams.append(stream)
         self._clear({stream.stream_id for stream in streams})
         self._known = self._marks.known()
         for stream in streams:
@@ -90,6 +100,7 @@ class Firehose:
         with self.lock:
             for running in self._running.values():
                 self._halt(running)
+        self._ports.queries.close()
 
     def _halt(self, running: _Running) -> None:
         running.unsubscribe()
@@ -135,21 +146,58 @@ class Firehose:
         handle.wake()
         self._running[(stream.account, stream.region, stream.name)] = running
 
+    def check_query(self, destination: Mapping[str, Any]) -> None:
+        """Refuse a query that JQ does not compile. Raises AwsError."""
+        query = query_of(destination)
+        if query:
+            self._ports.queries.check(query)
+
     # --- delivery streams ---------------------------------------------------------------------
 
     def find(self, account: str, region: str, name: str) -> DeliveryStream:
         """Return a delivery stream. Raises AwsError."""
+        self._remove_deleted()
         running = self._running.get((account, region, name))
         if running is None:
             raise not_found(name, account)
         return running.stream
 
+    def changeable(self, account: str, region: str, name: str) -> DeliveryStream:
+        """Return a delivery stream that is ACTIVE. Raises AwsError."""
+        stream = self.find(account, region, name)
+        status = stream.status(self._ports.clock.now_ms())
+        if status != "ACTIVE":
+            raise busy(name, account, status)
+        return stream
+
+    def delete(self, stream: DeliveryStream) -> None:
+        """Delete a delivery stream, after `state_delay_ms` in DELETING. What is in its buffers is lost, as on AWS."""
+        if not self.state_delay_ms:
+            self.remove(stream)
+            return
+        if stream.is_deleting:
+            return
+        stream.is_deleting = True
+        stream.settles_ms = self._ports.clock.now_ms() + self.state_delay_ms
+        running = self._running[(stream.account, stream.region, stream.name)]
+        running.current = False
+        self.save(stream)
+
+    def _remove_deleted(self) -> None:
+        now_ms = self._ports.clock.now_ms()
+        with self.lock:
+            for running in list(self._running.values()):
+                if running.stream.is_deleting and now_ms >= running.stream.settles_ms:
+                    self.remove(running.stream)
+
     def exists(self, account: str, region: str, name: str) -> bool:
         """Whether there is a delivery stream of that name."""
+        self._remove_deleted()
         return (account, region, name) in self._running
 
     def all(self, account: str, region: str) -> list[DeliveryStream]:
         """Return an account's delivery streams by name."""
+        self._remove_deleted()
         return [
             running.stream
             for key, running in sorted(self._running.items())
@@ -164,6 +212,10 @@ class Firehose:
             source.close()
         self._store.save(stream)
         self._run(stream)
+
+    def settles_ms(self) -> int:
+        """Return when a state that begins now ends."""
+        return self._ports.clock.now_ms() + self.state_delay_ms if self.state_delay_ms else 0
 
     def save(self, stream: DeliveryStream) -> None:
         """Store a changed delivery stream, which the next delivery uses. When storing fails, undo the change."""

@@ -1,4 +1,4 @@
-"""Record format conversion: JSON records become a Parquet file with a Glue table's columns. Pure functions.
+"""Record format conversion: JSON records become a Parquet or ORC file with a Glue table's columns. Pure functions.
 
 A column of plain values is converted in one call, many times faster than value by value. Only a column that holds
 something else is converted value by value, which also finds the values to refuse.
@@ -20,12 +20,14 @@ from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
-from headrace.core.ports import StreamRecord, TableSchema
+from headrace.core.ports import TableSchema
 from headrace.services.firehose.failures import Failed
 from headrace.services.firehose.hive import Column, WrongValue, column
-from headrace.services.firehose.serde import Reading, Writing
+from headrace.services.firehose.records import Record
+from headrace.services.firehose.serde import OrcWriting, Reading, Writing
 
 # Codes as in AWS's CloudWatch messages (documented); which one AWS gives for which fault is assumed.
 NOT_JSON = "DataFormatConversion.ParseError"
@@ -39,25 +41,26 @@ Item = dict[str, Any]
 
 @dataclass(slots=True)
 class Converted:
-    """A Parquet file, its rows, and the records left out."""
+    """A Parquet or ORC file, its rows, and the records left out."""
 
     data: bytes
     rows: int
     failed: list[Failed] = field(default_factory=list[Failed])
 
 
-def to_parquet(
-    records: Sequence[StreamRecord],
+def convert(
+    records: Sequence[Record],
     schema: TableSchema,
     reading: Reading | None = None,
-    writing: Writing | None = None,
+    writing: Writing | OrcWriting | None = None,
 ) -> Converted:
-    """Return one Parquet file of all objects in `records`; a record with a bad object is left out whole.
+    """Return one file of all objects in `records`; a record with a bad object is left out whole.
 
     Unknown keys are dropped, and missing ones are null. Raises UnknownType.
     """
     reading, writing = reading or Reading(), writing or Writing()
-    columns = [(name.lower(), column(kind)) for name, kind in schema.columns]
+    formats = reading.time_formats
+    columns = [(name.lower(), column(kind, formats)) for name, kind in schema.columns]
     items, owners, refused = _parse(records)
     items = _renamed(items, reading)
     arrays: list[Any] = []
@@ -75,8 +78,11 @@ def to_parquet(
     return Converted(_written(table, writing), table.num_rows, failed)
 
 
-def _written(table: Any, writing: Writing) -> bytes:
+def _written(table: Any, writing: Writing | OrcWriting) -> bytes:
     file = io.BytesIO()
+    if isinstance(writing, OrcWriting):
+        _write_orc(table, writing, file)
+        return file.getvalue()
     pq.write_table(
         table,
         file,
@@ -90,8 +96,24 @@ def _written(table: Any, writing: Writing) -> bytes:
     return file.getvalue()
 
 
+def _write_orc(table: Any, writing: OrcWriting, file: io.BytesIO) -> None:
+    names = list(table.column_names)
+    orc.write_table(
+        table,
+        file,
+        file_version=writing.version,
+        stripe_size=writing.stripe_bytes,
+        compression=writing.compression,
+        row_index_stride=writing.row_index_stride,
+        padding_tolerance=writing.padding_tolerance,
+        dictionary_key_size_threshold=writing.dictionary_threshold,
+        bloom_filter_columns=[names.index(name) for name in writing.bloom_columns if name in names],
+        bloom_filter_fpp=writing.bloom_rate,
+    )
+
+
 def _parse(
-    records: Sequence[StreamRecord],
+    records: Sequence[Record],
 ) -> tuple[list[Item], Sequence[int], dict[int, tuple[str, str]]]:
     """Return all objects, the record number of each object, and by record number why a record was refused."""
     try:

@@ -1,69 +1,51 @@
-"""The worker of a delivery stream: it reads records into a buffer and delivers each exactly once.
+"""The worker of a delivery stream: it reads and processes records into buffers and delivers each exactly once.
 
-The buffer is in memory only, since its records can always be read again from the source. A delivery has three steps,
-each durable before the next begins: the *intent* (which records, by shard and sequence number, go into which
-objects), the objects, and the new positions. After a kill the intent is carried out again under the same names, so
-that no record is lost and none is delivered twice. (AWS promises at-least-once.)
+The buffers are in memory only, since their records can always be read again from the source. A delivery has three
+steps, each durable before the next begins: the *intent* (which buffer's records, up to which sequence numbers, go into
+which objects), the objects, and the new positions. After a kill the records are read and processed again, and the
+intent is carried out under the same names, so that no record is lost and none is delivered twice. (AWS promises
+at-least-once.)
+
+With dynamic partitioning there is a buffer for each partition, and they are delivered one by one. So the records from
+which reading goes on may belong to partitions that are delivered beyond them: `Progress.passed` says up to where, and
+such records are passed over when they are read again. So of each partition everything up to a record is delivered, and
+nothing after it, in objects or, beyond the limit of active partitions, in the error output.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from headrace.core.ports import StreamRecord
 from headrace.core.workers import WorkerDone
-from headrace.services.firehose import output
+from headrace.services.firehose.buffers import Buffer, Intake, positions_before, waiting
+from headrace.services.firehose.carry import Pending, carry, delivered, kinds_of, objects_of
+from headrace.services.firehose.destinations import DESTINATIONS
+from headrace.services.firehose.destinations.base import Hints
+from headrace.services.firehose.partitions import values_of
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.prefix import name_objects
 from headrace.services.firehose.reports import Reports
-from headrace.services.firehose.sources import (
-    READ_BYTES,
-    READ_RECORDS,
-    ShardRead,
-    Source,
-    is_past,
-    position_text,
-    read_shards,
+from headrace.services.firehose.rereading import read_again, still_beyond, with_marks
+from headrace.services.firehose.sorting import Sorter
+from headrace.services.firehose.sources import READ_BYTES, Source, read_shards
+from headrace.services.firehose.state import (
+    DeliveryStream,
+    Intent,
+    Progress,
+    as_held,
+    is_partitioned,
 )
-from headrace.services.firehose.state import DeliveryStream, Intent, Progress
 from headrace.services.firehose.store import DeliveryStreams
 
 MIB = 1024 * 1024
 # While a buffer fills, the worker looks at its source this often and appends do not wake it: an append stays cheap.
 LOOK_EVERY_S = 0.25
-
-
-@dataclass(slots=True)
-class Buffer:
-    """Records that are read and not yet delivered, by shard; where reading began, and where it goes on."""
-
-    records: dict[str, list[StreamRecord]] = field(default_factory=dict[str, list[StreamRecord]])
-    start: dict[str, str] = field(default_factory=dict[str, str])
-    after: dict[str, str] = field(default_factory=dict[str, str])
-    count: int = 0
-    size_bytes: int = 0
-    since_s: float = 0.0
-    oldest_ms: int = 0
-    newest_ms: int = 0
-
-    def add(self, read: ShardRead, now_s: float) -> None:
-        """Take what was read of a shard."""
-        self.after[read.shard_id] = read.after
-        if not read.records:
-            return
-        arrivals = [record.approximate_arrival_ms for record in read.records]
-        oldest_ms, newest_ms = min(arrivals), max(arrivals)
-        if not self.count:
-            self.since_s, self.oldest_ms = now_s, oldest_ms
-        self.oldest_ms = min(self.oldest_ms, oldest_ms)
-        self.newest_ms = max(self.newest_ms, newest_ms)
-        self.start.setdefault(read.shard_id, read.start)
-        self.records.setdefault(read.shard_id, []).extend(read.records)
-        self.size_bytes += read.size_bytes
-        self.count += len(read.records)
+# All buffers of a stream with dynamic partitioning; beyond it the largest is delivered early.
+MOST_HELD_BYTES = 512 * MIB
 
 
 class Delivery:
@@ -86,7 +68,14 @@ class Delivery:
         self._ports = ports
         self._is_current = is_current
         self._progress = streams.progress(stream.stream_id)
-        self._buffer = Buffer()
+        self._pending: Pending | None = None
+        self._intake = Intake()
+        self._read_to = dict(self._progress.positions)
+        # By shard, where reading began for what the buffers hold.
+        self._starts: dict[str, str] = {}
+        # With partitions, records are processed as the stream was when the first of them was; see `_settle_change`.
+        self._as_of = as_held(self._stream, self._progress)
+        self._sorter = Sorter(self._as_of, ports, self._progress.passed)
 
     @property
     def progress(self) -> Progress:
@@ -99,20 +88,26 @@ class Delivery:
         `behind_ms` is the age of the oldest record that waits. `is_drained` says whether everything that the source
         has is delivered.
         """
-        progress, buffer = self._progress, self._buffer
-        intent = progress.intent
-        oldest_ms = intent.oldest_ms if intent is not None else buffer.oldest_ms
-        waiting = buffer.count or intent is not None
+        progress, intent = self._progress, self._progress.intent
+        buffered, oldest_ms = self._waiting()
+        if intent is not None:
+            oldest_ms = min(oldest_ms or intent.oldest_ms, intent.oldest_ms)
+        waiting = buffered or intent is not None
         return {
             "delivered_records": progress.delivered_records,
             "delivered_objects": progress.delivered_objects,
             "delivered_bytes": progress.delivered_bytes,
             "failed_records": progress.failed_records,
-            "buffered_records": buffer.count + (0 if intent is None else intent.records),
+            "buffered_records": buffered + (0 if intent is None else intent.records),
+            "active_partitions": self._sorter.active,
             "behind_ms": max(0, self._ports.clock.now_ms() - oldest_ms) if waiting else 0,
             "last_error": self.reports.last_error,
             "is_drained": not waiting and not self._has_unread(),
         }
+
+    def _waiting(self) -> tuple[int, int]:
+        """Return how many records wait in the buffers, and when the first of them arrived (0: none waits)."""
+        return waiting(list(self._sorter.buffers.values()), self._intake)
 
     def _has_unread(self) -> bool:
         """Whether the source has records that no delivery has been told of."""
@@ -138,137 +133,275 @@ class Delivery:
     def _step(self) -> float:
         intent = self._progress.intent
         if intent is not None:
-            self._carry_out(intent, self._read_again(intent), again=True)
+            wait_s = self._finish(intent)
+            if wait_s > 0:
+                self.wants_waking = False
+                return wait_s
         # Set before reading: a record that is appended from here on is read, or wakes the worker.
         self.wants_waking = True
         more = self._fill()
-        wait_s = self._wait_s()
-        if self._buffer.count and wait_s <= 0:
-            self._deliver()
+        self._process_due()
+        due, wait_s = self._next()
+        if due is not None:
+            self._deliver(due)
             return 0.0
-        if not self._buffer.count and self._buffer.after:
-            # Only ends of shards: there is nothing to write.
-            self._advance(replace(self._progress), self._buffer.after)
-            self._buffer = Buffer()
-            return 0.0
+        if not self._intake.records and not self._sorter.buffers:
+            if self._settle_change():
+                return 0.0
+            if self._read_to != self._progress.positions:
+                # Only ends of shards, or records that were all dropped: there is nothing to write.
+                self._advance(self._progress, dict(self._read_to))
+                return 0.0
         if more:
             return 0.0
-        if self._buffer.count:
+        if wait_s < math.inf:
             self.wants_waking = False
             return min(wait_s, LOOK_EVERY_S)
         return math.inf
 
-    def _hints(self) -> tuple[int, float]:
-        hints = self._stream.destination["BufferingHints"]
-        return int(hints["SizeInMBs"]) * MIB, float(hints["IntervalInSeconds"])
+    def _hints(self) -> Hints:
+        return DESTINATIONS[self._stream.destination_kind].hints(self._stream.destination)
 
-    def _wait_s(self) -> float:
-        """Return the seconds until the buffer is due; infinite for an empty one."""
-        if not self._buffer.count:
-            return math.inf
-        size_bytes, interval_s = self._hints()
-        if self._buffer.size_bytes >= size_bytes:
-            return 0.0
-        return max(0.0, self._buffer.since_s + interval_s - self._ports.clock.monotonic_s())
+    @property
+    def _is_changed(self) -> bool:
+        """Whether the destination is another than the one that the partitions were made for."""
+        return self._as_of.version != self._stream.version
+
+    def _settle_change(self) -> bool:
+        """Go over to the stream's destination of now, once nothing waits for that of before; return whether it did."""
+        if not self._is_changed or self._progress.passed:
+            return False
+        self._as_of = replace(self._stream)
+        self._sorter = Sorter(self._as_of, self._ports, self._progress.passed)
+        return True
 
     def _fill(self) -> bool:
-        """Read what is new into the buffer; return whether there is more."""
-        buffer = self._buffer
-        size_bytes, _ = self._hints()
+        """Read what is new; return whether there is more."""
+        if self._is_changed and is_partitioned(self._as_of.destination):
+            if not self._progress.passed:
+                return False
+        elif self._is_changed and not self._sorter.buffers:
+            self._settle_change()
+        if self._sorter.must_empty:
+            return False
+        room_bytes = self._room_bytes()
         more = False
-        positions = {**self._progress.positions, **buffer.after}
-        for read in read_shards(self._source, positions, size_bytes - buffer.size_bytes):
-            buffer.add(read, self._ports.clock.monotonic_s())
+        for read in read_shards(self._source, self._read_to, room_bytes):
+            self._starts.setdefault(read.shard_id, read.start)
+            self._read_to[read.shard_id] = read.after
+            if read.records:
+                self._intake.add(read, self._ports.clock.monotonic_s())
             more |= read.more
             if read.records and self._stream.source_arn:
                 self.reports.read(read.records)
         return more
 
+    def _room_bytes(self) -> int:
+        if is_partitioned(self._as_of.destination):
+            return max(0, min(READ_BYTES * 4, MOST_HELD_BYTES - self._sorter.size_bytes))
+        held = self._sorter.size_bytes + self._intake.size_bytes
+        return self._hints().size_bytes - held
+
+    def _process_due(self) -> None:
+        intake, function = self._intake, self._sorter.function
+        if not intake.records:
+            return
+        if function is not None and intake.size_bytes < function.batch_bytes:
+            interval_s = min(function.interval_s, self._hints().interval_s)
+            if (
+                self._ports.clock.monotonic_s() - intake.since_s < interval_s
+                and not self._is_changed
+                and self._room_bytes() > 0
+            ):
+                return
+        self._sorter.take(intake)
+        self._intake = Intake()
+
+    def _next(self) -> tuple[str | None, float]:
+        """Return the partition whose buffer is due, if any, and the seconds until the next may be."""
+        hints, now_s = self._hints(), self._ports.clock.monotonic_s()
+        wait_s = math.inf
+        if self._intake.records:
+            function = self._sorter.function
+            interval_s = min(hints.interval_s, function.interval_s if function else 0.0)
+            wait_s = max(0.001, self._intake.since_s + interval_s - now_s)
+        empty_all = self._sorter.must_empty or (
+            self._is_changed and is_partitioned(self._as_of.destination)
+        )
+        for partition, buffer in self._sorter.buffers.items():
+            left_s = buffer.since_s + hints.interval_s - now_s
+            if empty_all or buffer.size_bytes >= hints.size_bytes or left_s <= 0:
+                if not buffer.is_last or len(self._sorter.buffers) == 1:
+                    return partition, 0.0
+                # The others first, which the next look finds due.
+                self._sorter.must_empty = True
+                wait_s = 0.0
+            wait_s = min(wait_s, left_s)
+        if self._sorter.size_bytes >= MOST_HELD_BYTES:
+            return self._sorter.largest(), 0.0
+        return None, wait_s
+
     # --- delivering ---------------------------------------------------------------------------
 
-    def _deliver(self) -> None:
-        # When storing the intent fails, the records are read again.
-        buffer, self._buffer = self._buffer, Buffer()
-        intent = self._intend(buffer)
-        self._save(replace(self._progress, intent=intent))
-        self._carry_out(intent, buffer.records, again=False)
+    def _deliver(self, partition: str) -> None:
+        buffer = self._sorter.buffers[partition]
+        intent = self._intend(partition, buffer)
+        # Only when the intent is stored does the buffer leave the others.
+        self._save(replace(self._progress, intent=intent, held=self._held()))
+        self._sorter.pop(partition)
+        self._pending = Pending(buffer, again=False)
+        self._finish(intent)
 
-    def _intend(self, buffer: Buffer) -> Intent:
-        stream, now_ms = self._stream, self._ports.clock.now_ms()
+    def _held(self) -> dict[str, Any] | None:
+        if not is_partitioned(self._as_of.destination):
+            return None
+        return {"version": self._as_of.version, "destination": self._as_of.destination}
+
+    def _intend(self, partition: str, buffer: Buffer) -> Intent:
+        now_ms = self._ports.clock.now_ms()
+        stream = self._as_of if is_partitioned(self._as_of.destination) else self._stream
+        if len(buffer.first) > 1:
+            buffer.records.sort(key=lambda record: record.shard_id)
         return Intent(
             version=stream.version,
             destination=stream.destination,
-            keys=name_objects(stream, buffer.oldest_ms, self._ports.ids, now_ms),
+            keys=self._names(stream, partition, buffer.oldest_ms, kinds_of(stream, buffer)),
             oldest_ms=buffer.oldest_ms,
             newest_ms=buffer.newest_ms,
             decided_ms=now_ms,
-            counts={shard_id: len(records) for shard_id, records in buffer.records.items()},
-            start=buffer.start,
-            last={
-                shard_id: records[-1].sequence_number
-                for shard_id, records in buffer.records.items()
+            counts=dict(buffer.counts),
+            start={
+                shard_id: self._starts.get(shard_id, self._progress.positions.get(shard_id, ""))
+                for shard_id in buffer.last
             },
-            after=buffer.after,
+            last=dict(buffer.last),
+            after=positions_before(self._read_to, self._sorter.others_of(partition), self._intake),
+            kind=stream.destination_kind,
+            partition=partition,
         )
 
-    def _read_again(self, intent: Intent) -> dict[str, list[StreamRecord]]:
-        """Return the records of an intent from the source."""
-        return {shard_id: self._read_shard_again(intent, shard_id) for shard_id in intent.counts}
+    def _names(
+        self, stream: DeliveryStream, partition: str, oldest_ms: int, kinds: Iterable[str]
+    ) -> dict[str, str]:
+        ids, now_ms = self._ports.ids, self._ports.clock.now_ms()
+        return name_objects(stream, list(kinds), oldest_ms, ids, now_ms, values_of(partition))
 
-    def _read_shard_again(self, intent: Intent, shard_id: str) -> list[StreamRecord]:
-        wanted, position = intent.counts[shard_id], intent.start[shard_id]
-        records: list[StreamRecord] = []
-        while len(records) < wanted:
-            left = wanted - len(records)
-            got = self._source.read(shard_id, position, min(left, READ_RECORDS), READ_BYTES)
-            # When retention has removed some, the read goes on into records of later deliveries.
-            kept = [r for r in got.records if not is_past(r.sequence_number, intent.last[shard_id])]
-            records += kept
-            if not kept or got.next_position is None:
-                break
-            position = position_text(got.next_position)
-        if len(records) < wanted:
-            self.reports.gone(shard_id, wanted - len(records))
-        return records
+    def _finish(self, intent: Intent) -> float:
+        """Carry an intent out; return the seconds until it may be tried again, 0 when it is done."""
+        if self._pending is None:
+            self._pending = Pending(self._read_again(intent), again=True)
+        pending = self._pending
+        wait_s = pending.retry_at_s - self._ports.clock.monotonic_s()
+        if wait_s > 0:
+            return wait_s
+        if not pending.buffer.count and not pending.buffer.sources and not pending.again:
+            self._done(intent, pending)
+            return 0.0
+        try:
+            again = carry(self._stream, intent, pending, self._ports, self.reports)
+        except Exception:
+            pending.again = True
+            self._rename(intent)
+            raise
+        if again is not None:
+            self._save(replace(self._progress, intent=again))
+            # As documented, a retry goes to where the destination is by then.
+            self._rename(again)
+            return max(0.001, pending.retry_at_s - self._ports.clock.monotonic_s())
+        self._done(intent, pending)
+        return 0.0
 
-    def _carry_out(
-        self, intent: Intent, batch: dict[str, list[StreamRecord]], *, again: bool
-    ) -> None:
-        records = sum(map(len, batch.values()))
-        done = self._progress
-        if records:
-            try:
-                written = output.write(self._stream, intent, batch, self._ports, again=again)
-            except Exception:
-                self._rename(intent)
-                raise
-            if written.failed:
-                self.reports.refused(written.failed)
+    def _done(self, intent: Intent, pending: Pending) -> None:
+        buffer, done = pending.buffer, self._progress
+        failed = [*buffer.failed, *pending.refused]
+        if failed:
+            self.reports.refused(failed)
+        if buffer.count or buffer.sources:
+            exceeded, self._sorter.exceeded = self._sorter.exceeded, 0
             self.reports.delivered(
-                records=records, size_bytes=written.size_bytes, oldest_ms=intent.oldest_ms
+                delivered(intent, pending, self._sorter.active + 1, exceeded=bool(exceeded))
             )
             done = replace(
                 done,
-                delivered_records=done.delivered_records + records,
-                delivered_objects=done.delivered_objects + written.objects,
-                delivered_bytes=done.delivered_bytes + written.size_bytes,
-                failed_records=done.failed_records + len(written.failed),
+                delivered_records=done.delivered_records + buffer.count,
+                delivered_objects=done.delivered_objects + pending.objects,
+                delivered_bytes=done.delivered_bytes + pending.size_bytes,
+                failed_records=done.failed_records + len(failed),
             )
-        self._advance(done, intent.after)
-        for shard_id in intent.counts:
-            self._source.delivered(shard_id, intent.newest_ms)
+        passed = with_marks(done.passed, {**buffer.refused, intent.partition: intent.last})
+        # Not `intent.after`: after a kill, less is read than there was when the delivery was decided on.
+        others = self._sorter.buffers.values()
+        after = positions_before(self._read_to, others, self._intake)
+        self._advance(replace(done, passed=passed), after)
+        self._pending = None
+        _, oldest_ms = self._waiting()
+        up_to_ms = min(intent.newest_ms, oldest_ms - 1) if oldest_ms else intent.newest_ms
+        for shard_id in intent.last:
+            self._source.delivered(shard_id, up_to_ms)
 
     def _rename(self, intent: Intent) -> None:
         """After a failure, move the intent to the stream's destination of now, if that has changed."""
         stream = self._stream
         if intent.version == stream.version:
             return
-        keys = name_objects(stream, intent.oldest_ms, self._ports.ids, self._ports.clock.now_ms())
-        moved = replace(intent, version=stream.version, destination=stream.destination, keys=keys)
+        try:
+            keys = self._names(stream, intent.partition, intent.oldest_ms, intent.keys)
+        except StopIteration:
+            # Its prefix has other partition keys: the objects keep their names.
+            keys = intent.keys
+        moved = replace(
+            intent,
+            version=stream.version,
+            destination=stream.destination,
+            kind=stream.destination_kind,
+            keys=keys,
+            renamed=[*intent.renamed, *objects_of(self._stream, intent)],
+        )
         self._save(replace(self._progress, intent=moved))
 
-    def _advance(self, progress: Progress, after: dict[str, str]) -> None:
-        self._save(replace(progress, positions={**progress.positions, **after}, intent=None))
+    # --- reading again ------------------------------------------------------------------------
+
+    def _read_again(self, intent: Intent) -> Buffer:
+        """Read and process the records of an intent once more, and take its buffer from what that gives.
+
+        With partitions, what else is read stays in its buffers.
+        """
+        batch: dict[str, list[StreamRecord]] = {}
+        for shard_id in intent.last:
+            batch[shard_id], gone = read_again(self._source, intent, shard_id)
+            if gone:
+                self.reports.gone(shard_id, gone)
+        intake = Intake({shard: records for shard, records in batch.items() if records})
+        intake.since_s = self._ports.clock.monotonic_s()
+        # Its partition is active, whatever the limit says now.
+        self._sorter.open(intent.partition)
+        self._sorter.take(intake)
+        for shard_id, records in batch.items():
+            self._starts.setdefault(shard_id, intent.start[shard_id])
+            if records and not intent.counts:
+                self._read_to[shard_id] = records[-1].sequence_number
+        if intent.counts:
+            # Without partitions nothing else waits, and reading goes on where the delivery was decided on.
+            self._read_to.update(intent.after)
+        return self._sorter.pop(intent.partition)
+
+    # --- progress -----------------------------------------------------------------------------
+
+    def _advance(self, progress: Progress, after: Mapping[str, str]) -> None:
+        positions = {**progress.positions, **after}
+        passed = still_beyond(progress.passed, positions)
+        for shard_id in after:
+            if positions[shard_id] != progress.positions.get(shard_id):
+                self._starts[shard_id] = positions[shard_id]
+        self._save(
+            replace(
+                progress,
+                positions=positions,
+                intent=None,
+                passed=passed,
+                held=self._held() if passed else None,
+            )
+        )
 
     def _save(self, progress: Progress) -> None:
         if not self._is_current():
@@ -276,3 +409,4 @@ class Delivery:
         self._streams.save_progress(self._stream.stream_id, progress)
         # Set last: memory is never ahead of the disk.
         self._progress = progress
+        self._sorter.passed = progress.passed

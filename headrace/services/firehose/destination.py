@@ -1,13 +1,16 @@
-"""Checking an S3 destination and filling in AWS's defaults. Pure functions."""
+"""Checks S3 configurations and fills in AWS's defaults. Pure functions.
+
+The sentences are AWS's (observed by others, us-east-1, 2026), but those marked as assumed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.core.values import listed, mapped
-from headrace.services.firehose import prefix, serde, transform
-from headrace.services.firehose.errors import invalid, not_built
+from headrace.core.values import mapped
+from headrace.services.firehose import prefix, serde
+from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.limits import (
     CONVERSION_DEFAULT_BUFFER_MIB,
     CONVERSION_MIN_BUFFER_MIB,
@@ -16,75 +19,157 @@ from headrace.services.firehose.limits import (
     MAX_BUFFER_MIB,
     MAX_INTERVAL_S,
     MIN_BUFFER_MIB,
+    PARTITIONED_MIN_BUFFER_MIB,
+    PARTITIONED_MIN_INTERVAL_S,
+    RETRY_DEFAULT_S,
 )
-from headrace.services.firehose.state import processors_of
+from headrace.services.firehose.partitions import check_keys
+from headrace.services.firehose.processors import check_processors
+from headrace.services.firehose.state import is_partitioned
 
-_PROCESSORS = frozenset({"Lambda", "AppendDelimiterToRecord"})
+__all__ = ["PLAIN_MEMBERS", "check_processors", "checked", "checked_s3", "updated"]
+
+# The members of an S3 configuration that is not extended.
+PLAIN_MEMBERS = (
+    "RoleARN",
+    "BucketARN",
+    "Prefix",
+    "ErrorOutputPrefix",
+    "BufferingHints",
+    "CompressionFormat",
+    "EncryptionConfiguration",
+    "CloudWatchLoggingOptions",
+)
+
+
+def checked_s3(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a plain S3 configuration, such as another destination's backup, with defaults. Raises AwsError."""
+    made = dict(given)
+    _check_common(made)
+    made["BufferingHints"] = hints_of(mapped(made, "BufferingHints"))
+    made.setdefault("CompressionFormat", "UNCOMPRESSED")
+    prefix.check(str(made.get("Prefix") or ""), str(made.get("ErrorOutputPrefix") or ""))
+    return made
 
 
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the destination with defaults. Raises AwsError."""
-    destination = dict(given)
-    if not str(destination.get("BucketARN", "")).startswith("arn:"):
-        raise invalid("BucketARN is not a valid ARN.")
-    conversion = mapped(destination, "DataFormatConversionConfiguration")
+    """Return an extended S3 configuration with defaults. Raises AwsError."""
+    made = dict(given)
+    _check_common(made)
+    conversion = mapped(made, "DataFormatConversionConfiguration")
     converts = bool(conversion) and bool(conversion.get("Enabled", True))
-    destination["BufferingHints"] = _hints(mapped(destination, "BufferingHints"), converts=converts)
-    compression = destination.setdefault("CompressionFormat", "UNCOMPRESSED")
-    if compression not in ("UNCOMPRESSED", "GZIP"):
-        raise not_built(f"the compression format {compression}")
-    if converts:
-        _check_conversion(conversion, compression)
-    destination.setdefault("EncryptionConfiguration", {"NoEncryptionConfig": "NoEncryption"})
-    destination.setdefault("CloudWatchLoggingOptions", {"Enabled": False})
-    if destination.setdefault("S3BackupMode", "Disabled") != "Disabled":
-        raise not_built("S3 backup")
-    if mapped(destination, "DynamicPartitioningConfiguration").get("Enabled"):
-        raise not_built("dynamic partitioning")
-    check_processors(destination)
-    prefix.check(
-        str(destination.get("Prefix") or ""),
-        str(destination.get("ErrorOutputPrefix") or ""),
-        time_zone=str(destination.get("CustomTimeZone") or "UTC"),
+    partitioned = is_partitioned(made)
+    made["BufferingHints"] = hints_of(
+        mapped(made, "BufferingHints"), converts=converts, partitioned=partitioned
     )
-    return destination
-
-
-def check_processors(destination: Mapping[str, Any]) -> None:
-    """Refuse processors that cannot be run. Raises AwsError."""
-    found = processors_of(destination)
-    for kind in found:
-        if kind not in _PROCESSORS:
-            raise not_built(f"the processor {kind}")
-    processing = mapped(destination, "ProcessingConfiguration")
-    if processing.get("Enabled") and len(found) != len(listed(processing, "Processors")):
-        raise invalid("A processor type can occur only once.")
-    if "Lambda" in found:
-        transform.function_of(found["Lambda"])
-
-
-def _hints(given: dict[str, Any], *, converts: bool) -> dict[str, int]:
-    default = CONVERSION_DEFAULT_BUFFER_MIB if converts else DEFAULT_BUFFER_MIB
-    size = int(given.get("SizeInMBs", default))
-    interval = int(given.get("IntervalInSeconds", DEFAULT_INTERVAL_S))
-    least = CONVERSION_MIN_BUFFER_MIB if converts else MIN_BUFFER_MIB
-    if not least <= size <= MAX_BUFFER_MIB:
-        if converts:
+    compression = made.setdefault("CompressionFormat", "UNCOMPRESSED")
+    if converts:
+        if compression != "UNCOMPRESSED":
             raise invalid(
-                f"BufferingHints.SizeInMBs must be at least {CONVERSION_MIN_BUFFER_MIB} when data format conversion is"
-                " enabled."
+                "The S3 destination's compression format must be set to UNCOMPRESSED when data format conversion is"
+                " enabled"
             )
-        raise invalid(
-            f"BufferingHints.SizeInMBs must be between {MIN_BUFFER_MIB} and {MAX_BUFFER_MIB}."
-        )
-    if not 0 <= interval <= MAX_INTERVAL_S:
-        raise invalid(f"BufferingHints.IntervalInSeconds must be between 0 and {MAX_INTERVAL_S}.")
-    return {"SizeInMBs": size, "IntervalInSeconds": interval}
+        serde.check(conversion)
+    _check_backup(made)
+    check_processors(made)
+    _check_prefixes(made, partitioned=partitioned)
+    if partitioned:
+        made["DynamicPartitioningConfiguration"] = {
+            "RetryOptions": {"DurationInSeconds": RETRY_DEFAULT_S},
+            **mapped(made, "DynamicPartitioningConfiguration"),
+        }
+        check_keys(made)
+    return made
 
 
-def _check_conversion(conversion: dict[str, Any], compression: str) -> None:
-    if compression != "UNCOMPRESSED":
+def updated(present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an extended S3 configuration after an update, member by member. Raises AwsError."""
+    change = dict(update)
+    if "S3BackupUpdate" in change:
+        change["S3BackupConfiguration"] = {
+            **mapped(present, "S3BackupConfiguration"),
+            **change.pop("S3BackupUpdate"),
+        }
+    if "DynamicPartitioningConfiguration" in change:
+        now = bool(mapped(change, "DynamicPartitioningConfiguration").get("Enabled"))
+        if now != is_partitioned(present):
+            raise invalid(
+                "Dynamic Partitioning cannot be enabled or disabled after the delivery stream is created."
+            )  # assumed
+    if present.get("S3BackupMode") == "Enabled" and change.get("S3BackupMode") == "Disabled":
+        raise invalid("S3 backup cannot be disabled once it is enabled.")  # assumed
+    return checked({**present, **change})
+
+
+def hints_of(
+    given: Mapping[str, Any],
+    *,
+    converts: bool = False,
+    partitioned: bool = False,
+    most_mib: int = MAX_BUFFER_MIB,
+    most_interval_s: int = MAX_INTERVAL_S,
+    default_interval_s: int = DEFAULT_INTERVAL_S,
+) -> dict[str, int]:
+    """Return BufferingHints with defaults. Raises AwsError for one without the other, and out of AWS's range."""
+    if len({"SizeInMBs", "IntervalInSeconds"} & set(given)) == 1:
         raise invalid(
-            "Data format conversion is enabled, CompressionFormat must be UNCOMPRESSED or absent."
+            "Both BufferSizeInMBs and BufferIntervalInSeconds are required to configure buffering."
+        )  # assumed
+    large = converts or partitioned
+    default_mib = min(CONVERSION_DEFAULT_BUFFER_MIB if large else DEFAULT_BUFFER_MIB, most_mib)
+    size_mib = int(given.get("SizeInMBs", default_mib))
+    interval_s = int(given.get("IntervalInSeconds", default_interval_s))
+    if partitioned and size_mib < PARTITIONED_MIN_BUFFER_MIB:
+        raise invalid(
+            f"BufferingHints.SizeInMBs must be at least {PARTITIONED_MIN_BUFFER_MIB} when Dynamic Partitioning is"
+            " enabled."
         )
-    serde.check(conversion)
+    if partitioned and interval_s < PARTITIONED_MIN_INTERVAL_S:
+        raise invalid(
+            f"BufferingHints.IntervalInSeconds must be at least {PARTITIONED_MIN_INTERVAL_S} seconds when Dynamic"
+            " Partitioning is enabled."
+        )
+    if converts and size_mib < CONVERSION_MIN_BUFFER_MIB:
+        raise invalid(
+            f"BufferingHints.SizeInMBs must be at least {CONVERSION_MIN_BUFFER_MIB} when data format conversion is"
+            " enabled."
+        )
+    if not MIN_BUFFER_MIB <= size_mib <= most_mib:
+        raise invalid(f"BufferingHints.SizeInMBs must be between {MIN_BUFFER_MIB} and {most_mib}.")
+    if not 0 <= interval_s <= most_interval_s:
+        raise invalid(f"BufferingHints.IntervalInSeconds must be between 0 and {most_interval_s}.")
+    return {"SizeInMBs": size_mib, "IntervalInSeconds": interval_s}
+
+
+def _check_common(made: dict[str, Any]) -> None:
+    if not str(made.get("BucketARN", "")).startswith("arn:"):
+        raise invalid("BucketARN is not a valid ARN.")
+    encryption = made.setdefault("EncryptionConfiguration", {"NoEncryptionConfig": "NoEncryption"})
+    if len({"NoEncryptionConfig", "KMSEncryptionConfig"} & set(encryption)) != 1:
+        raise invalid("Exactly one of NoEncryptionConfig or KMSEncryptionConfig must be specified")
+    logging = made.setdefault("CloudWatchLoggingOptions", {"Enabled": False})
+    if logging.get("Enabled"):
+        for member, words in (("LogGroupName", "Log Group"), ("LogStreamName", "Log Stream")):
+            if not logging.get(member):
+                raise invalid(
+                    f"CloudWatch {words} Name is required if CloudWatch Logging is enabled"
+                )
+
+
+def _check_backup(made: dict[str, Any]) -> None:
+    if made.setdefault("S3BackupMode", "Disabled") == "Enabled":
+        backup = mapped(made, "S3BackupConfiguration")
+        if not backup:
+            raise invalid(
+                "S3BackupConfiguration is required when S3BackupMode is Enabled."
+            )  # assumed
+        made["S3BackupConfiguration"] = checked_s3(backup)
+
+
+def _check_prefixes(made: Mapping[str, Any], *, partitioned: bool) -> None:
+    prefix.check(
+        str(made.get("Prefix") or ""),
+        str(made.get("ErrorOutputPrefix") or ""),
+        time_zone=str(made.get("CustomTimeZone") or "UTC"),
+        partitioned=partitioned,
+    )

@@ -20,6 +20,14 @@ def in_use(name: str, account: str) -> AwsError:
     )
 
 
+def busy(name: str, account: str, status: str) -> AwsError:
+    """A delivery stream that is being made or deleted cannot be changed."""
+    return AwsError(
+        "ResourceInUseException",
+        f"Firehose {name} under accountId {account} is not ACTIVE: it is {status}",
+    )
+
+
 def invalid(message: str) -> AwsError:
     """An argument that Firehose refuses."""
     return AwsError("InvalidArgumentException", message)

@@ -5,12 +5,18 @@ from headrace.core.ports import FidelityLevel
 _DESTINATION: dict[str, FidelityLevel] = {
     "RoleARN": "stored",
     "EncryptionConfiguration": "stored",
-    "S3BackupConfiguration": "ignored",
+    "S3BackupConfiguration.RoleARN": "stored",
+    "S3BackupConfiguration.EncryptionConfiguration": "stored",
+    "S3BackupConfiguration.CloudWatchLoggingOptions": "stored",
+    # The backup is delivered with the records that it backs up.
+    "S3BackupConfiguration.BufferingHints": "stored",
+    "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.OrcSerDe.BlockSizeBytes": "stored",
     "DataFormatConversionConfiguration.SchemaConfiguration.RoleARN": "stored",
     "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.ParquetSerDe.BlockSizeBytes": "stored",
     "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.ParquetSerDe.MaxPaddingBytes": "stored",
-    # Records are transformed when their buffer is delivered, whatever this interval.
-    "ProcessingConfiguration.Processors.Lambda.BufferIntervalInSeconds": "stored",
+    # The newline of this processor is not a parameter's, on AWS either.
+    "ProcessingConfiguration.Processors.AppendDelimiterToRecord": "stored",
+    "DynamicPartitioningConfiguration.RetryOptions": "stored",
     "ProcessingConfiguration.Processors.Lambda.RoleArn": "stored",
 }
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, cast
 
 import pyarrow as pa
+
+from headrace.services.firehose import joda
 
 Convert = Callable[[Any], Any]
 
@@ -59,10 +61,12 @@ class Column:
     plain: frozenset[type]
 
 
-def column(kind: str) -> Column:
-    """Return the column of a Hive type. Raises UnknownType."""
+def column(kind: str, time_formats: Sequence[str] = ()) -> Column:
+    """Return the column of a Hive type; `time_formats` as in `Reading`. Raises UnknownType."""
     text = kind.strip().lower()
     arrow, convert = _type(text)
+    if time_formats and text == "timestamp":
+        convert = _formatted(time_formats)
     base = text.partition("(")[0]
     plain: tuple[type, ...] = ()
     if base in _TEXTS:
@@ -213,6 +217,27 @@ def _timestamp(value: Any) -> datetime:
     if at.tzinfo is None or at.tzinfo is UTC:
         return at.replace(tzinfo=None)
     return at.astimezone(UTC).replace(tzinfo=None)
+
+
+def _formatted(formats: Sequence[str]) -> Convert:
+    """Return what reads a timestamp by the Hive SerDe's formats, and then as always."""
+    read = [joda.reader(pattern) for pattern in formats if pattern != joda.MILLIS]
+    in_millis = joda.MILLIS in formats
+
+    def convert(value: Any) -> datetime:
+        if in_millis and isinstance(value, int | float | str) and not isinstance(value, bool):
+            try:
+                at = datetime.fromtimestamp(float(value) / 1000, UTC)
+                return at.replace(tzinfo=None)
+            except (ValueError, OverflowError, OSError):
+                pass  # Not a number: another format may fit.
+        for reader in read:
+            at = reader(str(value))
+            if at is not None:
+                return at
+        return _timestamp(value)
+
+    return convert
 
 
 def _short_time(text: str) -> datetime:

@@ -22,3 +22,22 @@ LAMBDA_MIN_BUFFER_MIB = 0.2
 LAMBDA_MAX_BUFFER_MIB = 3.0
 # A prefix whose expressions are filled in.
 EVALUATED_PREFIX_CHARS = 512
+# What an object's name ends with, by CompressionFormat (observed by others on AWS, 2026).
+EXTENSIONS = {
+    "UNCOMPRESSED": "",
+    "GZIP": ".gz",
+    "ZIP": ".zip",
+    "Snappy": ".snappy",
+    "HADOOP_SNAPPY": ".snappy",
+}
+RETRY_DEFAULT_S = 300
+RETRY_MOST_S = 7200
+PARTITIONED_MIN_BUFFER_MIB = 64
+PARTITIONED_MIN_INTERVAL_S = 60
+ACTIVE_PARTITIONS = 500
+MOST_PROCESSORS = 5
+LAMBDA_INTERVAL_S = 60
+LAMBDA_MOST_INTERVAL_S = 900
+LAMBDA_MOST_RETRIES = 300
+# A Lambda answer to a synchronous invocation.
+ANSWER_BYTES = 6 * 1024 * 1024

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionInvoker, LogSink, MetricSink, ObjectStore, SchemaCatalog
+from headrace.services.firehose.queries import Queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,4 +22,5 @@ class Ports:
     functions: FunctionInvoker
     logs: LogSink
     metrics: MetricSink
+    queries: Queries = field(default_factory=Queries)
     stopping: threading.Event = field(default_factory=threading.Event)

@@ -1,25 +1,29 @@
 """The names of delivered objects: prefixes and their expressions, such as `!{timestamp:yyyy/MM/dd}`.
 
-The expressions are `timestamp`, `firehose:random-string` and `firehose:error-output-type`. Timestamp patterns are
-those of Java's DateTimeFormatter; letters that make no sense in a path are refused. Source:
-docs.aws.amazon.com/firehose/latest/dev/s3-prefixes.html (documented, read 2026).
+The expressions are `timestamp`, `firehose:random-string`, `firehose:error-output-type` and, with dynamic partitioning,
+`partitionKeyFromQuery` and `partitionKeyFromLambda`. Timestamp patterns are those of Java's DateTimeFormatter; letters
+that make no sense in a path are refused. Source: docs.aws.amazon.com/firehose/latest/dev/s3-prefixes.html (documented,
+read 2026); the sentences of refusals were observed by others (us-east-1, 2026).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headrace.core.ids import Ids
+from headrace.core.values import section
 from headrace.services.firehose.errors import invalid
-from headrace.services.firehose.failures import DELIVERED, ERROR_TYPES
-from headrace.services.firehose.limits import EVALUATED_PREFIX_CHARS
+from headrace.services.firehose.failures import DELIVERED, SOURCE_BACKUP
+from headrace.services.firehose.limits import EVALUATED_PREFIX_CHARS, EXTENSIONS
 from headrace.services.firehose.state import DeliveryStream
 
 RANDOM_CHARS = 11
 ERROR_OUTPUT_TYPE = "!{firehose:error-output-type}"
+QUERY = "partitionKeyFromQuery"
+LAMBDA = "partitionKeyFromLambda"
 _EXPRESSION = re.compile(r"!\{([^}]*)\}")
 _RUN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
 
@@ -40,56 +44,114 @@ _LETTERS: dict[str, Callable[[datetime, int], str]] = {
 }
 
 
-def name_objects(stream: DeliveryStream, oldest_ms: int, ids: Ids, now_ms: int) -> dict[str, str]:
-    """Return a delivery's object keys by error type. The random parts are drawn here, once."""
+def name_objects(
+    stream: DeliveryStream,
+    kinds: Sequence[str],
+    oldest_ms: int,
+    ids: Ids,
+    now_ms: int,
+    values: Sequence[str] = (),
+) -> dict[str, str]:
+    """Return a delivery's object keys by what the objects hold. The random parts are drawn here, once.
+
+    Args:
+        stream: whose prefixes are evaluated.
+        kinds: what the delivery may write: see `failures`.
+        oldest_ms: when the first of the records arrived.
+        ids: draws the random parts.
+        now_ms: the time in the objects' names.
+        values: of the prefix's partition expressions, in order.
+    """
     at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d-%H-%M-%S")
     name = f"{stream.name}-{stream.version}-{at}-{ids.uuid()}"
     keys: dict[str, str] = {}
-    for error_type in (DELIVERED, *ERROR_TYPES):
-        text = stream.prefix
-        if error_type:
-            text = error_prefix(stream.prefix, stream.error_prefix, error_type)
+    for kind in kinds:
+        text, s3, given = stream.prefix, stream.s3, list(values)
+        if kind == SOURCE_BACKUP:
+            s3 = stream.backup or s3
+            text, given = str(s3.get("Prefix") or ""), []
+        elif kind:
+            text, given = error_prefix(stream.prefix, stream.error_prefix, kind), []
         folder = evaluate(
             text,
             oldest_ms,
             time_zone=stream.time_zone,
             random=lambda: ids.hex(RANDOM_CHARS),
-            error_type=error_type,
+            error_type="" if kind == SOURCE_BACKUP else kind,
+            values=given,
         )
-        keys[error_type] = folder + name + ("" if error_type else _extension(stream))
+        suffix = ""
+        if kind == DELIVERED:
+            suffix = _extension(stream)
+        elif kind == SOURCE_BACKUP:
+            suffix = EXTENSIONS.get(str(s3.get("CompressionFormat")), "")
+        keys[kind] = folder + name + suffix
     return keys
 
 
 def _extension(stream: DeliveryStream) -> str:
-    given = stream.destination.get("FileExtension")
+    given = stream.s3.get("FileExtension")
     if given:
         return str(given)
     if stream.conversion is not None:
-        return ".parquet"
-    return ".gz" if stream.destination.get("CompressionFormat") == "GZIP" else ""
+        serializer = section(stream.conversion, "OutputFormatConfiguration", "Serializer")
+        return ".orc" if "OrcSerDe" in serializer else ".parquet"
+    return EXTENSIONS.get(str(stream.s3.get("CompressionFormat")), "")
 
 
-def check(prefix: str, error_prefix: str, *, time_zone: str) -> None:
+def partition_names(prefix: str) -> list[tuple[str, str]]:
+    """Return the partition expressions of a prefix, in order: namespace and key."""
+    found = [match.group(1).partition(":") for match in _EXPRESSION.finditer(prefix)]
+    return [(namespace, name) for namespace, _, name in found if namespace in (QUERY, LAMBDA)]
+
+
+def check(
+    prefix: str, error_prefix: str, *, time_zone: str = "UTC", partitioned: bool = False
+) -> None:
     """Refuse the prefixes that CreateDeliveryStream refuses. Raises AwsError InvalidArgumentException."""
     if _EXPRESSION.search(prefix) and not error_prefix:
         raise invalid("ErrorOutputPrefix cannot be null or empty when Prefix contains expressions.")
     if ERROR_OUTPUT_TYPE in prefix:
-        raise invalid("Prefix cannot contain !{firehose:error-output-type}.")
+        raise invalid(f"Prefix must not contain any occurrence of {ERROR_OUTPUT_TYPE}")
     if _EXPRESSION.search(error_prefix) and ERROR_OUTPUT_TYPE not in error_prefix:
         raise invalid(
             "ErrorOutputPrefix must contain at least one instance of !{firehose:error-output-type}"
             " when it contains expressions."
         )
+    if partition_names(error_prefix):
+        raise invalid("Dynamic Partitioning Namespaces can't be part of an error prefix expression")
+    names = partition_names(prefix)
+    if names and not partitioned:
+        raise invalid(
+            "Dynamic Partitioning Namespaces can only be part of a prefix expression when Dynamic Partitioning is"
+            " enabled."
+        )
+    if partitioned and not names:
+        raise invalid(
+            "S3 Prefix should contain Dynamic Partitioning namespaces when Dynamic Partitioning is enabled"
+        )
     zone(time_zone)
     sample = datetime(2026, 1, 2, tzinfo=UTC)
-    for name, text in (("Prefix", prefix), ("ErrorOutputPrefix", error_prefix)):
+    for label, name, text in (
+        ("prefix", "Prefix", prefix),
+        ("ErrorOutputPrefix", "ErrorOutputPrefix", error_prefix),
+    ):
         if "!{" in _EXPRESSION.sub("", text):
-            raise invalid(f"{name} can contain the sequence !{{ only in expressions.")
-        filled = _fill(text, sample, lambda: "x" * RANDOM_CHARS, "format-conversion-failed")
+            raise invalid("Invalid expression usage")
+        try:
+            filled = _fill(text, sample, lambda: "x" * RANDOM_CHARS, "failed", [""] * len(names))
+        except _BadValue as error:
+            raise invalid(
+                f"Invalid conversion character used in the value of the expression in {name}"
+            ) from error
         if len(filled) > EVALUATED_PREFIX_CHARS:
             raise invalid(
-                f"{name} cannot be longer than {EVALUATED_PREFIX_CHARS} characters when evaluated."
+                f"Length of evaluated {label} cannot be greater than {EVALUATED_PREFIX_CHARS}"
             )
+
+
+class _BadValue(ValueError):
+    """The value of an expression is none that its namespace takes."""
 
 
 def zone(name: str) -> ZoneInfo:
@@ -107,14 +169,15 @@ def evaluate(
     time_zone: str,
     random: Callable[[], str],
     error_type: str = "",
+    values: Sequence[str] = (),
 ) -> str:
     """Return the prefix of an object whose oldest record arrived at `at_ms`.
 
     A prefix without a timestamp expression is followed by `yyyy/MM/dd/HH/`, as on AWS; an error prefix only when it
-    has no expression at all. `random` is called for each random string.
+    has no expression at all. `random` is called for each random string; `values` are those of partition expressions.
     """
     at = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone(time_zone))
-    filled = _fill(text, at, random, error_type)
+    filled = _fill(text, at, random, error_type, values)
     if "!{timestamp:" in text or (error_type and _EXPRESSION.search(text)):
         return filled
     return filled + at.strftime("%Y/%m/%d/%H/")
@@ -125,25 +188,42 @@ def error_prefix(prefix: str, given: str, error_type: str) -> str:
     return given or f"{prefix}{error_type}/"
 
 
-def _fill(text: str, at: datetime, random: Callable[[], str], error_type: str) -> str:
-    return _EXPRESSION.sub(lambda match: _value(match.group(1), at, random, error_type), text)
+def _fill(
+    text: str, at: datetime, random: Callable[[], str], error_type: str, values: Sequence[str]
+) -> str:
+    given = iter(values)
+    return _EXPRESSION.sub(
+        lambda match: _value(match.group(1), at, random, error_type, given), text
+    )
 
 
-def _value(expression: str, at: datetime, random: Callable[[], str], error_type: str) -> str:
-    namespace, _, argument = expression.partition(":")
-    if namespace == "timestamp" and argument:
-        return java_format(argument, at)
-    if namespace == "firehose" and argument == "random-string":
-        return random()
-    if namespace == "firehose" and argument == "error-output-type":
-        return error_type
-    if namespace in ("partitionKeyFromQuery", "partitionKeyFromLambda"):
-        raise invalid("headrace does not support dynamic partitioning yet.")
-    raise invalid(f"Invalid expression in prefix: !{{{expression}}}")
+def _value(
+    expression: str,
+    at: datetime,
+    random: Callable[[], str],
+    error_type: str,
+    values: Iterator[str],
+) -> str:
+    namespace, colon, argument = expression.partition(":")
+    if not colon:
+        raise invalid("Invalid expression usage")
+    match namespace:
+        case "timestamp":
+            return java_format(argument, at)
+        case "firehose" if argument == "random-string":
+            return random()
+        case "firehose" if argument == "error-output-type":
+            return error_type
+        case "firehose":
+            raise _BadValue(argument)
+        case "partitionKeyFromQuery" | "partitionKeyFromLambda":
+            return next(values)
+        case _:
+            raise invalid(f"Namespace to the left of colon ({namespace}) is an invalid keyword!")
 
 
 def java_format(pattern: str, at: datetime) -> str:
-    """Return a time in a pattern of Java's DateTimeFormatter. Raises AwsError."""
+    """Return a time in a pattern of Java's DateTimeFormatter. Raises ValueError."""
     parts: list[str] = []
     for match in _RUN.finditer(pattern):
         text, letter = match.group(0), match.group(2)
@@ -152,7 +232,7 @@ def java_format(pattern: str, at: datetime) -> str:
         elif letter is not None:
             function = _LETTERS.get(letter)
             if function is None:
-                raise invalid(f"Invalid timestamp pattern: {pattern}")
+                raise _BadValue(pattern)
             parts.append(function(at, len(text)))
         else:
             parts.append(text)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from headrace.core.clock import Clock
 from headrace.core.ports import (
@@ -17,6 +19,7 @@ from headrace.core.ports import (
     StreamRecord,
 )
 from headrace.core.values import mapped
+from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.failures import Failed
 from headrace.services.firehose.state import DeliveryStream
 
@@ -24,6 +27,29 @@ log = logging.getLogger(__name__)
 
 NAMESPACE = "AWS/Firehose"
 LOG_STREAM = "DestinationDelivery"
+# What names a destination, by its kind's configuration.
+_NAMES = (
+    "BucketARN",
+    "DomainARN",
+    "ClusterEndpoint",
+    "CollectionEndpoint",
+    "HECEndpoint",
+    "ClusterJDBCURL",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What a delivery did. `partitions`: how many were active, None without dynamic partitioning."""
+
+    records: int
+    size_bytes: int
+    objects: int
+    oldest_ms: int
+    backup_records: int = 0
+    backup_bytes: int = 0
+    partitions: int | None = None
+    exceeded: bool = False
 
 
 class Reports:
@@ -37,6 +63,10 @@ class Reports:
         self._logs = logs
         self._metrics = metrics
         self.last_error = ""
+
+    @property
+    def _metrics_name(self) -> str:
+        return DESTINATIONS[self._stream.destination_kind].metrics
 
     # --- errors -------------------------------------------------------------------------------
 
@@ -52,14 +82,24 @@ class Reports:
                 code, message = f"Headrace.{type(error).__name__}", str(error)
         self.last_error = f"{code}: {message}"
         self._put_log(code, f"The delivery failed and will be tried again. {message}")
-        self._measure(("DeliveryToS3.Success", 0, "Count"))
+        self._measure((f"{self._metrics_name}.Success", 0, "Count"))
 
     def refused(self, failed: Sequence[Failed]) -> None:
-        """Report that records went to the error output."""
-        first = failed[0]
-        self._put_log(
-            first.code, f"{len(failed)} records went to the error output. First: {first.message}"
-        )
+        """Report that records went to the error output, a line for each code, as AWS samples them."""
+        for code, (count, message) in _by_code(failed).items():
+            self._put_log(code, f"{count} records went to the error output. First: {message}")
+
+    def will_retry(self, failed: Sequence[Failed]) -> None:
+        """Report that records could not be delivered and will be tried again."""
+        for code, (count, message) in _by_code(failed).items():
+            self.last_error = f"{code}: {message}"
+            self._put_log(code, f"{count} records will be tried again. {message}")
+        self._measure((f"{self._metrics_name}.Success", 0, "Count"))
+
+    def dropped(self, failed: Sequence[Failed]) -> None:
+        """Report that records are lost: AWS does not put them into the error output either."""
+        for code, (count, message) in _by_code(failed).items():
+            self._put_log(code, f"{count} records were dropped. {message}")
 
     def gone(self, shard_id: str, records: int) -> None:
         """Report that retention, or deleting the stream, removed records before they were delivered."""
@@ -77,7 +117,7 @@ class Reports:
         text = json.dumps(
             {
                 "deliveryStreamARN": stream.arn,
-                "destination": stream.destination["BucketARN"],
+                "destination": _name_of(stream.destination),
                 "deliveryStreamVersionId": stream.version,
                 "message": message,
                 "errorCode": code,
@@ -107,19 +147,39 @@ class Reports:
             ("IncomingBytes", sum(map(len, datas)), "Bytes"),
         )
 
-    def delivered(self, *, records: int, size_bytes: int, oldest_ms: int) -> None:
+    def processed(self, *, records: int, size_bytes: int, seconds: float) -> None:
+        """Report that a function transformed records."""
+        self._measure(
+            ("SucceedProcessing.Records", records, "Count"),
+            ("SucceedProcessing.Bytes", size_bytes, "Bytes"),
+            ("ExecuteProcessing.Success", 1, "Count"),
+            ("ExecuteProcessing.Duration", seconds * 1000, "Milliseconds"),
+        )
+
+    def delivered(self, delivered: Delivered) -> None:
         """Report that a delivery is done."""
         self.last_error = ""
+        name, age_ms = self._metrics_name, self._clock.now_ms() - delivered.oldest_ms
         self._measure(
-            ("DeliveryToS3.Records", records, "Count"),
-            ("DeliveryToS3.Bytes", size_bytes, "Bytes"),
-            ("DeliveryToS3.Success", 1, "Count"),
-            (
-                "DeliveryToS3.DataFreshness",
-                max(0, self._clock.now_ms() - oldest_ms) / 1000,
-                "Seconds",
-            ),
+            (f"{name}.Records", delivered.records, "Count"),
+            (f"{name}.Bytes", delivered.size_bytes, "Bytes"),
+            (f"{name}.Success", 1, "Count"),
+            (f"{name}.DataFreshness", max(0, age_ms) / 1000, "Seconds"),
         )
+        if delivered.objects:
+            self._measure(("DeliveryToS3.ObjectCount", delivered.objects, "Count"))
+        if delivered.backup_records:
+            self._measure(
+                ("BackupToS3.Records", delivered.backup_records, "Count"),
+                ("BackupToS3.Bytes", delivered.backup_bytes, "Bytes"),
+                ("BackupToS3.Success", 1, "Count"),
+                ("BackupToS3.DataFreshness", max(0, age_ms) / 1000, "Seconds"),
+            )
+        if delivered.partitions is not None:
+            self._measure(
+                ("PartitionCount", delivered.partitions, "Count"),
+                ("PartitionCountExceeded", float(delivered.exceeded), "Count"),
+            )
 
     def _measure(self, *data: tuple[str, float, str]) -> None:
         now_ms = self._clock.now_ms()
@@ -132,3 +192,21 @@ class Reports:
             account=self._stream.account,
             region=self._stream.region,
         )
+
+
+def _by_code(failed: Sequence[Failed]) -> dict[str, tuple[int, str]]:
+    """Return by code how many failed, and the first one's message."""
+    found: dict[str, tuple[int, str]] = {}
+    for failure in failed:
+        words = failure.log_message or failure.message
+        count, message = found.get(failure.code, (0, words))
+        found[failure.code] = (count + 1, message)
+    return found
+
+
+def _name_of(destination: Mapping[str, Any]) -> str:
+    """Return what the log calls a destination."""
+    url = mapped(destination, "EndpointConfiguration").get("Url")
+    for name in _NAMES:
+        url = url or destination.get(name)
+    return str(url or "")

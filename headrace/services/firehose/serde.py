@@ -1,4 +1,4 @@
-"""The options of record format conversion: how JSON keys become columns, and how Parquet is written."""
+"""The options of record format conversion: how JSON keys become columns, and how Parquet and ORC are written."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.core.values import mapped
-from headrace.services.firehose.errors import invalid, not_built
+from headrace.core.values import mapped, section
+from headrace.services.firehose import joda
+from headrace.services.firehose.errors import invalid
+
+_PADDING_TOLERANCE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +22,14 @@ class Reading:
         case_insensitive: keys are put into lower case first.
         dots_to_underscores: a dot in a key becomes `_`.
         key_of: by column, the key whose value it takes, where that is not its own name.
+        time_formats: patterns of Joda-Time for timestamps that are text, beside the usual one; `millis` is a number of
+            milliseconds. Of the Hive SerDe only.
     """
 
     case_insensitive: bool = True
     dots_to_underscores: bool = False
     key_of: Mapping[str, str] = field(default_factory=dict[str, str])
+    time_formats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,20 @@ class Writing:
     dictionary: bool = True
     page_size_bytes: int | None = None
     data_page_version: str = "1.0"
+
+
+@dataclass(frozen=True)
+class OrcWriting:
+    """How the ORC file is written, as the ORC SerDe's options say. Defaults are AWS's (documented)."""
+
+    compression: str = "SNAPPY"
+    stripe_bytes: int = 64 * 1024 * 1024
+    row_index_stride: int = 10_000
+    padding_tolerance: float = 0.0
+    dictionary_threshold: float = 0.0
+    bloom_columns: tuple[str, ...] = ()
+    bloom_rate: float = 0.05
+    version: str = "0.12"
 
 
 def check_can_convert() -> None:
@@ -50,27 +70,28 @@ def check(conversion: Mapping[str, Any]) -> None:
     schema = mapped(conversion, "SchemaConfiguration")
     if not schema.get("DatabaseName") or not schema.get("TableName"):
         raise invalid("SchemaConfiguration must name a database and a table.")
-    if schema.get("VersionId", "LATEST") != "LATEST":
-        raise not_built("a schema version other than LATEST")
     serializer = mapped(mapped(conversion, "OutputFormatConfiguration"), "Serializer")
-    if "OrcSerDe" in serializer:
-        raise not_built("conversion to ORC")
-    if "ParquetSerDe" not in serializer:
+    if len(serializer) > 1:
+        raise invalid("More than one serializer specified. Only one may be chosen.")
+    if not serializer:
         raise invalid("OutputFormatConfiguration must have exactly one serializer.")
     deserializer = _deserializer(conversion)
     if len(deserializer) > 1:
-        raise invalid("InputFormatConfiguration must have exactly one deserializer.")
-    if mapped(deserializer, "HiveJsonSerDe").get("TimestampFormats"):
-        raise not_built("TimestampFormats of the Hive JSON SerDe")
+        raise invalid("More than one deserializer specified. Only one may be chosen.")
+    for pattern in mapped(deserializer, "HiveJsonSerDe").get("TimestampFormats") or ():
+        if pattern != joda.MILLIS:
+            joda.checked(pattern)
 
 
-def options_of(conversion: Mapping[str, Any]) -> tuple[Reading, Writing]:
-    """Return how a conversion reads JSON and writes Parquet."""
-    return _reading(conversion), _writing(conversion)
+def options_of(conversion: Mapping[str, Any]) -> tuple[Reading, Writing | OrcWriting]:
+    """Return how a conversion reads JSON and writes its files."""
+    serializer = section(conversion, "OutputFormatConfiguration", "Serializer")
+    orc = serializer.get("OrcSerDe")
+    return _reading(conversion), _writing(conversion) if orc is None else _orc_writing(orc)
 
 
 def _reading(conversion: Mapping[str, Any]) -> Reading:
-    # The Hive SerDe has no options beyond those that `check` refuses.
+    hive = mapped(_deserializer(conversion), "HiveJsonSerDe")
     openx = mapped(_deserializer(conversion), "OpenXJsonSerDe")
     return Reading(
         case_insensitive=openx.get("CaseInsensitive", True),
@@ -78,6 +99,7 @@ def _reading(conversion: Mapping[str, Any]) -> Reading:
         key_of={
             name.lower(): key for name, key in mapped(openx, "ColumnToJsonKeyMappings").items()
         },
+        time_formats=tuple(hive.get("TimestampFormats") or ()),
     )
 
 
@@ -90,6 +112,22 @@ def _writing(conversion: Mapping[str, Any]) -> Writing:
         dictionary=parquet.get("EnableDictionaryCompression", True),
         page_size_bytes=parquet.get("PageSizeBytes"),
         data_page_version="2.0" if parquet.get("WriterVersion") == "V2" else "1.0",
+    )
+
+
+def _orc_writing(orc: Mapping[str, Any]) -> OrcWriting:
+    padded = bool(orc.get("EnablePadding", False))
+    return OrcWriting(
+        compression="UNCOMPRESSED"
+        if orc.get("Compression") == "NONE"
+        else orc.get("Compression") or "SNAPPY",
+        stripe_bytes=orc.get("StripeSizeBytes", OrcWriting.stripe_bytes),
+        row_index_stride=orc.get("RowIndexStride", OrcWriting.row_index_stride),
+        padding_tolerance=orc.get("PaddingTolerance", _PADDING_TOLERANCE) if padded else 0.0,
+        dictionary_threshold=orc.get("DictionaryKeyThreshold", 0.0),
+        bloom_columns=tuple(name.lower() for name in orc.get("BloomFilterColumns") or ()),
+        bloom_rate=orc.get("BloomFilterFalsePositiveProbability", OrcWriting.bloom_rate),
+        version="0.11" if orc.get("FormatVersion") == "V0_11" else "0.12",
     )
 
 

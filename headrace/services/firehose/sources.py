@@ -60,6 +60,20 @@ def position_of(text: str) -> AtSequence | AfterSequence | TrimHorizon:
     return AfterSequence(text)
 
 
+def at_position(number: str) -> str:
+    """Return the position before the record of a sequence number."""
+    return _AT + number
+
+
+def is_done(position: str, number: str) -> bool:
+    """Whether a position is beyond the record of a sequence number."""
+    if position in (END, TRIM_HORIZON):
+        return position == END
+    if position.startswith(_AT):
+        return int(number) < int(position.removeprefix(_AT))
+    return int(number) <= int(position)
+
+
 def is_past(number: str, last: str) -> bool:
     """Whether a sequence number is above another of its shard."""
     return int(number) > int(last)

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.core.arn import make_arn
 from headrace.core.values import listed, mapped
 
+# The backup modes that keep everything that is delivered, beside the destination: AWS has three names for it.
+_ALL_BACKED_UP = ("AllDocuments", "AllData", "AllEvents")
+
 
 @dataclass(slots=True)
 class DeliveryStream:
-    """A delivery stream. `destination` is the ExtendedS3 configuration as given, defaults filled in."""
+    """A delivery stream.
+
+    Attributes:
+        destination: the destination's configuration, defaults filled in.
+        destination_kind: which it is, as `Destination.kind` says.
+    """
 
     name: str
     account: str
@@ -30,6 +38,39 @@ class DeliveryStream:
     throughput_hint_mb: int = 0
     encryption: dict[str, Any] = field(default_factory=dict[str, Any])
     tags: dict[str, str] = field(default_factory=dict[str, str])
+    destination_kind: str = "ExtendedS3"
+    # When CREATING or DELETING ends, in epoch milliseconds.
+    settles_ms: int = 0
+    is_deleting: bool = False
+    # When ENABLING or DISABLING of encryption ends.
+    encryption_settles_ms: int = 0
+
+    def status(self, now_ms: int) -> str:
+        """Return AWS's DeliveryStreamStatus."""
+        if self.is_deleting:
+            return "DELETING"
+        return "CREATING" if now_ms < self.settles_ms else "ACTIVE"
+
+    def encryption_status(self, now_ms: int) -> str:
+        """Return AWS's DeliveryStreamEncryptionStatus."""
+        if now_ms < self.encryption_settles_ms:
+            return "ENABLING" if self.encryption else "DISABLING"
+        return "ENABLED" if self.encryption else "DISABLED"
+
+    @property
+    def s3(self) -> dict[str, Any]:
+        """The S3 configuration: where delivered records or, of another destination, its errors and backup go."""
+        if self.destination_kind == "ExtendedS3":
+            return self.destination
+        return self.destination["S3Configuration"]
+
+    @property
+    def backup(self) -> dict[str, Any] | None:
+        """The S3 configuration that everything is backed up to, None without such a backup."""
+        mode = self.destination.get("S3BackupMode")
+        if mode == "Enabled":
+            return mapped(self.destination, "S3BackupConfiguration")
+        return self.s3 if mode in _ALL_BACKED_UP else None
 
     @property
     def arn(self) -> str:
@@ -39,22 +80,22 @@ class DeliveryStream:
     @property
     def prefix(self) -> str:
         """The object prefix, unevaluated."""
-        return str(self.destination.get("Prefix") or "")
+        return str(self.s3.get("Prefix") or "")
 
     @property
     def error_prefix(self) -> str:
         """The prefix of error output, unevaluated."""
-        return str(self.destination.get("ErrorOutputPrefix") or "")
+        return str(self.s3.get("ErrorOutputPrefix") or "")
 
     @property
     def time_zone(self) -> str:
         """The zone of timestamp expressions."""
-        return str(self.destination.get("CustomTimeZone") or "UTC")
+        return str(self.s3.get("CustomTimeZone") or "UTC")
 
     @property
     def bucket(self) -> str:
         """The destination bucket's name."""
-        return str(self.destination["BucketARN"]).rpartition(":")[2]
+        return str(self.s3["BucketARN"]).rpartition(":")[2]
 
     @property
     def conversion(self) -> dict[str, Any] | None:
@@ -66,6 +107,11 @@ class DeliveryStream:
     def processors(self) -> dict[str, dict[str, str]]:
         """The parameters of the processors that are on, by type."""
         return processors_of(self.destination)
+
+
+def is_partitioned(destination: Mapping[str, Any]) -> bool:
+    """Whether a destination has dynamic partitioning."""
+    return bool(mapped(destination, "DynamicPartitioningConfiguration").get("Enabled"))
 
 
 def processors_of(destination: Mapping[str, Any]) -> dict[str, dict[str, str]]:
@@ -90,14 +136,20 @@ class Intent:
 
     Attributes:
         version: the version of the delivery stream that had this `destination`.
-        keys: by error type (empty for delivered records), the object's key.
+        keys: by what the object holds (see `failures`; empty for delivered records), the object's key.
         oldest_ms: when the first of the records arrived.
         newest_ms: when the last of the records arrived.
         decided_ms: when the delivery was decided on.
-        counts: by shard, the number of records.
+        counts: by shard, how many of the source's records `start` to `last` are.
         start: by shard, the position from which to read them.
         last: by shard, the last record's sequence number.
-        after: by shard, the position after the records. It also names shards that ended without a record.
+        after: by shard, the position that reading goes on from once this is delivered. It also names shards that ended
+            without a record.
+        kind: the destination's kind.
+        partition: which buffer is delivered: its evaluated prefix, empty without dynamic partitioning.
+        attempts: how often it was tried.
+        failing_since_ms: when the first try failed; 0 before.
+        renamed: bucket and key of objects that an earlier try may have put under names that it no longer has.
     """
 
     version: int
@@ -110,6 +162,11 @@ class Intent:
     start: dict[str, str]
     last: dict[str, str]
     after: dict[str, str]
+    kind: str = "ExtendedS3"
+    partition: str = ""
+    attempts: int = 0
+    failing_since_ms: int = 0
+    renamed: list[list[str]] = field(default_factory=list[list[str]])
 
     @property
     def records(self) -> int:
@@ -125,6 +182,9 @@ class Progress:
         positions: by shard, where to read on: a sequence number (after that record), `AT:` and a sequence number (at
             that record), `TRIM_HORIZON` (the first record), or `END` (nothing more comes).
         intent: a delivery that is decided on and not yet done.
+        passed: by partition and shard, the last sequence number whose records are delivered, where that is beyond
+            `positions`: other partitions' records between the two still wait.
+        held: the destination and its version for which those partitions were made; None when `passed` is empty.
     """
 
     positions: dict[str, str] = field(default_factory=dict[str, str])
@@ -133,3 +193,13 @@ class Progress:
     delivered_bytes: int = 0
     delivered_objects: int = 0
     failed_records: int = 0
+    passed: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    held: dict[str, Any] | None = None
+
+
+def as_held(stream: DeliveryStream, progress: Progress) -> DeliveryStream:
+    """Return the delivery stream as it was for the partitions that wait: see `Progress.held`."""
+    held = progress.held
+    if held is None or (not progress.passed and progress.intent is None):
+        return replace(stream)
+    return replace(stream, version=int(held["version"]), destination=held["destination"])

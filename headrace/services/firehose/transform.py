@@ -8,28 +8,32 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import msgspec
 
 from headrace.core.arn import Arn, InvalidArn
-from headrace.core.ports import FunctionInvoker, FunctionNotFound, InvokeResult, StreamRecord
+from headrace.core.ports import FunctionNotFound, InvokeResult
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import Failed
 from headrace.services.firehose.limits import (
+    ANSWER_BYTES,
     INVOCATION_BYTES,
     LAMBDA_BUFFER_MIB,
+    LAMBDA_INTERVAL_S,
     LAMBDA_MAX_BUFFER_MIB,
     LAMBDA_MIN_BUFFER_MIB,
+    LAMBDA_MOST_INTERVAL_S,
+    LAMBDA_MOST_RETRIES,
     LAMBDA_RETRIES,
 )
 from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.records import Record
 from headrace.services.firehose.state import DeliveryStream
 
 MIB = 1024 * 1024
 _RECORD_OVERHEAD_BYTES = 512
-Batch = Mapping[str, Sequence[StreamRecord]]
 
 
 class Stopping(Exception):
@@ -40,6 +44,7 @@ class _Answered(msgspec.Struct):
     recordId: str
     result: str
     data: str | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class _Answer(msgspec.Struct):
@@ -56,16 +61,11 @@ class Function:
     arn: str
     retries: int
     batch_bytes: int
+    interval_s: float
 
 
-@dataclass(slots=True)
-class _Entry:
-    shard_id: str
-    record: StreamRecord
-
-    @property
-    def record_id(self) -> str:
-        return self.record.sequence_number + "000000"
+def _record_id(record: Record) -> str:
+    return f"{record.source.sequence_number}{record.sub:06d}"
 
 
 def function_of(parameters: Mapping[str, str]) -> Function:
@@ -74,69 +74,89 @@ def function_of(parameters: Mapping[str, str]) -> Function:
     try:
         if Arn.parse(arn).service != "lambda":
             raise InvalidArn(arn)
-        retries = int(parameters.get("NumberOfRetries", LAMBDA_RETRIES))
-        size_mib = float(parameters.get("BufferSizeInMBs", LAMBDA_BUFFER_MIB))
     except InvalidArn as error:
         raise invalid(f"Invalid Lambda ARN: {arn}") from error
+    if ("BufferSizeInMBs" in parameters) != ("BufferIntervalInSeconds" in parameters):
+        raise invalid(
+            "Both BufferSizeInMBs and BufferIntervalInSeconds are required to configure buffering for lambda processor."
+        )
+    try:
+        retries = int(parameters.get("NumberOfRetries", LAMBDA_RETRIES))
+        size_mib = float(parameters.get("BufferSizeInMBs", LAMBDA_BUFFER_MIB))
+        interval_s = int(parameters.get("BufferIntervalInSeconds", LAMBDA_INTERVAL_S))
     except ValueError as error:
-        raise invalid("NumberOfRetries and BufferSizeInMBs must be numbers.") from error
+        raise invalid("The parameters of the lambda processor must be numbers.") from error
     if not LAMBDA_MIN_BUFFER_MIB <= size_mib <= LAMBDA_MAX_BUFFER_MIB:
         raise invalid(
-            f"BufferSizeInMBs must be between {LAMBDA_MIN_BUFFER_MIB} and {LAMBDA_MAX_BUFFER_MIB}."
+            f"BufferSizeInMBs for lambda processor must be between {LAMBDA_MIN_BUFFER_MIB} and {LAMBDA_MAX_BUFFER_MIB}."
         )
-    if retries < 0:
-        raise invalid("NumberOfRetries must not be negative.")
-    return Function(arn, retries, int(size_mib * MIB))
+    if not 0 <= interval_s <= LAMBDA_MOST_INTERVAL_S:
+        raise invalid(
+            f"BufferIntervalInSeconds for lambda processor must be between 0 and {LAMBDA_MOST_INTERVAL_S}."
+        )
+    if not 0 <= retries <= LAMBDA_MOST_RETRIES:
+        raise invalid(f"Number of retries for lambda must be between 0 and {LAMBDA_MOST_RETRIES}.")
+    return Function(arn, retries, int(size_mib * MIB), float(interval_s))
 
 
 def transform(
-    batch: Batch, stream: DeliveryStream, parameters: Mapping[str, str], ports: Ports
-) -> tuple[list[StreamRecord], list[Failed]]:
+    records: Sequence[Record], stream: DeliveryStream, function: Function, ports: Ports
+) -> tuple[list[Record], list[Failed]]:
     """Return the transformed records, in order, and those that could not be transformed.
 
     Args:
-        batch: records by shard.
+        records: what to transform.
         stream: the delivery stream that the records go through.
-        parameters: of its Lambda processor.
+        function: of its Lambda processor.
         ports: invokes the function.
 
-    Raises FunctionThrottled (the delivery is to be tried later; no record counts as failed) and Stopping.
+    Raises FunctionThrottled (it is to be tried later; no record counts as failed) and Stopping.
     """
-    function = function_of(parameters)
-    done: list[StreamRecord] = []
+    done: list[Record] = []
     failed: list[Failed] = []
-    for entries in _batches(batch, function.batch_bytes):
-        payload = _payload(entries, stream, ports.ids.uuid())
-        answer, attempts = _invoke(payload, function, ports.functions)
+    for batch in _batches(records, function.batch_bytes):
+        answer, attempts = _invoke(batch, stream, function, ports)
         if answer is None or answer.function_error:
             if ports.stopping.is_set():
                 raise Stopping(function.arn)
-            failed += [Failed(entry.record, *_reason(answer), attempts) for entry in entries]
+            _fail(batch, _reason(answer), attempts, function, failed)
             continue
-        _take(entries, answer.payload, attempts, done, failed)
+        _take(batch, answer.payload, attempts, function, done, failed)
     return done, failed
 
 
-def _batches(batch: Batch, batch_bytes: int) -> Iterator[list[_Entry]]:
-    entries: list[_Entry] = []
+def _fail(
+    records: Sequence[Record],
+    reason: tuple[str, str],
+    attempts: int,
+    function: Function,
+    failed: list[Failed],
+) -> None:
+    failed += [
+        Failed(record, *reason, attempts, function_arn=function.arn, may_pass=True)
+        for record in records
+    ]
+
+
+def _batches(records: Sequence[Record], batch_bytes: int) -> Iterator[list[Record]]:
+    batch: list[Record] = []
     size_bytes = sent_bytes = 0
-    for shard_id in sorted(batch):
-        for record in batch[shard_id]:
-            more_bytes = len(record.data)
-            more_sent = more_bytes * 4 // 3 + _RECORD_OVERHEAD_BYTES
-            if entries and (
-                size_bytes + more_bytes > batch_bytes or sent_bytes + more_sent > INVOCATION_BYTES
-            ):
-                yield entries
-                entries, size_bytes, sent_bytes = [], 0, 0
-            entries.append(_Entry(shard_id, record))
-            size_bytes += more_bytes
-            sent_bytes += more_sent
-    if entries:
-        yield entries
+    for record in records:
+        more_bytes = len(record.data)
+        more_sent = more_bytes * 4 // 3 + _RECORD_OVERHEAD_BYTES
+        if batch and (
+            size_bytes + more_bytes > batch_bytes or sent_bytes + more_sent > INVOCATION_BYTES
+        ):
+            yield batch
+            batch, size_bytes, sent_bytes = [], 0, 0
+        batch.append(record)
+        size_bytes += more_bytes
+        sent_bytes += more_sent
+    if batch:
+        yield batch
 
 
-def _payload(entries: list[_Entry], stream: DeliveryStream, invocation_id: str) -> bytes:
+def _payload(batch: list[Record], stream: DeliveryStream, invocation_id: str) -> bytes:
     event: dict[str, Any] = {
         "invocationId": invocation_id,
         "deliveryStreamArn": stream.arn,
@@ -144,42 +164,48 @@ def _payload(entries: list[_Entry], stream: DeliveryStream, invocation_id: str) 
     }
     if stream.source_arn:
         event["sourceKinesisStreamArn"] = stream.source_arn
-    event["records"] = [_sent(entry, of_stream=bool(stream.source_arn)) for entry in entries]
+    event["records"] = [_sent(record, of_stream=bool(stream.source_arn)) for record in batch]
     return msgspec.json.encode(event)
 
 
-def _sent(entry: _Entry, *, of_stream: bool) -> dict[str, Any]:
-    record = entry.record
+def _sent(record: Record, *, of_stream: bool) -> dict[str, Any]:
+    source = record.source
     sent: dict[str, Any] = {
-        "recordId": entry.record_id,
-        "approximateArrivalTimestamp": record.approximate_arrival_ms,
+        "recordId": _record_id(record),
+        "approximateArrivalTimestamp": source.approximate_arrival_ms,
         "data": base64.b64encode(record.data).decode(),
     }
     if of_stream:
         sent["kinesisRecordMetadata"] = {
-            "sequenceNumber": record.sequence_number,
-            "subsequenceNumber": 0,
-            "partitionKey": record.partition_key,
-            "shardId": entry.shard_id,
-            "approximateArrivalTimestamp": record.approximate_arrival_ms,
+            "sequenceNumber": source.sequence_number,
+            "subsequenceNumber": record.sub,
+            "partitionKey": source.partition_key,
+            "shardId": record.shard_id,
+            "approximateArrivalTimestamp": source.approximate_arrival_ms,
         }
     return sent
 
 
 def _invoke(
-    payload: bytes, function: Function, functions: FunctionInvoker
+    batch: list[Record], stream: DeliveryStream, function: Function, ports: Ports
 ) -> tuple[InvokeResult | None, int]:
-    """Return the answer (None: there is no such function) and the attempts made."""
+    """Return the answer (None: there is no such function) and the attempts made.
+
+    Each attempt has an invocation id of its own; the records keep theirs (observed by others on AWS, 2026).
+    """
     answer: InvokeResult | None = None
     attempts = 0
     while attempts <= function.retries:
         attempts += 1
+        payload = _payload(batch, stream, ports.ids.uuid())
         try:
-            answer = functions.invoke(function.arn, payload)
+            answer = ports.functions.invoke(function.arn, payload)
         except FunctionNotFound:
             answer = None
             continue
         if not answer.function_error:
+            break
+        if ports.stopping.is_set():
             break
     return answer, attempts
 
@@ -194,36 +220,58 @@ def _reason(answer: InvokeResult | None) -> tuple[str, str]:
 
 
 def _take(
-    entries: list[_Entry],
+    batch: list[Record],
     payload: bytes,
     attempts: int,
-    done: list[StreamRecord],
+    function: Function,
+    done: list[Record],
     failed: list[Failed],
 ) -> None:
     """Sort the records into `done` and `failed` as the function's answer says."""
     try:
+        if len(payload) > ANSWER_BYTES:
+            raise msgspec.DecodeError
         answered = _decode(payload).records
     except msgspec.DecodeError:
-        failed += [Failed(entry.record, *_UNREADABLE, attempts) for entry in entries]
+        _fail(batch, _UNREADABLE, attempts, function, failed)
         return
     by_id = {item.recordId: item for item in answered}
     if len(by_id) != len(answered):
-        failed += [Failed(entry.record, *_DOUBLED, attempts) for entry in entries]
+        _fail(batch, _DOUBLED, attempts, function, failed)
         return
-    for entry in entries:
-        item = by_id.get(entry.record_id)
+    for record in batch:
+        item = by_id.get(_record_id(record))
+        reason: tuple[str, str] | None = None
         if item is None:
-            failed.append(Failed(entry.record, *_MISSING, attempts))
+            reason = _MISSING
         elif item.result == "Ok":
             data = _data(item)
             if data is None:
-                failed.append(Failed(entry.record, *_UNREADABLE, attempts))
+                reason = _UNREADABLE
             else:
-                done.append(replace(entry.record, data=data))
+                record.data = data
+                record.keys = _texts(item.metadata, "partitionKeys")
+                record.otf = _texts(item.metadata, "otfMetadata")
+                done.append(record)
         elif item.result == "ProcessingFailed":
-            failed.append(Failed(entry.record, *_FAILED_STATUS, attempts))
+            reason = _FAILED_STATUS
         elif item.result != "Dropped":
-            failed.append(Failed(entry.record, *_UNREADABLE, attempts))
+            reason = _UNREADABLE
+        if reason is not None:
+            _fail([record], reason, attempts, function, failed)
+
+
+def _texts(metadata: Mapping[str, Any] | None, name: str) -> dict[str, str] | None:
+    """Return the texts under a name of a record's metadata; keys that are no texts become text, null stays away."""
+    given = (metadata or {}).get(name)
+    if not isinstance(given, dict):
+        return None
+    items = cast("dict[str, Any]", given).items()
+    return {
+        key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for key, value in items
+        if value is not None
+    }
 
 
 def _data(item: _Answered) -> bytes | None:

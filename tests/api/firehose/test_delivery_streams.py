@@ -40,6 +40,12 @@ def create(firehose: Any, name: str = "d", **more: Any) -> None:
     )
 
 
+def processors(*kinds: str, **more: Any) -> dict[str, Any]:
+    """Return the members of a destination whose processors are of these kinds, without parameters."""
+    given = [{"Type": kind} for kind in kinds]
+    return {"ProcessingConfiguration": {"Enabled": True, "Processors": given}, **more}
+
+
 def refused(call: Any, **params: Any) -> tuple[str, str]:
     with pytest.raises(ClientError) as caught:
         call(**params)
@@ -113,11 +119,45 @@ def test_a_name_that_is_taken(firehose: Any):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
+        ({"BufferingHints": {"SizeInMBs": 5}}, "are required to configure buffering"),
         ({"BufferingHints": {"SizeInMBs": 200}}, "less than or equal to 128"),
         ({"BufferingHints": {"IntervalInSeconds": 901}}, "less than or equal to 900"),
-        ({"CompressionFormat": "Snappy"}, "headrace does not support"),
-        ({"S3BackupMode": "Enabled"}, "headrace does not support S3 backup"),
-        ({"DynamicPartitioningConfiguration": {"Enabled": True}}, "dynamic partitioning"),
+        ({"CompressionFormat": "SNAPPY"}, "failed to satisfy constraint"),
+        ({"S3BackupMode": "Enabled"}, "S3BackupConfiguration is required"),
+        (
+            {
+                "DynamicPartitioningConfiguration": {"Enabled": True},
+                "BufferingHints": {"SizeInMBs": 64, "IntervalInSeconds": 60},
+            },
+            "S3 Prefix should contain Dynamic Partitioning namespaces",
+        ),
+        (
+            {
+                "DynamicPartitioningConfiguration": {"Enabled": True},
+                "BufferingHints": {"SizeInMBs": 5, "IntervalInSeconds": 300},
+            },
+            "BufferingHints.SizeInMBs must be at least 64 when Dynamic Partitioning is enabled.",
+        ),
+        (
+            {
+                "DynamicPartitioningConfiguration": {"Enabled": True},
+                "BufferingHints": {"SizeInMBs": 64, "IntervalInSeconds": 59},
+            },
+            "BufferingHints.IntervalInSeconds must be at least 60 seconds when Dynamic",
+        ),
+        (
+            {"CloudWatchLoggingOptions": {"Enabled": True}},
+            "CloudWatch Log Group Name is required if CloudWatch Logging is enabled",
+        ),
+        (
+            {"EncryptionConfiguration": {}},
+            "Exactly one of NoEncryptionConfig or KMSEncryptionConfig must be specified",
+        ),
+        (
+            {"ProcessingConfiguration": {"Enabled": True, "Processors": []}},
+            "A maximum of 5 and a minimum of 1 processor",
+        ),
+        (processors("CloudWatchLogProcessing"), "can only be enabled with DecompressionProcessor"),
         (
             {"ProcessingConfiguration": {"Enabled": True, "Processors": [{"Type": "Lambda"}]}},
             "Invalid Lambda ARN",
@@ -129,20 +169,23 @@ def test_a_name_that_is_taken(firehose: Any):
                     "Processors": [{"Type": "RecordDeAggregation"}],
                 }
             },
-            "headrace does not support the processor RecordDeAggregation",
+            "RecordDeAggregationProcessor can only be present when Dynamic Partitioning is enabled.",
         ),
         ({"Prefix": "!{timestamp:yyyy}/"}, "ErrorOutputPrefix cannot be null"),
         ({"CustomTimeZone": "Mars"}, "Invalid CustomTimeZone"),
         ({"BucketARN": "lake"}, "failed to satisfy constraint"),
         ({"RoleARN": "nobody"}, "failed to satisfy constraint"),
-        (conversion(BufferingHints={"SizeInMBs": 63}), "at least 64"),
-        (conversion(CompressionFormat="GZIP"), "must be UNCOMPRESSED"),
-        (conversion(serializer={"OrcSerDe": {}}), "headrace does not support conversion to ORC"),
+        (conversion(BufferingHints={"SizeInMBs": 63, "IntervalInSeconds": 60}), "at least 64"),
+        (conversion(CompressionFormat="GZIP"), "must be set to UNCOMPRESSED"),
+        (
+            conversion(serializer={"OrcSerDe": {}, "ParquetSerDe": {}}),
+            "More than one serializer specified. Only one may be chosen.",
+        ),
         (conversion(serializer={}), "exactly one serializer"),
         (conversion(schema={"DatabaseName": "d"}), "must name a database and a table"),
         (
-            conversion(deserializer={"HiveJsonSerDe": {"TimestampFormats": ["yyyy"]}}),
-            "headrace does not support TimestampFormats",
+            conversion(deserializer={"HiveJsonSerDe": {"TimestampFormats": ["QQ"]}}),
+            "Invalid timestamp format: QQ",
         ),
     ],
 )

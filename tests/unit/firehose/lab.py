@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 from pathlib import Path
 from typing import Any
 
 from headrace.core.ids import Ids
+from headrace.core.ports import StreamRecord
 from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.destination import checked
 from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.queries import Queries
+from headrace.services.firehose.records import Record
 from headrace.services.firehose.sources import KinesisSource, Source
 from headrace.services.firehose.state import DeliveryStream, Progress
 from headrace.services.firehose.store import DeliveryStreams
@@ -24,6 +28,9 @@ from tests.support.objects import (
 )
 from tests.support.streams import STREAM_ARN, MemoryStreams
 
+# One for all tests: a query's process is started once.
+QUERIES = Queries()
+atexit.register(QUERIES.close)
 SHARD = "shardId-0"
 INTERVAL_S = 60
 FUNCTION = "arn:aws:lambda:us-east-1:000000000000:function:f"
@@ -38,10 +45,21 @@ CONVERSION: dict[str, Any] = {
 }
 
 
+def record_of(number: str, key: str, data: bytes, arrival_ms: int) -> Record:
+    """Return a record as its source has it."""
+    return Record(data, StreamRecord(number, key, data, arrival_ms), SHARD)
+
+
 def processing(kind: str, **parameters: str) -> dict[str, Any]:
     """Return a ProcessingConfiguration of one processor."""
     given = [{"ParameterName": n, "ParameterValue": v} for n, v in parameters.items()]
     return {"Enabled": True, "Processors": [{"Type": kind, "Parameters": given}]}
+
+
+def several(*processors: tuple[str, dict[str, str]]) -> dict[str, Any]:
+    """Return a ProcessingConfiguration of processors: type and parameters."""
+    made = [processing(kind, **parameters)["Processors"][0] for kind, parameters in processors]
+    return {"Enabled": True, "Processors": made}
 
 
 class Lab:
@@ -62,7 +80,11 @@ class Lab:
             "BucketARN": "arn:aws:s3:::lake",
             "Prefix": "p/",
             "BufferingHints": {"SizeInMBs": 1, "IntervalInSeconds": INTERVAL_S},
-            "CloudWatchLoggingOptions": {"Enabled": True, "LogGroupName": "g"},
+            "CloudWatchLoggingOptions": {
+                "Enabled": True,
+                "LogGroupName": "g",
+                "LogStreamName": "s",
+            },
             **destination,
         }
         self.stream = DeliveryStream(
@@ -87,6 +109,7 @@ class Lab:
             self.functions,
             self.logs,
             self.metrics,
+            queries=QUERIES,
         )
         self.current = True
         self.delivery = Delivery(

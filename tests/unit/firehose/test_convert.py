@@ -13,15 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.ports import StreamRecord, TableSchema
+from headrace.core.ports import TableSchema
 from headrace.services.firehose import convert
 from headrace.services.firehose.hive import UnknownType
 from headrace.services.firehose.serde import Reading, Writing
+from tests.unit.firehose.lab import record_of
 
 
 def rows(datas: list[bytes], *columns: tuple[str, str]) -> tuple[list[dict[str, Any]], list[str]]:
-    records = [StreamRecord(str(i), "k", data, 1000 + i) for i, data in enumerate(datas)]
-    made = convert.to_parquet(records, TableSchema(columns))
+    records = [record_of(str(i), "k", data, 1000 + i) for i, data in enumerate(datas)]
+    made = convert.convert(records, TableSchema(columns))
     table = pq.read_table(io.BytesIO(made.data))
     assert table.num_rows == made.rows
     return table.to_pylist(), [failure.message for failure in made.failed]
@@ -89,20 +90,20 @@ def test_types_nested_without_end_are_said():
 
 
 def test_options_of_the_openx_serde():
-    records = [StreamRecord("1", "k", b'{"Is.Late": true, "at": 5}', 0)]
+    records = [record_of("1", "k", b'{"Is.Late": true, "at": 5}', 0)]
     schema = TableSchema((("is_late", "boolean"), ("when_", "int")))
     reading = Reading(dots_to_underscores=True, key_of={"when_": "at"})
-    made = convert.to_parquet(records, schema, reading)
+    made = convert.convert(records, schema, reading)
     assert read(made.data).to_pylist() == [{"is_late": True, "when_": 5}]
-    made = convert.to_parquet(records, schema, Reading(case_insensitive=False, key_of={}))
+    made = convert.convert(records, schema, Reading(case_insensitive=False, key_of={}))
     assert read(made.data).to_pylist() == [{"is_late": None, "when_": None}]
 
 
 def test_options_of_the_parquet_serde():
-    records = [StreamRecord("1", "k", b'{"a": "x"}', 0)]
+    records = [record_of("1", "k", b'{"a": "x"}', 0)]
     schema = TableSchema((("a", "string"),))
     for compression, expected in (("GZIP", "GZIP"), ("NONE", "UNCOMPRESSED")):
-        made = convert.to_parquet(
+        made = convert.convert(
             records, schema, None, Writing(compression=compression, dictionary=False)
         )
         chunk = pq.ParquetFile(io.BytesIO(made.data)).metadata.row_group(0).column(0)
@@ -111,8 +112,8 @@ def test_options_of_the_parquet_serde():
 
 
 def test_timestamps_are_instants_as_firehose_writes_them():
-    records = [StreamRecord("1", "k", b'{"a": 0}', 0)]
-    made = convert.to_parquet(records, TableSchema((("a", "timestamp"),)))
+    records = [record_of("1", "k", b'{"a": 0}', 0)]
+    made = convert.convert(records, TableSchema((("a", "timestamp"),)))
     (column,) = [pq.ParquetFile(io.BytesIO(made.data)).schema.column(0)]
     assert column.physical_type == "INT96"
 

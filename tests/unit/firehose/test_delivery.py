@@ -263,17 +263,17 @@ def test_a_deleted_delivery_stream_writes_nothing_more(lab: Lab):
 # --- what is written --------------------------------------------------------------------------
 
 
-def test_gzip_and_a_delimiter(tmp_path: Path):
+def test_gzip_and_a_delimiter_between_two_records(tmp_path: Path):
     lab = Lab(
         tmp_path,
         CompressionFormat="GZIP",
-        ProcessingConfiguration=processing("AppendDelimiterToRecord", Delimiter="|\\n"),
+        ProcessingConfiguration=processing("AppendDelimiterToRecord"),
     )
     lab.put(b"one", b"two")
     lab.deliver()
     (key,) = lab.objects.objects
     assert key.endswith(".gz")
-    assert gzip.decompress(lab.delivered) == b"one|\ntwo|\n"
+    assert gzip.decompress(lab.delivered) == b"one\ntwo"
 
 
 def test_records_that_cannot_be_converted_go_to_the_error_prefix(tmp_path: Path):

@@ -53,14 +53,32 @@ def test_the_error_type_is_filled_in():
         (
             "!{firehose:error-output-type}/",
             "e/!{firehose:error-output-type}/",
-            "Prefix cannot contain",
+            "Prefix must not contain any occurrence of !{firehose:error-output-type}",
         ),
         ("x/", "e/!{timestamp:yyyy}/", "must contain at least one instance"),
-        ("!{timestamp:QQ}/", "e/!{firehose:error-output-type}/", "Invalid timestamp pattern"),
-        ("x!{timestamp/", "", "can contain the sequence !{ only in expressions"),
-        ("x" * 513, "", "Prefix cannot be longer than 512 characters"),
-        ("!{nonsense:x}/", "e/!{firehose:error-output-type}/", "Invalid expression"),
-        ("!{partitionKeyFromQuery:k}/", "e/!{firehose:error-output-type}/", "dynamic partitioning"),
+        (
+            "!{timestamp:QQ}/",
+            "e/!{firehose:error-output-type}/",
+            "Invalid conversion character used in the value",
+        ),
+        ("x!{timestamp/", "", "Invalid expression usage"),
+        ("x" * 513, "", "Length of evaluated prefix cannot be greater than 512"),
+        ("!{nonsense:x}/", "e/!{firehose:error-output-type}/", "(nonsense) is an invalid keyword!"),
+        (
+            "!{partitionKeyFromQuery:k}/",
+            "e/!{firehose:error-output-type}/",
+            "only be part of a prefix expression when Dynamic Partitioning is enabled",
+        ),
+        (
+            "x/",
+            "e/!{firehose:error-output-type}/!{partitionKeyFromLambda:k}/",
+            "can't be part of an error prefix expression",
+        ),
+        (
+            "!{firehose:nonsense}/",
+            "e/!{firehose:error-output-type}/",
+            "Invalid conversion character used in the value of the expression in Prefix",
+        ),
     ],
 )
 def test_what_firehose_refuses(text: str, error_text: str, message: str):

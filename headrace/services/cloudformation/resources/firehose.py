@@ -8,6 +8,7 @@ from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
     Properties,
+    ResourceFailed,
     ResourceType,
     boolean,
     enforced,
@@ -26,14 +27,38 @@ _NUMBERS = frozenset(
         "MaxPaddingBytes",
         "StripeSizeBytes",
         "RowIndexStride",
+        "HECAcknowledgmentTimeoutInSeconds",
+        "ThroughputHintInMBs",
     }
 )
+# Kinds of destinations, as members of the API are called.
+_KINDS = (
+    "S3",
+    "ExtendedS3",
+    "Redshift",
+    "Elasticsearch",
+    "Amazonopensearchservice",
+    "AmazonOpenSearchServerless",
+    "Splunk",
+    "HttpEndpoint",
+    "Snowflake",
+    "Iceberg",
+)
+_REALS = frozenset(
+    {"PaddingTolerance", "BloomFilterFalsePositiveProbability", "DictionaryKeyThreshold"}
+)
+# What UpdateDestination calls otherwise.
+_UPDATES = {"S3Configuration": "S3Update", "S3BackupConfiguration": "S3BackupUpdate"}
+_ACTIVE_WITHIN_S = 600.0
+_CHECK_EVERY_S = 0.05
 _BOOLEANS = frozenset(
     {
         "Enabled",
         "EnableDictionaryCompression",
         "CaseInsensitive",
         "ConvertDotsInJsonKeysToUnderscores",
+        "EnablePadding",
+        "AppendOnly",
     }
 )
 
@@ -46,6 +71,8 @@ def _typed(value: Any, name: str = "") -> Any:
         return [_typed(item) for item in cast("list[Any]", value)]
     if name in _NUMBERS and isinstance(value, str):
         return int(value)
+    if name in _REALS and isinstance(value, str):
+        return float(value)
     return boolean(value) if name in _BOOLEANS else value
 
 
@@ -57,7 +84,20 @@ def _create(context: Context, properties: Properties) -> Made:
     if tags:
         params["Tags"] = tags
     arn = context.call("firehose", "CreateDeliveryStream", params)["DeliveryStreamARN"]
+    _wait_until_active(context, name)
     return Made(name, {"Arn": arn})
+
+
+def _wait_until_active(context: Context, name: str) -> None:
+    """Wait until a delivery stream is ACTIVE. Raises ResourceFailed when that takes too long."""
+    deadline_s = context.clock.monotonic_s() + _ACTIVE_WITHIN_S
+    while True:
+        described = context.call("firehose", "DescribeDeliveryStream", {"DeliveryStreamName": name})
+        if described["DeliveryStreamDescription"]["DeliveryStreamStatus"] != "CREATING":
+            return
+        if context.clock.monotonic_s() > deadline_s:
+            raise ResourceFailed(f"Delivery stream {name} did not become ACTIVE in time.")
+        context.pause(_CHECK_EVERY_S)
 
 
 def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
@@ -69,9 +109,12 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
         "CurrentDeliveryStreamVersionId": described["VersionId"],
         "DestinationId": described["Destinations"][0]["DestinationId"],
     }
-    for kind in ("S3", "ExtendedS3"):
+    for kind in _KINDS:
         if f"{kind}DestinationConfiguration" in new:
-            params[f"{kind}DestinationUpdate"] = _typed(new[f"{kind}DestinationConfiguration"])
+            given = _typed(new[f"{kind}DestinationConfiguration"])
+            params[f"{kind}DestinationUpdate"] = {
+                _UPDATES.get(name, name): value for name, value in given.items()
+            }
     context.call("firehose", "UpdateDestination", params)
     return Made(physical_id, {"Arn": described["DeliveryStreamARN"]})
 
@@ -88,8 +131,8 @@ TYPES = [
             **enforced(
                 "DeliveryStreamName",
                 "DeliveryStreamType",
-                "ExtendedS3DestinationConfiguration",
-                "S3DestinationConfiguration",
+                *(f"{kind}DestinationConfiguration" for kind in _KINDS),
+                "DirectPutSourceConfiguration",
                 "KinesisStreamSourceConfiguration",
                 "Tags",
             ),

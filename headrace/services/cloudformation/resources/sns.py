@@ -1,6 +1,7 @@
 """SNS topics, subscriptions and policies."""
 
 import json
+from typing import Any
 
 from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.base import (
@@ -10,12 +11,21 @@ from headrace.services.cloudformation.resources.base import (
     ResourceType,
     boolean,
     enforced,
-    ignored,
     stored,
     tag_list,
 )
 
 GONE = ("NotFound", "NotFoundException")
+
+# Attributes of a subscription, with what it has where a template says nothing.
+_OF_SUBSCRIPTIONS = {
+    "FilterPolicyScope": "MessageAttributes",
+    "FilterPolicy": "{}",
+    "RawMessageDelivery": "false",
+    "RedrivePolicy": "{}",
+    "DeliveryPolicy": "{}",
+    "SubscriptionRoleArn": "",
+}
 
 
 def _find_topic(context: Context, properties: Properties) -> str | None:
@@ -40,7 +50,7 @@ def _create_topic(context: Context, properties: Properties) -> Made:
 
 
 def _update_topic(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
-    for key in ("DisplayName", "KmsMasterKeyId"):
+    for key in ("DisplayName", "KmsMasterKeyId", "ContentBasedDeduplication"):
         if new.get(key) != old.get(key):
             context.call(
                 "sns",
@@ -48,7 +58,9 @@ def _update_topic(context: Context, physical_id: str, old: Properties, new: Prop
                 {
                     "TopicArn": physical_id,
                     "AttributeName": key,
-                    "AttributeValue": str(new.get(key, "")),
+                    "AttributeValue": _text(
+                        new.get(key, "false" if key == "ContentBasedDeduplication" else "")
+                    ),
                 },
             )
     name = physical_id.rsplit(":", 1)[-1]
@@ -75,40 +87,6 @@ def _find_subscription(context: Context, properties: Properties) -> str | None:
         params = {"TopicArn": properties["TopicArn"], "NextToken": page["NextToken"]}
 
 
-def _subscription_attributes(properties: Properties) -> dict[str, str]:
-    attributes: dict[str, str] = {}
-    for name in ("FilterPolicy", "RedrivePolicy", "DeliveryPolicy"):
-        if name in properties:
-            value = properties[name]
-            attributes[name] = value if isinstance(value, str) else json.dumps(value)
-    for name in ("FilterPolicyScope", "SubscriptionRoleArn"):
-        if name in properties:
-            attributes[name] = str(properties[name])
-    if "RawMessageDelivery" in properties:
-        attributes["RawMessageDelivery"] = (
-            "true" if boolean(properties["RawMessageDelivery"]) else "false"
-        )
-    return attributes
-
-
-def _change_subscription(
-    context: Context, physical_id: str, old: Properties, new: Properties
-) -> Made:
-    """Set the attributes that differ; one that the template has no more goes back to what it was at first."""
-    before, after = _subscription_attributes(old), _subscription_attributes(new)
-    nothing = {"RawMessageDelivery": "false", "FilterPolicyScope": "MessageAttributes"}
-    # The scope first: a policy on the body is checked by it.
-    for name in sorted({*before, *after}, key=lambda name: name != "FilterPolicyScope"):
-        if before.get(name) != after.get(name):
-            params = {
-                "SubscriptionArn": physical_id,
-                "AttributeName": name,
-                "AttributeValue": after.get(name, nothing.get(name, "{}")),
-            }
-            context.call("sns", "SetSubscriptionAttributes", params)
-    return Made(physical_id, {"Arn": physical_id})
-
-
 def _subscribe(context: Context, properties: Properties) -> Made:
     arn = context.call(
         "sns",
@@ -117,11 +95,33 @@ def _subscribe(context: Context, properties: Properties) -> Made:
             "TopicArn": properties["TopicArn"],
             "Protocol": properties["Protocol"],
             "Endpoint": properties.get("Endpoint", ""),
-            "Attributes": _subscription_attributes(properties),
+            "Attributes": {
+                name: _text(properties[name]) for name in _OF_SUBSCRIPTIONS if name in properties
+            },
             "ReturnSubscriptionArn": True,
         },
     )["SubscriptionArn"]
     return Made(arn, {"Arn": arn})
+
+
+def _update_subscription(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> Made:
+    # FilterPolicyScope first: it says how FilterPolicy is read.
+    for name, without in _OF_SUBSCRIPTIONS.items():
+        if new.get(name) != old.get(name):
+            value = _text(new[name]) if name in new else without
+            params = {"SubscriptionArn": physical_id, "AttributeName": name}
+            context.call("sns", "SetSubscriptionAttributes", {**params, "AttributeValue": value})
+    return Made(physical_id, {"Arn": physical_id})
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return json.dumps(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
 
 
 def _unsubscribe(context: Context, physical_id: str, properties: Properties) -> None:
@@ -171,23 +171,13 @@ TYPES = [
     ResourceType(
         "AWS::SNS::Subscription",
         {
-            **enforced(
-                "TopicArn",
-                "Protocol",
-                "Endpoint",
-                "FilterPolicy",
-                "FilterPolicyScope",
-                "RawMessageDelivery",
-                "RedrivePolicy",
-            ),
+            **enforced("TopicArn", "Protocol", "Endpoint", *_OF_SUBSCRIPTIONS),
             **stored("DeliveryPolicy", "SubscriptionRoleArn"),
-            # A subscription is in its topic's region.
-            **ignored("Region"),
         },
         _subscribe,
         _unsubscribe,
-        update=_change_subscription,
-        replace_on=frozenset({"TopicArn", "Protocol", "Endpoint", "Region"}),
+        update=_update_subscription,
+        replace_on=frozenset({"TopicArn", "Protocol", "Endpoint"}),
         find=_find_subscription,
     ),
     ResourceType(

@@ -1,6 +1,7 @@
 """Delivery streams: create, describe, list, change, delete."""
 
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
@@ -13,10 +14,9 @@ from headrace.aws.shapes.firehose import (
     DeliveryStreamEncryptionConfiguration,
     DescribeDeliveryStreamInput,
     DescribeDeliveryStreamOutput,
-    ExtendedS3DestinationDescription,
+    DestinationDescription,
     ListDeliveryStreamsInput,
     ListDeliveryStreamsOutput,
-    S3DestinationDescription,
     UpdateDestinationInput,
     UpdateDestinationOutput,
 )
@@ -25,12 +25,11 @@ from headrace.core.values import moment
 from headrace.services.firehose.actions.encryption import checked_encryption
 from headrace.services.firehose.actions.tags import check_tags
 from headrace.services.firehose.backend import Firehose
-from headrace.services.firehose.destination import checked
+from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.errors import in_use, invalid, not_built
 from headrace.services.firehose.limits import LIST_DEFAULT
 from headrace.services.firehose.state import DeliveryStream
 
-_S3 = ("ExtendedS3DestinationConfiguration", "S3DestinationConfiguration")
 DESTINATION_ID = "destinationId-000000000001"
 
 
@@ -38,17 +37,14 @@ DESTINATION_ID = "destinationId-000000000001"
 def create_delivery_stream(
     firehose: Firehose, call: Call, request: CreateDeliveryStreamInput
 ) -> CreateDeliveryStreamOutput:
-    """Make a delivery stream; it is ACTIVE at once. Source: API_CreateDeliveryStream."""
+    """Make a delivery stream, which is CREATING for a while if it is asked to be. Source: API_CreateDeliveryStream."""
     name = request["DeliveryStreamName"]
-    destinations = [key for key in request if key.endswith("DestinationConfiguration")]
-    if len(destinations) != 1:
+    members = [key for key in request if key.endswith("DestinationConfiguration")]
+    if len(members) != 1:
         raise invalid("Exactly one destination configuration is supported for a Firehose")
-    if destinations[0] not in _S3:
-        kind = destinations[0].removesuffix("DestinationConfiguration")
-        raise not_built(f"delivery to {kind}")
-    given = request.get("ExtendedS3DestinationConfiguration") or request.get(
-        "S3DestinationConfiguration"
-    )
+    destination_kind = _kind_of(members[0].removesuffix("DestinationConfiguration"))
+    destination = DESTINATIONS[destination_kind].checked(cast("Any", request)[members[0]])
+    firehose.check_query(destination)
     kind = request.get("DeliveryStreamType", "DirectPut")
     source = request.get("KinesisStreamSourceConfiguration")
     if kind not in ("DirectPut", "KinesisStreamAsSource"):
@@ -72,13 +68,15 @@ def create_delivery_stream(
         stream_id=firehose.ids.hex(32),
         kind=kind,
         created_ms=call.now_ms,
-        destination=checked(given or {}),
+        destination=destination,
+        destination_kind=destination_kind,
         source_arn=source["KinesisStreamARN"] if source else "",
         source_role_arn=source["RoleARN"] if source else "",
         source_from_ms=call.now_ms,
         throughput_hint_mb=hinted["ThroughputHintInMBs"] if hinted else 0,
         encryption=checked_encryption(request.get("DeliveryStreamEncryptionConfigurationInput")),
         tags=tags,
+        settles_ms=firehose.settles_ms(),
     )
     with firehose.lock:
         if firehose.exists(call.account, call.region, name):
@@ -99,40 +97,21 @@ def describe_delivery_stream(
 ) -> DescribeDeliveryStreamOutput:
     """Return a delivery stream. Source: API_DescribeDeliveryStream."""
     stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])
-    s3 = {
-        key: stream.destination[key]
-        for key in (
-            "RoleARN",
-            "BucketARN",
-            "Prefix",
-            "ErrorOutputPrefix",
-            "BufferingHints",
-            "CompressionFormat",
-            "EncryptionConfiguration",
-            "CloudWatchLoggingOptions",
-        )
-        if key in stream.destination
-    }
+    described = DESTINATIONS[stream.destination_kind].described(stream.destination)
     description: DeliveryStreamDescription = {
         "DeliveryStreamName": stream.name,
         "DeliveryStreamARN": stream.arn,
-        "DeliveryStreamStatus": "ACTIVE",
+        "DeliveryStreamStatus": cast("Any", stream.status(call.now_ms)),
         "DeliveryStreamType": stream.kind,
         "VersionId": str(stream.version),
         "CreateTimestamp": moment(stream.created_ms),
         "HasMoreDestinations": False,
         "DeliveryStreamEncryptionConfiguration": cast(
             "DeliveryStreamEncryptionConfiguration",
-            {"Status": "ENABLED" if stream.encryption else "DISABLED", **stream.encryption},
+            {"Status": stream.encryption_status(call.now_ms), **stream.encryption},
         ),
         "Destinations": [
-            {
-                "DestinationId": DESTINATION_ID,
-                "S3DestinationDescription": cast("S3DestinationDescription", s3),
-                "ExtendedS3DestinationDescription": cast(
-                    "ExtendedS3DestinationDescription", stream.destination
-                ),
-            }
+            cast("DestinationDescription", {"DestinationId": DESTINATION_ID, **described})
         ],
     }
     if stream.updated_ms:
@@ -174,7 +153,7 @@ def update_destination(
 ) -> UpdateDestinationOutput:
     """Change where and how a delivery stream delivers. Source: API_UpdateDestination."""
     with firehose.lock:
-        stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])
+        stream = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
         if request["CurrentDeliveryStreamVersionId"] != str(stream.version):
             raise AwsError(
                 "ConcurrentModificationException",
@@ -183,21 +162,53 @@ def update_destination(
             )
         if request["DestinationId"] != DESTINATION_ID:
             raise invalid(f"Destination Id {request['DestinationId']} not found")
-        update = request.get("ExtendedS3DestinationUpdate") or request.get("S3DestinationUpdate")
-        if update is None:
-            raise not_built("a change of the destination's kind")
-        stream.destination = checked({**stream.destination, **update})
+        kind, destination = _changed(stream, cast("dict[str, Any]", request))
+        firehose.check_query(destination)
+        if (kind, destination) == (stream.destination_kind, stream.destination):
+            return {}  # As on AWS, no new version (observed by others, 2026).
+        stream.destination_kind, stream.destination = kind, destination
         stream.version += 1
         stream.updated_ms = call.now_ms
         firehose.save(stream)
     return {}
 
 
+def _changed(stream: DeliveryStream, request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the destination's kind and configuration after an update. Raises AwsError."""
+    members = [
+        key for key in request if key.endswith("DestinationUpdate") and key != "DestinationUpdate"
+    ]
+    if len(members) != 1:
+        raise invalid("Exactly one destination update is supported for a Firehose")
+    kind = _kind_of(members[0].removesuffix("DestinationUpdate"))
+    update = request[members[0]]
+    destination = DESTINATIONS[kind]
+    if kind == stream.destination_kind:
+        return kind, destination.updated(stream.destination, update)
+    # Another kind: nothing of the present one is kept (documented: API_UpdateDestination).
+    given = {
+        name.removesuffix("Update") + "Configuration" if name.endswith("Update") else name: value
+        for name, value in update.items()
+    }
+    return kind, destination.checked(given)
+
+
+def _kind_of(name: str) -> str:
+    """Return the kind of destination that a request names. Raises AwsError."""
+    kind = "ExtendedS3" if name == "S3" else name
+    if kind not in DESTINATIONS:
+        raise not_built(f"delivery to {name}")
+    return kind
+
+
 @operation("DeleteDeliveryStream")
 def delete_delivery_stream(
     firehose: Firehose, call: Call, request: DeleteDeliveryStreamInput
 ) -> DeleteDeliveryStreamOutput:
-    """Delete a delivery stream, at once. Source: API_DeleteDeliveryStream."""
+    """Delete a delivery stream; one that is being deleted already stays so. Source: API_DeleteDeliveryStream."""
     with firehose.lock:
-        firehose.remove(firehose.find(call.account, call.region, request["DeliveryStreamName"]))
+        stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])
+        if not stream.is_deleting:
+            firehose.changeable(call.account, call.region, stream.name)
+        firehose.delete(stream)
     return {}

@@ -18,8 +18,10 @@ def checked_encryption(
     given: DeliveryStreamEncryptionConfigurationInput | None,
 ) -> dict[str, str]:
     """Return an encryption configuration, empty for None. Raises InvalidArgumentException for a key of a wrong type."""
-    if given and (given.get("KeyType") == "CUSTOMER_MANAGED_CMK") != bool(given.get("KeyARN")):
-        raise invalid("KeyARN is required for CUSTOMER_MANAGED_CMK, and for no other key type.")
+    if given and given.get("KeyType") == "CUSTOMER_MANAGED_CMK" and not given.get("KeyARN"):
+        raise invalid("KeyARN must be specified when KeyType is CUSTOMER_MANAGED_CMK")
+    if given and given.get("KeyType") != "CUSTOMER_MANAGED_CMK" and given.get("KeyARN"):
+        raise invalid("KeyARN cannot be specified when KeyType is AWS_OWNED_CMK")
     return cast("dict[str, str]", given or {})
 
 
@@ -29,7 +31,7 @@ def start_delivery_stream_encryption(
 ) -> StartDeliveryStreamEncryptionOutput:
     """Mark a delivery stream as encrypted. Source: API_StartDeliveryStreamEncryption."""
     with firehose.lock:
-        stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])
+        stream = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
         if stream.source_arn:
             raise invalid(
                 "Encryption cannot be started on a KinesisStreamAsSource delivery stream."
@@ -38,6 +40,7 @@ def start_delivery_stream_encryption(
             request.get("DeliveryStreamEncryptionConfigurationInput")
             or {"KeyType": "AWS_OWNED_CMK"}
         )
+        stream.encryption_settles_ms = firehose.settles_ms()
         firehose.save(stream)
     return {}
 
@@ -48,7 +51,8 @@ def stop_delivery_stream_encryption(
 ) -> StopDeliveryStreamEncryptionOutput:
     """Mark a delivery stream as not encrypted. Source: API_StopDeliveryStreamEncryption."""
     with firehose.lock:
-        stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])
+        stream = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
         stream.encryption = {}
+        stream.encryption_settles_ms = firehose.settles_ms()
         firehose.save(stream)
     return {}

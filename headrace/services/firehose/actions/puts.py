@@ -9,7 +9,7 @@ from headrace.aws.shapes.firehose import (
     PutRecordOutput,
 )
 from headrace.services.firehose.backend import Firehose
-from headrace.services.firehose.errors import invalid
+from headrace.services.firehose.errors import invalid, not_found
 from headrace.services.firehose.limits import BATCH_BYTES, RECORD_BYTES
 from headrace.services.firehose.state import DeliveryStream
 
@@ -21,7 +21,7 @@ def put_record(firehose: Firehose, call: Call, request: PutRecordInput) -> PutRe
     data = request["Record"]["Data"]
     _check_size(data, "record.data")
     record_id = firehose.put(stream, [data], call.now_ms)[0]
-    return {"RecordId": record_id, "Encrypted": bool(stream.encryption)}
+    return {"RecordId": record_id, "Encrypted": stream.encryption_status(call.now_ms) == "ENABLED"}
 
 
 @operation("PutRecordBatch")
@@ -38,13 +38,15 @@ def put_record_batch(
     ids = firehose.put(stream, datas, call.now_ms)
     return {
         "FailedPutCount": 0,
-        "Encrypted": bool(stream.encryption),
+        "Encrypted": stream.encryption_status(call.now_ms) == "ENABLED",
         "RequestResponses": [{"RecordId": record_id} for record_id in ids],
     }
 
 
 def _direct(firehose: Firehose, call: Call, name: str) -> DeliveryStream:
     stream = firehose.find(call.account, call.region, name)
+    if stream.status(call.now_ms) != "ACTIVE":
+        raise not_found(name, call.account)  # As on AWS (observed by others, 2026).
     if stream.kind != "DirectPut":
         raise invalid(
             "This operation is not permitted on KinesisStreamAsSource delivery stream type."

@@ -1,0 +1,283 @@
+"""`headrace redrive`: shows the records that Firehose set aside in S3, and sends them on again."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from headrace.cli.options import client, endpoint_option, explain, fail
+from headrace.cli.redriving import (
+    Bucket,
+    DeliveryStreamTarget,
+    FileTarget,
+    Fix,
+    Line,
+    NotSent,
+    Redriven,
+    StreamTarget,
+    Target,
+    Unreadable,
+    fixed,
+    redrive_object,
+)
+
+_SAMPLE_CHARS = 60
+
+
+@dataclass(slots=True)
+class Group:
+    """The records of one error code."""
+
+    count: int
+    first_ms: int
+    last_ms: int
+    is_source: bool
+    message: str
+    sample: bytes
+
+
+@click.command()
+@click.argument("source")
+@click.option(
+    "--to", help="Where to: firehose:NAME, kinesis:NAME or file:PATH. Without it: only show."
+)
+@click.option("--code", "codes", multiple=True, help="Only records of this error code; repeatable.")
+@click.option("--since", help="Only records that arrived from this time on (ISO 8601).")
+@click.option("--until", help="Only records that arrived before this time (ISO 8601).")
+@click.option(
+    "--map", "fix", help="fix.py:function, which gets (data, error) and returns the data."
+)
+@click.option("--backup", is_flag=True, help="SOURCE holds backed-up source records, one a line.")
+@click.option("--key", default="", help="Of kinesis: the JSON field that is the partition key.")
+@click.option("--dry-run", is_flag=True, help="Show what would be sent, after the fix.")
+@click.option(
+    "--uncertain-again",
+    is_flag=True,
+    help="Also send what was on its way when a run was killed: it may arrive twice.",
+)
+@endpoint_option
+def redrive(
+    source: str,
+    to: str | None,
+    codes: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    fix: str | None,
+    key: str,
+    *,
+    backup: bool,
+    dry_run: bool,
+    uncertain_again: bool,
+    endpoint_url: str,
+    region: str,
+    aws: bool,
+) -> None:
+    """Show the failed records under SOURCE (s3://bucket/prefix), and send them on with --to.
+
+    Each record is sent once: the place is kept in the bucket, under headrace-redrive/, also over a kill.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    name, prefix = _bucket_of(source)
+    where = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
+    bucket = Bucket(client("s3", **cast("Any", where)), name, prefix, backup=backup)
+    wanted = _Wanted(codes, _time_of(since, "--since"), _time_of(until, "--until"))
+    function = None if fix is None else _function(fix)
+    try:
+        target = None if to is None else _target(to, key, where)
+        groups = _groups(line for _, lines in _chosen(bucket, wanted) for line in lines)
+        _show(groups, source)
+        if target is None or not groups:
+            return
+        if dry_run:
+            _show_fixed(bucket, wanted, function)
+            return
+        done = Redriven()
+        try:
+            for object_key, lines in _chosen(bucket, wanted):
+                redrive_object(
+                    bucket,
+                    object_key,
+                    lines,
+                    target,
+                    fix=function,
+                    again=uncertain_again,
+                    done=done,
+                )
+        finally:
+            click.echo(_told(done, target))
+    except Unreadable as error:
+        raise fail(f"{error}.") from error
+    except NotSent as error:
+        raise fail(f"{error}; run it again later: it goes on where it was.") from error
+    except (BotoCoreError, ClientError, OSError) as error:
+        raise explain(error) from error
+    if done.uncertain:
+        raise fail(
+            f"{done.uncertain} records were on their way when an earlier run was killed, and nobody knows whether they"
+            " arrived; --uncertain-again sends them."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    codes: tuple[str, ...]
+    since_ms: int | None
+    until_ms: int | None
+
+    def takes(self, line: Line) -> bool:
+        if self.codes and line.code not in self.codes:
+            return False
+        if self.since_ms is not None and line.arrived_ms < self.since_ms:
+            return False
+        return self.until_ms is None or line.arrived_ms < self.until_ms
+
+
+def _chosen(bucket: Bucket, wanted: _Wanted) -> Iterator[tuple[str, list[Line]]]:
+    for key in bucket.object_keys():
+        lines = [line for line in bucket.lines(key) if wanted.takes(line)]
+        if lines:
+            yield key, lines
+
+
+def _bucket_of(source: str) -> tuple[str, str]:
+    scheme, _, rest = source.partition("://")
+    bucket, _, prefix = rest.partition("/")
+    if scheme != "s3" or not bucket:
+        raise fail(f"{source!r} is no place in S3, such as s3://lake/errors/.")
+    return bucket, prefix
+
+
+def _time_of(given: str | None, option: str) -> int | None:
+    if given is None:
+        return None
+    try:
+        at = datetime.fromisoformat(given)
+    except ValueError as error:
+        raise fail(f"{option} {given!r} is no time, such as 2026-11-22T14:00:00Z.") from error
+    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _function(given: str) -> Fix:
+    path, _, name = given.rpartition(":")
+    if not path or not Path(path).is_file():
+        raise fail(f"--map {given!r} names no file and function, such as fix.py:fix.")
+    spec = importlib.util.spec_from_file_location("headrace_redrive_fix", path)
+    if spec is None or spec.loader is None:
+        raise fail(f"{path} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise fail(f"{path} cannot be loaded: {type(error).__name__}: {error}.") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise fail(f"{path} has no function {name}.")
+
+    def guarded(data: bytes, error: dict[str, Any]) -> Any:
+        try:
+            return function(data, error)
+        except Exception as problem:
+            raise fail(
+                f"{name} failed at {data[:_SAMPLE_CHARS]!r}: {type(problem).__name__}: {problem}."
+            ) from problem
+
+    return guarded
+
+
+def _target(given: str, key: str, where: dict[str, Any]) -> Target:
+    kind, _, name = given.partition(":")
+    if kind == "firehose" and name:
+        firehose = client("firehose", **where)
+        described = firehose.describe_delivery_stream(DeliveryStreamName=name)
+        found = described["DeliveryStreamDescription"]["DeliveryStreamType"]
+        if found != "DirectPut":
+            raise fail(
+                f"{name} takes its records from a stream ({found}), not by puts: send them to that stream with"
+                " --to kinesis:NAME."
+            )
+        return DeliveryStreamTarget(firehose, name, time.sleep)
+    if kind == "kinesis" and name:
+        kinesis = client("kinesis", **where)
+        kinesis.describe_stream_summary(StreamName=name)
+        return StreamTarget(kinesis, name, key, time.sleep)
+    if kind == "file" and name:
+        return FileTarget(Path(name))
+    raise fail(f"--to {given!r} is none of firehose:NAME, kinesis:NAME, file:PATH.")
+
+
+def _groups(lines: Iterator[Line]) -> dict[str, Group]:
+    groups: dict[str, Group] = {}
+    for line in lines:
+        group = groups.get(line.code)
+        if group is None:
+            groups[line.code] = Group(
+                1, line.arrived_ms, line.arrived_ms, line.is_source, line.message, line.data
+            )
+            continue
+        group.count += 1
+        group.first_ms = min(group.first_ms, line.arrived_ms)
+        group.last_ms = max(group.last_ms, line.arrived_ms)
+    return groups
+
+
+def _show(groups: dict[str, Group], source: str) -> None:
+    if not groups:
+        click.echo(f"No records are set aside under {source}.")
+        return
+    table = Table("code", "records", "first", "last", "data", "message", "sample", box=None)
+    for code, group in sorted(groups.items()):
+        data = "as it was put" if group.is_source else "as processed"
+        table.add_row(
+            code,
+            str(group.count),
+            _shown_time(group.first_ms),
+            _shown_time(group.last_ms),
+            data,
+            _short(group.message),
+            _short(group.sample.decode("utf-8", "backslashreplace")),
+        )
+    Console(width=200, highlight=False, soft_wrap=True).print(table)
+
+
+def _shown_time(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}" if time_ms else "-"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SAMPLE_CHARS else line[: _SAMPLE_CHARS - 1] + "…"
+
+
+def _show_fixed(bucket: Bucket, wanted: _Wanted, fix: Fix | None) -> None:
+    would = left_out = 0
+    for _, lines in _chosen(bucket, wanted):
+        for line in lines:
+            data = line.data if fix is None else fixed(fix, line)
+            if data is None:
+                left_out += 1
+                continue
+            would += 1
+            if would <= 5:
+                click.echo(f"  {_short(data.decode('utf-8', 'backslashreplace'))}")
+    click.echo(f"dry run: {would} records would be sent, {left_out} left out by the fix")
+
+
+def _told(done: Redriven, target: Target) -> str:
+    parts = [f"{done.sent} records sent to {target.name}"]
+    if done.before:
+        parts.append(f"{done.before} sent before")
+    if done.left_out:
+        parts.append(f"{done.left_out} left out by the fix")
+    if done.uncertain:
+        parts.append(f"{done.uncertain} uncertain")
+    return ", ".join(parts)

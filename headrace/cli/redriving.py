@@ -1,0 +1,362 @@
+"""Reads what Firehose set aside in S3, and sends the records on, each once, also over a kill.
+
+The place is kept in the same bucket: for each object a list of the lines that were sent, written before and after
+each batch. A batch that was under way when a kill came may have been sent or not; nobody can tell, so it is not sent
+again unless that is asked for.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import hashlib
+import io
+import json
+import uuid
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+# Where places are kept: beside the prefix, in its bucket.
+PLACES = "headrace-redrive/"
+BATCH_RECORDS = 500
+BATCH_BYTES = 4 * 1024 * 1024 - 64 * 1024
+_SOURCE_DATA = ("Lambda.", "DynamicPartitioning.", "Decompression")
+Fix = Callable[[bytes, dict[str, Any]], "bytes | str | dict[str, Any] | None"]
+
+
+class Unreadable(Exception):
+    """An object is neither error output nor a backup that can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A record that was set aside.
+
+    Attributes:
+        key: the object that it is in.
+        number: its line there, from 0.
+        code: AWS's error code; `backup` for a record that was backed up.
+        message: what was wrong with it.
+        arrived_ms: when it came to Firehose; 0 when nobody knows.
+        data: the record.
+        is_source: the data is what the producer sent; else it is what processing had made of it.
+        error: the whole error line.
+    """
+
+    key: str
+    number: int
+    code: str
+    message: str
+    arrived_ms: int
+    data: bytes
+    is_source: bool
+    error: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Place:
+    """Which lines of an object are sent, and which were on their way when a kill came."""
+
+    sent: set[int] = field(default_factory=set[int])
+    sending: set[int] = field(default_factory=set[int])
+
+
+class Target(Protocol):
+    """Where records go."""
+
+    name: str
+
+    def send(self, datas: list[bytes]) -> list[int]:
+        """Send a batch; return the places in it of the records that the target refused.
+
+        Raises when nobody knows what of it arrived.
+        """
+        ...
+
+
+def lines_of(key: str, body: bytes, *, backup: bool) -> list[Line]:
+    """Return the records in an object. Raises Unreadable."""
+    text = _plain(key, body)
+    return [
+        _backed_up(key, number, line) if backup else _failed(key, number, line)
+        for number, line in enumerate(text.split(b"\n"))
+        if line
+    ]
+
+
+def _plain(key: str, body: bytes) -> bytes:
+    try:
+        if body.startswith(b"\x1f\x8b"):
+            return gzip.decompress(body)
+        if body.startswith(b"PK\x03\x04"):
+            with zipfile.ZipFile(io.BytesIO(body)) as archive:
+                return archive.read(archive.infolist()[0])
+    except (OSError, EOFError, zipfile.BadZipFile) as error:
+        raise Unreadable(f"{key} cannot be decompressed: {error}") from error
+    if key.endswith(".snappy"):
+        raise Unreadable(f"{key} is compressed by Snappy, which redrive does not read")
+    return body
+
+
+def _backed_up(key: str, number: int, line: bytes) -> Line:
+    return Line(key, number, "backup", "", 0, line, True, {})
+
+
+def _failed(key: str, number: int, line: bytes) -> Line:
+    try:
+        error = json.loads(line)
+        data = base64.b64decode(error["rawData"], validate=True)
+        code = str(error.get("errorCode") or error["lastErrorCode"])
+        arrived_ms = int(error.get("arrivalTimestamp") or 0)
+    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as problem:
+        raise Unreadable(f"line {number + 1} of {key} is no error line of Firehose") from problem
+    message = str(error.get("errorMessage") or error.get("lastErrorMessage") or "")
+    is_source = code.startswith(_SOURCE_DATA)
+    return Line(key, number, code, message, arrived_ms, data, is_source, error)
+
+
+class Bucket:
+    """Set-aside records under a prefix of a bucket, and the places of a target there."""
+
+    def __init__(self, s3: Any, bucket: str, prefix: str, *, backup: bool) -> None:
+        self._s3 = s3
+        self._bucket = bucket
+        self._prefix = prefix
+        self._backup = backup
+
+    def object_keys(self) -> Iterator[str]:
+        """Yield the objects' keys, in order."""
+        pages = self._s3.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=self._prefix
+        )
+        for page in pages:
+            for item in page.get("Contents", []):
+                if not item["Key"].startswith(PLACES) and not item["Key"].endswith("/"):
+                    yield item["Key"]
+
+    def lines(self, key: str) -> list[Line]:
+        """Return an object's records. Raises Unreadable."""
+        body = self._s3.get_object(Bucket=self._bucket, Key=key)["Body"].read()
+        return lines_of(key, body, backup=self._backup)
+
+    def _place_key(self, key: str, target: str) -> str:
+        name = hashlib.sha256(target.encode()).hexdigest()[:16]
+        return f"{PLACES}{name}/{key}.json"
+
+    def place(self, key: str, target: str) -> Place:
+        """Return what of an object has gone to a target."""
+        try:
+            answer = self._s3.get_object(Bucket=self._bucket, Key=self._place_key(key, target))
+        except self._s3.exceptions.NoSuchKey:
+            return Place()
+        stored = json.loads(answer["Body"].read())
+        return Place(_numbers(stored["sent"]), _numbers(stored["sending"]))
+
+    def keep(self, key: str, target: str, place: Place) -> None:
+        """Write what of an object has gone to a target."""
+        stored = {
+            "target": target,
+            "sent": _ranges(place.sent),
+            "sending": _ranges(place.sending),
+        }
+        self._s3.put_object(
+            Bucket=self._bucket,
+            Key=self._place_key(key, target),
+            Body=json.dumps(stored).encode(),
+            ContentType="application/json",
+        )
+
+
+def _ranges(numbers: Iterable[int]) -> list[list[int]]:
+    made: list[list[int]] = []
+    for number in sorted(numbers):
+        if made and made[-1][1] == number - 1:
+            made[-1][1] = number
+        else:
+            made.append([number, number])
+    return made
+
+
+def _numbers(ranges: list[list[int]]) -> set[int]:
+    return {number for first, last in ranges for number in range(first, last + 1)}
+
+
+@dataclass(slots=True)
+class Redriven:
+    """What a run did.
+
+    Attributes:
+        sent: records that were sent.
+        before: records that had been sent by an earlier run.
+        left_out: records that the fix gave nothing for.
+        uncertain: records that were on their way when a kill came, and were not sent again.
+    """
+
+    sent: int = 0
+    before: int = 0
+    left_out: int = 0
+    uncertain: int = 0
+
+
+def redrive_object(
+    bucket: Bucket,
+    key: str,
+    lines: list[Line],
+    target: Target,
+    *,
+    fix: Fix | None,
+    again: bool,
+    done: Redriven,
+) -> None:
+    """Send an object's chosen lines to a target, but those that were sent before.
+
+    Args:
+        bucket: keeps the place.
+        key: the object.
+        lines: the chosen ones.
+        target: where they go.
+        fix: changes a record, or leaves it out.
+        again: send also what was on its way when a kill came.
+        done: is added to.
+    """
+    place = bucket.place(key, target.name)
+    if again:
+        place.sending.clear()
+    # What of it was sent nobody knows: it counts as sent, and is told.
+    done.uncertain += sum(line.number in place.sending for line in lines)
+    done.before += sum(line.number in place.sent for line in lines)
+    waiting = [line for line in lines if line.number not in place.sent | place.sending]
+    batch: list[tuple[int, bytes]] = []
+    size_bytes = 0
+
+    def send() -> None:
+        if not batch:
+            return
+        numbers = {number for number, _ in batch}
+        bucket.keep(key, target.name, Place(place.sent, place.sending | numbers))
+        refused = {batch[place][0] for place in target.send([data for _, data in batch])}
+        place.sent |= numbers - refused
+        bucket.keep(key, target.name, place)
+        done.sent += len(numbers - refused)
+        if refused:
+            raise NotSent(f"{target.name} refused {len(refused)} records of {key}")
+
+    for line in waiting:
+        data = line.data if fix is None else fixed(fix, line)
+        if data is None:
+            done.left_out += 1
+            continue
+        if len(batch) >= BATCH_RECORDS or size_bytes + len(data) > BATCH_BYTES:
+            send()
+            batch, size_bytes = [], 0
+        batch.append((line.number, data))
+        size_bytes += len(data)
+    send()
+
+
+def fixed(fix: Fix, line: Line) -> bytes | None:
+    """Return what a fix makes of a record: bytes, text, or an object that becomes JSON; None leaves it out."""
+    made = fix(line.data, line.error)
+    if made is None or isinstance(made, bytes):
+        return made
+    return made.encode() if isinstance(made, str) else json.dumps(made).encode()
+
+
+# --- targets ----------------------------------------------------------------------------------
+
+
+class NotSent(Exception):
+    """A target did not take records."""
+
+
+class DeliveryStreamTarget:
+    """A delivery stream."""
+
+    def __init__(self, firehose: Any, name: str, wait: Callable[[float], None]) -> None:
+        self.name = f"firehose:{name}"
+        self._firehose = firehose
+        self._stream = name
+        self._wait = wait
+
+    def send(self, datas: list[bytes]) -> list[int]:
+        """See `Target.send`. What is refused for a while is tried again, and only that."""
+        return _refused_at_last(datas, self._put, self._wait)
+
+    def _put(self, datas: list[bytes]) -> list[dict[str, Any]]:
+        answer = self._firehose.put_record_batch(
+            DeliveryStreamName=self._stream, Records=[{"Data": data} for data in datas]
+        )
+        return cast("list[dict[str, Any]]", answer["RequestResponses"])
+
+
+class StreamTarget:
+    """A Kinesis stream. `key` names a JSON field that is the partition key; without it the keys are random."""
+
+    def __init__(self, kinesis: Any, name: str, key: str, wait: Callable[[float], None]) -> None:
+        self.name = f"kinesis:{name}"
+        self._kinesis = kinesis
+        self._stream = name
+        self._key = key
+        self._wait = wait
+
+    def send(self, datas: list[bytes]) -> list[int]:
+        """See `Target.send`."""
+        return _refused_at_last(datas, self._put, self._wait)
+
+    def _put(self, datas: list[bytes]) -> list[dict[str, Any]]:
+        records = [{"Data": data, "PartitionKey": self._key_of(data)} for data in datas]
+        answer = self._kinesis.put_records(StreamName=self._stream, Records=records)
+        return cast("list[dict[str, Any]]", answer["Records"])
+
+    def _key_of(self, data: bytes) -> str:
+        if self._key:
+            try:
+                return str(json.loads(data)[self._key])[:256] or "-"
+            except (ValueError, KeyError, TypeError):
+                pass  # It has no such field: any key will do.
+        return str(uuid.uuid4())
+
+
+class FileTarget:
+    """A file of lines."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = f"file:{path.resolve()}"
+        self._path = path
+
+    def send(self, datas: list[bytes]) -> list[int]:
+        """See `Target.send`."""
+        with self._path.open("ab") as file:
+            file.write(b"".join(data.rstrip(b"\n") + b"\n" for data in datas))
+        return []
+
+
+_MOST_TURNS = 8
+
+
+def _refused_at_last(
+    datas: list[bytes],
+    put: Callable[[list[bytes]], list[dict[str, Any]]],
+    wait: Callable[[float], None],
+) -> list[int]:
+    """Put records until none is refused, a few times; return the places of those that are refused at last."""
+    from botocore.exceptions import ClientError
+
+    left = list(range(len(datas)))
+    for turn in range(_MOST_TURNS):
+        try:
+            results = put([datas[place] for place in left])
+        except ClientError as error:
+            # An answer: nothing of it was taken. Only the service's own trouble passes.
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] < 500:
+                return left
+        else:
+            left = [p for p, r in zip(left, results, strict=True) if r.get("ErrorCode")]
+        if not left:
+            return []
+        wait(min(5.0, 0.1 * 2**turn))
+    return left

@@ -1,0 +1,78 @@
+"""Takes apart aggregated records of the Kinesis Producer Library: many user records in one Kinesis record.
+
+The form (documented: "KPL Aggregated Record Format"): four bytes of magic, a protobuf message of a table of keys and of
+records that point into it, and the message's MD5. What only looks like this is passed on as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import md5
+
+MAGIC = b"\xf3\x89\x9a\xc2"
+_DIGEST_BYTES = 16
+_MOST_VARINT_BYTES = 10
+_MOST_KEY_CHARS = 256
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+def taken_apart(data: bytes) -> list[tuple[str, bytes]] | None:
+    """Return the partition keys and data of the user records in `data`; None when it is no aggregate."""
+    if not data.startswith(MAGIC) or len(data) < len(MAGIC) + _DIGEST_BYTES:
+        return None
+    body, digest = data[len(MAGIC) : -_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    if md5(body, usedforsecurity=False).digest() != digest:
+        return None
+    keys: list[str] = []
+    found: list[tuple[int, bytes]] = []
+    try:
+        for number, value in _fields(body):
+            if number == 1 and isinstance(value, bytes):
+                keys.append(value.decode()[:_MOST_KEY_CHARS])
+            elif number == 3 and isinstance(value, bytes):
+                found.append(_record(value))
+        return [(keys[index], payload) for index, payload in found]
+    except (IndexError, ValueError):
+        return None
+
+
+def _record(body: bytes) -> tuple[int, bytes]:
+    key, payload = 0, b""
+    for number, value in _fields(body):
+        if number == 1 and isinstance(value, int):
+            key = value
+        elif number == 3 and isinstance(value, bytes):
+            payload = value
+    return key, payload
+
+
+def _fields(body: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield a message's fields: number and value. Raises ValueError, IndexError."""
+    place = 0
+    while place < len(body):
+        tag, place = _varint(body, place)
+        kind, size = tag & 7, 0
+        if kind == _VARINT:
+            value, place = _varint(body, place)
+            yield tag >> 3, value
+            continue
+        if kind == _BYTES:
+            size, place = _varint(body, place)
+        elif kind in (_FIXED64, _FIXED32):
+            size = 8 if kind == _FIXED64 else 4
+        else:
+            raise ValueError("not a protobuf message")
+        if place + size > len(body):
+            raise ValueError("a field goes beyond the end")
+        yield tag >> 3, body[place : place + size]
+        place += size
+
+
+def _varint(body: bytes, place: int) -> tuple[int, int]:
+    value = 0
+    for turn in range(_MOST_VARINT_BYTES):
+        byte = body[place + turn]
+        value |= (byte & 0x7F) << (7 * turn)
+        if byte < 0x80:
+            return value, place + turn + 1
+    raise ValueError("a number is too long")

@@ -1,0 +1,142 @@
+"""The buffers of a delivery stream: what is read and not yet processed, and what is processed and not yet delivered.
+
+All of it is in memory only, since it can always be read again from the source. So each buffer knows the first of the
+source's records that it holds: reading goes on from there after a kill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headrace.core.ports import StreamRecord
+from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.records import Record
+from headrace.services.firehose.sources import ShardRead, at_position, is_past
+
+# The buffer of a stream without partitions. With them: of errors and of the source's records for the backup.
+WHOLE = ""
+
+
+@dataclass(slots=True)
+class Intake:
+    """Records that are read and not yet processed, by shard, and where reading goes on after them."""
+
+    records: dict[str, list[StreamRecord]] = field(default_factory=dict[str, list[StreamRecord]])
+    size_bytes: int = 0
+    since_s: float = 0.0
+
+    def add(self, read: ShardRead, now_s: float) -> None:
+        """Take what was read of a shard."""
+        if not self.records:
+            self.since_s = now_s
+        self.records.setdefault(read.shard_id, []).extend(read.records)
+        self.size_bytes += read.size_bytes
+
+    @property
+    def count(self) -> int:
+        """How many records wait."""
+        return sum(map(len, self.records.values()))
+
+
+@dataclass(slots=True)
+class Buffer:
+    """Records that are processed and not yet delivered, in order.
+
+    Attributes:
+        failed: records that were not processed; they are delivered to the error output.
+        sources: records as the source had them, for the backup.
+        counts: by shard, how many of the source's records these came from. Of the buffer `WHOLE` only.
+        first: by shard, the first of the source's records in here.
+        last: by shard, the last.
+        refused: by partition and shard, the last sequence number that was beyond the limit of active partitions.
+        is_last: it is delivered after all others, since its failures would not fail again (see `Delivery`).
+    """
+
+    records: list[Record] = field(default_factory=list[Record])
+    failed: list[Failed] = field(default_factory=list[Failed])
+    sources: list[Record] = field(default_factory=list[Record])
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+    first: dict[str, str] = field(default_factory=dict[str, str])
+    last: dict[str, str] = field(default_factory=dict[str, str])
+    refused: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    size_bytes: int = 0
+    since_s: float = 0.0
+    oldest_ms: int = 0
+    newest_ms: int = 0
+    is_last: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many records are to be delivered, errors among them."""
+        return len(self.records) + len(self.failed)
+
+    def note(self, shard_id: str, of: Sequence[StreamRecord], since_s: float) -> None:
+        """Take notice of the source's records that something in here came from, in order; there is at least one."""
+        arrivals = [record.approximate_arrival_ms for record in of]
+        oldest_ms, newest_ms = min(arrivals), max(arrivals)
+        if not self.first:
+            self.since_s, self.oldest_ms, self.newest_ms = since_s, oldest_ms, newest_ms
+        self.since_s = min(self.since_s, since_s)
+        self.oldest_ms = min(self.oldest_ms, oldest_ms)
+        self.newest_ms = max(self.newest_ms, newest_ms)
+        self.first.setdefault(shard_id, of[0].sequence_number)
+        self.last[shard_id] = of[-1].sequence_number
+
+    def note_any(self, record: Record, since_s: float) -> None:
+        """As `note_one`, for records in any order: failures of a later stage come after those of an earlier one."""
+        shard_id, number = record.shard_id, record.source.sequence_number
+        first, last = self.first.get(shard_id), self.last.get(shard_id)
+        self.note_one(record, since_s)
+        if first is not None and is_past(first, number):
+            self.first[shard_id] = number
+        if last is not None and is_past(last, number):
+            self.last[shard_id] = last
+
+    def note_one(self, record: Record, since_s: float) -> None:
+        """As `note`, for one record."""
+        source, shard_id = record.source, record.shard_id
+        at_ms = source.approximate_arrival_ms
+        if not self.first:
+            self.since_s, self.oldest_ms, self.newest_ms = since_s, at_ms, at_ms
+        elif at_ms < self.oldest_ms:
+            self.oldest_ms = at_ms
+        elif at_ms > self.newest_ms:
+            self.newest_ms = at_ms
+        if shard_id not in self.first:
+            self.first[shard_id] = source.sequence_number
+        self.last[shard_id] = source.sequence_number
+
+
+def positions_before(
+    read_to: Mapping[str, str], buffers: Iterable[Buffer], intake: Intake
+) -> dict[str, str]:
+    """Return, by shard, the position before the first record that the buffers hold; what is read to where none is."""
+    first: dict[str, int] = {}
+    names: dict[str, str] = {}
+
+    def take(shard_id: str, number: str) -> None:
+        value = int(number)
+        if shard_id not in first or value < first[shard_id]:
+            first[shard_id], names[shard_id] = value, number
+
+    for buffer in buffers:
+        for shard_id, number in buffer.first.items():
+            take(shard_id, number)
+    for shard_id, records in intake.records.items():
+        if records:
+            take(shard_id, records[0].sequence_number)
+    return {
+        shard_id: at_position(names[shard_id]) if shard_id in names else position
+        for shard_id, position in read_to.items()
+    }
+
+
+def waiting(buffers: Sequence[Buffer], intake: Intake) -> tuple[int, int]:
+    """Return how many records the buffers hold, and when the first of them arrived (0: they hold none)."""
+    full = [buffer for buffer in buffers if buffer.first]
+    arrivals = [buffer.oldest_ms for buffer in full]
+    for records in list(intake.records.values()):
+        arrivals += [record.approximate_arrival_ms for record in records[:1]]
+    count = sum(max(buffer.count, 1) for buffer in full) + intake.count
+    return count, min(arrivals, default=0)

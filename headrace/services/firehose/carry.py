@@ -1,0 +1,198 @@
+"""Carries a delivery out: its objects, its destination, the retries, and the records that end in the error output."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from headrace.core.ports import BucketNotFound
+from headrace.services.firehose.buffers import Buffer
+from headrace.services.firehose.destinations import DESTINATIONS
+from headrace.services.firehose.destinations.base import Attempt, Destination, Outcome
+from headrace.services.firehose.failures import (
+    DELIVERED,
+    PROCESSING_FAILED,
+    SOURCE_BACKUP,
+    Failed,
+    as_lines,
+    processing_line,
+)
+from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.processing import delimiter_of
+from headrace.services.firehose.records import Record
+from headrace.services.firehose.reports import Delivered, Reports
+from headrace.services.firehose.state import DeliveryStream, Intent, is_partitioned
+
+
+@dataclass(slots=True)
+class Pending:
+    """A delivery that is decided on: its buffer, what is left of it, and what was refused for good.
+
+    Attributes:
+        again: an earlier try may have put some of its objects.
+        retry_at_s: the monotonic time before which it is not tried again.
+    """
+
+    buffer: Buffer
+    again: bool
+    left: list[Record] = field(default_factory=list[Record])
+    refused: list[Failed] = field(default_factory=list[Failed])
+    retry_at_s: float = 0.0
+    size_bytes: int = 0
+    objects: int = 0
+
+    def __post_init__(self) -> None:
+        self.left = self.buffer.records
+
+
+def carry(
+    stream: DeliveryStream, intent: Intent, pending: Pending, ports: Ports, reports: Reports
+) -> Intent | None:
+    """Try to deliver. Return None when it is done, else the intent to store, to be tried again at `retry_at_s`.
+
+    Args:
+        stream: the delivery stream; the intent's destination is used, even if the stream has another by now.
+        intent: what was stored before the first try.
+        pending: what is left to deliver; it is changed.
+        ports: the rest of the cloud.
+        reports: is told of what fails.
+    """
+    stream = replace(
+        stream,
+        destination=intent.destination,
+        destination_kind=intent.kind,
+        version=intent.version,
+    )
+    destination = DESTINATIONS[intent.kind]
+    number = intent.attempts + 1
+    attempt = Attempt(stream, intent, pending.left, ports, number, pending.again or number > 1)
+    has_work = pending.left or (pending.again and DELIVERED in intent.keys)
+    outcome = destination.deliver(attempt) if has_work else Outcome()
+    pending.size_bytes += outcome.size_bytes
+    pending.objects += outcome.objects
+    pending.refused += outcome.failed
+    if outcome.dropped:
+        reports.dropped(outcome.dropped)
+    if outcome.retry:
+        again = _again(destination, intent, outcome, pending, ports)
+        if again is not None:
+            reports.will_retry(outcome.retry)
+            return again
+        for failure in outcome.retry:
+            failure.attempts = number
+        pending.refused += outcome.retry
+    _put_outputs(attempt, destination, pending)
+    for bucket, key in intent.renamed:
+        with contextlib.suppress(BucketNotFound):
+            ports.objects.delete(bucket, key)
+    return None
+
+
+def _again(
+    destination: Destination, intent: Intent, outcome: Outcome, pending: Pending, ports: Ports
+) -> Intent | None:
+    """Return the intent to try again with, None when the retry duration is over."""
+    now_ms = outcome.end_ms or ports.clock.now_ms()
+    since_ms = intent.failing_since_ms or now_ms
+    if (now_ms - since_ms) / 1000 >= destination.retry_s(intent.destination):
+        return None
+    wait_s = destination.wait_s(intent.attempts + 1, int(ports.ids.hex(8), 16) / 2**32)
+    pending.left = [failure.record for failure in outcome.retry]
+    pending.retry_at_s = ports.clock.monotonic_s() + wait_s
+    return replace(intent, attempts=intent.attempts + 1, failing_since_ms=since_ms)
+
+
+def _put_outputs(attempt: Attempt, destination: Destination, pending: Pending) -> None:
+    """Put the error output and the backup; delete those that an earlier try put and this one does not."""
+    intent, stream, ports = attempt.intent, attempt.stream, attempt.ports
+    bodies: dict[str, bytes] = {}
+    for kind in {failure.error_type or PROCESSING_FAILED for failure in pending.buffer.failed}:
+        bodies[kind] = as_lines(
+            processing_line(failure, intent.decided_ms)
+            for failure in pending.buffer.failed
+            if (failure.error_type or PROCESSING_FAILED) == kind
+        )
+    if pending.refused:
+        bodies[destination.error_type] = as_lines(
+            destination.error_line(failure, attempt) for failure in pending.refused
+        )
+    backup = stream.backup
+    if backup is not None:
+        if stream.destination["S3BackupMode"] == "Enabled":
+            datas = [record.source.data for record in pending.buffer.sources]
+        else:
+            datas = [record.data for record in pending.buffer.records]
+        if datas:
+            delimiter = delimiter_of(stream.destination)
+            bodies[SOURCE_BACKUP] = delimiter.join(datas)
+    for name, key in intent.keys.items():
+        if name == DELIVERED:
+            continue
+        s3 = backup if name == SOURCE_BACKUP and backup is not None else stream.s3
+        _put(ports, s3, key, bodies.get(name), again=attempt.again, plain=name != SOURCE_BACKUP)
+
+
+def _put(
+    ports: Ports,
+    s3: Mapping[str, object],
+    key: str,
+    body: bytes | None,
+    *,
+    again: bool,
+    plain: bool,
+) -> None:
+    bucket = str(s3["BucketARN"]).rpartition(":")[2]
+    if body is None:
+        if again and any(item.key == key for item in ports.objects.list(bucket, key)):
+            ports.objects.delete(bucket, key)
+        return
+    encoding = None
+    kind = str(s3.get("CompressionFormat") or "UNCOMPRESSED")
+    if not plain and kind != "UNCOMPRESSED":
+        # Its library is loaded when it is used: a cloud must be healthy within a second.
+        from headrace.services.firehose.compress import compressed
+
+        body, encoding = compressed(body, kind, key)
+    ports.objects.put(
+        bucket, key, body, content_type="application/octet-stream", content_encoding=encoding
+    )
+
+
+def objects_of(stream: DeliveryStream, intent: Intent) -> list[list[str]]:
+    """Return bucket and key of all objects that an intent names."""
+    stream = replace(stream, destination=intent.destination, destination_kind=intent.kind)
+    backup = str((stream.backup or stream.s3)["BucketARN"]).rpartition(":")[2]
+    return [
+        [backup if name == SOURCE_BACKUP else stream.bucket, key]
+        for name, key in intent.keys.items()
+    ]
+
+
+def kinds_of(stream: DeliveryStream, buffer: Buffer) -> list[str]:
+    """Return what a delivery of a buffer may write: see `failures`."""
+    destination = DESTINATIONS[stream.destination_kind]
+    kinds = [destination.error_type]
+    if buffer.records or not is_partitioned(stream.destination):
+        kinds.append(DELIVERED)
+    kinds += sorted({failure.error_type or PROCESSING_FAILED for failure in buffer.failed})
+    if stream.processors and PROCESSING_FAILED not in kinds:
+        kinds.append(PROCESSING_FAILED)
+    if stream.backup is not None:
+        kinds.append(SOURCE_BACKUP)
+    return kinds
+
+
+def delivered(intent: Intent, pending: Pending, partitions: int, *, exceeded: bool) -> Delivered:
+    """Return what a delivery that is done reports; `partitions` were active, `exceeded` as many as there may be."""
+    sources = pending.buffer.sources
+    return Delivered(
+        records=pending.buffer.count,
+        size_bytes=pending.size_bytes,
+        objects=pending.objects,
+        oldest_ms=intent.oldest_ms,
+        backup_records=len(sources),
+        backup_bytes=sum(len(record.source.data) for record in sources),
+        partitions=partitions if is_partitioned(intent.destination) else None,
+        exceeded=exceeded,
+    )

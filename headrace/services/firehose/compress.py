@@ -1,0 +1,65 @@
+"""Compresses delivered objects: GZIP, ZIP, Snappy and Hadoop's Snappy. Pure functions.
+
+The same bytes and name give the same object always, so that a delivery that is repeated changes nothing. Extensions,
+content encodings and containers are those that AWS was seen to deliver (observed by others, 2026: Snappy is
+snappy-java's stream, not Google's framing; Hadoop's has the extension .snappy too, whatever the documentation says).
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import uuid
+import zipfile
+from collections.abc import Callable, Iterator
+
+import cramjam
+
+_ENCODINGS = {
+    "GZIP": "gzip",
+    "ZIP": "zip",
+    "Snappy": "snappy-java",
+    "HADOOP_SNAPPY": "hadoop-snappy",
+}
+# snappy-java's: magic, its version, and the lowest version that reads it.
+_SNAPPY_JAVA_HEADER = b"\x82SNAPPY\x00" + (1).to_bytes(4) + (1).to_bytes(4)
+_SNAPPY_JAVA_BLOCK_BYTES = 32 * 1024
+_HADOOP_BLOCK_BYTES = 256 * 1024
+
+
+def compressed(body: bytes, kind: str, name: str) -> tuple[bytes, str | None]:
+    """Return a body in a CompressionFormat, and its Content-Encoding. `name` makes the name within a ZIP archive."""
+    match kind:
+        case "GZIP":
+            # A fixed time in the header, for the same bytes each time.
+            made = gzip.compress(body, compresslevel=6, mtime=0)
+        case "ZIP":
+            made = _zip(body, str(uuid.uuid5(uuid.NAMESPACE_URL, name)))
+        case "Snappy":
+            made = _SNAPPY_JAVA_HEADER + b"".join(_blocks(body, _SNAPPY_JAVA_BLOCK_BYTES))
+        case "HADOOP_SNAPPY":
+            made = b"".join(_hadoop_blocks(body))
+        case _:
+            return body, None
+    return made, _ENCODINGS[kind]
+
+
+def _zip(body: bytes, entry: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo(entry), body, zipfile.ZIP_DEFLATED)
+    return file.getvalue()
+
+
+def _blocks(body: bytes, block_bytes: int) -> Iterator[bytes]:
+    compress: Callable[[bytes], bytes] = lambda part: bytes(cramjam.snappy.compress_raw(part))  # noqa: E731
+    for start in range(0, len(body), block_bytes):
+        made = compress(body[start : start + block_bytes])
+        yield len(made).to_bytes(4) + made
+
+
+def _hadoop_blocks(body: bytes) -> Iterator[bytes]:
+    """Each block: its length before compression, then chunks (here one) of length and compressed bytes."""
+    for start in range(0, len(body), _HADOOP_BLOCK_BYTES):
+        part = body[start : start + _HADOOP_BLOCK_BYTES]
+        yield len(part).to_bytes(4) + b"".join(_blocks(part, len(part)))

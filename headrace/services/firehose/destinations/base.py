@@ -1,0 +1,114 @@
+"""What a destination of delivery streams is: the worker reads, processes and buffers; a destination delivers.
+
+The worker (`delivery.py`) gives a destination one buffer at a time, under an intent that is stored before. It owns the
+retry clock, the error output and the backup bucket; the destination says which records failed and whether another try
+can help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.records import Record
+from headrace.services.firehose.state import DeliveryStream, Intent
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """When a buffer is due: at this size, or this long after its first record."""
+
+    size_bytes: int
+    interval_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try to deliver a buffer.
+
+    Attributes:
+        stream: the delivery stream with the intent's destination and version, whatever it has by now.
+        intent: what was stored before the first try; `intent.keys` names the objects, `intent.partition` the buffer.
+        records: what is left to deliver, in order. After a kill it is all records of the intent again.
+        ports: the rest of the cloud; `ports.stopping` is set when the cloud stops.
+        number: 1 for the first try.
+        again: an earlier try may have delivered some of it. True after a kill, and when `number` is above 1.
+    """
+
+    stream: DeliveryStream
+    intent: Intent
+    records: Sequence[Record]
+    ports: Ports
+    number: int
+    again: bool
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of an attempt. A record that is in neither list is delivered.
+
+    Attributes:
+        failed: records that no further try can deliver: they go to the error output.
+        retry: records to try again until the retry duration is over; then they go to the error output.
+        size_bytes: what was delivered, for the metrics.
+        objects: how many objects were written; of S3 only.
+        dropped: records that are lost, neither delivered nor put into the error output: they are logged (an HTTP
+            endpoint's 413).
+        end_ms: when the try ended, for the clock of retries: waiting for an answer does not count (0: now).
+    """
+
+    failed: list[Failed] = field(default_factory=list[Failed])
+    retry: list[Failed] = field(default_factory=list[Failed])
+    size_bytes: int = 0
+    objects: int = 0
+    dropped: list[Failed] = field(default_factory=list[Failed])
+    end_ms: int = 0
+
+
+class Destination(Protocol):
+    """One kind of destination. It has no state: everything is in its configuration and in the ports. Thread-safe.
+
+    Attributes:
+        kind: as the API's members are called: `<kind>DestinationConfiguration`, `...Update`, `...Description`.
+        error_type: the error-output type of records that it could not deliver, such as `http-endpoint-failed`.
+        metrics: what CloudWatch's metrics begin with, such as `DeliveryToHttpEndpoint`.
+    """
+
+    kind: str
+    error_type: str
+    metrics: str
+
+    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a configuration with AWS's defaults filled in. Raises AwsError for what AWS refuses."""
+        ...
+
+    def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the configuration after an UpdateDestination. Raises AwsError for what cannot be changed."""
+        ...
+
+    def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the members of a DestinationDescription; no secrets."""
+        ...
+
+    def hints(self, configuration: Mapping[str, Any]) -> Hints:
+        """Return when a buffer is due."""
+        ...
+
+    def retry_s(self, configuration: Mapping[str, Any]) -> float:
+        """Return how long records of `Outcome.retry` are tried again, from the first failure on."""
+        ...
+
+    def wait_s(self, attempts: int, ids_random: float) -> float:
+        """Return how long to wait after the attempt of this number; `ids_random` is in [0, 1), for jitter."""
+        ...
+
+    def deliver(self, attempt: Attempt) -> Outcome:
+        """Deliver records. Raises what is nobody's fault but the cloud's: it is tried again for ever."""
+        ...
+
+    def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
+        """Return the error output's line for a record in AWS's members."""
+        ...

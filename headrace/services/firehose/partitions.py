@@ -1,0 +1,118 @@
+"""Dynamic partitioning: each record's keys, from the query and from the function, say in which buffer it waits.
+
+Sources: docs.aws.amazon.com/firehose/latest/dev/dynamic-partitioning.html and its pages (documented); the error codes
+and sentences are those of users' error output (observed by others).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from headrace.services.firehose.errors import invalid
+from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.prefix import LAMBDA, QUERY, partition_names
+from headrace.services.firehose.queries import Found, Queries, is_json
+from headrace.services.firehose.records import Record
+from headrace.services.firehose.state import DeliveryStream, is_partitioned, processors_of
+
+EXTRACTION_FAILED = "DynamicPartitioning.MetadataExtractionFailed"
+LIMIT_EXCEEDED = "DynamicPartitioning.ActivePartitionsLimitExceeded"
+LIMIT_SENTENCE = "The number of active partitions has exceeded the configured limit"
+_EMPTY = "partitionKeys values must not be null or empty"
+_NOT_JSON = "Non JSON record provided"
+MOST_KEYS = 50
+_MOST_KNOWN = 20_000
+_encode = msgspec.json.Encoder().encode
+
+
+def keys_of(stream: DeliveryStream, queries: Queries) -> Keys | None:
+    """Return what gives a stream's records their keys; None without dynamic partitioning."""
+    if not is_partitioned(stream.destination):
+        return None
+    parameters = processors_of(stream.destination).get("MetadataExtraction", {})
+    return Keys(
+        partition_names(stream.prefix), parameters.get("MetadataExtractionQuery", ""), queries
+    )
+
+
+class Keys:
+    """Gives records their partition: the values of the prefix's expressions, as a JSON list."""
+
+    def __init__(self, names: Sequence[tuple[str, str]], query: str, queries: Queries) -> None:
+        self._names = names
+        self._query = query
+        self._queries = queries
+        self._known: dict[tuple[str, ...], str] = {}
+
+    def given_to(self, records: list[Record]) -> tuple[list[Record], list[Failed]]:
+        """Return the records with their partition set, and those that have none."""
+        failed: list[Failed] = []
+        found: list[Found] = []
+        if self._query:
+            good = [record for record in records if is_json(record.data)]
+            if len(good) < len(records):
+                kept = set(map(id, good))
+                failed += [_failed(r, _NOT_JSON) for r in records if id(r) not in kept]
+            records = good
+            found = self._queries.run(self._query, [record.data for record in records])
+        else:
+            found = [{}] * len(records)
+        made: list[Record] = []
+        for record, keys in zip(records, found, strict=True):
+            if isinstance(keys, str):
+                failed.append(_failed(record, keys))
+                continue
+            partition = self._partition(record, keys)
+            if partition is None:
+                failed.append(_failed(record, _EMPTY))
+                continue
+            record.partition = partition
+            made.append(record)
+        return made, failed
+
+    def _partition(self, record: Record, found: dict[str, str | None]) -> str | None:
+        given = record.keys or {}
+        values = tuple(
+            [
+                found.get(name) if namespace == QUERY else given.get(name)
+                for namespace, name in self._names
+            ]
+        )
+        if not all(values):
+            return None
+        texts = cast("tuple[str, ...]", values)
+        known = self._known.get(texts)
+        if known is None:
+            if len(self._known) > _MOST_KNOWN:
+                self._known.clear()
+            known = self._known[texts] = _encode(texts).decode()
+        return known
+
+
+def values_of(partition: str) -> list[str]:
+    """Return the values of a partition, in the order of the prefix's expressions."""
+    return msgspec.json.decode(partition, type=list[str]) if partition else []
+
+
+def _failed(record: Record, message: str) -> Failed:
+    return Failed(record, EXTRACTION_FAILED, message)
+
+
+def check_keys(destination: Mapping[str, Any]) -> None:
+    """Refuse a prefix whose keys nothing gives. Raises AwsError."""
+    names = partition_names(str(destination.get("Prefix") or ""))
+    found = processors_of(destination)
+    wanted = {namespace for namespace, _ in names}
+    if QUERY in wanted and "MetadataExtraction" not in found:
+        raise invalid(
+            "MetadataExtraction processor should be present when S3 Prefix has partitionKeyFromQuery namespace."
+        )  # assumed
+    if LAMBDA in wanted and "Lambda" not in found:
+        raise invalid(
+            "Lambda processor should be present when S3 Prefix has partitionKeyFromLambda namespace."
+        )  # assumed
+    if len(set(names)) > MOST_KEYS:
+        raise invalid(f"At most {MOST_KEYS} partition keys can be in a prefix.")  # assumed

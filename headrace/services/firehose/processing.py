@@ -1,0 +1,145 @@
+"""Processes what was read, in AWS's order: aggregates apart, inflate, split, the function, the partition keys.
+
+Pure but for the function and the queries, which run in processes of their own. A record that fails at a stage goes to
+the error output with the data that the source had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headrace.core.ports import StreamRecord
+from headrace.services.firehose.aggregates import taken_apart
+from headrace.services.firehose.failures import DECOMPRESSION_FAILED, Failed
+from headrace.services.firehose.partitions import Keys, keys_of
+from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.records import Record
+from headrace.services.firehose.splitting import (
+    NotSplit,
+    checked_logs,
+    delimited_parts,
+    delimiter_of_parameter,
+    inflated,
+    json_parts,
+    messages_of,
+)
+from headrace.services.firehose.state import DeliveryStream, processors_of
+from headrace.services.firehose.transform import Function, function_of, transform
+
+_NOT_SPLIT = "DynamicPartitioning.RecordDeaggregationFailed"
+# Both observed by others in AWS's error output, 2026.
+_NOT_INFLATED = "Decompression failed."
+
+
+@dataclass(slots=True)
+class Processed:
+    """What became of records: those to deliver, those that failed, and all as they were, for a backup."""
+
+    records: list[Record] = field(default_factory=list[Record])
+    failed: list[Failed] = field(default_factory=list[Failed])
+    sources: list[Record] = field(default_factory=list[Record])
+
+
+class Processing:
+    """The processors of a delivery stream's destination. One thread at a time."""
+
+    def __init__(self, stream: DeliveryStream, ports: Ports) -> None:
+        self._stream = stream
+        self._ports = ports
+        self._processors = processors_of(stream.destination)
+        self._keys: Keys | None = keys_of(stream, ports.queries)
+        self._stages = self._made_stages()
+        parameters = self._processors.get("Lambda")
+        self.function: Function | None = function_of(parameters) if parameters else None
+
+    def run(self, batch: Mapping[str, Sequence[StreamRecord]], *, backup: bool) -> Processed:
+        """Process records, by shard; in the shards' order. With `backup`, also return the records as they were.
+
+        Raises FunctionThrottled and Stopping: the records are to be processed later.
+        """
+        made = Processed()
+        made.records = self._taken_apart(batch)
+        if backup:
+            made.sources = made.records
+        for stage in self._stages:
+            made.records = _staged(made.records, stage, made.failed)
+        if self.function is not None:
+            made.records, failed = transform(made.records, self._stream, self.function, self._ports)
+            made.failed += failed
+        if self._keys is not None:
+            made.records, failed = self._keys.given_to(made.records)
+            made.failed += failed
+        return made
+
+    def _taken_apart(self, batch: Mapping[str, Sequence[StreamRecord]]) -> list[Record]:
+        of_kinesis = bool(self._stream.source_arn)
+        records: list[Record] = []
+        for shard_id in sorted(batch):
+            for source in batch[shard_id]:
+                users = taken_apart(source.data) if of_kinesis else None
+                if users is None:
+                    records.append(Record(source.data, source, shard_id))
+                    continue
+                records += [
+                    Record(data, replace(source, partition_key=key, data=data), shard_id, sub)
+                    for sub, (key, data) in enumerate(users)
+                ]
+        return records
+
+    def _made_stages(self) -> list[tuple[str, str, Callable[[bytes], list[bytes]]]]:
+        stages: list[tuple[str, str, Callable[[bytes], list[bytes]]]] = []
+        if "Decompression" in self._processors:
+            parameters = self._processors.get("CloudWatchLogProcessing", {})
+            wanted = parameters.get("DataMessageExtraction", "false").lower() == "true"
+            stages.append(
+                (_NOT_INFLATED, DECOMPRESSION_FAILED, lambda data: [_unpacked(data, wanted)])
+            )
+        parameters = self._processors.get("RecordDeAggregation")
+        if parameters is not None:
+            if parameters.get("SubRecordType") == "DELIMITED":
+                delimiter = delimiter_of_parameter(parameters)
+                stages.append((_NOT_SPLIT, "", lambda data: delimited_parts(data, delimiter)))
+            else:
+                stages.append((_NOT_SPLIT, "", json_parts))
+        return stages
+
+
+def _staged(
+    records: list[Record],
+    stage: tuple[str, str, Callable[[bytes], list[bytes]]],
+    failed: list[Failed],
+) -> list[Record]:
+    code, error_type, split = stage
+    made: list[Record] = []
+    for record in records:
+        try:
+            parts = split(record.data)
+        except NotSplit as error:
+            failed.append(Failed(record, code, str(error), error_type=error_type))
+            continue
+        if len(parts) == 1:
+            record.data = parts[0]
+            made.append(record)
+            continue
+        made += [
+            Record(part, record.source, record.shard_id, record.sub * 1000 + place)
+            for place, part in enumerate(parts)
+        ]
+    return made
+
+
+def _unpacked(data: bytes, messages_only: bool) -> bytes:
+    text = inflated(data)
+    envelope = checked_logs(text)
+    return messages_of(envelope) if messages_only else text
+
+
+def delimiter_of(destination: Mapping[str, Any]) -> bytes:
+    """Return what AppendDelimiterToRecord puts between two records; nothing without that processor.
+
+    It is a newline, whatever the processor's parameters say, and there is none after the last record (observed by
+    others on AWS, 2026).
+    """
+    return b"\n" if "AppendDelimiterToRecord" in processors_of(destination) else b""

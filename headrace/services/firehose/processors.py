@@ -1,0 +1,82 @@
+"""Checks a destination's processors. Sentences not marked are AWS's own (observed by others, us-east-1, 2026)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.core.values import listed, mapped
+from headrace.services.firehose import transform
+from headrace.services.firehose.errors import invalid
+from headrace.services.firehose.limits import MOST_PROCESSORS
+from headrace.services.firehose.splitting import delimiter_of_parameter
+from headrace.services.firehose.state import is_partitioned, processors_of
+
+# What can be only there with dynamic partitioning, by AWS's own class names in its sentences.
+_PARTITIONED_ONLY = ("MetadataExtraction", "RecordDeAggregation")
+_MODEL = "class com.amazonaws.services.firehose.internal.model"
+
+
+def check_processors(destination: Mapping[str, Any]) -> None:
+    """Refuse processors that AWS refuses. Raises AwsError."""
+    processing = mapped(destination, "ProcessingConfiguration")
+    if not processing.get("Enabled"):
+        return
+    given = listed(processing, "Processors")
+    if not 1 <= len(given) <= MOST_PROCESSORS:
+        raise invalid(
+            f"A maximum of {MOST_PROCESSORS} and a minimum of 1 processor needs to be supplied when processing is"
+            " enabled."
+        )
+    kinds = [processor["Type"] for processor in given]
+    if kinds.count("Lambda") > 1:
+        raise invalid("Only one Lambda processor is allowed.")  # assumed
+    found = processors_of(destination)
+    if "Lambda" in found:
+        transform.function_of(found["Lambda"])
+    if not is_partitioned(destination):
+        for kind in _PARTITIONED_ONLY:
+            if kind in found:
+                raise invalid(
+                    f"{_MODEL}.{kind}Processor can only be present when Dynamic Partitioning is enabled."
+                )
+    if "RecordDeAggregation" in found:
+        _check_de_aggregation(found["RecordDeAggregation"])
+    if "MetadataExtraction" in found:
+        _check_extraction(found["MetadataExtraction"])
+    _check_logs(found)
+
+
+def _check_de_aggregation(parameters: Mapping[str, str]) -> None:
+    kind = parameters.get("SubRecordType")
+    if kind not in ("JSON", "DELIMITED"):
+        raise invalid("SubRecordType has to be one of JSON, DELIMITED")
+    if kind == "DELIMITED":
+        delimiter_of_parameter(parameters)
+
+
+def _check_extraction(parameters: Mapping[str, str]) -> None:
+    if parameters.get("JsonParsingEngine") != "JQ-1.6":
+        raise invalid("JsonParsingEngine has to be one of JQ-1.6")  # assumed
+    if not parameters.get("MetadataExtractionQuery"):
+        raise invalid("MetadataExtractionQuery should be present for MetadataExtraction")  # assumed
+
+
+def _check_logs(found: Mapping[str, Mapping[str, str]]) -> None:
+    if "CloudWatchLogProcessing" in found:
+        if "Decompression" not in found:
+            raise invalid(
+                "CloudWatchLogProcessingProcessor can only be enabled with DecompressionProcessor"
+            )
+        value = found["CloudWatchLogProcessing"].get("DataMessageExtraction", "")
+        if value.lower() not in ("true", "false"):
+            raise invalid("DataMessageExtraction has to be one of true, false")  # assumed
+    if found.get("Decompression", {}).get("CompressionFormat", "GZIP") != "GZIP":
+        raise invalid("CompressionFormat has to be one of GZIP")  # assumed
+
+
+def query_of(destination: Mapping[str, Any]) -> str:
+    """Return the query of a destination's metadata extraction, empty without."""
+    return (
+        processors_of(destination).get("MetadataExtraction", {}).get("MetadataExtractionQuery", "")
+    )

@@ -1,0 +1,158 @@
+"""Sorts processed records into their buffers: one of all, or with dynamic partitioning one for each partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from headrace.services.firehose.buffers import WHOLE, Buffer, Intake
+from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.limits import ACTIVE_PARTITIONS
+from headrace.services.firehose.partitions import LIMIT_EXCEEDED, LIMIT_SENTENCE
+from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.processing import Processed, Processing
+from headrace.services.firehose.records import Record
+from headrace.services.firehose.sources import is_past
+from headrace.services.firehose.state import DeliveryStream, is_partitioned
+from headrace.services.firehose.transform import Function
+
+# Of partitions beyond the limit, in one delivery of errors that does not wait for the other buffers.
+MOST_MARKS = 200
+
+
+class Sorter:
+    """The buffers of a delivery stream. One thread at a time.
+
+    Attributes:
+        buffers: those that hold something, by partition.
+        passed: by partition and shard, up to where records are delivered already: see `Progress.passed`.
+        must_empty: all buffers are to be delivered before more is read.
+        exceeded: how many records were beyond the limit of active partitions since it was last asked.
+    """
+
+    def __init__(
+        self,
+        stream: DeliveryStream,
+        ports: Ports,
+        passed: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        self.buffers: dict[str, Buffer] = {}
+        self.passed = passed
+        self.must_empty = False
+        self.exceeded = 0
+        self.size_bytes = 0
+        self._processing = Processing(stream, ports)
+        self._is_partitioned = is_partitioned(stream.destination)
+        self._backs_up = stream.destination.get("S3BackupMode") == "Enabled"
+
+    @property
+    def function(self) -> Function | None:
+        """The function that transforms records, None without."""
+        return self._processing.function
+
+    @property
+    def active(self) -> int:
+        """How many partitions are active."""
+        return len(self.buffers) - (WHOLE in self.buffers) if self._is_partitioned else 0
+
+    def open(self, partition: str) -> None:
+        """Make a partition active."""
+        self._buffer(partition)
+
+    def pop(self, partition: str) -> Buffer:
+        """Take a buffer out; an empty one when there is none."""
+        buffer = self.buffers.pop(partition, None) or Buffer()
+        self.size_bytes -= buffer.size_bytes
+        if not self.buffers:
+            self.must_empty = False
+        return buffer
+
+    def others_of(self, partition: str) -> Iterator[Buffer]:
+        """Yield the other buffers."""
+        return (buffer for name, buffer in self.buffers.items() if name != partition)
+
+    def largest(self) -> str:
+        """Return the partition that holds most."""
+        return max(self.buffers, key=lambda name: self.buffers[name].size_bytes)
+
+    def take(self, intake: Intake) -> Processed:
+        """Process what was read and sort it in. What raises leaves the buffers as they were."""
+        made = self._processing.run(intake.records, backup=self._backs_up)
+        if self._is_partitioned:
+            self._sort(made, intake.since_s)
+        elif made.records or made.failed or made.sources:
+            self._append(made, intake)
+        return made
+
+    def _append(self, made: Processed, intake: Intake) -> None:
+        buffer = self.buffers.setdefault(WHOLE, Buffer())
+        buffer.records += made.records
+        buffer.failed += made.failed
+        buffer.sources += made.sources
+        size_bytes = sum([len(record.data) for record in made.records])
+        buffer.size_bytes += size_bytes
+        self.size_bytes += size_bytes
+        for shard_id, records in intake.records.items():
+            buffer.note(shard_id, records, intake.since_s)
+            buffer.counts[shard_id] = buffer.counts.get(shard_id, 0) + len(records)
+
+    def _sort(self, made: Processed, since_s: float) -> None:
+        for record in self._not_passed(WHOLE, made.sources):
+            buffer = self._buffer(WHOLE)
+            buffer.sources.append(record)
+            buffer.note_any(record, since_s)
+        for failure in made.failed:
+            # One that may pass the next time was not delivered before: see `Delivery`.
+            if failure.may_pass or not self._is_passed(WHOLE, failure.record):
+                self._fail(failure, since_s)
+        for record in made.records:
+            partition = record.partition
+            if self.passed and self._is_passed(partition, record):
+                continue
+            buffer = self.buffers.get(partition)
+            if buffer is None:
+                whole = self.buffers.get(WHOLE)
+                if (whole and partition in whole.refused) or self.active >= ACTIVE_PARTITIONS:
+                    self._refuse(record, since_s)
+                    continue
+                buffer = self._buffer(partition)
+            buffer.records.append(record)
+            size_bytes = len(record.data)
+            buffer.size_bytes += size_bytes
+            self.size_bytes += size_bytes
+            buffer.note_one(record, since_s)
+
+    def _refuse(self, record: Record, since_s: float) -> None:
+        """Set a record aside whose partition may not become active.
+
+        From then on no record of the partition gets a buffer until those that were set aside are delivered: so what
+        is delivered of a partition is always all of it up to a sequence number.
+        """
+        self.exceeded += 1
+        self._fail(Failed(record, LIMIT_EXCEEDED, LIMIT_SENTENCE), since_s)
+        buffer = self.buffers[WHOLE]
+        shards = buffer.refused.setdefault(record.partition, {})
+        shards[record.shard_id] = record.source.sequence_number
+        # Each of them becomes a mark in the progress, unless everything else is delivered before.
+        buffer.is_last |= len(buffer.refused) > MOST_MARKS
+
+    def _fail(self, failure: Failed, since_s: float) -> None:
+        buffer = self._buffer(WHOLE)
+        buffer.failed.append(failure)
+        buffer.is_last |= failure.may_pass
+        buffer.note_any(failure.record, since_s)
+
+    def _buffer(self, partition: str) -> Buffer:
+        buffer = self.buffers.get(partition)
+        if buffer is None:
+            buffer = self.buffers[partition] = Buffer()
+        return buffer
+
+    def _not_passed(self, partition: str, records: Sequence[Record]) -> Sequence[Record]:
+        if not self.passed:
+            return records
+        return [record for record in records if not self._is_passed(partition, record)]
+
+    def _is_passed(self, partition: str, record: Record) -> bool:
+        shards = self.passed.get(partition)
+        last = shards.get(record.shard_id) if shards else None
+        return last is not None and not is_past(record.source.sequence_number, last)

@@ -1,0 +1,129 @@
+"""What processors make of one record before the function sees it: inflated logs, and the parts of an aggregate."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+
+from headrace.services.firehose.errors import invalid
+
+# One record of 1,000 KiB can inflate to a thousand times of it.
+MOST_INFLATED_BYTES = 64 * 1024 * 1024
+# Source: docs.aws.amazon.com/firehose/latest/dev/dynamic-partitioning-multirecord-deaggergation.html (documented).
+MOST_SUB_RECORDS = 500
+_GZIP = 31
+_decode = msgspec.json.Decoder().decode
+_scan = json.JSONDecoder().raw_decode
+
+
+class NotSplit(ValueError):
+    """The record is not what its processor takes."""
+
+
+def inflated(data: bytes) -> bytes:
+    """Return what CloudWatch Logs packed: the members of a GZIP file. Raises NotSplit."""
+    made: list[bytes] = []
+    left, room = data, MOST_INFLATED_BYTES
+    while left:
+        inflate = zlib.decompressobj(_GZIP)
+        try:
+            part = inflate.decompress(left, room + 1)
+        except zlib.error as error:
+            raise NotSplit(f"not a GZIP file: {error}") from error
+        if len(part) > room:
+            raise NotSplit(f"it inflates to more than {MOST_INFLATED_BYTES} bytes")
+        if not inflate.eof:
+            raise NotSplit("the GZIP file ends early")
+        made.append(part)
+        room -= len(part)
+        left = inflate.unused_data
+    if not made:
+        raise NotSplit("the record is empty")
+    return b"".join(made)
+
+
+def checked_logs(text: bytes) -> dict[str, Any]:
+    """Return the JSON that CloudWatch Logs packed. Raises NotSplit."""
+    try:
+        found = _decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise NotSplit(f"not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise NotSplit("not a JSON object")
+    return cast("dict[str, Any]", found)
+
+
+def messages_of(envelope: Mapping[str, Any]) -> bytes:
+    """Return the log messages of an envelope, each followed by a newline; none for a control message."""
+    kind = envelope.get("messageType")
+    if kind == "CONTROL_MESSAGE":
+        return b""
+    events = envelope.get("logEvents")
+    if kind != "DATA_MESSAGE" or not isinstance(events, list):
+        raise NotSplit("not a message of CloudWatch Logs")
+    messages: list[str] = []
+    for event in cast("list[Any]", events):
+        message = cast("dict[str, Any]", event).get("message") if isinstance(event, dict) else None
+        if not isinstance(message, str):
+            raise NotSplit("a log event has no message")
+        messages.append(message)
+    return "".join(f"{message}\n" for message in messages).encode()
+
+
+def delimiter_of_parameter(parameters: Mapping[str, str]) -> bytes:
+    """Return the delimiter of a RecordDeAggregation processor of DELIMITED. Raises AwsError."""
+    given = parameters.get("Delimiter")
+    if not given:
+        raise invalid("Delimiter should be present for DELIMITED")
+    try:
+        return base64.b64decode(given, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise invalid("Delimiter must be base64 encoded.") from error
+
+
+def json_parts(data: bytes) -> list[bytes]:
+    """Return the JSON objects in a record, one after the other or on lines of their own. Raises NotSplit."""
+    try:
+        if isinstance(_decode(data), dict):
+            return [data.strip()]
+    except (msgspec.DecodeError, RecursionError):
+        pass  # Several values, most likely: they are looked for below.
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise NotSplit("not UTF-8") from error
+    parts: list[bytes] = []
+    place = 0
+    while place < len(text):
+        if text[place].isspace():
+            place += 1
+            continue
+        try:
+            value, end = _scan(text, place)
+        except (ValueError, RecursionError) as error:
+            raise NotSplit(f"not JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise NotSplit("a part is not a JSON object")
+        parts.append(text[place:end].encode())
+        place = end
+        if len(parts) > MOST_SUB_RECORDS:
+            raise NotSplit(f"a record can have at most {MOST_SUB_RECORDS} parts")
+    if not parts:
+        raise NotSplit("the record is empty")
+    return parts
+
+
+def delimited_parts(data: bytes, delimiter: bytes) -> list[bytes]:
+    """Return what a delimiter separates, without empty parts. Raises NotSplit."""
+    parts = [part for part in data.split(delimiter) if part]
+    if len(parts) > MOST_SUB_RECORDS:
+        raise NotSplit(f"a record can have at most {MOST_SUB_RECORDS} parts")
+    if not parts:
+        raise NotSplit("the record is empty")
+    return parts
