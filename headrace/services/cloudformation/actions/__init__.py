@@ -33,6 +33,11 @@ from headrace.services.cloudformation.actions.templates import (
     get_template_summary,
     validate_template,
 )
+from headrace.services.cloudformation.actions.types import (
+    describe_type,
+    list_type_versions,
+    list_types,
+)
 
 ACTIONS = [
     cancel_update_stack,
@@ -46,6 +51,7 @@ ACTIONS = [
     describe_stack_resource,
     describe_stack_resources,
     describe_stacks,
+    describe_type,
     execute_change_set,
     get_stack_policy,
     get_template,
@@ -55,6 +61,8 @@ ACTIONS = [
     list_imports,
     list_stack_resources,
     list_stacks,
+    list_type_versions,
+    list_types,
     rollback_stack,
     set_stack_policy,
     update_stack,
