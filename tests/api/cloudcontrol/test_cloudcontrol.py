@@ -176,3 +176,16 @@ def test_requests_and_resources_outlast_a_restart(tmp_path: Path) -> None:
         event = control.get_resource_request_status(RequestToken=token)["ProgressEvent"]
         assert event["OperationStatus"] == "SUCCESS"
         assert read(control, STREAM, "kept")["Name"] == "kept"
+
+
+def test_a_request_that_a_kill_cut_short_has_failed(tmp_path: Path) -> None:
+    with InProcessCloud(tmp_path / "data") as cloud:
+        token = make(cloud.client("cloudcontrol"), STREAM, {"Name": "cut"})["RequestToken"]
+        requests = cloud.cloud.database.documents("cloudcontrol_requests")
+        requests.put(token, {**(requests.get(token) or {}), "status": "IN_PROGRESS"})
+    with InProcessCloud(tmp_path / "data") as cloud:
+        control = cloud.client("cloudcontrol")
+        event = control.get_resource_request_status(RequestToken=token)["ProgressEvent"]
+        assert (event["OperationStatus"], event["ErrorCode"]) == ("FAILED", "InternalFailure")
+        # Nothing holds the resource any more.
+        assert done(control, control.delete_resource(TypeName=STREAM, Identifier="cut"))
