@@ -183,6 +183,24 @@ class EventBuses:
         return str(sent["Entries"][0].get("EventId", ""))
 
 
+class Secrets:
+    """Reads Secrets Manager."""
+
+    def __init__(self, control: ControlPlane) -> None:
+        self._control = control
+
+    def text_of(self, arn: str, account: str, region: str) -> str | None:
+        """Return a secret's text, None when there is none."""
+        params = {"SecretId": arn}
+        try:
+            found = self._control.call(
+                "secretsmanager", "GetSecretValue", params, account=account, region=region
+            )
+        except AwsError:
+            return None
+        return found.get("SecretString")
+
+
 class Schemas:
     """Reads the Glue Data Catalog. Implements `SchemaCatalog`."""
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from headrace.adapters import EventBuses, LogQueue, MetricQueue, Queues, Schemas, Topics
+from headrace.adapters import EventBuses, LogQueue, MetricQueue, Queues, Schemas, Secrets, Topics
 from headrace.aws.access_keys import KeyRing, read_keys, secrets_of
 from headrace.aws.authentication import Authentication
 from headrace.aws.entrance import Entrance
@@ -35,6 +35,7 @@ from headrace.pages.health import Health
 from headrace.pages.routes import Routes
 from headrace.pages.site import build_site
 from headrace.pages.spark import SparkPages
+from headrace.search.home import SearchHome
 from headrace.services.cloudcontrol.api import build_cloudcontrol, cloudcontrol_api
 from headrace.services.cloudformation.api import build_cloudformation, cloudformation_api
 from headrace.services.emr.api import FOLDER as EMR_FOLDER
@@ -209,6 +210,15 @@ class Cloud:
         self.moto.control = self.gateway
         self.s3.keys = KmsKeys(self.gateway)
         self.s3.notifications.targets = ServiceTargets(self.gateway, self.lambda_.invoke_later)
+        self.search = self.moto.search = SearchHome(
+            config.data_dir,
+            clock=self.clock,
+            ids=self.ids,
+            control=self.gateway,
+            endpoint_url=self.endpoint_url,
+            real_url=config.opensearch_url,
+            fsync=config.durability == "fsync",
+        )
         self.firehose = build_firehose(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
@@ -219,6 +229,8 @@ class Cloud:
             functions=self.lambda_.invoker,
             logs=self._logs,
             metrics=self._metrics,
+            search=self.search,
+            secrets=Secrets(self.gateway).text_of,
             state_delay_ms=config.state_delay_ms,
             **shared,
         )
@@ -314,6 +326,7 @@ class Cloud:
             state=state,
             rules=self.gateway.faults,
             receive_response=self.cloudformation.receive_response,
+            search=self.search.answer,
             endpoint_url=self.endpoint_url,
         )
 
@@ -353,6 +366,7 @@ class Cloud:
         for service in reversed(self._services):
             service.stop()
         self.supervisor.stop_all()
+        self.search.close()
         self.database.close()
         self._lock_file.close()
         self._started = False

@@ -28,7 +28,7 @@ from headrace.cli.interrupts import (
     leave_at_once,
     pass_interrupts_on,
 )
-from headrace.cli.options import data_dir_option, fail
+from headrace.cli.options import data_dir_option, fail, server_url
 from headrace.cli.running_cloud import (
     LOOK_EVERY_S,
     RUN_FILE,
@@ -133,6 +133,15 @@ MOST_FILES = 10_240
     show_default=True,
     help="The same, in MiB of messages.",
 )
+@click.option(
+    "--opensearch",
+    "opensearch_url",
+    default="",
+    envvar="HEADRACE_OPENSEARCH",
+    metavar="URL",
+    callback=server_url,
+    help="Your own OpenSearch, for what is put into domains; without it a small one in the data directory.",
+)
 @access_options
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--detached", is_flag=True, hidden=True)
@@ -155,6 +164,7 @@ def up(
     function_folders: tuple[Path, ...],
     log_group_events: int,
     log_group_mib: int,
+    opensearch_url: str,
     auth: bool,
     auth_keys: Path | None,
     insecure: bool,
@@ -211,6 +221,7 @@ def up(
         allow_hosts=access.allow_hosts,
         auth=access.auth,
         auth_keys=access.auth_keys,
+        opensearch_url=opensearch_url,
     )
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,

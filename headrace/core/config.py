@@ -42,6 +42,7 @@ class Config:
         allow_origins: web pages of these origins may use the cloud; `*` is every page.
         allow_hosts: Host headers that this cloud accepts beside the machine's own names.
         auth: verify who signed each request.
+        opensearch_url: the user's own OpenSearch, which then holds what is put into domains; empty: the data directory.
         auth_keys: the file that lists the keys, in the form of ~/.aws/credentials; None makes one key.
     """
 
@@ -64,6 +65,7 @@ class Config:
     allow_hosts: tuple[str, ...] = ()
     auth: bool = False
     auth_keys: Path | None = None
+    opensearch_url: str = ""
 
     @property
     def endpoint_url(self) -> str:

@@ -20,6 +20,18 @@ class FunctionTarget(Protocol):
         ...
 
 
+class SearchHome(Protocol):
+    """Where the indexes of OpenSearch domains are."""
+
+    def endpoint_of(self, account: str, region: str, name: str) -> str:
+        """Return the endpoint that a domain shows, without a scheme."""
+        ...
+
+    def forget(self, account: str, region: str, name: str) -> None:
+        """Drop the indexes of a domain that is deleted."""
+        ...
+
+
 @dataclass(slots=True)
 class Current:
     """The parts of the cloud that moto's services reach.
@@ -28,12 +40,14 @@ class Current:
         clock: the cloud's.
         functions: who invokes functions; None while nothing may leave moto, as when it is loaded.
         control: the control plane, for targets that headrace owns; None as above.
+        search: where OpenSearch domains keep what is put into them; None as above.
         stream_changed: is told the ARN of a table's stream that has a record more; does not wait.
     """
 
     clock: Clock = field(default_factory=SystemClock)
     functions: FunctionTarget | None = None
     control: ControlPlane | None = None
+    search: SearchHome | None = None
     stream_changed: Callable[[str], None] | None = None
     _listeners: list[threading.Event] = field(default_factory=list[threading.Event])
 

@@ -29,7 +29,7 @@ from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane
 from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import patch_patterns
-from headrace.fallback.current import CURRENT, FunctionTarget
+from headrace.fallback.current import CURRENT, FunctionTarget, SearchHome
 from headrace.fallback.in_process import ANSWERED, InProcessCalls
 from headrace.fallback.journal import Entry
 from headrace.fallback.kept.state import KeptState
@@ -93,6 +93,7 @@ class MotoServices:
         # Who invokes functions, and who calls the services that headrace owns, for what moto's services have for
         # targets; set before the first request.
         self.function_target: FunctionTarget | None = None
+        self.search: SearchHome | None = None
         self.control: ControlPlane | None = None
         # The streams of DynamoDB's tables, for event source mappings.
         self.table_streams = TableStreams(self.warm_up, clock.now_ms)
@@ -168,11 +169,13 @@ class MotoServices:
             each.clear()
         backends._instances.clear()  # noqa: SLF001
         CURRENT.clock, CURRENT.control, CURRENT.functions = self._clock, None, None
+        CURRENT.search = None
         CURRENT.stream_changed = None
         OUTBOX.clear()
         TOUCHED.take()
         self._kept.load(lambda entry: self._run_entry(entry).status)
         CURRENT.control, CURRENT.functions = self.control, self.function_target
+        CURRENT.search = self.search
         CURRENT.stream_changed = self.table_streams.changed
         OUTBOX.wake = self.wake_outbox
         _Owner.services = self

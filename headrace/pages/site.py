@@ -10,8 +10,9 @@ from headrace.pages import custom_responses, faults, fidelity, health, home
 from headrace.pages.data import path_of, route_to
 from headrace.pages.health import Health
 from headrace.pages.home import Listed
-from headrace.pages.routes import Routes
+from headrace.pages.routes import Answer, Route, Routes
 from headrace.pages.spark import SPARK_PATH, SparkPages
+from headrace.search.home import PATH as SEARCH_PATH
 from headrace.spark_submit.page_paths import HISTORY_PATH, STATUS_PATH
 
 
@@ -22,9 +23,10 @@ def build_site(
     state: Health,
     rules: Faults,
     receive_response: Callable[[str, bytes], bool],
+    search: Answer,
     endpoint_url: Callable[[], str],
 ) -> Routes:
-    """Return the pages of the services `apis`, of Spark jobs, of the cloud's state and of faults on demand."""
+    """Return the pages of services, Spark jobs, the cloud's state and faults on demand; and OpenSearch domains."""
     apis = list(apis)
     shown = [page for api in apis for page in api.pages]
     data = [Listed(path_of(page), page.title, page.query) for page in shown]
@@ -47,5 +49,6 @@ def build_site(
             *faults.routes(rules),
             *fidelity.routes(apis),
             *custom_responses.routes(receive_response),
+            Route(SEARCH_PATH, search, below=True),
         ]
     )

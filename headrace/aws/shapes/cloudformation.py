@@ -194,6 +194,26 @@ DescribeChangeSetOutput = TypedDict(
     },
 )
 
+DescribeStackDriftDetectionStatusInput = TypedDict(
+    "DescribeStackDriftDetectionStatusInput",
+    {
+    "StackDriftDetectionId": str,
+    },
+)
+
+DescribeStackDriftDetectionStatusOutput = TypedDict(
+    "DescribeStackDriftDetectionStatusOutput",
+    {
+    "StackId": str,
+    "StackDriftDetectionId": str,
+    "StackDriftStatus": NotRequired[str],
+    "DetectionStatus": str,
+    "DetectionStatusReason": NotRequired[str],
+    "DriftedStackResourceCount": NotRequired[int],
+    "Timestamp": datetime,
+    },
+)
+
 DescribeStackEventsInput = TypedDict(
     "DescribeStackEventsInput",
     {
@@ -206,6 +226,24 @@ DescribeStackEventsOutput = TypedDict(
     "DescribeStackEventsOutput",
     {
     "StackEvents": NotRequired[list["StackEvent"]],
+    "NextToken": NotRequired[str],
+    },
+)
+
+DescribeStackResourceDriftsInput = TypedDict(
+    "DescribeStackResourceDriftsInput",
+    {
+    "StackName": str,
+    "StackResourceDriftStatusFilters": NotRequired[list[str]],
+    "NextToken": NotRequired[str],
+    "MaxResults": NotRequired[int],
+    },
+)
+
+DescribeStackResourceDriftsOutput = TypedDict(
+    "DescribeStackResourceDriftsOutput",
+    {
+    "StackResourceDrifts": list["StackResourceDrift"],
     "NextToken": NotRequired[str],
     },
 )
@@ -299,6 +337,36 @@ DescribeTypeOutput = TypedDict(
     "LatestPublicVersion": NotRequired[str],
     "IsActivated": NotRequired[bool],
     "AutoUpdate": NotRequired[bool],
+    },
+)
+
+DetectStackDriftInput = TypedDict(
+    "DetectStackDriftInput",
+    {
+    "StackName": str,
+    "LogicalResourceIds": NotRequired[list[str]],
+    },
+)
+
+DetectStackDriftOutput = TypedDict(
+    "DetectStackDriftOutput",
+    {
+    "StackDriftDetectionId": str,
+    },
+)
+
+DetectStackResourceDriftInput = TypedDict(
+    "DetectStackResourceDriftInput",
+    {
+    "StackName": str,
+    "LogicalResourceId": str,
+    },
+)
+
+DetectStackResourceDriftOutput = TypedDict(
+    "DetectStackResourceDriftOutput",
+    {
+    "StackResourceDrift": "StackResourceDrift",
     },
 )
 
@@ -576,6 +644,24 @@ ParameterDeclaration = TypedDict(
     },
 )
 
+PhysicalResourceIdContextKeyValuePair = TypedDict(
+    "PhysicalResourceIdContextKeyValuePair",
+    {
+    "Key": str,
+    "Value": str,
+    },
+)
+
+PropertyDifference = TypedDict(
+    "PropertyDifference",
+    {
+    "PropertyPath": str,
+    "ExpectedValue": str,
+    "ActualValue": str,
+    "DifferenceType": str,
+    },
+)
+
 RequiredActivatedType = TypedDict(
     "RequiredActivatedType",
     {
@@ -703,6 +789,16 @@ SetStackPolicyInput = TypedDict(
     },
 )
 
+SignalResourceInput = TypedDict(
+    "SignalResourceInput",
+    {
+    "StackName": str,
+    "LogicalResourceId": str,
+    "UniqueId": str,
+    "Status": str,
+    },
+)
+
 Stack = TypedDict(
     "Stack",
     {
@@ -809,6 +905,24 @@ StackResourceDetail = TypedDict(
     "Metadata": NotRequired[str],
     "DriftInformation": NotRequired["StackResourceDriftInformation"],
     "ModuleInfo": NotRequired["ModuleInfo"],
+    },
+)
+
+StackResourceDrift = TypedDict(
+    "StackResourceDrift",
+    {
+    "StackId": str,
+    "LogicalResourceId": str,
+    "PhysicalResourceId": NotRequired[str],
+    "PhysicalResourceIdContext": NotRequired[list["PhysicalResourceIdContextKeyValuePair"]],
+    "ResourceType": str,
+    "ExpectedProperties": NotRequired[str],
+    "ActualProperties": NotRequired[str],
+    "PropertyDifferences": NotRequired[list["PropertyDifference"]],
+    "StackResourceDriftStatus": str,
+    "Timestamp": datetime,
+    "ModuleInfo": NotRequired["ModuleInfo"],
+    "DriftStatusReason": NotRequired[str],
     },
 )
 

@@ -16,14 +16,16 @@ from headrace.core.ports import (
     SchemaCatalog,
     StreamReader,
 )
+from headrace.core.search import SearchDomains
 from headrace.core.workers import Supervisor
 from headrace.services.firehose.actions import ACTIONS
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.errors import translate
 from headrace.services.firehose.fidelity import FIDELITY
-from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.ports import Ports, SecretReader
 from headrace.services.firehose.profile import PROFILE
 from headrace.services.firehose.store import DeliveryStreams
+from headrace.services.firehose.wording import WORDING
 from headrace.store.check import JOURNALS_FOLDER
 from headrace.store.database import Database
 from headrace.store.marks import Marks
@@ -43,6 +45,8 @@ def build_firehose(
     functions: FunctionInvoker,
     logs: LogSink,
     metrics: MetricSink,
+    search: SearchDomains,
+    secrets: SecretReader,
     state_delay_ms: int = 0,
 ) -> Firehose:
     """Return Firehose with its parts; nothing runs before `Firehose.start`."""
@@ -51,7 +55,17 @@ def build_firehose(
         folder=data_dir / JOURNALS_FOLDER,
         store=DeliveryStreams(database),
         marks=Marks(database, data_dir, fsync=fsync),
-        ports=Ports(clock, ids, objects, schemas, functions, logs, metrics),
+        ports=Ports(
+            clock,
+            ids,
+            objects,
+            schemas,
+            functions,
+            logs,
+            metrics,
+            search=search,
+            secrets=secrets,
+        ),
         streams=streams,
         supervisor=supervisor,
         fsync=fsync,
@@ -68,6 +82,7 @@ def firehose_api(firehose: Firehose) -> ServiceApi:
         translate=translate,
         profile=PROFILE,
         fidelity=FIDELITY,
+        wording=WORDING,
         pages=[
             DataPage(
                 "firehose",
