@@ -40,6 +40,7 @@ from headrace.pages.spark import SparkPages
 from headrace.resource_names import ResourceNames
 from headrace.resource_policies import ResourcePolicies
 from headrace.search.home import SearchHome
+from headrace.services.cloudcontrol.api import build_cloudcontrol, cloudcontrol_api
 from headrace.services.cloudformation.api import build_cloudformation, cloudformation_api
 from headrace.services.emr.api import FOLDER as EMR_FOLDER
 from headrace.services.emr.api import build_emr, emr_api
@@ -299,6 +300,9 @@ class Cloud:
             strict=config.strict,
             **shared,
         )
+        self.cloudcontrol = build_cloudcontrol(
+            supervisor=self.supervisor, types=self.cloudformation.door, **shared
+        )
         self.tagging = build_tagging(self.gateway)
         for api in self._apis():
             self.gateway.register(api)
@@ -312,6 +316,7 @@ class Cloud:
             emr_api(self.emr),
             emr_serverless_api(self.emr_serverless),
             cloudformation_api(self.cloudformation),
+            cloudcontrol_api(self.cloudcontrol),
             tagging_api(self.tagging),
         ]
 
@@ -326,6 +331,7 @@ class Cloud:
             self.emr,
             self.emr_serverless,
             self.cloudformation,
+            self.cloudcontrol,
         ]
 
     def _build_pages(self, guard: PageAccess | None) -> Routes:

@@ -53,6 +53,13 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     },
     # Without transforms both stages are the same text.
     "GetTemplate": {"TemplateStage": "stored"},
+    # AWS's own types have one version and no publisher.
+    "DescribeType": {
+        "VersionId": "ignored",
+        "PublisherId": "ignored",
+        "PublicVersionNumber": "ignored",
+    },
+    "ListTypeVersions": {"PublisherId": "ignored"},
     "GetTemplateSummary": {
         "CallAs": "ignored",
         "StackSetName": "ignored",
