@@ -25,6 +25,7 @@ from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.ports import any_secret
+from headrace.core.stream_router import StreamRouter
 from headrace.core.workers import Supervisor
 from headrace.fallback import MotoServices, keep_log_groups_within
 from headrace.pages.access import PageAccess
@@ -190,7 +191,9 @@ class Cloud:
             supervisor=self.supervisor,
             config=config,
             objects=self.s3.objects,
-            streams=self.kinesis.reader,
+            streams=StreamRouter(
+                {"kinesis": self.kinesis.reader, "dynamodb": self.moto.table_streams}
+            ),
             queues=Queues(self.gateway, self.moto.queue_is_empty),
             topics=Topics(self.gateway),
             buses=EventBuses(self.gateway),

@@ -1,4 +1,4 @@
-"""The access keys that `--auth` knows: the operator's, those of IAM and STS, and those of the cloud's own functions.
+"""The access keys that `--auth` accepts: the operator's, those of IAM and STS, those of the cloud's functions.
 
 The operator's are made once and kept in the data directory, where nobody but its owner can read them, or are listed
 in a file in the form of ~/.aws/credentials. Functions and jobs get a secret of their account's, so that they can call

@@ -1,4 +1,4 @@
-"""The bodies of answers that are not simply bytes, as asynchronous generators of their parts.
+"""Sends bodies of answers that are not plain bytes, part by part, from asynchronous generators.
 
 Whoever takes the parts closes the generator, however it ends; that closes the file, or the stream behind it.
 """

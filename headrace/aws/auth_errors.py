@@ -1,4 +1,4 @@
-"""What AWS says to a request that is not signed, or not rightly: one form for each family of protocols.
+"""The errors for requests that are unsigned or wrongly signed, in one form for each family of protocols.
 
 Sources: https://docs.aws.amazon.com/IAM/latest/APIReference/CommonErrors.html and
 https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html (documented). S3's whole answers to wrong and

@@ -1,4 +1,4 @@
-"""`--auth`: verifies that a request to an operation of AWS is signed with a key that this cloud knows.
+"""`--auth`: verifies that a request to an AWS operation is signed with a key that this cloud has given out.
 
 Verified are Signature Version 4, in the header and in presigned URLs, the chunks of S3's uploads, and S3's old
 signatures. Every key permits everything: policies are not evaluated. Thread-safe; takes some tens of microseconds.

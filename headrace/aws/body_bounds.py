@@ -1,4 +1,4 @@
-"""What a body may become when it is taken apart: unpacked, nested, or split into parameters.
+"""Limits on a request's body while it is decoded: its size unpacked, its depth, its number of parameters.
 
 A few kilobytes can be a gigabyte of zeros in gzip, a hundred thousand nested lists, or entities that expand without
 end. The bounds are far beyond what SDKs send; they are headrace's own (assumed) where no source is named. What the

@@ -1,4 +1,4 @@
-"""How many bytes of request bodies are in memory, over all connections; who finds no room waits in line."""
+"""Counts request bodies' bytes in memory over all connections; makes requests wait when there is no room."""
 
 from __future__ import annotations
 

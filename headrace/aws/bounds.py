@@ -1,4 +1,4 @@
-"""What one client, and all together, may hold of the server: bytes, counts and seconds, in one table.
+"""The limits on what one client, and all clients together, may hold of the server: bytes, counts, seconds.
 
 The figures are headrace's own unless a source is named. `docs/security.md` has the same table for people.
 """

@@ -1,4 +1,4 @@
-"""What a connection and its server may ask of each other, so that neither imports the other."""
+"""The interfaces between a connection and its server, so that neither imports the other."""
 
 from __future__ import annotations
 

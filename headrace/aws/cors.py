@@ -1,4 +1,4 @@
-"""Cross-origin headers of the services' endpoints as AWS sends them, and those that tie documents down.
+"""CORS headers of the services' endpoints as AWS sends them, and the headers that restrict what documents may do.
 
 S3 and function URLs have rules of their own: `headrace.services.s3.cors`, `headrace.services.lambda_.urls.cors`.
 Source of the former: OPTIONS requests to AWS's endpoints, recorded on 26 October 2020 by aws-sdk-js-v3 (observed):

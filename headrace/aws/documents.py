@@ -1,4 +1,4 @@
-"""Documents of the cloud's own: HTML with no scripts and nothing fetched from elsewhere, and JSON for programs."""
+"""Makes the cloud's own documents: HTML without scripts or foreign resources, and JSON for programs."""
 
 from __future__ import annotations
 

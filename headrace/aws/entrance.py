@@ -1,4 +1,4 @@
-"""The way in: every request that the server has taken, or of which it has the head, comes here first.
+"""The first stop of every request: checks it, then passes it to the gateway or refuses it.
 
 The front door judges browsers, `--auth` asks for keys, and then a function URL, one of the cloud's own pages or the
 gateway answers. Thread-safe.

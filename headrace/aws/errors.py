@@ -1,4 +1,4 @@
-"""The one error that leaves an operation, and the ones every service shares."""
+"""`AwsError`, the one error that an operation raises to its caller, and the errors that all services share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of `application/vnd.amazon.eventstream`, as servers send them.
+"""Encodes messages of `application/vnd.amazon.eventstream`, as servers send them.
 
     message = total length u32 | headers' length u32 | crc32 of these u32 | headers | payload | crc32 of all u32
     header  = name length u8 | name | type u8 (7: text) | value length u16 | value

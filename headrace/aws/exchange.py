@@ -1,4 +1,4 @@
-"""A request on its way to its answer: what it holds of the server meanwhile."""
+"""One request and its answer, with what the pair holds of the server meanwhile: memory, files, a place in line."""
 
 from __future__ import annotations
 

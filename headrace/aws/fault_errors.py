@@ -1,4 +1,4 @@
-"""The errors with which services answer a fault on demand, as each service declares its own."""
+"""The errors that faults on demand answer with, as each service declares its own."""
 
 from __future__ import annotations
 

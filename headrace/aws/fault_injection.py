@@ -1,4 +1,4 @@
-"""Where faults on demand meet a request: what a rule may ask of it, and the answers it gets instead."""
+"""Applies faults on demand to requests: which rules match a request, and the answer it gets instead."""
 
 from __future__ import annotations
 

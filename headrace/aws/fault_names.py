@@ -1,4 +1,4 @@
-"""Whether the names in a fault are of something that there is: a service, its action, a stream, a shard.
+"""Checks that a fault names something that exists: a service, its action, a stream, a shard.
 
 A fault on a misspelt name would be taken and never act, and a test that relies on it would prove nothing.
 """

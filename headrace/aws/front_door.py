@@ -1,4 +1,4 @@
-"""Whether a request is let in at all: decided by its method, path and headers, before its body is parsed.
+"""Decides whether a request is let in, by its method, path and headers, before its body is parsed.
 
 Two things are looked at. The Host must be one of this cloud's names (`headrace.aws.hosts`). And a request that a
 browser sends for a page of another origin (`headrace.aws.origins`) must be allowed: by `--allow-origin`, by the CORS

@@ -1,4 +1,4 @@
-"""From a request to a service's operation and back.
+"""Finds the service and operation of a request, runs it, and returns its answer.
 
 One `Gateway` serves the socket (`handle`), tests (the same, in process) and services calling each other's
 control plane (`call`). Which service: the signature's scope, then `X-Amz-Target`, then the path, then the form's

@@ -1,4 +1,4 @@
-"""Signatures of which parts are missing: AWS refuses them before it looks at a key, and so do we without `--auth` too.
+"""Refuses requests with incomplete signatures, as AWS does before it looks at a key; also without `--auth`.
 
 Without `--auth` nothing is asked of local clients that do not sign: neither of those without an Authorization header,
 nor of those whose header only names a Credential (account, region and service). A date is asked for with `--auth` only.

@@ -1,4 +1,4 @@
-"""Which Host headers are this cloud's own: the machine's addresses, `localhost`, and the names that SDKs make of it.
+"""Decides which Host headers name this cloud: the machine's addresses, `localhost`, names that SDKs derive.
 
 A web page whose own name is pointed at 127.0.0.1 (DNS rebinding) is of the same origin as what answers it, so nothing
 but the name tells it from the user's own tools. Names that only this machine, or nobody, can give an address to are

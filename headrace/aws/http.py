@@ -1,4 +1,4 @@
-"""An HTTP request and response between the server and the gateway; no socket here."""
+"""An HTTP request and an HTTP response, as the server and the gateway exchange them; no socket here."""
 
 from __future__ import annotations
 

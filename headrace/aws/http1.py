@@ -1,4 +1,4 @@
-"""HTTP/1.1 on one connection: its turns, its answers, and its end. `http1_reader` has how requests arrive.
+"""Serves HTTP/1.1 on one connection: requests in turn, their answers, and the connection's end.
 
 Header and body of an answer leave in one write (two small writes cost 40 ms of delayed acknowledgement).
 """

@@ -1,4 +1,4 @@
-"""Requests out of the bytes of an HTTP/1.1 connection, by httptools."""
+"""Reads requests from the bytes of an HTTP/1.1 connection, by httptools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An HTTP/1.1 request's line and header fields: the short way for what SDKs send, and the rules for all others.
+"""Parses an HTTP/1.1 request's line and headers: a fast path for what SDKs send, the full rules for others.
 
 What can be read in two ways is refused, never guessed at: two servers that read one request differently are how one
 client's bytes become another's request. The parser (llhttp, by httptools) refuses a Content-Length beside a

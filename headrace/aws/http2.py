@@ -1,4 +1,4 @@
-"""HTTP/2 on one connection, by h2: what the SDK for JavaScript speaks to Kinesis, and others for SubscribeToShard.
+"""Serves HTTP/2 on one connection, by h2: what SDKs for JavaScript and Java speak to Kinesis.
 
 In clear text with prior knowledge (RFC 9113, 3.3): a client that speaks it begins with its preface, and
 `Http1Connection` hands the connection over. Streams are answered side by side, as each is done.

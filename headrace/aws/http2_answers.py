@@ -1,4 +1,4 @@
-"""Answers on the streams of one HTTP/2 connection, side by side, at the pace that the client's windows allow."""
+"""Sends answers on the streams of one HTTP/2 connection, as fast as the client's flow-control windows allow."""
 
 from __future__ import annotations
 

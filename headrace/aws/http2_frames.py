@@ -1,4 +1,4 @@
-"""HTTP/2's frames as they come: cut out of the bytes one by one, and counted, before h2 makes anything of them.
+"""Cuts HTTP/2 frames out of a connection's bytes and counts them, before h2 processes any.
 
 h2 takes bytes and gives the events of all the frames in them. One at a time is better in three ways: what a frame
 means can be acted on before the next one is looked at (a GOAWAY, above all), a turn on the event loop is so many frames

@@ -1,4 +1,4 @@
-"""What is left of a connection after its last answer, while the client has not read it.
+"""Keeps a connection open after its last answer until the client has read it.
 
 A socket that is closed with unread bytes in it resets the connection, and a reset overtakes the answer: the client
 would see "connection reset by peer" in place of the reason. So what still comes is read and dropped, for a moment.

@@ -1,4 +1,4 @@
-"""The one façade over botocore's service models.
+"""Reads botocore's service models: the one module that does.
 
 Shapes are moto's subclasses of botocore's (moto's parsers and serializers need them); they are reached
 through `headrace.aws.codec_moto`, the only file of this package that imports moto.

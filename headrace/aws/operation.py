@@ -1,4 +1,4 @@
-"""How an action is declared.
+"""`@operation`: declares a function as the implementation of an AWS action.
 
 @operation("PutRecord")
 def put_record(kinesis: Kinesis, call: Call, request: PutRecordInput) -> PutRecordOutput: ...

@@ -1,4 +1,4 @@
-"""Which site's page makes a browser send a request, by its headers alone, and which sites are allowed to.
+"""Decides by a request's headers which site's page made the browser send it, and which sites may.
 
 A browser names the page's origin in `Origin` whenever the request can change something or its answer can be read, and
 newer ones say in `Sec-Fetch-Site` how near the page is (https://www.w3.org/TR/fetch-metadata/, documented). A page

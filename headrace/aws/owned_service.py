@@ -1,4 +1,4 @@
-"""An owned service's requests, the general way: parse, validate, run the operation, serialise."""
+"""Runs a request of an owned service the general way: parse, validate, call the operation, serialise."""
 
 from __future__ import annotations
 

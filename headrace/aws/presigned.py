@@ -1,4 +1,4 @@
-"""Presigned URLs: whether their parameters have AWS's form, and whether they are still valid. Needs no key.
+"""Checks presigned URLs: the form of their parameters, and whether they have expired. Needs no key.
 
 This holds without `--auth` too: a URL that has expired must not work here when it does not on AWS.
 Source: https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html (documented), and for S3's

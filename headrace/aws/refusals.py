@@ -1,4 +1,4 @@
-"""Answers that refuse a request before its operation is looked at, in a form that its sender can read."""
+"""Answers that refuse a request before its operation is known, in a form that its sender can read."""
 
 from __future__ import annotations
 

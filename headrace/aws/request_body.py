@@ -1,4 +1,4 @@
-"""A request's body: in memory while there is room, in a temporary file when it is large or there is none."""
+"""Holds a request's body: in memory while there is room, otherwise in a temporary file."""
 
 from __future__ import annotations
 

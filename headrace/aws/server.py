@@ -1,4 +1,4 @@
-"""The socket: HTTP/1.1 and HTTP/2 on asyncio.
+"""Listens on the socket and serves HTTP/1.1 and HTTP/2, on asyncio.
 
 One event loop thread parses, answers what never blocks, and writes; the rest runs on a pool of threads.
 """

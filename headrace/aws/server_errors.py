@@ -1,4 +1,4 @@
-"""What the server itself answers in place of a service, in the form that the request's protocol has."""
+"""The errors that the server itself answers in place of a service, in the form of the request's protocol."""
 
 from __future__ import annotations
 

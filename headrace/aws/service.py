@@ -1,4 +1,4 @@
-"""What a service hands to the gateway, and what the gateway must know of services that others serve."""
+"""`ServiceApi`: what a service gives to the gateway, and what the gateway knows of services that moto serves."""
 
 from __future__ import annotations
 

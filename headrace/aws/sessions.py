@@ -1,4 +1,4 @@
-"""Temporary credentials of roles, as STS gives them out, that this cloud recognises without keeping any.
+"""Makes and recognises temporary credentials of roles, as STS issues them, without storing any.
 
 A function's process is given credentials of its role at each cold start, and a cloud may live long: nothing may pile
 up. So everything is in the session token, sealed with a secret of the data directory: whose it is and until when. The

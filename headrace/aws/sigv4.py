@@ -1,4 +1,4 @@
-"""Signature Version 4: what a request's signature must be, given the secret. No keys are kept here, nothing is decided.
+"""Computes Signature Version 4 of a request from its secret. It keeps no keys and decides nothing.
 
 Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html, for chunks
 https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-streaming.html (documented). Held against botocore's own signers

@@ -1,4 +1,4 @@
-"""`headrace up --strict`: a call that gives a member which would be ignored is refused, and the member is named."""
+"""`headrace up --strict`: refuses a call with a member that would be ignored, and names the member."""
 
 from __future__ import annotations
 

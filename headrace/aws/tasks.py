@@ -1,4 +1,4 @@
-"""Tasks of the event loop: none may fail in silence."""
+"""Starts tasks of the event loop, and logs those that fail."""
 
 from __future__ import annotations
 

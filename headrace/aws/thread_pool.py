@@ -1,4 +1,4 @@
-"""A pool of threads that nobody can hold whole: not one connection, and not the requests to one service.
+"""A thread pool that no single connection or service can fill.
 
 A pool with one queue, first come first served, would let the requests of one client, or invocations of one slow
 function, take every thread; what others ask would wait behind them.

@@ -1,4 +1,4 @@
-"""AWS's validation sentences, from the constraints in botocore's model.
+"""Validates requests against the constraints of botocore's model, in AWS's sentences.
 
 botocore's own ParamValidator ignores maxima, patterns and enums, and speaks with the client's words; AWS
 answers `1 validation error detected: Value 'x' at 'streamName' failed to satisfy constraint: ...`.

@@ -1,4 +1,4 @@
-"""Answers that wait: for an fsync, mostly. `HttpResponse.waits` says for what."""
+"""Lets an answer wait, mostly for an fsync; `HttpResponse.waits` says for what."""
 
 from __future__ import annotations
 

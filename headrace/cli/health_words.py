@@ -1,4 +1,4 @@
-"""Words about a cloud's health page, for `headrace up` and `headrace status`."""
+"""Puts a cloud's health page into sentences, for `headrace up` and `headrace status`."""
 
 from __future__ import annotations
 

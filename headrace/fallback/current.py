@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -28,11 +28,13 @@ class Current:
         clock: the cloud's.
         functions: who invokes functions; None while nothing may leave moto, as when it is loaded.
         control: the control plane, for targets that headrace owns; None as above.
+        stream_changed: is told the ARN of a table's stream that has a record more; does not wait.
     """
 
     clock: Clock = field(default_factory=SystemClock)
     functions: FunctionTarget | None = None
     control: ControlPlane | None = None
+    stream_changed: Callable[[str], None] | None = None
     _listeners: list[threading.Event] = field(default_factory=list[threading.Event])
 
     @contextlib.contextmanager

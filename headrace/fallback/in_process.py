@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import botocore.session
+from botocore import parsers
 from botocore.awsrequest import AWSResponse
 from botocore.config import Config as BotocoreConfig
 from botocore.exceptions import ClientError
 
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.core.along import answering, is_asked_for
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.fallback.moto_requests import aws_response, http_request_of
@@ -36,19 +38,22 @@ class InProcessCalls:
         self._ids = ids
         self._clock = clock
         self._endpoint_host = endpoint_host
-        self._clients: dict[tuple[str, str, str], Any] = {}
-        self._lock = threading.Lock()
 
     def call(
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
     ) -> dict[str, Any]:
         """Return an operation's output. Raises AwsError."""
-        client = self._client(service, account, region)
+        client = _client(service, account, region, self._endpoint_host())
         method = _client_methods(service).get(operation)
         if method is None:
             raise AwsError("UnknownOperationException", f"{service} has no operation {operation}")
+        outer, _CALLING.send = _CALLING.send, self._send
         try:
-            output = getattr(client, method)(**params)
+            if is_asked_for():
+                with answering(functools.partial(_answer_so_far, service, operation)):
+                    output = getattr(client, method)(**params)
+            else:
+                output = getattr(client, method)(**params)
         except ClientError as error:
             details = cast("dict[str, Any]", error.response)
             raise AwsError(
@@ -56,31 +61,12 @@ class InProcessCalls:
                 details["Error"].get("Message", ""),
                 details.get("ResponseMetadata", {}).get("HTTPStatusCode", 400),
             ) from error
+        finally:
+            _CALLING.send = outer
         output.pop("ResponseMetadata", None)
         return cast("dict[str, Any]", output)
 
-    def _client(self, service: str, account: str, region: str) -> Any:
-        key = (service, account, region)
-        with self._lock:
-            client = self._clients.get(key)
-            if client is None:
-                client = self._clients[key] = _session().create_client(
-                    service,
-                    region_name=region,
-                    aws_access_key_id=account,
-                    aws_secret_access_key="headrace",
-                    endpoint_url=f"http://{self._endpoint_host()}",
-                    config=BotocoreConfig(
-                        retries={"total_max_attempts": 1}, parameter_validation=False
-                    ),
-                )
-                client.meta.events.register_first(
-                    "before-send.*",
-                    functools.partial(self._send, service=service, account=account, region=region),
-                )
-            return client
-
-    def _send(self, request: Any, service: str, account: str, region: str, **_: Any) -> AWSResponse:
+    def _send(self, request: Any, service: str, account: str, region: str) -> AWSResponse:
         from headrace.aws.operation import Call
 
         http_request = http_request_of(request)
@@ -88,6 +74,70 @@ class InProcessCalls:
         scope = re.search(r"/([^/]+)/aws4_request", http_request.headers.get("authorization", ""))
         response = self._handle(http_request, scope.group(1) if scope else service)
         return aws_response(request.url, response)
+
+
+class _Calling(threading.local):
+    """Whose call a thread's clients carry: calls nest."""
+
+    send: Callable[..., AWSResponse] | None = None
+
+
+_CALLING = _Calling()
+_MAKING = threading.Lock()
+
+
+def _client(service: str, account: str, region: str, host: str) -> Any:
+    """Return the client for all clouds of this process: making one takes as long as three calls."""
+    with _MAKING:
+        return _made_client(service, account, region, host)
+
+
+# A test run has an account for each test.
+@functools.lru_cache(maxsize=100)
+def _made_client(service: str, account: str, region: str, host: str) -> Any:
+    client = _session().create_client(
+        service,
+        region_name=region,
+        aws_access_key_id=account,
+        aws_secret_access_key="headrace",
+        endpoint_url=f"http://{host}",
+        config=BotocoreConfig(retries={"total_max_attempts": 1}, parameter_validation=False),
+    )
+
+    def send(request: Any, **_: Any) -> AWSResponse:
+        assert _CALLING.send is not None
+        return _CALLING.send(request, service=service, account=account, region=region)
+
+    client.meta.events.register_first("before-send.*", send)
+    return client
+
+
+class _Answered(threading.local):
+    """What moto has answered to the request of this thread, before it is stored."""
+
+    response: HttpResponse | None = None
+
+
+ANSWERED = _Answered()
+
+
+def _answer_so_far(service: str, operation: str) -> dict[str, Any] | None:
+    """Return moto's answer to the request of this thread as botocore reads it; None for a refusal."""
+    from headrace.aws.model import service_model
+
+    response = ANSWERED.response
+    if response is None or response.status >= 300:
+        return None
+    model = service_model(service)
+    raw = {
+        "status_code": response.status,
+        "headers": {name.lower(): value for name, value in response.headers},
+        "body": response.body,
+    }
+    parser: Any = parsers.create_parser(str(model.resolved_protocol))
+    read = parser.parse(raw, model.operation_model(operation).output_shape)
+    read.pop("ResponseMetadata", None)
+    return cast("dict[str, Any]", read)
 
 
 @functools.cache

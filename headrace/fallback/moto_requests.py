@@ -192,11 +192,6 @@ class _Raw:
 
 def aws_response(url: str, response: HttpResponse) -> AWSResponse:
     """Turn our response into botocore's; the body must be bytes."""
-    from botocore.compat import HTTPHeaders
-
-    headers = HTTPHeaders()
-    for name, value in response.headers:
-        headers[name] = value
-    return AWSResponse(
-        url, response.status, headers, cast("Any", _Raw(cast("bytes", response.body)))
-    )
+    raw = cast("Any", _Raw(cast("bytes", response.body)))
+    # Of two headers of one name a client reads the first.
+    return AWSResponse(url, response.status, cast("Any", dict(reversed(response.headers))), raw)

@@ -30,7 +30,7 @@ from headrace.core.ports import ControlPlane
 from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import patch_patterns
 from headrace.fallback.current import CURRENT, FunctionTarget
-from headrace.fallback.in_process import InProcessCalls
+from headrace.fallback.in_process import ANSWERED, InProcessCalls
 from headrace.fallback.journal import Entry
 from headrace.fallback.kept.state import KeptState
 from headrace.fallback.kept.touched import MOTO_LOCK, TOUCHED
@@ -43,6 +43,8 @@ from headrace.fallback.moto_requests import (
     service_of,
 )
 from headrace.fallback.outbox import OUTBOX, OutboxWorker
+from headrace.fallback.policy_simulation import OPERATIONS as SIMULATIONS
+from headrace.fallback.policy_simulation import answer_of_simulation
 from headrace.fallback.post import post
 from headrace.fallback.profiles import PROFILES
 from headrace.fallback.queue_peek import queue_is_empty
@@ -50,6 +52,7 @@ from headrace.fallback.refusals import error_response, refusal
 from headrace.fallback.request_kinds import FREES, QUIET, WAITS, changes_rows_only, only_reads
 from headrace.fallback.services import patch_all
 from headrace.fallback.session_identity import answer_of_session
+from headrace.fallback.table_streams import TableStreams
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -91,6 +94,8 @@ class MotoServices:
         # targets; set before the first request.
         self.function_target: FunctionTarget | None = None
         self.control: ControlPlane | None = None
+        # The streams of DynamoDB's tables, for event source mappings.
+        self.table_streams = TableStreams(self.warm_up, clock.now_ms)
         self.wake_outbox: Callable[[], None] = lambda: None
         self.outbox = OutboxWorker(
             is_ready=lambda: self._ready.is_set() and _Owner.services is self,
@@ -163,10 +168,12 @@ class MotoServices:
             each.clear()
         backends._instances.clear()  # noqa: SLF001
         CURRENT.clock, CURRENT.control, CURRENT.functions = self._clock, None, None
+        CURRENT.stream_changed = None
         OUTBOX.clear()
         TOUCHED.take()
         self._kept.load(lambda entry: self._run_entry(entry).status)
         CURRENT.control, CURRENT.functions = self.control, self.function_target
+        CURRENT.stream_changed = self.table_streams.changed
         OUTBOX.wake = self.wake_outbox
         _Owner.services = self
         self._ready.set()
@@ -242,6 +249,8 @@ class MotoServices:
             answer = answer_of_session(self.sessions, request)
             if answer is not None:
                 return answer
+        if package == "iam" and operation in SIMULATIONS:
+            return answer_of_simulation(request)
 
         def run() -> HttpResponse:
             try:
@@ -268,8 +277,10 @@ class MotoServices:
             if _Owner.services is not self:
                 self.warm_up()
             TOUCHED.is_watching = True
+            ANSWERED.response = None
             try:
-                return self._run_entry(entry)
+                ANSWERED.response = self._run_entry(entry)
+                return ANSWERED.response
             finally:
                 TOUCHED.is_watching = False
                 rows_only = changes_rows_only(package, operation)

@@ -1,4 +1,4 @@
-"""What the templates of one run export to each other, so that a rule can follow Fn::ImportValue into another file."""
+"""The exports of all templates of one run, so that a rule can follow Fn::ImportValue into another file."""
 
 from __future__ import annotations
 

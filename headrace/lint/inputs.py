@@ -1,4 +1,4 @@
-"""What `headrace lint` is given, as files that cfn-lint reads: templates, cdk.out folders, and CDK apps."""
+"""Turns the arguments of `headrace lint` into files that cfn-lint reads: templates, cdk.out folders, CDK apps."""
 
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
 
@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-_SYNTH_WITHIN_S = 600.0
+from headrace.aws.cdk_apps import AppFailed, synthesise
+
 _TEMPLATES = ("template.yaml", "template.yml", "template.json")
 
 
@@ -37,7 +35,12 @@ def templates_of(
         return _of_assembly(path)
     if (path / "cdk.json").is_file():
         out = scratch / f"cdk.out-{len(list(scratch.iterdir()))}"
-        _synthesise(path, out, region, context or {})
+        account = os.environ.get("CDK_DEFAULT_ACCOUNT", "000000000000")
+        region = os.environ.get("CDK_DEFAULT_REGION", region)
+        try:
+            synthesise(path, out, account=account, region=region, context=context or {})
+        except AppFailed as failed:
+            raise NothingToLint(str(failed)) from failed
         return _of_assembly(out)
     found = [path / name for name in _TEMPLATES if (path / name).is_file()]
     if not found:
@@ -68,51 +71,6 @@ def _stacks_of(out: Path) -> Iterator[Path]:
             f"{out / 'manifest.json'} is no manifest of the CDK's: {error!r}"
         ) from error
     yield from out.glob("*.nested.template.json")
-
-
-def _synthesise(folder: Path, out: Path, region: str, context: Mapping[str, str]) -> None:
-    """Run a CDK app as its CLI does. Raises NothingToLint."""
-    settings = _read(folder / "cdk.json")
-    kept = _read(folder / "cdk.context.json") if (folder / "cdk.context.json").is_file() else {}
-    command = shlex.split(str(settings.get("app", "")))
-    if not command:
-        raise NothingToLint(f"{folder / 'cdk.json'} names no app")
-    environment = {
-        **os.environ,
-        # `python3 app.py` is to have the packages that headrace has.
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
-        "CDK_OUTDIR": str(out),
-        "CDK_DEFAULT_REGION": os.environ.get("CDK_DEFAULT_REGION", region),
-        "CDK_DEFAULT_ACCOUNT": os.environ.get("CDK_DEFAULT_ACCOUNT", "000000000000"),
-        "CDK_CONTEXT_JSON": json.dumps({**settings.get("context", {}), **kept, **context}),
-    }
-    try:
-        run = subprocess.run(
-            command,
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=_SYNTH_WITHIN_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NothingToLint(f"The CDK app of {folder} does not run: {error}") from error
-    if run.returncode or not (out / "manifest.json").is_file():
-        last = (run.stderr.strip() or "it left no manifest.json").splitlines()[-1]
-        raise NothingToLint(
-            f"The CDK app of {folder} failed with exit code {run.returncode}: {last}"
-        )
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found: Any = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise NothingToLint(f"{path} cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise NothingToLint(f"{path} is not a JSON object")
-    return found
 
 
 def template_of_stack(stacks: Any, name: str, scratch: Path) -> Path:

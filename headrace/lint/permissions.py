@@ -1,4 +1,4 @@
-"""What a role of a template may do: its own policies, those that name it, and AWS's managed policies that we know."""
+"""Works out what a role of a template may do: by its own policies, those that name it, AWS's managed ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every rule is made of: its id, reason, address, two examples, and the check that cfn-lint runs."""
+"""The base of every rule: its id, reason, address, two examples, and the check that cfn-lint runs."""
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 

@@ -1,4 +1,4 @@
-"""Where custom resources of CloudFormation send their answers: `PUT /_headrace/cfn-response/<token>`."""
+"""Takes the answers of CloudFormation's custom resources: `PUT /_headrace/cfn-response/<token>`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is accepted and not acted upon: `/_headrace/fidelity`, of one stack with `?stack=<name>`.
+"""Lists what is accepted without effect: `/_headrace/fidelity`, of one stack with `?stack=<name>`.
 
 A list of rows. Those of stacks name a resource and its property; those of services, which have the empty name for a
 stack, name an operation and its parameter, and some a note on what comes of it.

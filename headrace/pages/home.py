@@ -1,4 +1,4 @@
-"""The page above all others, `/_headrace/`: a list of the pages that there are."""
+"""The start page, `/_headrace/`: a list of all pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pages are made of: states in colour, refusals, plain text, and the choice between HTML and JSON."""
+"""Parts that pages are built from: states in colour, refusals, plain text, and the choice between HTML and JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which page a path leads to: one list of routes, of which the first that fits answers."""
+"""Finds the page of a path: one list of routes, of which the first that fits answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All pages of a cloud, in the order in which their list shows them."""
+"""Lists all pages of a cloud in the order in which the start page shows them."""
 
 from __future__ import annotations
 

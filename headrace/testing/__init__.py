@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from headrace.testing.convergence import HandlerPipeline as HandlerPipeline
     from headrace.testing.convergence import NotConverged as NotConverged
     from headrace.testing.convergence import assert_converges as assert_converges
-    from headrace.testing.functions import FunctionNotLoadable as FunctionNotLoadable
     from headrace.testing.guard import AwsUnreachable as AwsUnreachable
+    from headrace.testing.handlers import FunctionNotLoadable as FunctionNotLoadable
     from headrace.testing.reading import Record as Record
     from headrace.testing.reading import objects_under as objects_under
     from headrace.testing.reading import records_of as records_of
-    from headrace.testing.simulated.world import CALM as CALM
-    from headrace.testing.simulated.world import ROUGH as ROUGH
-    from headrace.testing.simulated.world import Chances as Chances
-    from headrace.testing.simulated.world import simulation as simulation
+    from headrace.testing.simulated.chances import CALM as CALM
+    from headrace.testing.simulated.chances import ROUGH as ROUGH
+    from headrace.testing.simulated.chances import Chances as Chances
+    from headrace.testing.simulated.entering import simulation as simulation
     from headrace.testing.waiting import NotInTime as NotInTime
     from headrace.testing.waiting import until as until
     from headrace.testing.waiting import until_drained as until_drained
@@ -37,12 +37,12 @@ _HOME = {
     "HandlerPipeline": "convergence",
     "NotConverged": "convergence",
     "assert_converges": "convergence",
-    "CALM": "simulated.world",
-    "Chances": "simulated.world",
-    "ROUGH": "simulated.world",
-    "simulation": "simulated.world",
+    "CALM": "simulated.chances",
+    "Chances": "simulated.chances",
+    "ROUGH": "simulated.chances",
+    "simulation": "simulated.entering",
     "AwsUnreachable": "guard",
-    "FunctionNotLoadable": "functions",
+    "FunctionNotLoadable": "handlers",
     "LocalCloud": "clouds",
     "NotInTime": "waiting",
     "Record": "reading",

@@ -6,10 +6,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import json
-import os
 import shutil
-import tempfile
 import unittest
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -17,44 +14,25 @@ from typing import Any, Self, TypeVar, cast
 
 import boto3
 
-from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.sessions import Credentials
 from headrace.cloud import Cloud
 from headrace.core.config import DEFAULT_ACCOUNT_ID, DEFAULT_REGION, Config
 from headrace.core.ids import Ids
 from headrace.services.lambda_.runtime.environment import SandboxSpec
-from headrace.store.room import free_bytes
 from headrace.testing import clock as clocks
 from headrace.testing import environment, transport
-from headrace.testing.access import CloudAccess
 from headrace.testing.functions import InProcessEnvironment, Rules
-from headrace.testing.waiting import NoSuchPage
-
-F = TypeVar("F")
-# Nobody listens there: what would need a socket fails at once, and never finds another cloud.
-NO_PORT = 1
-_PREFIX = "headrace-test-"
-# Files there are never on a disk. Containers often have 64 MB of it.
-_MEMORY = Path("/dev/shm")
-_MUCH_BYTES = 1 << 30
-_OPTIONS = frozenset(
-    {
-        "durability",
-        "strict",
-        "state_delay_ms",
-        "limits",
-        "log_group_events",
-        "log_group_mib",
-        "spark",
-    }
+from headrace.testing.in_process import (
+    NO_PORT,
+    InProcessAccess,
+    check_options,
+    temporary_folder,
 )
 
-
-class UnknownOption(TypeError):
-    """An option that no cloud has; the text is one sentence."""
+F = TypeVar("F")
 
 
-class LocalCloud(CloudAccess):
+class LocalCloud(InProcessAccess):
     """A started cloud in this process. Thread-safe.
 
     Python functions run in this process, see `headrace.testing.functions`; others in processes of their own.
@@ -110,10 +88,6 @@ class LocalCloud(CloudAccess):
         self.cloud.start()
         super().__init__(config.endpoint_url, account=account, region=region)
 
-    def handle(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request in process; the body comes back as bytes."""
-        return transport.whole(self.cloud.handle(request), request)
-
     @property
     def route(self) -> transport.Route:
         """How requests of this process get to it."""
@@ -126,15 +100,6 @@ class LocalCloud(CloudAccess):
         transport.bind(made, self.route)
         return made
 
-    def page(self, path: str) -> Any:
-        """See `CloudAccess.page`."""
-        where, _, query = path.partition("?")
-        headers = {"host": "localhost", "accept": "application/json"}
-        answer = self.handle(HttpRequest("GET", f"/_headrace/{where}", query, headers))
-        if answer.status != 200:
-            raise NoSuchPage(f"/_headrace/{path} answers {answer.status}.")
-        return json.loads(cast("bytes", answer.body))
-
     def advance(
         self, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
     ) -> None:
@@ -143,20 +108,6 @@ class LocalCloud(CloudAccess):
             clocks.seconds(seconds=seconds, minutes=minutes, hours=hours, days=days)
         )
         self.cloud.supervisor.look_at_clock()
-
-    def add_fault(self, rule: dict[str, Any]) -> None:
-        """Add a fault on demand, as `headrace faults add` does; see docs/services.md."""
-        self.cloud.gateway.faults.add(rule)
-
-    @property
-    def can_advance(self) -> bool:
-        """See `CloudAccess.can_advance`."""
-        return True
-
-    @property
-    def runs_folders(self) -> bool:
-        """See `CloudAccess.runs_folders`."""
-        return True
 
     def close(self) -> None:
         """Stop it, and remove its temporary folder."""
@@ -169,25 +120,6 @@ class LocalCloud(CloudAccess):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def temporary_folder() -> Path:
-    """Make a folder for a test's data: in memory where there is much of it, unless TMPDIR says where."""
-    place = None
-    with contextlib.suppress(OSError):
-        if "TMPDIR" not in os.environ and free_bytes(_MEMORY) >= _MUCH_BYTES:
-            place = _MEMORY
-    return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
-
-
-def check_options(account: str, options: dict[str, Any]) -> None:
-    """Raise UnknownOption for what no cloud of a test has."""
-    unknown = sorted(set(options) - _OPTIONS)
-    if unknown:
-        known = ", ".join(["account", "region", "data_dir", "seed", *sorted(_OPTIONS)])
-        raise UnknownOption(f"A cloud has no option {unknown[0]!r}; it has {known}.")
-    if len(account) != 12 or not account.isdigit():
-        raise UnknownOption(f"An account is 12 digits, not {account!r}.")
 
 
 class _Entering:

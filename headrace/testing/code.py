@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from headrace.testing.access import CloudAccess
-from headrace.testing.functions import check_handler
+from headrace.testing.handlers import check_handler
 
 _ROLE = "arn:aws:iam::{account}:role/headrace-test"
 _LEFT_OUT = ("__pycache__", ".git", ".venv", "node_modules", ".pytest_cache")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import io
 import json
 import logging
@@ -16,18 +15,15 @@ import os
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TextIO
 
 from headrace.aws.sessions import Credentials
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.services.lambda_.limits import CREDENTIALS_LEFT_SECONDS, RESPONSE_PAYLOAD_BYTES
+from headrace.services.lambda_.limits import CREDENTIALS_LEFT_SECONDS
 from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.environment import (
     Places,
@@ -39,7 +35,6 @@ from headrace.services.lambda_.runtime.platform_log import (
     Broken,
     PlatformLog,
     Usage,
-    answer_too_large,
     error_document,
     exited,
     iso_time,
@@ -47,11 +42,19 @@ from headrace.services.lambda_.runtime.platform_log import (
 )
 from headrace.services.lambda_.runtime.sandbox import AnswerSink, Outcome
 from headrace.testing import environment as variables_of
+from headrace.testing.handlers import (
+    FunctionNotLoadable,
+    LambdaContext,
+    encoded,
+    error_payload,
+    handler_of,
+    log_line,
+    not_loadable,
+)
+from headrace.testing.modules import Modules
 
 # One to the process, as environment variables and modules are. Taken again by a function that invokes another.
 _RUNNING = threading.RLock()
-# A function that brings these in its folder gets those of the process: they are what carries requests to the cloud.
-_SHARED = ("boto3", "botocore", "s3transfer", "urllib3", "jmespath", "dateutil", "awslambdaric")
 # Set by build_environment for a process of its own.
 _OF_A_PROCESS = (
     "PATH",
@@ -65,84 +68,8 @@ _OF_A_PROCESS = (
 )
 
 
-class FunctionNotLoadable(Exception):
-    """A handler cannot be imported; the text is one sentence that says which, and why."""
-
-
 class FunctionDied(Exception):
     """The process of a function is killed here, as a simulation wants it."""
-
-
-class LambdaContext:
-    """The second argument of a handler. Source: lambda/latest/dg/python-context.html (documented)."""
-
-    def __init__(
-        self, invocation: Invocation, spec: SandboxSpec, log_stream: str, left_ms: Callable[[], int]
-    ) -> None:
-        self.aws_request_id = invocation.request_id
-        self.invoked_function_arn = invocation.function_arn
-        self.function_name = spec.name
-        self.function_version = spec.version
-        self.memory_limit_in_mb = str(spec.memory_mib)
-        self.log_group_name = spec.log_group
-        self.log_stream_name = log_stream
-        self.identity = None
-        self.client_context = (
-            json.loads(invocation.client_context) if invocation.client_context else None
-        )
-        self._left_ms = left_ms
-
-    def get_remaining_time_in_millis(self) -> int:
-        """Return how long the function may still run."""
-        return self._left_ms()
-
-
-class Modules:
-    """The modules of one execution environment, which are in `sys.modules` only while it runs."""
-
-    def __init__(self, folders: list[Path]) -> None:
-        self._folders = [str(folder) for folder in folders]
-        self._names = {name for folder in folders for name in _top_level(folder)} - set(_SHARED)
-        self._own: dict[str, ModuleType] = {}
-
-    @contextlib.contextmanager
-    def entered(self) -> Generator[None]:
-        """Have this environment's modules, and its folders first on the path."""
-        hidden = self._take() if self._names & sys.modules.keys() else {}
-        sys.modules.update(self._own)
-        loaded = len(sys.modules)
-        sys.path[:0] = self._folders
-        if not self._own:
-            importlib.invalidate_caches()
-        try:
-            yield
-        finally:
-            if len(sys.modules) == loaded:
-                for name in self._own:
-                    del sys.modules[name]
-            else:
-                self._own = self._take()
-            sys.modules.update(hidden)
-            for folder in self._folders:
-                with contextlib.suppress(ValueError):
-                    sys.path.remove(folder)
-
-    def _take(self) -> dict[str, ModuleType]:
-        """Take the modules with this function's names out of those that are loaded."""
-        names = [name for name in sys.modules if name.partition(".")[0] in self._names]
-        return {name: sys.modules.pop(name) for name in names}
-
-
-def _top_level(folder: Path) -> list[str]:
-    """Return the names of a folder's modules and packages."""
-    if not folder.is_dir():
-        return []
-    found = [
-        path.name.partition(".")[0]
-        for path in folder.iterdir()
-        if path.suffix in ("", ".py", ".so")
-    ]
-    return [name for name in found if name.isidentifier()]
 
 
 class _Output(io.TextIOBase):
@@ -245,7 +172,7 @@ class InProcessEnvironment:
             try:
                 self._load()
             except FunctionNotLoadable as error:
-                return _not_loadable(error)
+                return not_loadable(error)
         return None
 
     def invoke(self, invocation: Invocation, sink: AnswerSink | None = None) -> Outcome:
@@ -293,7 +220,7 @@ class InProcessEnvironment:
         try:
             self._load()
         except FunctionNotLoadable as error:
-            broken = _not_loadable(error)
+            broken = not_loadable(error)
             init_ms = (self._rules.elapsed_s() - started_s) * 1000
             self._platform.init_failed(init_ms, broken)
             self._platform.start(request_id)
@@ -325,15 +252,15 @@ class InProcessEnvironment:
             why = f"Runtime exited with error: exit status {error.code}"
             raise exited(invocation.request_id, why) from error
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is its answer
-            self._output.feed(f"{_log_line(error, iso_time(rules.clock.now_ms()))}\n".encode())
-            payload = _error_payload(error, invocation.request_id)
+            self._output.feed(f"{log_line(error, iso_time(rules.clock.now_ms()))}\n".encode())
+            payload = error_payload(error, invocation.request_id)
             if rules.elapsed_s() - started_s <= spec.timeout_s:
                 return payload, "Unhandled"
             answer = None
         if rules.elapsed_s() - started_s > spec.timeout_s:
             # Python code cannot be cut off: it has run to its end, and failed all the same.
             raise timed_out(invocation.request_id, spec.timeout_s, rules.clock.now_ms())
-        return _encoded(answer, invocation.request_id)
+        return encoded(answer, invocation.request_id)
 
     @contextlib.contextmanager
     def _entered(self, request_id: str) -> Generator[None]:
@@ -381,87 +308,7 @@ class InProcessEnvironment:
         return {**dict.fromkeys(("AWS_PROFILE", "AWS_DEFAULT_PROFILE")), **kept}
 
 
-def handler_of(handler: str, folder: Path) -> Callable[[Any, Any], Any]:
-    """Import a handler, `module.function` or `package/module.function`. Raises FunctionNotLoadable."""
-    module_name, _, name = handler.rpartition(".")
-    where = f"{handler} of {folder}"
-    if not module_name or not name:
-        raise FunctionNotLoadable(f"A handler is module.function, and {where} is not.")
-    try:
-        module = importlib.import_module(module_name.replace("/", "."))
-    except (Exception, SystemExit) as error:
-        raise FunctionNotLoadable(
-            f"{where} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
-    found: Any = getattr(module, name, None)
-    if not callable(found):
-        raise FunctionNotLoadable(
-            f"{where} is missing: the module {module_name} has no function {name}."
-        )
-    return found
-
-
-def check_handler(handler: str, folder: Path) -> None:
-    """Import a handler for a try, as a function's environment would. Raises FunctionNotLoadable."""
-    if not folder.is_dir():
-        raise FunctionNotLoadable(f"There is no folder {folder} with the code of {handler}.")
-    module = folder / (handler.rpartition(".")[0].replace(".", "/"))
-    if not (module.with_name(f"{module.name}.py").is_file() or (module / "__init__.py").is_file()):
-        raise FunctionNotLoadable(
-            f"{handler} of {folder} cannot be imported: {module}.py is not there."
-        )
-
-
 def _set_level(logger: logging.Logger, level: int) -> None:
     """Set a level if it is another: setting it makes every logger forget what it knows."""
     if logger.level != level:
         logger.setLevel(level)
-
-
-def _not_loadable(error: FunctionNotLoadable) -> Broken:
-    return Broken(
-        error_document("Runtime.ImportModuleError", str(error)),
-        f"[ERROR] Runtime.ImportModuleError: {error}",
-        error_type="Runtime.ImportModuleError",
-    )
-
-
-def _error_payload(error: Exception, request_id: str) -> bytes:
-    """Return what the caller sees of an exception. Form: awslambdaric's `make_error` (observed)."""
-    frames = traceback.extract_tb(error.__traceback__)[1:]
-    document = {
-        "errorMessage": str(error),
-        "errorType": type(error).__name__,
-        "requestId": request_id,
-        "stackTrace": traceback.format_list(frames),
-    }
-    return json.dumps(document).encode()
-
-
-def _log_line(error: Exception, now: str) -> str:
-    shown = "".join(traceback.format_exception(error)).strip()
-    return f"[ERROR]\t{now}\t{type(error).__name__}: {error}\n{shown}"
-
-
-def _number(value: object) -> float:
-    """Return a Decimal as Lambda's runtime does: DynamoDB's numbers are such."""
-    if isinstance(value, Decimal):
-        return float(value)
-    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
-
-
-def _encoded(answer: Any, request_id: str) -> tuple[bytes, str | None]:
-    try:
-        payload = json.dumps(answer, ensure_ascii=False, default=_number).encode()
-    except (TypeError, ValueError) as error:
-        message = f"Unable to marshal response: {error}"
-        document: dict[str, Any] = {
-            "errorMessage": message,
-            "errorType": "Runtime.MarshalError",
-            "requestId": request_id,
-            "stackTrace": [],
-        }
-        return json.dumps(document).encode(), "Unhandled"
-    if len(payload) > RESPONSE_PAYLOAD_BYTES:
-        return answer_too_large(), "Unhandled"
-    return payload, None

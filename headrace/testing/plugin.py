@@ -119,7 +119,7 @@ def headrace_cloud(
         _OptionsOf.options[remote] = dict(headrace_options)
         yield remote
         return
-    from headrace.testing.clouds import UnknownOption
+    from headrace.testing.in_process import UnknownOption
     from headrace.testing.served import ServedCloud
 
     try:
@@ -188,7 +188,7 @@ def headrace_session(headrace_aws: CloudAccess) -> Any:
 def headrace_function(headrace_aws: CloudAccess) -> Callable[..., TestedFunction]:
     """Makes a function of a folder of your own: `headrace_function("lambdas/enrich", source="orders")`."""
     from headrace.testing.code import make_function
-    from headrace.testing.functions import FunctionNotLoadable
+    from headrace.testing.handlers import FunctionNotLoadable
 
     def make(folder: str | Path, **settings: Any) -> TestedFunction:
         try:

@@ -9,7 +9,8 @@ from typing import Any
 from headrace.aws.server import bind
 from headrace.cloud import server_for
 from headrace.core.config import DEFAULT_ACCOUNT_ID
-from headrace.testing.clouds import LocalCloud, check_options
+from headrace.testing.clouds import LocalCloud
+from headrace.testing.in_process import check_options
 
 _STARTS_WITHIN_S = 30.0
 

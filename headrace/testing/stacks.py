@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shlex
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -21,13 +17,13 @@ from typing import Any, cast
 
 import yaml
 
+from headrace.aws.cdk_apps import AppFailed, synthesise
 from headrace.testing.access import CloudAccess
 from headrace.testing.code import zipped
 
 _ASSETS = "headrace-test-assets-{account}-{region}"
 _DEPLOYED_WITHIN_S = 600.0
 _LOOK_EVERY_S = 0.05
-_SYNTH_WITHIN_S = 300.0
 _CAPABILITIES = ["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]
 # Properties that name a folder or file of code on this machine, by resource type.
 _CODE = {
@@ -84,7 +80,18 @@ def deploy(
         return _deploy_assembly(cloud, path)
     if (path / "cdk.json").is_file():
         with tempfile.TemporaryDirectory(prefix="headrace-cdk-") as out:
-            _synthesise(path, Path(out), cloud, context or {})
+            try:
+                synthesise(
+                    path,
+                    Path(out),
+                    account=cloud.account,
+                    region=cloud.region,
+                    context=context or {},
+                )
+            except AppFailed as failed:
+                raise StackFailed(
+                    "\n".join(filter(None, [f"{failed}.", failed.output]))
+                ) from failed
             return _deploy_assembly(cloud, Path(out))
     if path.is_dir():
         found = [path / file for file in _TEMPLATES if (path / file).is_file()]
@@ -266,41 +273,6 @@ def _pause(deadline_s: float, name: str) -> None:
 
 
 # --- CDK apps -----------------------------------------------------------------------------------
-
-
-def _synthesise(folder: Path, out: Path, cloud: CloudAccess, context: Mapping[str, str]) -> None:
-    """Run a CDK app as its CLI does. Raises StackFailed."""
-    settings = json.loads((folder / "cdk.json").read_text())
-    environment = {
-        **os.environ,
-        # `python3 app.py` is to have the packages that the tests have.
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
-        "CDK_OUTDIR": str(out),
-        "CDK_DEFAULT_ACCOUNT": cloud.account,
-        "CDK_DEFAULT_REGION": cloud.region,
-        "CDK_CONTEXT_JSON": json.dumps({**settings.get("context", {}), **context}),
-    }
-    command = shlex.split(str(settings.get("app", "")))
-    if not command:
-        raise StackFailed(f"{folder / 'cdk.json'} names no app.")
-    try:
-        run = subprocess.run(
-            command,
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=_SYNTH_WITHIN_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise StackFailed(f"The CDK app of {folder} does not run: {error}") from error
-    if "No module named 'aws_cdk'" in run.stderr:
-        raise StackFailed(
-            f"The CDK app of {folder} needs the CDK: pip install aws-cdk-lib constructs"
-        )
-    if run.returncode:
-        raise StackFailed(f"The CDK app of {folder} failed:\n{run.stderr.strip()}")
 
 
 def _deploy_assembly(cloud: CloudAccess, out: Path) -> DeployedStacks:

@@ -108,10 +108,19 @@ def carry(route: Route, request: Any, aws_host: str = "") -> AWSResponse:
     """Return a route's answer to botocore's request. `aws_host` is the host on AWS that it was made for, if any."""
     ours = http_request_of(request)
     ours.headers["host"] = _host(aws_host, route) if aws_host else urlsplit(request.url).netloc
-    response = route.answer(ours)
+    return _answered(route, request.url, ours)
+
+
+def carry_to_entered(url: str, request: HttpRequest) -> AWSResponse:
+    """Return the answer of the cloud that was entered last to a request for its own address."""
+    return _answered(_Ways.routes[-1], url, request)
+
+
+def _answered(route: Route, url: str, request: HttpRequest) -> AWSResponse:
+    response = route.answer(request)
     if response.status == DROPPED:
-        raise ConnectionClosedError(endpoint_url=request.url)
-    return aws_response(request.url, response)
+        raise ConnectionClosedError(endpoint_url=url)
+    return aws_response(url, response)
 
 
 def _host(aws_host: str, route: Route) -> str:

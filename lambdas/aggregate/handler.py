@@ -1,7 +1,9 @@
 """Kinesis trigger with tumbling windows: counts departures per carrier into the DynamoDB table named by TABLE.
 
 Lambda hands the state of a window from batch to batch of a shard and calls once more when the window is over; only then
-is the table written. A flight belongs to the window of its arrival in the stream, not of its departure.
+is the table written. A flight belongs to the window of its arrival in the stream, not of its departure; one that was
+written twice (see `lambdas/enrich`) is counted twice, since a window remembers counts, not flights. A batch or a last
+invocation that is repeated changes nothing.
 """
 
 from __future__ import annotations

@@ -176,12 +176,12 @@ def _merge_first(connection: http.client.HTTPConnection, opened: list[dict[str, 
 def test_acknowledged_records_outlast_kill_9(
     tmp_path: Path, seed: int, durability: str, reshard: bool, nightly: bool
 ):
-    """Kill at 12 points, nightly at 200: three, or fifty, of each kind."""
+    """Kill at 8 points, nightly at 200: two, or fifty, of each kind."""
     chosen = random.Random(seed)
     told: list[tuple[str, str, str]] = []
     with ServerProcess(tmp_path / "data", "--durability", durability) as server:
         server.client("kinesis").create_stream(StreamName=STREAM, ShardCount=2)
-        for round_number in range(50 if nightly else 3):
+        for round_number in range(50 if nightly else 2):
             producers = put_until_killed(server, chosen, round_number, reshard=reshard)
             told += [entry for producer in producers for entry in producer.acknowledged]
             server.start()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -40,16 +41,39 @@ def test_five_hundred_entries_are_one_request_and_one_more_are_two() -> None:
     assert [len(request) for request in requests_of(entries(501))] == [500, 1]
 
 
-def test_only_refused_entries_are_sent_again_in_their_order() -> None:
+def test_of_a_key_everything_is_sent_again_from_its_first_refused_entry_on() -> None:
     def refuses(request: int, entry: dict[str, Any]) -> bool:
         return request == 0 and entry["Data"].strip() in (b"1", b"3")
 
     kinesis, pauses = FakeKinesis(refuses), []
 
-    assert write(kinesis, "s", entries(5), pause=pauses.append) == []
-    assert [record["Data"].strip() for record in kinesis.requests[1]] == [b"1", b"3"]
-    assert sorted(data(kinesis)) == sorted(entry.data for entry in entries(5))
+    assert write(kinesis, "s", entries(8), pause=pauses.append) == []
+    # Of k0 (0, 3, 6), k1 (1, 4, 7) and k2 (2, 5).
+    assert [record["Data"].strip() for record in kinesis.requests[1]] == [
+        b"1",
+        b"3",
+        b"4",
+        b"6",
+        b"7",
+    ]
     assert pauses == [0.05]
+
+
+@given(st.integers(0, 60), st.randoms(use_true_random=False), st.floats(0, 0.5))
+def test_the_last_copies_of_a_keys_entries_are_in_order(
+    count: int, chosen: Random, chance: float
+) -> None:
+    """Whatever Kinesis refuses, and whatever it takes meanwhile."""
+    kinesis = FakeKinesis(lambda request, entry: chosen.random() < chance)
+    unwritten = {entry.data for entry in write(kinesis, "s", entries(count), pause=lambda _: None)}
+
+    for key in ("k0", "k1", "k2"):
+        taken = [int(r["Data"]) for r in kinesis.records if r["PartitionKey"] == key]
+        last = list(dict.fromkeys(reversed(taken)))[::-1]
+        wanted = [e for e in entries(count) if e.partition_key == key and e.data not in unwritten]
+        # What is unwritten in its place comes again by the next invocation, behind all of this.
+        in_place = [number for number in last if str(number).encode().ljust(10) not in unwritten]
+        assert in_place == [int(entry.data) for entry in wanted]
 
 
 def test_a_request_is_sent_when_the_one_before_is_wholly_written() -> None:
@@ -67,7 +91,8 @@ def test_what_is_refused_to_the_end_is_returned_with_all_that_follows() -> None:
 
     unwritten = write(kinesis, "s", entries(600), pause=pauses.append)
 
-    assert sources(unwritten) == ["7", *map(str, range(500, 600))]
+    again = [*map(str, range(7, 500, 3))]  # all of its key that the request holds
+    assert sources(unwritten) == [*again, *map(str, range(500, 600))]
     assert len(kinesis.requests) == ATTEMPTS
     assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6]
 

@@ -11,6 +11,7 @@ import pytest
 from headrace.aws.http import HttpRequest, HttpResponse
 from tests.security.auth_lab import Guarded
 from tests.support.cloud import InProcessCloud
+from tests.support.policies import TRUST_TEXT
 
 FRIEND = "http://localhost:3000"
 ROLE = "arn:aws:iam::000000000000:role/worker"
@@ -72,7 +73,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     """A cloud that asks for keys, with a role and an object."""
     made = Guarded(tmp_path_factory.mktemp("auth") / "data")
     iam = made.client("iam")
-    iam.create_role(RoleName="worker", AssumeRolePolicyDocument="{}")
+    iam.create_role(RoleName="worker", AssumeRolePolicyDocument=TRUST_TEXT)
     made.client("s3").create_bucket(Bucket="bucket")
     made.client("s3").put_object(Bucket="bucket", Key="a key/with +% é", Body=b"hello")
     yield made

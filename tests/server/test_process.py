@@ -17,6 +17,7 @@ import pytest
 
 from headrace.cli import running_cloud
 from headrace.store import data_dir as data_directory
+from tests.support.policies import TRUST_TEXT
 from tests.support.server import ServerProcess, wait_until
 
 TARGET = "Kinesis_20131202"
@@ -161,7 +162,7 @@ def test_motos_services_are_as_they_were_after_kill_9(tmp_path: Path):
         sqs.send_message(QueueUrl=url, MessageBody="two")
         first = sqs.receive_message(QueueUrl=url)["Messages"][0]
         sqs.delete_message(QueueUrl=url, ReceiptHandle=first["ReceiptHandle"])
-        role = server.client("iam").create_role(RoleName="r", AssumeRolePolicyDocument="{}")
+        role = server.client("iam").create_role(RoleName="r", AssumeRolePolicyDocument=TRUST_TEXT)
         server.client("glue").create_database(DatabaseInput={"Name": "d"})
         server.kill9()
         server.start()

@@ -28,7 +28,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 if os.path.exists(os.path.join(os.environ["SPARK_HOME"], "broken")):
     sys.exit("Exception in thread main: it is broken")
-server = http.server.HTTPServer(("127.0.0.1", int(conf["spark.history.ui.port"])), Handler)
+# A stranger that connects to this port and says nothing must not keep it from answering.
+server = http.server.ThreadingHTTPServer(("127.0.0.1", int(conf["spark.history.ui.port"])), Handler)
 service = "Successfully started service 'HistoryServerUI' on port"
 print(f"26/11/21 11:47:55 INFO Utils: {{service}} {{server.server_port}}.", flush=True)
 server.serve_forever()

@@ -90,7 +90,7 @@ class KeptState:
         self._stored: dict[str, _Stored] = {}
         # Services whose requests are journalled, since their state cannot be pickled at present.
         self._journalled: set[str] = set()
-        self._moto = importlib.metadata.version("moto")
+        self._moto = _moto_version()
         # How often a change was taken back; who read meanwhile may have seen it.
         self.times_taken_back = 0
         # Whether memory is not what the database says, since a change could not be taken back.
@@ -303,6 +303,11 @@ class KeptState:
                 " ON CONFLICT(rows_id, key) DO UPDATE SET value = excluded.value",
                 changed,
             )
+
+
+@functools.cache
+def _moto_version() -> str:
+    return importlib.metadata.version("moto")
 
 
 def _digest(data: bytes) -> bytes:

@@ -161,13 +161,27 @@ def _add(shard: Any, old: Any, new: Any) -> None:
     made = record_of(shard.table, specification["StreamViewType"], name, old, new, number)
     now_ms = CURRENT.clock.now_ms()
     made.record["awsRegion"] = shard.table.region_name
+    # Observed in AWS's answers that LocalStack recorded; moto says 1.0.
+    made.record["eventVersion"] = "1.1"
     change = made.record["dynamodb"]
     change["ApproximateCreationDateTime"] = None
-    # Of the images; moto counts the characters of its JSON, the time's fraction with them.
     images: list[Any] = [i for i, part in ((old, "OldImage"), (new, "NewImage")) if part in change]
     whole: Any = new if old is None else old
-    change["SizeBytes"] = sum(image.size() for image in images) or whole.hash_key.size()
+    change["SizeBytes"] = _key_bytes(shard.table, whole) + sum(image.size() for image in images)
     rows.add(made.record, now_ms)
+    if CURRENT.stream_changed is not None:
+        CURRENT.stream_changed(f"{shard.table.table_arn}/stream/{shard.table.latest_stream_label}")
+
+
+def _key_bytes(table: Any, item: Any) -> int:
+    """Return the bytes of a key's names and values, which a record's size has beside its images.
+
+    Observed in AWS's answers that LocalStack recorded; moto counts the characters of its JSON.
+    """
+    size_bytes = len(table.hash_key_attr.encode()) + item.hash_key.size()
+    if table.range_key_attr is not None:
+        size_bytes += len(table.range_key_attr.encode()) + item.range_key.size()
+    return int(size_bytes)
 
 
 # --- reading --------------------------------------------------------------------------------------

@@ -14,12 +14,12 @@ import hashlib
 import heapq
 import json
 from collections.abc import Iterable, Iterator
-from contextvars import ContextVar
 from datetime import datetime
 from typing import Any
 
 from headrace.fallback.kept import pickles
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
+from headrace.fallback.services import iam_policies
 from headrace.fallback.services.time_of import use_clock, utcnow
 
 # Of all sessions that are not over, in an account.
@@ -30,7 +30,6 @@ MOST_SESSIONS = 20_000
 def patch() -> None:
     """Replace moto's methods, once."""
     import moto.iam.models as iam
-    import moto.iam.policy_validation as policy_validation
     import moto.sts.models as sts_models
     from moto.sts.models import STSBackend
 
@@ -39,11 +38,7 @@ def patch() -> None:
     backend._init_managed_policies = _unfilled
     backend._init_aws_policies = _no_policies
     backend.__init__ = _with_policies(iam.IAMBackend.__init__)
-    # A policy inside a role, user or group need not have a version (documented), and SAM's have none.
-    for name in ("put_role_policy", "put_user_policy", "put_group_policy"):
-        setattr(backend, name, _any_version(getattr(backend, name)))
-    validator: Any = policy_validation.IAMPolicyDocumentValidator
-    validator._validate_version = _checked_version(validator._validate_version)
+    iam_policies.patch()
     models: Any = iam
     models.mark_account_as_visited = _unnoted(iam.mark_account_as_visited)
     pickles.reduces(_Policies, _reduce_policies)
@@ -51,32 +46,6 @@ def patch() -> None:
     sts: Any = STSBackend
     sts.__init__ = _with_sessions(STSBackend.__init__)
     sts.get_assumed_role_from_access_key = _session_of
-
-
-_is_inline: ContextVar[bool] = ContextVar("is_inline", default=False)
-
-
-def _any_version(put: Any) -> Any:
-    """Return an operation that puts an inline policy, which may be without a version."""
-
-    @functools.wraps(put)
-    def put_policy(*args: Any, **named: Any) -> Any:
-        token = _is_inline.set(True)
-        try:
-            return put(*args, **named)
-        finally:
-            _is_inline.reset(token)
-
-    return put_policy
-
-
-def _checked_version(check: Any) -> Any:
-    @functools.wraps(check)
-    def checked(self: Any) -> None:
-        if not _is_inline.get() or "Version" in self._policy_json:
-            check(self)
-
-    return checked
 
 
 def _unnoted(mark: Any) -> Any:

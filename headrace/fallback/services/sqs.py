@@ -47,6 +47,7 @@ def patch() -> None:
 
     queue: Any = Queue
     queue.__init__ = _with_store(Queue.__init__)
+    queue._set_attributes = _keeping_the_policy(queue._set_attributes)
     queue.add_message = _add_message
     queue.delete_message = _delete_message
     queue.approximate_number_of_messages = property(lambda q: _count(q, State.READY))
@@ -75,6 +76,19 @@ def _with_store(init: Any) -> Any:
         self.store = FifoMessages() if self.fifo_queue else Messages()
 
     return with_store
+
+
+def _keeping_the_policy(set_attributes: Any) -> Any:
+    """Let a queue keep its policy when other attributes are set; moto forgets it."""
+
+    @functools.wraps(set_attributes)
+    def keeping(self: Any, attributes: dict[str, Any], now: float | None = None) -> None:
+        kept = getattr(self, "_policy_json", None)
+        set_attributes(self, attributes, now)
+        if kept is not None and "Policy" not in attributes:
+            self._policy_json = kept
+
+    return keeping
 
 
 def _count(queue: Any, state: State) -> int:

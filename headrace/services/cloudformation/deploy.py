@@ -6,12 +6,14 @@ rollback ends in AWS's FAILED state with the reason, from which the stack can be
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Callable
 
 from headrace.core.workers import Supervisor, WorkerDone
 from headrace.services.cloudformation import graph
+from headrace.services.cloudformation.begun import take_up
 from headrace.services.cloudformation.custom_responses import CloudStopped
 from headrace.services.cloudformation.errors import log_defect, reason_of
 from headrace.services.cloudformation.ports import Ports
@@ -89,7 +91,8 @@ class Operations:
         for stack in list(self._stacks.all()):
             if stack.in_progress:
                 log.warning("stack %s was %s when the cloud was killed", stack.name, stack.status)
-                self.run(stack, self._resumption(stack), wait=False)
+                work = self._resumption(stack)
+                self.run(stack, functools.partial(Deployment.take_up, work=work), wait=False)
 
     def _resumption(self, stack: Stack) -> Work:
         why = "The cloud was stopped during the operation."
@@ -146,6 +149,11 @@ class Deployment:
         self._resources = Provisioner(self._states, self._removal, lookups)
         self._overtaken = False
 
+    def take_up(self, work: Work) -> None:
+        """Go on after a kill: find what was made last, and then do `work`."""
+        take_up(self._states)
+        work(self)
+
     def cancel(self) -> None:
         """Stop where it is and go on from the status that the caller, who holds the stacks' lock, has set."""
         self._overtaken = True
@@ -193,6 +201,8 @@ class Deployment:
             if not left:
                 self.stack.deleted_ms = self._clock.now_ms()
                 self.stack.change_set_id = ""
+                # It exports and imports nothing.
+                self.stack.outputs, self.stack.imports = [], []
             self._stacks.set_status(self.stack, status, left)
             return None
 

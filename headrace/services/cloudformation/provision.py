@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.services.cloudformation import limits, stack_tags
+from headrace.services.cloudformation.begun import Noting
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.existing import already_exists, means_existing
 from headrace.services.cloudformation.intrinsics import Scope, evaluate
@@ -164,6 +165,10 @@ class Provisioner:
             if found:
                 raise self._already_exists(kind, found)
 
+        noting = Noting(
+            self._states.stacks, self._stack, resource.logical_id, self._states.ports.control
+        )
+
         def note(physical_id: str) -> None:
             resource.physical_id = physical_id
             with self._states.lock:
@@ -171,12 +176,14 @@ class Provisioner:
                     self._states.stacks.save_resource(self._stack, resource)
                 else:
                     keep()
+            noting.end()
             self._states.event(resource, status, "Resource creation Initiated")
 
         try:
             context = self._states.context(resource.logical_id, note)
-            made = kind.create(context, resource.properties)
+            made = kind.create(noting.context(context), resource.properties)
         except Exception as error:
+            noting.end()
             name = kind.name_of(resource.properties)
             if not resource.physical_id and name and means_existing(error):
                 raise self._already_exists(kind, name) from error
@@ -239,12 +246,16 @@ class Provisioner:
 
         def keep() -> None:
             half_made.physical_id = resource.physical_id
-            self._stack.obsolete.append(half_made)
             self._states.save()
 
+        with self._states.lock:
+            self._stack.obsolete.append(half_made)
+            self._states.save()
         try:
             made = self._make(resource, kind, "UPDATE_IN_PROGRESS", keep)
         except Exception as error:
+            if not half_made.physical_id:
+                self._drop(half_made)
             self._states.fail(present, "UPDATE", error)
             raise
         retired = replace(present)
@@ -256,6 +267,12 @@ class Provisioner:
             self._stack.obsolete = [r for r in self._stack.obsolete if r is not half_made]
             self._stack.obsolete.append(retired)
         self._states.made(resource, made, "UPDATE_COMPLETE")
+
+    def _drop(self, half_made: Resource) -> None:
+        """Forget a resource that was to take another's place, and was not made."""
+        with self._states.lock:
+            self._stack.obsolete = [r for r in self._stack.obsolete if r is not half_made]
+            self._states.save()
 
     def _keep(self, present: Resource, wanted: Resource) -> None:
         with self._states.lock:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from headrace.core.values import listed
 from headrace.services.cloudformation import graph, stack_tags
 from headrace.services.cloudformation.errors import log_defect, reason_of
 from headrace.services.cloudformation.parallel import run_in_order
 from headrace.services.cloudformation.resource_states import ResourceStates, type_of
+from headrace.services.cloudformation.resources.schemas import named_in
 from headrace.services.cloudformation.state import Resource
 
+# States in which a resource of a stack is no longer the stack's.
+_GONE = ("DELETE_COMPLETE", "DELETE_SKIPPED", "DELETE_IN_PROGRESS")
 RETAINING = ("Retain", "RetainExceptOnCreate", "Snapshot")
 
 
@@ -27,9 +33,9 @@ class Removal:
         now = stack.resources[logical_id]
         if old is None:
             stack.obsolete.append(stack.resources.pop(logical_id))
-        elif now.physical_id and now.physical_id != old.physical_id:
+        elif now.physical_id and (retired := self._retired(now, old)) is not None:
             # It was replaced: the old one still exists, and the new one is deleted.
-            stack.obsolete = [r for r in stack.obsolete if r.physical_id != old.physical_id]
+            stack.obsolete = [r for r in stack.obsolete if r is not retired]
             stack.obsolete.append(now)
             stack.resources[logical_id] = old
         elif now.updated_ms != old.updated_ms and now.status in (
@@ -54,6 +60,19 @@ class Removal:
             self._states.event(old, "UPDATE_COMPLETE")
         else:
             stack.resources[logical_id] = old
+
+    def _retired(self, now: Resource, old: Resource) -> Resource | None:
+        """Return what `old` is among those to be deleted, when another took its place; `now` if it is not there."""
+        for resource in self._stack.obsolete:
+            # Two of them may have one physical id, such as log streams of one name in two groups.
+            if (resource.logical_id, resource.type, resource.physical_id, resource.properties) == (
+                old.logical_id,
+                old.type,
+                old.physical_id,
+                old.properties,
+            ):
+                return resource
+        return now if now.physical_id != old.physical_id else None
 
     def delete_all(self, *, rolling_back: bool = False) -> str:
         """Delete the stack's resources, dependents first; return why some are left, or an empty text."""
@@ -109,8 +128,38 @@ class Removal:
 
     def delete_one(self, resource: Resource) -> None:
         """Delete a resource, if it was made. Raises."""
-        if resource.physical_id:
-            kind = type_of(resource.type)
-            kind.delete(
-                self._states.context(resource.logical_id), resource.physical_id, resource.properties
-            )
+        if not resource.physical_id:
+            return
+        kind = type_of(resource.type)
+        properties = resource.properties
+        others = list(self._others(resource))
+        # The answers of custom resources name what they like.
+        if not kind.any_property and any(_is_the_same(resource, other) for other in others):
+            # Another resource has become this one, such as by another logical id.
+            return
+        if kind.shared:
+            held = {str(each) for other in others for each in listed(other.properties, kind.shared)}
+            left = [each for each in listed(properties, kind.shared) if str(each) not in held]
+            properties = {**properties, kind.shared: left}
+        kind.delete(self._states.context(resource.logical_id), resource.physical_id, properties)
+
+    def _others(self, resource: Resource) -> Iterator[Resource]:
+        """Yield the resources of the same type that stacks have, but for this one and those that are being deleted."""
+        own = self._stack
+        for stack in self._states.stacks.all(own.account, own.region):
+            if not stack.exists:
+                continue
+            for other in list(stack.resources.values()):
+                if other.type != resource.type or other.status in _GONE or not other.physical_id:
+                    continue
+                # One to be cleaned up is not the one of its name that took its place.
+                if other is not resource:
+                    yield other
+
+
+def _is_the_same(resource: Resource, other: Resource) -> bool:
+    """Whether two resources of one type are one thing in its service."""
+    if resource.physical_id != other.physical_id:
+        return False
+    named = named_in(resource.type, "identifier")
+    return all(resource.properties.get(name) == other.properties.get(name) for name in named)

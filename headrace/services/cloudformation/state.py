@@ -29,6 +29,19 @@ class Resource:
 
 
 @dataclass(slots=True)
+class Begun:
+    """What has been done to make a resource whose physical id is not stored yet.
+
+    Attributes:
+        names: the random parts of the names that were made up for it, in order.
+        calls: the calls that have changed something, in order: service, operation and, where it is known, answer.
+    """
+
+    names: list[str] = field(default_factory=list[str])
+    calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+
+@dataclass(slots=True)
 class Stack:
     """A stack. `previous` is its state before an update, until the update's clean-up is done."""
 

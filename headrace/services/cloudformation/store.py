@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -14,7 +15,7 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.values import iso_of
 from headrace.services.cloudformation.change_details import without_values
-from headrace.services.cloudformation.state import STACK_TYPE, ChangeSet, Resource, Stack
+from headrace.services.cloudformation.state import STACK_TYPE, Begun, ChangeSet, Resource, Stack
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,7 @@ class Stacks:
         self._resources = database.documents("cfn_resources")
         self._previous = database.documents("cfn_previous")
         self._change_sets = database.documents("cfn_change_sets")
+        self._begun = database.documents("cfn_begun")
         database.migrate(
             "cfn_events",
             [
@@ -119,6 +121,25 @@ class Stacks:
                 self._previous.delete(stack.stack_id)
             else:
                 self._previous.put(stack.stack_id, stack.previous)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Return a context in which everything that is stored lasts, or nothing of it."""
+        return self._database.transaction()
+
+    # --- resources that are being made ----------------------------------------------------------
+
+    def save_begun(self, stack: Stack, logical_id: str, begun: Begun) -> None:
+        """Store what has been done to make a resource that has no physical id yet; takes no lock but the database's."""
+        self._begun.put(f"{stack.stack_id} {logical_id}", asdict(begun))
+
+    def begun(self, stack: Stack) -> dict[str, Begun]:
+        """Return by logical id what was done to make resources of which the physical id was never stored."""
+        found = self._begun.items(f"{stack.stack_id} ")
+        return {key.rpartition(" ")[2]: Begun(**value) for key, value in found}
+
+    def forget_begun(self, stack: Stack, logical_id: str) -> None:
+        """Forget what was done to make a resource, whose physical id is known now, or which was never made."""
+        self._begun.delete(f"{stack.stack_id} {logical_id}")
 
     def find(self, account: str, region: str, name_or_id: str) -> Stack | None:
         """Return a stack by id, deleted ones too, or the existing one by name."""

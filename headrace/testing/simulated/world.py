@@ -1,13 +1,5 @@
-"""Simulates a cloud: one thread, virtual time, and a seed that decides who works when, what fails and when it dies.
+"""A simulated cloud: one thread, virtual time, and a seed that decides who works when, what fails and when it dies."""
 
-    with headrace.testing.simulation(seed=7) as cloud:
-        cloud.client("kinesis").create_stream(StreamName="orders", ShardCount=2)
-        cloud.advance(hours=3)
-        cloud.run_until_quiet()
-
-The same seed gives the same history, byte for byte, on any machine. It is for code that takes its chances from
-`random` and `uuid` and its time from `time` and `datetime`, all of which are the simulation's inside the block.
-"""
 # pyright: reportMissingTypeStubs=false
 
 from __future__ import annotations
@@ -16,19 +8,14 @@ import contextlib
 import functools
 import gc
 import hashlib
-import json
-import os
 import random
 import re
 import shutil
-import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import boto3
-from botocore.config import Config as BotocoreConfig
 
 from headrace.aws.http import DROPPED, HttpRequest, HttpResponse
 from headrace.aws.sessions import Credentials
@@ -38,19 +25,27 @@ from headrace.core.ids import Ids
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.testing import clock as clocks
 from headrace.testing import environment, transport
-from headrace.testing.access import CloudAccess
-from headrace.testing.clouds import NO_PORT, check_options, temporary_folder
 from headrace.testing.functions import FunctionDied, InProcessEnvironment, Rules
-from headrace.testing.simulated.clock import START_MS, US, VirtualClock
+from headrace.testing.in_process import (
+    NO_PORT,
+    InProcessAccess,
+    check_options,
+    temporary_folder,
+)
+from headrace.testing.simulated.chances import CALM, Chances
+from headrace.testing.simulated.clients import kept_session
+from headrace.testing.simulated.clock import US, VirtualClock
 from headrace.testing.simulated.disk import Crashed, Disk
 from headrace.testing.simulated.workers import SeededWorkers
-from headrace.testing.waiting import NoSuchPage, still_waiting
+from headrace.testing.waiting import still_waiting
 
 T = TypeVar("T")
 # Buffers wait for 900 s at most, retries of asynchronous events for minutes; what is not quiet then never is.
 _QUIET_WITHIN_S = 6 * 3600
 # Of a function's folder: it says where the folder lies, which is another place on another machine.
 _WHERE = re.compile(rb'"CodeSha256": ?"[^"]*"|file://[^"]*')
+# In a folder that `save_to` has made: microseconds since the simulation began.
+_TIME = "simulated-time"
 _NOT_HERE = ("emr", "emr-serverless")
 
 
@@ -62,38 +57,7 @@ class NotQuiet(AssertionError):
     """Records wait for hours, and nothing is done about them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chances:
-    """How likely it is, each time, that something goes wrong. All 0 is a cloud where nothing does.
-
-    Attributes:
-        lost_request, lost_answer: of a request to a service, before or after it is done: the connection breaks.
-        throttled: of a request to Kinesis.
-        partial: of each record of a PutRecords.
-        function_dies: of an invocation, before it begins; and again when it has done its work but not answered.
-        crash_every: the cloud dies after about so many writes to the disk; 0 for never.
-    """
-
-    lost_request: float = 0.0
-    lost_answer: float = 0.0
-    throttled: float = 0.0
-    partial: float = 0.0
-    function_dies: float = 0.0
-    crash_every: int = 0
-
-
-CALM = Chances()
-ROUGH = Chances(
-    lost_request=0.01,
-    lost_answer=0.02,
-    throttled=0.02,
-    partial=0.01,
-    function_dies=0.02,
-    crash_every=250,
-)
-
-
-class SimulatedCloud(CloudAccess):
+class SimulatedCloud(InProcessAccess):
     """A cloud that runs when it is told to. For one thread.
 
     Attributes:
@@ -109,6 +73,7 @@ class SimulatedCloud(CloudAccess):
         seed: int,
         *,
         chances: Chances = CALM,
+        start_from: Path | None = None,
         account: str = DEFAULT_ACCOUNT_ID,
         region: str = DEFAULT_REGION,
         **options: Any,
@@ -122,6 +87,9 @@ class SimulatedCloud(CloudAccess):
         self.crashes = 0
         self.data_dir = temporary_folder()
         self.clock = VirtualClock()
+        if start_from is not None:
+            shutil.copytree(start_from, self.data_dir, dirs_exist_ok=True)
+            self.clock.now_us = int((self.data_dir / _TIME).read_text())
         self.disk = Disk()
         # One for each matter: what one of them asks for does not change what another gets.
         self._order, self._luck, self._ids = (
@@ -240,6 +208,16 @@ class SimulatedCloud(CloudAccess):
         finally:
             self.disk.is_counting = counting
 
+    def save_to(self, folder: Path) -> None:
+        """Copy what is on the disk to a new folder, from which other simulations may start."""
+        counting, self.disk.is_counting = self.disk.is_counting, False
+        try:
+            self.cloud.database.query("PRAGMA wal_checkpoint(TRUNCATE)")
+            shutil.copytree(self.data_dir, folder)
+            (folder / _TIME).write_text(str(self.clock.now_us))
+        finally:
+            self.disk.is_counting = counting
+
     def crash(self) -> None:
         """Let the cloud die now, between two steps, and start it again."""
         self._bury()
@@ -264,20 +242,6 @@ class SimulatedCloud(CloudAccess):
         shutil.rmtree(self.data_dir, ignore_errors=True)
 
     # --- time ---------------------------------------------------------------------------------
-
-    def add_fault(self, rule: dict[str, Any]) -> None:
-        """Add a fault on demand, as `headrace faults add` does; see docs/services.md."""
-        self.cloud.gateway.faults.add(rule)
-
-    @property
-    def can_advance(self) -> bool:
-        """See `CloudAccess.can_advance`."""
-        return True
-
-    @property
-    def runs_folders(self) -> bool:
-        """See `CloudAccess.runs_folders`."""
-        return True
 
     def advance(
         self, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
@@ -344,7 +308,7 @@ class SimulatedCloud(CloudAccess):
         what = request.headers.get("x-amz-target", "").rpartition(".")[2] or request.method
         who = "function" if inside else "test"
         try:
-            response = transport.whole(self.cloud.handle(request), request)
+            response = self.handle(request)
         except Crashed:
             if inside:
                 # The function dies with the cloud that runs it.
@@ -366,15 +330,6 @@ class SimulatedCloud(CloudAccess):
     def session(self, *, account: str | None = None, region: str | None = None) -> boto3.Session:
         """See `CloudAccess.session`: inside the block its clients reach this cloud."""
         return kept_session(account or self.account, region or self.region)
-
-    def page(self, path: str) -> Any:
-        """See `CloudAccess.page`."""
-        headers = {"host": "localhost", "accept": "application/json"}
-        request = HttpRequest("GET", f"/_headrace/{path}", "", headers)
-        answer = transport.whole(self.cloud.handle(request), request)
-        if answer.status != 200 or not isinstance(answer.body, bytes):
-            raise NoSuchPage(f"/_headrace/{path} answers {answer.status}.")
-        return json.loads(answer.body)
 
     # --- functions ----------------------------------------------------------------------------
 
@@ -405,102 +360,3 @@ class SimulatedCloud(CloudAccess):
     def digest(self) -> str:
         """Return what tells one history from another."""
         return hashlib.sha256("\n".join(self.history).encode()).hexdigest()
-
-
-class _KeptClients(boto3.Session):
-    """A session that makes each client once for the whole program: making them takes longer than a simulated hour."""
-
-    def client(self, service_name: str, *args: Any, **kwargs: Any) -> Any:
-        """See boto3."""
-        if args or kwargs:
-            return cast("Any", super()).client(service_name, *args, **kwargs)
-        kept = self.__dict__.setdefault("kept", {})
-        if service_name not in kept:
-            # Its own description of itself takes botocore a tenth of a request, each time.
-            config = BotocoreConfig(user_agent="headrace-simulation")
-            kept[service_name] = cast("Any", super()).client(service_name, config=config)
-        return kept[service_name]
-
-
-@functools.cache
-def kept_session(account: str, region: str) -> boto3.Session:
-    """Return the session of an account for all simulations of this program: they have one address."""
-    made: Any = environment.session(
-        f"http://127.0.0.1:{NO_PORT}",
-        kind=_KeptClients,
-        aws_access_key_id=account,
-        aws_secret_access_key=environment.SECRET,
-        region_name=region,
-    )
-    return made
-
-
-@contextlib.contextmanager
-def simulation(seed: int, *, chances: Chances = CALM, **options: Any) -> Generator[SimulatedCloud]:
-    """Enter a simulated cloud: one thread, virtual time, nothing sleeps.
-
-    Args:
-        seed: the same seed and the same calls give the same history.
-        chances: what goes wrong how often; `headrace.testing.ROUGH` is a bad day.
-        options: account, region, and those of `headrace.testing.cloud`.
-
-    What fails inside is told with its seed. Raises UnknownOption.
-    """
-    cloud = SimulatedCloud(seed, chances=chances, **options)
-    wanted = environment.pointing_at(
-        str(cloud.endpoint_url), account=cloud.account, region=cloud.region
-    )
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(environment.variables(wanted))
-        stack.enter_context(environment.default_session(cloud.session()))
-        stack.enter_context(_time_of(cloud))
-        stack.enter_context(_chance_of(seed))
-        stack.enter_context(cloud.disk.watched())
-        route = cloud.route
-        transport.enter(route)
-        stack.callback(transport.leave, route)
-        cloud.boot()
-        stack.callback(cloud.close)
-        try:
-            yield cloud
-        except Exception as error:
-            error.add_note(cloud.how_to_repeat)
-            raise
-
-
-@contextlib.contextmanager
-def _time_of(cloud: SimulatedCloud) -> Generator[None]:
-    """Have `time` and `datetime` tell the simulation's time: functions, and botocore between its tries, look there."""
-    try:
-        import time_machine
-    except ImportError as error:
-        raise NotSimulated(
-            "A simulation needs time-machine: pip install 'headrace[testing]'"
-        ) from error
-
-    before = time.sleep, time.monotonic
-    traveller = time_machine.travel(START_MS / 1000, tick=False)
-    coordinates = traveller.start()
-    clock = cloud.clock
-    clock.follow = lambda now_us: coordinates.move_to(START_MS / 1000 + now_us / US)
-    time.sleep, time.monotonic = cloud.sleep, clock.monotonic_s
-    try:
-        yield
-    finally:
-        clock.follow = lambda _: None
-        time.sleep, time.monotonic = before
-        traveller.stop()
-
-
-@contextlib.contextmanager
-def _chance_of(seed: int) -> Generator[None]:
-    """Have `random`, `uuid` and `os.urandom` follow from the seed."""
-    state, urandom = random.getstate(), os.urandom
-    own = random.Random(f"{seed}/functions")
-    random.seed(f"{seed}/random")
-    os.urandom = own.randbytes
-    try:
-        yield
-    finally:
-        os.urandom = urandom
-        random.setstate(state)

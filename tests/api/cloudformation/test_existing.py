@@ -14,9 +14,9 @@ import pytest
 from headrace.services.cloudformation.resources import TYPES
 from tests.api.cloudformation.test_stacks import create, settled, template
 from tests.support.cloud import ACCOUNT, InProcessCloud
+from tests.support.policies import TRUST
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/r"
-TRUST = {"Version": "2012-10-17", "Statement": []}
 ALLOW = {
     "Version": "2012-10-17",
     "Statement": [{"Effect": "Allow", "Principal": "*", "Action": "sqs:*", "Resource": "*"}],
@@ -220,7 +220,7 @@ CASES = [
                 PolicyDocument=json.dumps(PERMIT),
             ),
         ),
-        {"PolicyName": "p", "Roles": ["x"], "PolicyDocument": TRUST},
+        {"PolicyName": "p", "Roles": ["x"], "PolicyDocument": PERMIT},
         called("iam", "get_role_policy", RoleName="x", PolicyName="p"),
         "p|x",
     ),

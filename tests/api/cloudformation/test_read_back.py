@@ -11,6 +11,7 @@ import pytest
 from headrace.services.cloudformation.actions import ACTIONS
 from headrace.services.cloudformation.fidelity import FIDELITY
 from tests.support.cloud import InProcessCloud
+from tests.support.policies import TRUST
 from tests.support.read_back import Case, Read, check, never_given, not_read_back
 
 STACK: Read = ("DescribeStacks", {"StackName": "s"})
@@ -25,7 +26,7 @@ def body(value: str) -> str:
     topic = {"Type": "AWS::SNS::Topic", "Properties": {"DisplayName": value}}
     role = {
         "Type": "AWS::IAM::Role",
-        "Properties": {"AssumeRolePolicyDocument": {"Statement": []}},
+        "Properties": {"AssumeRolePolicyDocument": TRUST},
     }
     parameters = {"P": {"Type": "String", "Default": "d"}}
     # As YAML: botocore would show JSON as what it holds.

@@ -217,6 +217,19 @@ def handler(event, context):
 """
 
 
+@on("walls")
+def test_the_interpreters_lie_where_scripts_of_layers_look_for_them(lab: LambdaLab) -> None:
+    # Observed: the first line of the AWS CLI in the layer that CDK's BucketDeployment brings.
+    source = (
+        "import subprocess\n"
+        "def handler(event, context):\n"
+        "    return subprocess.run(['/var/lang/bin/python', '-c', 'print(6 * 7)'],\n"
+        "                          capture_output=True, text=True, check=True).stdout\n"
+    )
+    lab.create("script", source)
+    assert run(lab, "script") == "42\n"
+
+
 def test_code_is_var_task(lab: LambdaLab) -> None:
     lab.create("where", WHERE)
     assert run(lab, "where") == ["/var/task", "/var/task", "/var/task/app.py", True]

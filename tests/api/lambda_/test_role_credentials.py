@@ -19,6 +19,7 @@ from headrace.core.clock import SystemClock
 from headrace.services.lambda_.limits import CREDENTIALS_SECONDS
 from tests.support.cloud import InProcessCloud
 from tests.support.lambda_lab import LambdaLab, wait_for_update, zipped
+from tests.support.policies import TRUST_TEXT
 from tests.support.server import ServerProcess
 
 ACCOUNT = "123456789012"
@@ -63,7 +64,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def credentials(server: ServerProcess) -> dict[str, Any]:
     """What a function with a role of IAM's says of itself."""
     role = server.client("iam").create_role(
-        RoleName="enricher", Path="/service-role/", AssumeRolePolicyDocument="{}"
+        RoleName="enricher", Path="/service-role/", AssumeRolePolicyDocument=TRUST_TEXT
     )["Role"]
     lambda_ = server.client("lambda")
     create(lambda_, "enrich", role["Arn"])

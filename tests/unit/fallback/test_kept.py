@@ -21,6 +21,7 @@ from headrace.store.database import Database
 from headrace.store.room import Room
 from tests.support.clock import FakeClock
 from tests.support.moto_lab import ACCOUNT, MotoLab
+from tests.support.policies import TRUST_TEXT
 
 QUEUE = "arn:aws:sqs:us-east-1:000000000000:q"
 POLICY = '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}'
@@ -51,7 +52,7 @@ def make(lab: MotoLab) -> None:
     lab.client("kms").create_alias(
         AliasName="alias/k", TargetKeyId=lab.client("kms").create_key()["KeyMetadata"]["KeyId"]
     )
-    lab.client("iam").create_role(RoleName="r", AssumeRolePolicyDocument="{}")
+    lab.client("iam").create_role(RoleName="r", AssumeRolePolicyDocument=TRUST_TEXT)
     lab.client("glue").create_database(DatabaseInput={"Name": "d"})
     lab.client("glue").create_table(
         DatabaseName="d",
@@ -429,7 +430,7 @@ def test_what_could_not_be_written_has_not_happened(lab: MotoLab):
         lambda: lab.client("sns").create_topic(Name="not-stored"),
         lambda: lab.client("events").put_rule(Name="not", EventPattern='{"source":["x"]}'),
         lambda: lab.client("ssm").put_parameter(Name="/not", Value="x", Type="String"),
-        lambda: lab.client("iam").create_role(RoleName="not", AssumeRolePolicyDocument="{}"),
+        lambda: lab.client("iam").create_role(RoleName="not", AssumeRolePolicyDocument=TRUST_TEXT),
         lambda: lab.client("logs").create_log_stream(logGroupName="g", logStreamName="not"),
         lambda: lab.client("ecr").create_repository(repositoryName="not"),
         lambda: sts.assume_role(**role),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ from botocore.exceptions import ClientError
 
 from tests.support.clients import client_of
 from tests.support.cloud import InProcessCloud
+from tests.support.policies import TRUST_TEXT
 
 ACCOUNT = "000000000000"
 
@@ -36,7 +36,7 @@ def test_a_key_that_is_nobodys_is_the_accounts_own(cloud: InProcessCloud):
 
 def test_a_role_is_assumed_without_its_path(cloud: InProcessCloud):
     role = cloud.client("iam").create_role(
-        RoleName="r", Path="/team/", AssumeRolePolicyDocument=json.dumps({"Statement": []})
+        RoleName="r", Path="/team/", AssumeRolePolicyDocument=TRUST_TEXT
     )["Role"]
     user = cloud.client("sts").assume_role(RoleArn=role["Arn"], RoleSessionName="s")
     assert user["AssumedRoleUser"] == {

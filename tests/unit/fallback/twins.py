@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 from hypothesis import strategies as st
 
 from tests.support.moto_lab import MotoLab
+from tests.support.policies import PERMIT_TEXT, TRUST_TEXT
 
 # What differs from run to run: read from the machine's clock, or made of its randomness.
 UNSTABLE = re.compile(
@@ -172,7 +173,7 @@ def make_the_rest(twin: Twin) -> None:
         AliasName="alias/k",
         TargetKeyId=twin.lab.client("kms").create_key()["KeyMetadata"]["KeyId"],
     )
-    twin.ask("iam", "create_role", RoleName="role", AssumeRolePolicyDocument='{"Statement":[]}')
+    twin.ask("iam", "create_role", RoleName="role", AssumeRolePolicyDocument=TRUST_TEXT)
     twin.ask("glue", "create_database", DatabaseInput={"Name": "d"})
     twin.ask(
         "glue",
@@ -481,9 +482,7 @@ REST = st.one_of(
         RoleName="role",
         PolicyArn="arn:aws:iam::aws:policy/ReadOnlyAccess",
     ),
-    asks(
-        "iam", "put_role_policy", RoleName="role", PolicyName=key, PolicyDocument='{"Statement":[]}'
-    ),
+    asks("iam", "put_role_policy", RoleName="role", PolicyName=key, PolicyDocument=PERMIT_TEXT),
     asks("iam", "create_user", UserName=key),
     asks("iam", "create_access_key", UserName="a"),
     asks("sts", "assume_role", RoleArn="arn:aws:iam::000000000000:role/role", RoleSessionName=text),

@@ -233,7 +233,10 @@ def test_a_batch_keeps_below_the_payload_limit_but_takes_at_least_one() -> None:
 
     def count(records: list[StreamRecord], most_records: int, most_bytes: int) -> int:
         return fitting(
-            records, most_records=most_records, most_bytes=most_bytes, overhead_bytes=500
+            records,
+            most_records=most_records,
+            most_bytes=most_bytes,
+            record_bytes=lambda record: event_bytes(record, 500),
         )
 
     assert count(big, 100, 10_000) == 2

@@ -18,7 +18,7 @@ from botocore.exceptions import EndpointConnectionError
 
 import headrace.testing
 from headrace.testing import LocalCloud, cloud
-from headrace.testing.clouds import UnknownOption
+from headrace.testing.in_process import UnknownOption
 
 # Made when the module is imported, as in most programs, long before any cloud is entered.
 EARLY = boto3.client("kinesis", region_name="us-east-1")

@@ -16,7 +16,7 @@ from typing import Any
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError, ConnectionClosedError
+from botocore.exceptions import ClientError, ConnectionClosedError, ParamValidationError
 
 from headrace.testing import CALM, ROUGH, Chances, cloud, simulation
 from headrace.testing.code import make_function
@@ -25,7 +25,8 @@ from headrace.testing.simulated.disk import Crashed, Disk
 from headrace.testing.simulated.workers import Deadlock, SeededWorkers
 from headrace.testing.simulated.world import NotQuiet, NotSimulated
 from headrace.testing.stacks import deploy
-from scripts.simulated_flights import ENRICH, PromiseBroken, chances_of, run, small_enrich
+from scripts.simulated_deployment import ENRICH, small_enrich
+from scripts.simulated_flights import PromiseBroken, chances_of, run
 
 SEEDS = 4
 
@@ -69,23 +70,27 @@ def test_a_seed_gives_one_history_whatever_the_process() -> None:
 
 
 FORGETFUL = {
-    # Whatever the answer, every record counts as written.
-    "writer.py": ('if not answer["FailedRecordCount"]:', "if answer:"),
-    # The record after the malformed one is reported.
-    "handler.py": (
+    "every record counts as written, whatever the answer": (
+        "writer.py", 'if not answer["FailedRecordCount"]:', "if answer:",
+    ),
+    "only what was refused is sent again": (
+        "writer.py", "if entry.partition_key in keys:", 'if result.get("ErrorCode"):',
+    ),
+    "the record after the malformed one is reported": (
+        "handler.py",
         "return entries, sequence_number",
         "return entries, next((r['kinesis']['sequenceNumber'] for r in records[len(entries) + 1:]), None)",
     ),
-}
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("file", FORGETFUL)
-def test_a_seeded_bug_of_the_pipeline_is_found(file: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("bug", FORGETFUL)
+def test_a_seeded_bug_of_the_pipeline_is_found(bug: str, tmp_path: Path) -> None:
     """The simulation can fail: it does when the function is wrong, and says how to see it again."""
     broken = shutil.copytree(
         small_enrich(), tmp_path / "enrich", ignore=shutil.ignore_patterns("__pycache__")
     )
-    old, new = FORGETFUL[file]
+    file, old, new = FORGETFUL[bug]
     text = (broken / file).read_text()
     assert old in text
     (broken / file).write_text(text.replace(old, new))
@@ -305,3 +310,44 @@ def test_a_cloud_on_threads_after_it_is_as_ever() -> None:
 
 def test_even_seeds_promise_order() -> None:
     assert (chances_of(2).partial, chances_of(3).partial > 0) == (0.0, True)
+
+
+def test_a_simulation_starts_from_what_another_has_saved(tmp_path: Path) -> None:
+    with simulation(1) as here:
+        here.client("kinesis").create_stream(StreamName="orders", ShardCount=1)
+        here.client("kinesis").put_record(StreamName="orders", Data=b"1", PartitionKey="k")
+        here.client("sqs").create_queue(QueueName="q")
+        here.advance(minutes=5)
+        here.save_to(tmp_path / "deployed")
+    digests: list[str] = []
+    for _ in range(2):
+        with simulation(2, chances=ROUGH, start_from=tmp_path / "deployed") as here:
+            assert here.clock.now_ms() == 1_700_000_000_000 + 300_000
+            with here.undisturbed():
+                assert [r.data for r in here.records_of("orders")] == [b"1"]
+                assert here.client("sqs").get_queue_url(QueueName="q")
+            here.crash()
+            with here.undisturbed():
+                assert [r.data for r in here.records_of("orders")] == [b"1"]
+            digests.append(here.digest())
+    assert digests[0] == digests[1]
+
+
+def test_a_clients_mistakes_and_retries_are_botocores(tmp_path: Path) -> None:
+    """Its requests are handed over without a signature and a session; all else is as it is anywhere."""
+    with simulation(1) as here:
+        kinesis = here.client("kinesis")
+        with pytest.raises(ParamValidationError, match="Missing required parameter"):
+            kinesis.create_stream()
+        with pytest.raises(kinesis.exceptions.ResourceNotFoundException, match="orders") as found:
+            kinesis.describe_stream_summary(StreamName="orders")
+        assert found.value.response["ResponseMetadata"]["HTTPStatusCode"] == 400
+        kinesis.create_stream(StreamName="orders", ShardCount=1)
+        here.add_fault({"fault": "drop", "service": "kinesis", "when": "before", "count": 2})
+        answer = kinesis.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
+        assert answer["ResponseMetadata"]["RetryAttempts"] == 2
+        assert answer["ResponseMetadata"]["HTTPHeaders"]["x-amzn-requestid"]
+        # The query protocol, and a body of JSON with a path.
+        topic = here.client("sns").create_topic(Name="t")["TopicArn"]
+        assert topic.endswith(":t")
+        assert here.client("lambda").list_functions(MaxItems=3)["Functions"] == []

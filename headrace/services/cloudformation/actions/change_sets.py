@@ -198,16 +198,18 @@ def execute_change_set(
         stack.on_failure = change_set.on_failure or "ROLLBACK"
         stack.change_set_id = change_set.change_set_id
         stack.request_token = request.get("ClientRequestToken") or ""
-        # Those that it makes stale are gone (documented: API_ExecuteChangeSet), and the one that was executed before.
-        for other in cfn.stacks.change_sets(stack.stack_id):
-            if other is not change_set:
-                cfn.stacks.delete_change_set(other)
-        change_set.execution_status = EXECUTED
-        cfn.stacks.save_change_set(change_set)
         if creating:
             stack.updated_ms = call.now_ms
         status = "CREATE_IN_PROGRESS" if creating else "UPDATE_IN_PROGRESS"
-        cfn.stacks.set_status(stack, status, "User Initiated", whole=True)
+        # In one go: an executed change set is one whose operation has begun, whatever is killed.
+        with cfn.stacks.together():
+            # Those that it makes stale are gone (documented: API_ExecuteChangeSet), and the one executed before.
+            for other in cfn.stacks.change_sets(stack.stack_id):
+                if other is not change_set:
+                    cfn.stacks.delete_change_set(other)
+            change_set.execution_status = EXECUTED
+            cfn.stacks.save_change_set(change_set)
+            cfn.stacks.set_status(stack, status, "User Initiated", whole=True)
     work = Deployment.create if creating else Deployment.update
     cfn.operations.run(stack, work)
     return {}

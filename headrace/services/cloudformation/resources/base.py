@@ -26,6 +26,8 @@ class Context:
     Attributes:
         stop: set when the operation is given up; whoever waits for something checks it.
         note_made: stores the physical id of a resource that has been made, before the next call for it.
+        note_begun: stores the physical id of a resource that may be made from now on, for the case of a kill.
+        made_up: returns a name that is made up for the resource; after a kill, the one that was made up before.
     """
 
     control: ControlPlane
@@ -42,6 +44,8 @@ class Context:
     functions: FunctionInvoker
     stop: threading.Event
     note_made: Callable[[str], None]
+    note_begun: Callable[[str], None] = lambda _: None
+    made_up: Callable[[Callable[[], str]], str] = lambda make: make()
 
     def pause(self, seconds: float) -> None:
         """Wait; raise Cancelled when the operation is given up meanwhile."""
@@ -88,6 +92,9 @@ class Context:
 
     def generated_name(self, longest: int, *, lower: bool = False) -> str:
         """Return a physical name of CloudFormation's form: stack, logical id, twelve characters."""
+        return self.made_up(lambda: self._new_name(longest, lower=lower))
+
+    def _new_name(self, longest: int, *, lower: bool) -> str:
         suffix = self.ids.alnum_upper(12)
         room = longest - len(suffix) - 2
         stack = self.stack_name
@@ -144,6 +151,9 @@ class ResourceType:
         remark: returns the properties whose value is not followed to the letter, with a sentence about each.
         named_by: the path of the property that holds the physical name, such as ("QueueName",); empty: there is none.
         find: returns the identifier of a resource that exists already, where the service would not refuse to make it.
+        made: returns the physical id of a resource that was made just before a kill, where its name is none.
+        shared: the property that lists things of which another resource of the type may be about too; then the deletion
+            of one leaves those alone.
         dropped: returns the paths inside properties that are ignored, such as `Code.ImageUri`.
     """
 
@@ -158,6 +168,8 @@ class ResourceType:
     named_by: tuple[str, ...] = ()
     find: Find | None = None
     dropped: Callable[[Properties], Sequence[str]] | None = None
+    shared: str = ""
+    made: Find | None = None
 
     def name_of(self, properties: Mapping[str, Any]) -> str:
         """Return the physical name that a template gives, or an empty text."""

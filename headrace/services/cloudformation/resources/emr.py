@@ -93,6 +93,16 @@ def _create_cluster(context: Context, properties: Properties) -> Made:
     return _made(context, cluster)
 
 
+def _cluster(context: Context, properties: Properties) -> str | None:
+    """Return the newest cluster of the name."""
+    found = context.call("emr", "ListClusters", {})["Clusters"]
+    named = [each for each in found if each["Name"] == properties["Name"]]
+    newest = max(
+        named, key=lambda each: each["Status"]["Timeline"]["CreationDateTime"], default=None
+    )
+    return newest and str(newest["Id"])
+
+
 def _made(context: Context, cluster: str) -> Made:
     found = context.call("emr", "DescribeCluster", {"ClusterId": cluster})["Cluster"]
     dns = found.get("MasterPublicDnsName", "localhost")
@@ -205,6 +215,7 @@ TYPES = [
         _delete_cluster,
         update=_update_cluster,
         replace_on=frozenset({*_FIXED_ENFORCED, *_FIXED_STORED, "AdditionalInfo"}),
+        made=_cluster,
     ),
     ResourceType(
         "AWS::EMR::Step",

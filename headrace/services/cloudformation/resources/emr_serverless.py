@@ -71,6 +71,14 @@ def _create(context: Context, properties: Properties) -> Made:
     return _made(made["applicationId"], made["arn"])
 
 
+def _application(context: Context, properties: Properties) -> str | None:
+    """Return the newest application of the name."""
+    found = context.call("emr-serverless", "ListApplications", {})["applications"]
+    named = [each for each in found if each.get("name") == properties.get("Name")]
+    newest = max(named, key=lambda each: each["createdAt"], default=None)
+    return newest and str(newest["id"])
+
+
 def _made(application_id: str, arn: str) -> Made:
     return Made(application_id, {"ApplicationId": application_id, "Arn": arn})
 
@@ -122,5 +130,6 @@ TYPES = [
         _delete,
         update=_update,
         replace_on=frozenset({"Name", "Type"}),
+        made=_application,
     )
 ]

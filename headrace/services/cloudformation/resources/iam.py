@@ -18,6 +18,10 @@ from headrace.services.cloudformation.resources.base import (
 )
 
 GONE = "NoSuchEntity"
+# A role's sessions last an hour where a template says nothing (documented: AWS::IAM::Role, MaxSessionDuration).
+_SESSION_SECONDS = 3600
+# A managed policy has five versions at most (documented: IAM quotas).
+_VERSIONS = 5
 
 
 def _document(value: Any) -> str:
@@ -66,21 +70,33 @@ def _set_role_policies(context: Context, name: str, old: Properties, new: Proper
             context.gone_is_fine("iam", "DeleteRolePolicy", params, GONE)
 
 
+def _set_boundary(context: Context, name: str, old: Properties, new: Properties) -> None:
+    boundary = new.get("PermissionsBoundary")
+    if boundary == old.get("PermissionsBoundary"):
+        return
+    if boundary:
+        params = {"RoleName": name, "PermissionsBoundary": boundary}
+        context.call("iam", "PutRolePermissionsBoundary", params)
+    else:
+        context.gone_is_fine("iam", "DeleteRolePermissionsBoundary", {"RoleName": name}, GONE)
+
+
 def _update_role(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    trust = new["AssumeRolePolicyDocument"]
+    if trust != old["AssumeRolePolicyDocument"]:
+        params = {"RoleName": physical_id, "PolicyDocument": _document(trust)}
+        context.call("iam", "UpdateAssumeRolePolicy", params)
     context.call(
         "iam",
-        "UpdateAssumeRolePolicy",
+        "UpdateRole",
         {
             "RoleName": physical_id,
-            "PolicyDocument": _document(new["AssumeRolePolicyDocument"]),
+            # What a template no longer says is as it is without it.
+            "Description": new.get("Description", ""),
+            "MaxSessionDuration": int(new.get("MaxSessionDuration", _SESSION_SECONDS)),
         },
     )
-    if "Description" in new:
-        context.call(
-            "iam",
-            "UpdateRole",
-            {"RoleName": physical_id, "Description": new["Description"]},
-        )
+    _set_boundary(context, physical_id, old, new)
     _set_role_policies(context, physical_id, old, new)
     role = context.call("iam", "GetRole", {"RoleName": physical_id})["Role"]
     return Made(physical_id, {"Arn": role["Arn"], "RoleId": role["RoleId"]})
@@ -179,10 +195,45 @@ def _create_managed(context: Context, properties: Properties) -> Made:
     return Made(policy["Arn"], {"PolicyArn": policy["Arn"], "PolicyId": policy["PolicyId"]})
 
 
+def _update_managed(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    if old["PolicyDocument"] != new["PolicyDocument"]:
+        _drop_oldest_version(context, physical_id)
+        params = {"PolicyDocument": _document(new["PolicyDocument"]), "SetAsDefault": True}
+        context.call("iam", "CreatePolicyVersion", {"PolicyArn": physical_id, **params})
+    before, after = (set(listed(p, "Roles")) for p in (old, new))
+    for role in sorted(after - before):
+        context.call("iam", "AttachRolePolicy", {"RoleName": role, "PolicyArn": physical_id})
+    for role in sorted(before - after):
+        params = {"RoleName": role, "PolicyArn": physical_id}
+        context.gone_is_fine("iam", "DetachRolePolicy", params, GONE)
+    policy = context.call("iam", "GetPolicy", {"PolicyArn": physical_id})["Policy"]
+    return Made(physical_id, {"PolicyArn": physical_id, "PolicyId": policy["PolicyId"]})
+
+
+def _drop_oldest_version(context: Context, arn: str) -> None:
+    """Make room for one more version, as AWS's handler does."""
+    listed_versions = context.call("iam", "ListPolicyVersions", {"PolicyArn": arn})["Versions"]
+    others = [version for version in listed_versions if not version["IsDefaultVersion"]]
+    if len(listed_versions) >= _VERSIONS and others:
+        oldest = min(others, key=lambda version: int(version["VersionId"].lstrip("v")))
+        params = {"PolicyArn": arn, "VersionId": oldest["VersionId"]}
+        context.gone_is_fine("iam", "DeletePolicyVersion", params, GONE)
+
+
 def _delete_managed(context: Context, physical_id: str, properties: Properties) -> None:
     for role in listed(properties, "Roles"):
         params = {"RoleName": role, "PolicyArn": physical_id}
         context.gone_is_fine("iam", "DetachRolePolicy", params, GONE)
+    try:
+        versions = context.call("iam", "ListPolicyVersions", {"PolicyArn": physical_id})["Versions"]
+    except AwsError as error:
+        if error.code == GONE:
+            return
+        raise
+    for version in versions:
+        if not version["IsDefaultVersion"]:
+            params = {"PolicyArn": physical_id, "VersionId": version["VersionId"]}
+            context.gone_is_fine("iam", "DeletePolicyVersion", params, GONE)
     context.gone_is_fine("iam", "DeletePolicy", {"PolicyArn": physical_id}, GONE)
 
 
@@ -202,6 +253,18 @@ def _create_profile(context: Context, properties: Properties) -> Made:
             "iam", "AddRoleToInstanceProfile", {"InstanceProfileName": name, "RoleName": role}
         )
     return Made(name, {"Arn": profile["Arn"]})
+
+
+def _update_profile(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    # A profile has one role: the old one goes before the new one comes.
+    for role in [role for role in listed(old, "Roles") if role not in new["Roles"]]:
+        params = {"InstanceProfileName": physical_id, "RoleName": role}
+        context.gone_is_fine("iam", "RemoveRoleFromInstanceProfile", params, GONE)
+    for role in [role for role in new["Roles"] if role not in listed(old, "Roles")]:
+        params = {"InstanceProfileName": physical_id, "RoleName": role}
+        context.call("iam", "AddRoleToInstanceProfile", params)
+    profile = context.call("iam", "GetInstanceProfile", {"InstanceProfileName": physical_id})
+    return Made(physical_id, {"Arn": profile["InstanceProfile"]["Arn"]})
 
 
 def _delete_profile(context: Context, physical_id: str, properties: Properties) -> None:
@@ -250,6 +313,9 @@ TYPES = [
         },
         _create_managed,
         _delete_managed,
+        update=_update_managed,
+        # Documented: these three replace it, all else changes in place.
+        replace_on=frozenset({"ManagedPolicyName", "Path", "Description"}),
         named_by=("ManagedPolicyName",),
     ),
     ResourceType(
@@ -257,6 +323,8 @@ TYPES = [
         {**enforced("InstanceProfileName", "Path"), **stored("Roles")},
         _create_profile,
         _delete_profile,
+        update=_update_profile,
+        replace_on=frozenset({"InstanceProfileName", "Path"}),
         named_by=("InstanceProfileName",),
     ),
 ]

@@ -169,6 +169,12 @@ def _made_consumer(context: Context, arn: str) -> Made:
     return Made(arn, {**attributes, "ConsumerCreationTimestamp": str(created)})
 
 
+def _consumer(context: Context, properties: Properties) -> str | None:
+    params = {name: properties[name] for name in ("StreamARN", "ConsumerName")}
+    found = context.call("kinesis", "DescribeStreamConsumer", params)
+    return str(found["ConsumerDescription"]["ConsumerARN"])
+
+
 def _update_consumer(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
     tags = tag_map(new, context)
     gone = sorted(set(tag_map(old, context)) - set(tags))
@@ -233,6 +239,7 @@ TYPES = [
         update=_update_consumer,
         replace_on=frozenset({"ConsumerName", "StreamARN"}),
         named_by=("ConsumerName",),
+        made=_consumer,
     ),
     ResourceType(
         "AWS::Kinesis::ResourcePolicy",
@@ -242,5 +249,6 @@ TYPES = [
         update=_update_policy,
         replace_on=frozenset({"ResourceArn"}),
         find=_find_policy,
+        made=_find_policy,
     ),
 ]

@@ -139,6 +139,13 @@ def _create_layer(context: Context, properties: Properties) -> Made:
     return Made(arn, {"LayerVersionArn": arn})
 
 
+def _layer(context: Context, properties: Properties) -> str | None:
+    name = properties.get("LayerName") or context.generated_name(140)
+    found = context.call("lambda", "ListLayerVersions", {"LayerName": name})["LayerVersions"]
+    newest = max(found, key=lambda layer: int(layer["Version"]), default=None)
+    return newest and str(newest["LayerVersionArn"])
+
+
 def _delete_layer(context: Context, physical_id: str, properties: Properties) -> None:
     layer, _, version = physical_id.rpartition(":")
     params = {"LayerName": layer, "VersionNumber": int(version)}
@@ -171,6 +178,16 @@ def _mapping_params(properties: Properties) -> dict[str, Any]:
 def _create_mapping(context: Context, properties: Properties) -> Made:
     mapping = context.call("lambda", "CreateEventSourceMapping", _mapping_params(properties))
     return _mapping_made(mapping)
+
+
+def _mapping(context: Context, properties: Properties) -> str | None:
+    """Return the newest mapping of the function and its source."""
+    params = {"FunctionName": properties["FunctionName"]}
+    if "EventSourceArn" in properties:
+        params["EventSourceArn"] = properties["EventSourceArn"]
+    found = context.call("lambda", "ListEventSourceMappings", params)["EventSourceMappings"]
+    newest = max(found, key=lambda mapping: mapping["LastModified"], default=None)
+    return newest and str(newest["UUID"])
 
 
 def _mapping_made(mapping: dict[str, Any]) -> Made:
@@ -276,6 +293,7 @@ TYPES = [
         },
         _create_layer,
         _delete_layer,
+        made=_layer,
     ),
     ResourceType(
         "AWS::Lambda::EventSourceMapping",
@@ -304,6 +322,7 @@ TYPES = [
         _delete_mapping,
         update=_update_mapping,
         replace_on=frozenset({"EventSourceArn", "StartingPosition", "StartingPositionTimestamp"}),
+        made=_mapping,
     ),
     ResourceType(
         "AWS::Lambda::EventInvokeConfig",
@@ -319,5 +338,6 @@ TYPES = [
         update=_update_invoke_config,
         replace_on=frozenset({"FunctionName", "Qualifier"}),
         find=_find_invoke_config,
+        made=_find_invoke_config,
     ),
 ]

@@ -82,6 +82,16 @@ def _versions(context: Context, function: str) -> set[str]:
         params = {"FunctionName": function, "Marker": page["NextMarker"]}
 
 
+def _version(context: Context, properties: Properties) -> str | None:
+    """Return the function's newest version."""
+    function = properties["FunctionName"]
+    numbers = [int(number) for number in _versions(context, function) if number.isdigit()]
+    if not numbers:
+        return None
+    params = {"FunctionName": function, "Qualifier": str(max(numbers))}
+    return str(context.call("lambda", "GetFunctionConfiguration", params)["FunctionArn"])
+
+
 def _delete_version(context: Context, physical_id: str, properties: Properties) -> None:
     name, _, version = physical_id.rpartition(":")
     params = {"FunctionName": name, "Qualifier": version}
@@ -89,16 +99,13 @@ def _delete_version(context: Context, physical_id: str, properties: Properties) 
 
 
 def _alias_params(properties: Properties) -> dict[str, Any]:
-    params = {
-        key: properties[key]
-        for key in ("FunctionName", "FunctionVersion", "Name", "Description")
-        if key in properties
-    }
+    # Sent even when a template has none, so that it goes away with the template's.
+    params: dict[str, Any] = {"Description": properties.get("Description", "")}
+    params |= {key: properties[key] for key in ("FunctionName", "FunctionVersion", "Name")}
     weights = {
         weight["FunctionVersion"]: float(weight["FunctionWeight"])
         for weight in listed(properties.get("RoutingConfig") or {}, "AdditionalVersionWeights")
     }
-    # Sent even when empty, so that weights go away with their template's.
     params["RoutingConfig"] = {"AdditionalVersionWeights": weights}
     return params
 
@@ -117,6 +124,11 @@ def _update_alias(context: Context, physical_id: str, old: Properties, new: Prop
     if old.get(member) or new.get(member):
         _provision(context, new["FunctionName"], new["Name"], new)
     return Made(physical_id, {"AliasArn": physical_id})
+
+
+def _alias(context: Context, properties: Properties) -> str | None:
+    params = {name: properties[name] for name in ("FunctionName", "Name")}
+    return str(context.call("lambda", "GetAlias", params)["AliasArn"])
 
 
 def _delete_alias(context: Context, physical_id: str, properties: Properties) -> None:
@@ -154,6 +166,10 @@ def _create_layer_permission(context: Context, properties: Properties) -> Made:
     # AWS's form: the layer version's ARN and the statement.
     physical_id = f"{properties['LayerVersionArn']}#{statement}"
     return Made(physical_id, {"Id": physical_id})
+
+
+def _layer_permission(context: Context, properties: Properties) -> str | None:
+    return f"{properties['LayerVersionArn']}#{context.generated_name(100)}"
 
 
 def _delete_layer_permission(context: Context, physical_id: str, properties: Properties) -> None:
@@ -198,6 +214,11 @@ def _update_url(context: Context, physical_id: str, old: Properties, new: Proper
     return _url_made(context.call("lambda", "UpdateFunctionUrlConfig", _url_params(new)))
 
 
+def _url(context: Context, properties: Properties) -> str | None:
+    found = context.call("lambda", "GetFunctionUrlConfig", _url_of(properties))
+    return str(found["FunctionArn"])
+
+
 def _delete_url(context: Context, physical_id: str, properties: Properties) -> None:
     context.gone_is_fine("lambda", "DeleteFunctionUrlConfig", _url_of(properties), GONE)
 
@@ -211,6 +232,7 @@ TYPES = [
         },
         _create_version,
         _delete_version,
+        made=_version,
     ),
     ResourceType(
         "AWS::Lambda::Alias",
@@ -229,6 +251,7 @@ TYPES = [
         update=_update_alias,
         replace_on=frozenset({"FunctionName", "Name"}),
         named_by=("Name",),
+        made=_alias,
     ),
     ResourceType(
         "AWS::Lambda::Permission",
@@ -246,6 +269,7 @@ TYPES = [
         {**enforced("LayerVersionArn", "Action", "Principal"), **stored("OrganizationId")},
         _create_layer_permission,
         _delete_layer_permission,
+        made=_layer_permission,
     ),
     ResourceType(
         "AWS::Lambda::Url",
@@ -255,5 +279,6 @@ TYPES = [
         update=_update_url,
         replace_on=frozenset({"TargetFunctionArn", "Qualifier"}),
         named_by=("TargetFunctionArn",),
+        made=_url,
     ),
 ]

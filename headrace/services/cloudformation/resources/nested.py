@@ -78,11 +78,12 @@ def _check(stack: dict[str, Any], wanted: str, verb: str) -> None:
 
 def _create(context: Context, properties: Properties) -> Made:
     settings = _settings(context, properties)
+    name = context.generated_name(128)
     answer = context.call(
         "cloudformation",
         "CreateStack",
         {
-            "StackName": context.generated_name(128),
+            "StackName": name,
             # The outer stack deletes what is left of a stack that failed.
             "OnFailure": "DO_NOTHING",
             **settings,
@@ -92,6 +93,11 @@ def _create(context: Context, properties: Properties) -> Made:
     stack = _ended(context, answer["StackId"])
     _check(stack, "CREATE_COMPLETE", "created")
     return _made(stack)
+
+
+def _stack(context: Context, properties: Properties) -> str | None:
+    """Return the stack of the name that was made up."""
+    return str(_described(context, context.generated_name(128))["StackId"])
 
 
 def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
@@ -156,6 +162,7 @@ TYPES = [
         _create,
         _delete,
         update=_update,
+        made=_stack,
     ),
     ResourceType(
         _MACRO,

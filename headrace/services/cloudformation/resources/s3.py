@@ -356,5 +356,6 @@ TYPES = [
         update=_update_policy,
         replace_on=frozenset({"Bucket"}),
         find=_find_policy,
+        made=lambda _, properties: str(properties["Bucket"]),
     ),
 ]

@@ -1,6 +1,7 @@
 """SNS topics, subscriptions and policies."""
 
 import json
+from typing import Any
 
 from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.base import (
@@ -15,6 +16,13 @@ from headrace.services.cloudformation.resources.base import (
 )
 
 GONE = ("NotFound", "NotFoundException")
+
+# Attributes of a subscription, with what it has where a template says nothing.
+_OF_SUBSCRIPTIONS = {
+    "FilterPolicyScope": "MessageAttributes",
+    "FilterPolicy": "{}",
+    "RawMessageDelivery": "false",
+}
 
 
 def _find_topic(context: Context, properties: Properties) -> str | None:
@@ -39,7 +47,7 @@ def _create_topic(context: Context, properties: Properties) -> Made:
 
 
 def _update_topic(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
-    for key in ("DisplayName", "KmsMasterKeyId"):
+    for key in ("DisplayName", "KmsMasterKeyId", "ContentBasedDeduplication"):
         if new.get(key) != old.get(key):
             context.call(
                 "sns",
@@ -47,7 +55,9 @@ def _update_topic(context: Context, physical_id: str, old: Properties, new: Prop
                 {
                     "TopicArn": physical_id,
                     "AttributeName": key,
-                    "AttributeValue": str(new.get(key, "")),
+                    "AttributeValue": _text(
+                        new.get(key, "false" if key == "ContentBasedDeduplication" else "")
+                    ),
                 },
             )
     name = physical_id.rsplit(":", 1)[-1]
@@ -75,13 +85,6 @@ def _find_subscription(context: Context, properties: Properties) -> str | None:
 
 
 def _subscribe(context: Context, properties: Properties) -> Made:
-    attributes = {}
-    if "FilterPolicy" in properties:
-        attributes["FilterPolicy"] = json.dumps(properties["FilterPolicy"])
-    if "RawMessageDelivery" in properties:
-        attributes["RawMessageDelivery"] = (
-            "true" if boolean(properties["RawMessageDelivery"]) else "false"
-        )
     arn = context.call(
         "sns",
         "Subscribe",
@@ -89,11 +92,33 @@ def _subscribe(context: Context, properties: Properties) -> Made:
             "TopicArn": properties["TopicArn"],
             "Protocol": properties["Protocol"],
             "Endpoint": properties.get("Endpoint", ""),
-            "Attributes": attributes,
+            "Attributes": {
+                name: _text(properties[name]) for name in _OF_SUBSCRIPTIONS if name in properties
+            },
             "ReturnSubscriptionArn": True,
         },
     )["SubscriptionArn"]
     return Made(arn, {"Arn": arn})
+
+
+def _update_subscription(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> Made:
+    # FilterPolicyScope first: it says how FilterPolicy is read.
+    for name, without in _OF_SUBSCRIPTIONS.items():
+        if new.get(name) != old.get(name):
+            value = _text(new[name]) if name in new else without
+            params = {"SubscriptionArn": physical_id, "AttributeName": name}
+            context.call("sns", "SetSubscriptionAttributes", {**params, "AttributeValue": value})
+    return Made(physical_id, {"Arn": physical_id})
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return json.dumps(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
 
 
 def _unsubscribe(context: Context, physical_id: str, properties: Properties) -> None:
@@ -142,9 +167,11 @@ TYPES = [
     ),
     ResourceType(
         "AWS::SNS::Subscription",
-        enforced("TopicArn", "Protocol", "Endpoint", "FilterPolicy", "RawMessageDelivery"),
+        enforced("TopicArn", "Protocol", "Endpoint", *_OF_SUBSCRIPTIONS),
         _subscribe,
         _unsubscribe,
+        update=_update_subscription,
+        replace_on=frozenset({"TopicArn", "Protocol", "Endpoint"}),
         find=_find_subscription,
     ),
     ResourceType(

@@ -35,6 +35,17 @@ _ATTRIBUTES = (
     "VisibilityTimeout",
 )
 
+# Attributes of a queue for which a template says nothing (documented: API_CreateQueue).
+_DEFAULTS = {
+    "DelaySeconds": "0",
+    "MaximumMessageSize": "1048576",
+    "MessageRetentionPeriod": "345600",
+    "ReceiveMessageWaitTimeSeconds": "0",
+    "RedriveAllowPolicy": "",
+    "RedrivePolicy": "",
+    "VisibilityTimeout": "30",
+}
+
 
 def _attributes(properties: Properties) -> dict[str, str]:
     return {name: _text(properties[name]) for name in _ATTRIBUTES if name in properties}
@@ -86,9 +97,10 @@ def _made(context: Context, url: str) -> Made:
 
 
 def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
-    context.call(
-        "sqs", "SetQueueAttributes", {"QueueUrl": physical_id, "Attributes": _attributes(new)}
-    )
+    # What a template no longer says is what a queue has without it.
+    gone = {name: default for name, default in _DEFAULTS.items() if name in old and name not in new}
+    params = {"QueueUrl": physical_id, "Attributes": {**gone, **_attributes(new)}}
+    context.call("sqs", "SetQueueAttributes", params)
     return _made(context, physical_id)
 
 
@@ -108,11 +120,14 @@ def _put_policy(context: Context, properties: Properties) -> Made:
 
 def _update_policy(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
     _put_policy(context, new)
+    left = [url for url in old["Queues"] if url not in new["Queues"]]
+    _delete_policy(context, physical_id, {**old, "Queues": left})
     return Made(physical_id, {"Id": physical_id})
 
 
 def _delete_policy(context: Context, physical_id: str, properties: Properties) -> None:
     for url in properties["Queues"]:
+        # That another resource has set meanwhile is kept.
         if not _is_ours(context, url, properties["PolicyDocument"]):
             continue
         params = {"QueueUrl": url, "Attributes": {"Policy": ""}}
@@ -152,5 +167,6 @@ TYPES = [
         _put_policy,
         _delete_policy,
         update=_update_policy,
+        shared="Queues",
     ),
 ]

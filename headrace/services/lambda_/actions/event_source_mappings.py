@@ -14,6 +14,7 @@ from headrace.aws.shapes.lambda_ import (
     ListEventSourceMappingsOutput,
     UpdateEventSourceMappingInput,
 )
+from headrace.core.arn import Arn
 from headrace.core.ports import FunctionNotFound, StreamNotFound
 from headrace.services.lambda_.actions.common import page, reference
 from headrace.services.lambda_.backend import Lambda
@@ -40,7 +41,7 @@ def _function_arn(lambda_: Lambda, ref: FunctionRef) -> str:
     raise invalid_parameter("Function does not exist")
 
 
-def _starting_timestamp_ms(request: CreateEventSourceMappingInput) -> int | None:
+def _starting_timestamp_ms(request: CreateEventSourceMappingInput, source: Arn) -> int | None:
     """Return the time of StartingPosition AT_TIMESTAMP, else None. Raises AwsError."""
     start = request.get("StartingPosition")
     if start is None:
@@ -53,6 +54,9 @@ def _starting_timestamp_ms(request: CreateEventSourceMappingInput) -> int | None
         raise invalid_parameter("Timestamp only valid with StartingPosition AT_TIMESTAMP")
     if start != "AT_TIMESTAMP":
         return None
+    if source.service == "dynamodb":
+        # Observed by LocalStack.
+        raise invalid_parameter(f"Unsupported starting position for arn type: {source}")
     if timestamp is None:
         raise invalid_parameter("StartingPositionTimestamp is required with AT_TIMESTAMP.")
     timestamp_ms = int(timestamp.timestamp() * 1000)
@@ -98,7 +102,7 @@ def create_event_source_mapping(
     if source.service == "sqs":
         _check_queue_start(request)
     else:
-        timestamp_ms = _starting_timestamp_ms(request)
+        timestamp_ms = _starting_timestamp_ms(request, source)
     mapping = Mapping(
         uuid=lambda_.ids.uuid(),
         account=call.account,

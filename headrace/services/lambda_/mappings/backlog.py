@@ -22,7 +22,7 @@ def backlog(mapping: Mapping, *, store: MappingStore, streams: StreamReader) -> 
         "enabled": mapping.enabled,
         "lastProcessingResult": mapping.last_result,
     }
-    if mapping.service == "kinesis":
+    if mapping.service != "sqs":
         report["waiting"] = _waiting(mapping, store, streams)
     return report
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, cast
@@ -166,12 +167,19 @@ def event_bytes(record: StreamRecord, overhead_bytes: int) -> int:
 
 
 def fitting(
-    records: list[StreamRecord], *, most_records: int, most_bytes: int, overhead_bytes: int
+    records: list[StreamRecord],
+    *,
+    most_records: int,
+    most_bytes: int,
+    record_bytes: Callable[[StreamRecord], int],
 ) -> int:
-    """Return how many of the first records make one batch: at least one, if there is any."""
+    """Return how many of the first records make one batch: at least one, if there is any.
+
+    `record_bytes` says how many bytes a record takes in the event at least.
+    """
     size_bytes = _ENVELOPE_BYTES
     for count, record in enumerate(records[:most_records]):
-        size_bytes += event_bytes(record, overhead_bytes)
+        size_bytes += record_bytes(record)
         if size_bytes > most_bytes and count:
             return count
     return min(len(records), most_records)

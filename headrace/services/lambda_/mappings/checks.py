@@ -64,10 +64,10 @@ def check_source(arn_text: str | None) -> Arn:
         arn = Arn.parse(arn_text)
     except InvalidArn:
         raise invalid_parameter(f"The event source ARN {arn_text} is invalid.") from None
-    if arn.service not in ("kinesis", "sqs"):
+    if arn.service not in ("kinesis", "dynamodb", "sqs"):
         raise invalid_parameter(
             f"headrace does not support event sources of {arn.service}, only Kinesis streams, their registered"
-            " consumers, and SQS queues"
+            " consumers, streams of DynamoDB tables, and SQS queues"
         )
     return arn
 

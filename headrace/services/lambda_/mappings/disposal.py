@@ -1,6 +1,7 @@
 """Gives up batches: a batch's document goes to the failure destination, and the batch tree notes its end.
 
-Source: https://docs.aws.amazon.com/lambda/latest/dg/kinesis-on-failure-destination.html (documented).
+Source: https://docs.aws.amazon.com/lambda/latest/dg/kinesis-on-failure-destination.html, and
+services-dynamodb-errors.html beside it (documented).
 """
 
 from __future__ import annotations
@@ -133,7 +134,8 @@ def failure_document(
         }
     document["version"] = "1.0"
     document["timestamp"] = iso_of(now_ms)
-    document["KinesisBatchInfo"] = {
+    of_table = stream_arn.split(":")[2] == "dynamodb"
+    document["DDBStreamBatchInfo" if of_table else "KinesisBatchInfo"] = {
         "shardId": shard_id,
         "startSequenceNumber": first.sequence_number,
         "endSequenceNumber": last.sequence_number,

@@ -1,6 +1,6 @@
-"""The event that a function receives for a batch of a shard, written straight as JSON.
+"""The events that functions receive for batches of shards, of Kinesis and of DynamoDB, written straight as JSON.
 
-Source: the developer guide's examples for Kinesis and for tumbling windows (documented). A batch of small
+Source: the developer guide's examples for Kinesis, DynamoDB and tumbling windows (documented). A batch of small
 records costs more to shape than to send, so what is the same for every record is rendered once.
 """
 
@@ -12,12 +12,13 @@ from collections.abc import Iterable
 import msgspec
 
 from headrace.core.ports import StreamRecord
+from headrace.services.lambda_.mappings.batch import event_bytes, overhead_bytes
 
 _encode = msgspec.json.Encoder().encode
 
 
 class EventWriter:
-    """Writes the events of one shard of one mapping. Immutable, thread-safe.
+    """Writes the events of one shard of one mapping of a Kinesis stream. Immutable, thread-safe.
 
     Args:
         source_arn: the stream's ARN, or the consumer's where the mapping reads through one.
@@ -25,6 +26,10 @@ class EventWriter:
 
     def __init__(self, *, source_arn: str, shard_id: str, region: str, role_arn: str) -> None:
         self._shard_id, self._source_arn = shard_id, source_arn
+        self.role_arn = role_arn
+        self._overhead_bytes = overhead_bytes(
+            stream_arn=source_arn, shard_id=shard_id, region=region, role_arn=role_arn
+        )
         self._middle = (
             b'"eventSource":"aws:kinesis","eventVersion":"1.0","eventID":"'
             + shard_id.encode()
@@ -39,6 +44,10 @@ class EventWriter:
             + _encode(source_arn)
             + b"}"
         )
+
+    def record_bytes(self, record: StreamRecord) -> int:
+        """Return at least how many bytes a record takes in the event."""
+        return event_bytes(record, self._overhead_bytes)
 
     def records(self, records: Iterable[StreamRecord]) -> bytes:
         """Return the JSON list of a batch's records."""
@@ -85,3 +94,15 @@ class EventWriter:
             "isWindowTerminatedEarly": early,
         }
         return b'{"Records":' + self.records(records) + b"," + _encode(rest)[1:]
+
+
+class TableEventWriter(EventWriter):
+    """Writes the events of a mapping of a DynamoDB table's stream: its records' data is the events' own JSON."""
+
+    def record_bytes(self, record: StreamRecord) -> int:
+        """See `EventWriter.record_bytes`."""
+        return len(record.data) + 1
+
+    def records(self, records: Iterable[StreamRecord]) -> bytes:
+        """See `EventWriter.records`."""
+        return b"[" + b",".join(record.data for record in records) + b"]"

@@ -3,7 +3,8 @@
 The pattern language: https://docs.aws.amazon.com/lambda/latest/dg/invocation-eventfiltering.html; what of a
 Kinesis record it sees: .../with-kinesis-filtering.html (both documented). A pattern on `data` that is an object
 asks for JSON data, and records that are no JSON object do not match it; a list asks for data that is plain text,
-and records of JSON do not match it; data that is no UTF-8 matches no pattern on it.
+and records of JSON do not match it; data that is no UTF-8 matches no pattern on it. Of a table's change a pattern may
+ask for any member (.../with-ddb-filtering.html; it names `dynamodb` only, and AWS's own examples ask for `eventName`).
 """
 
 from __future__ import annotations
@@ -65,13 +66,19 @@ class Filter:
         }
         return _matches_event(self.pattern, metadata, "data", record.data)
 
+    def matches_change(self, record: StreamRecord) -> bool:
+        """Whether a change of a table passes the filter; its data is the whole record as events have it."""
+        return _matches(self.pattern, _object(json.loads(record.data)))
+
     def matches_message(self, message: dict[str, Any]) -> bool:
         """Whether a message of a queue passes the filter; `message` has the form that it has in the event."""
         return _matches_event(self.pattern, message, "body", message["body"].encode())
 
 
-def passes(record: StreamRecord, filters: Sequence[Filter]) -> bool:
-    """Whether any filter matches a record, or there is none."""
+def passes(record: StreamRecord, filters: Sequence[Filter], *, of_table: bool = False) -> bool:
+    """Whether any filter matches a record, of a Kinesis stream or of a table's, or there is none."""
+    if of_table:
+        return not filters or any(one.matches_change(record) for one in filters)
     return not filters or any(one.matches(record) for one in filters)
 
 

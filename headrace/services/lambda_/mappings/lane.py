@@ -28,18 +28,16 @@ from headrace.services.lambda_.mappings.batch import (
     Succeeded,
     Verdict,
     done_count,
-    event_bytes,
     fitting,
     judge,
     note_failure,
-    overhead_bytes,
     read_answer,
     retry_delay_s,
     split_expired,
 )
 from headrace.services.lambda_.mappings.counts import Counts
 from headrace.services.lambda_.mappings.disposal import Disposal
-from headrace.services.lambda_.mappings.event import EventWriter
+from headrace.services.lambda_.mappings.event import EventWriter, TableEventWriter
 from headrace.services.lambda_.mappings.mapping import Mapping, Settings
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.progress import Progress
@@ -78,14 +76,8 @@ class Lane:
         self._on_room = on_room
         self._settings = mapping.settings
         self._counts = Counts(mapping, ports.metrics, ports.clock)
-        self._events, self._events_role = self._writer(ports.role_of(mapping.function_arn))
+        self._events = self._writer(ports.role_of(mapping.function_arn))
         self._disposal = Disposal(mapping, place, ports, self._counts)
-        self.overhead_bytes = overhead_bytes(
-            stream_arn=mapping.stream_arn,
-            shard_id=place.shard_id,
-            region=mapping.region,
-            role_arn=self._events_role,
-        )
         self.buffer: deque[StreamRecord] = deque()
         self._buffer_since_s = 0.0
         self.buffered_bytes = 0
@@ -96,15 +88,15 @@ class Lane:
         self._final_retries = 0
         self._stopped = False
 
-    def _writer(self, role: str) -> tuple[EventWriter, str]:
+    def _writer(self, role: str) -> EventWriter:
         mapping = self._mapping
-        writer = EventWriter(
+        kind = TableEventWriter if mapping.reads_table else EventWriter
+        return kind(
             source_arn=mapping.stream_arn,
             shard_id=self._place.shard_id,
             region=mapping.region,
             role_arn=role,
         )
-        return writer, role
 
     # --- called by the poller, under the progress's lock ----------------------------------------
 
@@ -113,7 +105,7 @@ class Lane:
         if records and not self.buffer:
             self._buffer_since_s = self._ports.clock.monotonic_s()
         self.buffer.extend(records)
-        self.buffered_bytes += sum(event_bytes(r, self.overhead_bytes) for r in records)
+        self.buffered_bytes += sum(map(self._events.record_bytes, records))
 
     def end(self) -> None:
         """Note that no more records will come."""
@@ -176,7 +168,7 @@ class Lane:
             self.buffered_bytes = 0
         else:
             records = tuple(self.buffer.popleft() for _ in range(count))
-            self.buffered_bytes -= sum(event_bytes(r, self.overhead_bytes) for r in records)
+            self.buffered_bytes -= sum(map(self._events.record_bytes, records))
         self.batches.append(Batch(records))
         self._buffer_since_s = clock.monotonic_s()
         return 0.0
@@ -189,7 +181,7 @@ class Lane:
             [self.buffer[n] for n in range(most)],
             most_records=most,
             most_bytes=SYNC_PAYLOAD_BYTES,
-            overhead_bytes=self.overhead_bytes,
+            record_bytes=self._events.record_bytes,
         )
 
     def _process(self, batch: Batch) -> float:
@@ -275,8 +267,8 @@ class Lane:
         """Invoke the function; None, and an attempt noted, when it is throttled or missing."""
         mapping, ports = self._mapping, self._ports
         role = ports.role_of(mapping.function_arn)
-        if role != self._events_role:
-            self._events, self._events_role = self._writer(role)
+        if role != self._events.role_arn:
+            self._events = self._writer(role)
         event = self._event(records, final=final)
         if records:
             self._counts.iterator_age(records[-1].approximate_arrival_ms)

@@ -16,7 +16,7 @@ from headrace.core.ports import (
     TrimHorizon,
 )
 from headrace.core.values import moment, section
-from headrace.services.lambda_.limits import KINESIS_BATCH_SIZE
+from headrace.services.lambda_.limits import STREAM_BATCH_SIZE
 from headrace.services.lambda_.mappings.batch import FOREVER, FailureRules
 from headrace.services.lambda_.mappings.filters import Filter
 from headrace.services.lambda_.mappings.window import Window
@@ -82,24 +82,33 @@ class Mapping:
 
     @property
     def service(self) -> str:
-        """The service of its source: `kinesis` or `sqs`."""
+        """The service of its source: `kinesis`, `dynamodb` or `sqs`."""
         return self.stream_arn.split(":")[2]
+
+    @property
+    def reads_table(self) -> bool:
+        """Whether its source is the stream of a DynamoDB table."""
+        return self.service == "dynamodb"
 
     @property
     def read_arn(self) -> str:
         """The ARN of the stream that is read, which a registered consumer's ARN begins with."""
-        return self.stream_arn.partition("/consumer/")[0]
+        return (
+            self.stream_arn.partition("/consumer/")[0]
+            if self.reads_as_consumer
+            else self.stream_arn
+        )
 
     @property
     def reads_as_consumer(self) -> bool:
         """Whether its source is a registered consumer (enhanced fan-out)."""
-        return "/consumer/" in self.stream_arn
+        return self.service == "kinesis" and "/consumer/" in self.stream_arn
 
     @property
     def settings(self) -> Settings:
         """Its members as pollers use them; a poller reads them once in each step."""
         members = self.members
-        default = KINESIS_BATCH_SIZE if self.service == "kinesis" else SQS_BATCH_SIZE
+        default = SQS_BATCH_SIZE if self.service == "sqs" else STREAM_BATCH_SIZE
         tumbling_s = int(members.get("TumblingWindowInSeconds", 0))
         return Settings(
             read_arn=self.read_arn,
@@ -148,7 +157,7 @@ class Mapping:
             "MaximumBatchingWindowInSeconds": 0,
             "FunctionResponseTypes": [],
         }
-        if self.service == "kinesis":
+        if self.service != "sqs":
             output |= {
                 "StartingPosition": self.starting_position,
                 "LastProcessingResult": self.last_result,

@@ -201,7 +201,7 @@ class Mappings:
         A stream's shards are pinned here: a record put after this returns is seen, LATEST or not.
         """
         pinned: dict[str, Pinned] = {}
-        if mapping.service == "kinesis":
+        if mapping.service != "sqs":
             self._check_consumer(mapping)
             streams = self._ports.streams
             pinned = {

@@ -170,7 +170,8 @@ class ShardPoller:
         """Return the records that pass the filters and that no lane has finished with before a restart."""
         filters, read = self._filters(), len(records)
         if filters:
-            records = [record for record in records if passes(record, filters)]
+            of_table = self._mapping.reads_table
+            records = [record for record in records if passes(record, filters, of_table=of_table)]
         if counts_events:
             self._counts.count(counts.POLLED, read)
             self._counts.count(counts.FILTERED_OUT, read - len(records))

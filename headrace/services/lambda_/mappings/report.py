@@ -108,7 +108,7 @@ def _has(node: Node, sequence: str, record: StreamRecord | None, shard_id: str |
 
 def _outcome(mapping: Mapping, record: StreamRecord | None, nodes: list[Node]) -> str:
     """Return in a few words how a record ended."""
-    if record is not None and not passes(record, mapping.filters()):
+    if record is not None and not passes(record, mapping.filters(), of_table=mapping.reads_table):
         return "filtered"
     leaves = [n for n in nodes if all(other.parent != n.number for other in nodes)]
     if not leaves:

@@ -25,6 +25,8 @@ import httptools
 from headrace.services.lambda_.limits import RESPONSE_PAYLOAD_BYTES
 
 _PREFIX = "/2018-06-01/runtime/"
+# headrace's own: asked by node_sdk.cjs.
+_SDK_PREFIX = "/headrace/sdk/"
 _READ_BYTES = 256 * 1024
 _SEND_TIMEOUT_S = 30.0
 _ACCEPTED = b'{"status":"OK"}'
@@ -91,8 +93,12 @@ class Invocation:
 class RuntimeChannel:
     """The socket on which one function process speaks, its output pipe, and its death."""
 
-    def __init__(self, on_output: Callable[[bytes], None]) -> None:
+    def __init__(
+        self, on_output: Callable[[bytes], None], install: Callable[[str], str] | None = None
+    ) -> None:
+        """Take what gets the output, and what installs a package of the AWS SDK and says why it could not."""
         self._on_output = on_output
+        self._install = install
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.setblocking(False)
         self._selector = selectors.DefaultSelector()
@@ -214,6 +220,10 @@ class RuntimeChannel:
 
     def _serve(self, connection: _Connection, request: _Request) -> None:
         path = request.path.partition("?")[0]
+        if self._install is not None and path.startswith(_SDK_PREFIX):
+            package = "@aws-sdk/" + path.removeprefix(_SDK_PREFIX)
+            connection.reply("200 OK", [], self._install(package).encode())
+            return
         route = path.removeprefix(_PREFIX) if path.startswith(_PREFIX) else ""
         parts = route.split("/")
         match (request.method, parts):

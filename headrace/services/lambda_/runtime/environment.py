@@ -18,11 +18,13 @@ from pathlib import Path
 
 from headrace.aws.sessions import Credentials
 from headrace.services.lambda_.errors import invalid_parameter
+from headrace.services.lambda_.runtime.sdk_modules import sdk_folder
 from headrace.services.lambda_.wording import KNOWN_RUNTIMES, LAYER_RUNTIMES, RUNTIMES
 
 HERE = Path(__file__).parent
 NODE_CLIENT = HERE / "node_client.cjs"
-NODE_SHIM = HERE / "node_shim.cjs"
+# Preloaded, in this order.
+NODE_SHIMS = (HERE / "node_shim.cjs", HERE / "node_sdk.cjs")
 NODE_PATH_VARIABLE = "HEADRACE_NODE_PATH"
 OPT = Path("/opt")
 
@@ -176,7 +178,8 @@ def command(spec: SandboxSpec, places: Places) -> list[str]:
             raise RuntimeMissing(
                 f"The runtime {spec.runtime} needs Node.js 20 or newer on this machine's PATH; install it."
             )
-        return [node, "--require", str(NODE_SHIM), str(NODE_CLIENT), spec.handler]
+        preloaded = [part for shim in NODE_SHIMS for part in ("--require", str(shim))]
+        return [node, *preloaded, str(NODE_CLIENT), spec.handler]
     return [str(_bootstrap(spec, places))]
 
 
@@ -288,6 +291,7 @@ def _add_folders(environment: dict[str, str], places: Places, layers: Sequence[P
     _extend(environment, "LD_LIBRARY_PATH", [path for path in libraries if layers])
     modules = [str(d / "nodejs" / "node_modules") for d in layers]
     _extend(environment, "NODE_PATH", [*modules, *node_path()])
+    environment["HEADRACE_SDK_FOLDER"] = str(sdk_folder())
 
 
 def _extend(environment: dict[str, str], name: str, more: list[str]) -> None:

@@ -4,6 +4,7 @@
 'use strict';
 const fs = require('node:fs');
 const http = require('node:http');
+const { register } = require('node:module');
 const path = require('node:path');
 const { Writable } = require('node:stream');
 const { format } = require('node:util');
@@ -172,17 +173,22 @@ function runtimeError(name, message) {
   return error;
 }
 
+function importModule(file) {
+  register(pathToFileURL(path.join(__dirname, 'node_imports.mjs')));
+  return import(pathToFileURL(file).href);
+}
+
 async function loadModule(base) {
   for (const extension of ['', '.js', '.mjs', '.cjs']) {
     const file = base + extension;
     if (!fs.existsSync(file) || fs.statSync(file).isDirectory()) continue;
-    if (extension === '.mjs') return import(pathToFileURL(file).href);
+    if (extension === '.mjs') return importModule(file);
     try {
       return require(file);
     } catch (error) {
       const isModule = error.code === 'ERR_REQUIRE_ESM' || /import statement|'export'/.test(error.message);
       if (!isModule) throw error;
-      return import(pathToFileURL(file).href);
+      return importModule(file);
     }
   }
   return undefined;
@@ -197,7 +203,7 @@ async function loadHandler(handler) {
     loaded = await loadModule(base);
   } catch (error) {
     if (error instanceof SyntaxError) error.name = 'Runtime.UserCodeSyntaxError';
-    if (error.code === 'MODULE_NOT_FOUND') error.name = 'Runtime.ImportModuleError';
+    if (/^(ERR_)?MODULE_NOT_FOUND$/.test(error.code)) error.name = 'Runtime.ImportModuleError';
     throw error;
   }
   if (loaded === undefined) {

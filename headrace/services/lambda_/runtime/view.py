@@ -7,6 +7,7 @@ directory in a project's folder, passwords in /etc.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,8 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.services.lambda_.runtime.environment import node_path, node_program
+from headrace.services.lambda_.runtime.sdk_modules import sdk_folder
 
 OPT, TMP, TASK = Path("/opt"), Path("/tmp"), Path("/var/task")
+# Where Lambda's runtimes have the interpreter: observed in the first line of the AWS CLI's layer.
+LANG = Path("/var/lang")
 # Programs, libraries and settings of the system.
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc")
 # Package managers' stores: an interpreter's libraries lie in many folders of them.
@@ -43,7 +47,7 @@ class View:
 
     Attributes:
         seen: files and folders, read-only, none inside another.
-        links: links at the root and where they lead, as on the machine.
+        links: links at the root and where they lead, as on the machine, and where AWS has the interpreters.
         folders: those in which functions may write too, at their own paths.
         hidden: paths that functions must not see, although they may lie in those above.
     """
@@ -81,10 +85,18 @@ def make_view(data_dir: Path, folders: Sequence[Path] = ()) -> View:
         # Links at the root lead into /usr, which is seen.
         if path.exists() and not covers((*seen, *(link for link, _ in links)), path):
             seen.append(path)
+    links += _runtime_links()
     hidden = [Path("/etc") / name for name in _SYSTEM_SECRETS]
     hidden += [home / name for home in _homes() for name in _HOME_SECRETS]
     hidden += _spellings(data_dir)
     return View(tuple(seen), links, tuple(path.resolve() for path in folders), tuple(hidden))
+
+
+def _runtime_links() -> tuple[tuple[Path, str], ...]:
+    """Return links at the places of AWS's interpreters, which scripts of layers name, such as the AWS CLI of CDK's."""
+    node = node_program()
+    programs = [("python", sys.executable), ("python3", sys.executable), ("node", node)]
+    return tuple((LANG / "bin" / name, program) for name, program in programs if program)
 
 
 def _homes() -> list[Path]:
@@ -115,7 +127,11 @@ def _interpreters() -> Iterator[Path]:
         yield from _links_of(Path(node))
     # Node.js clients lie in the package; `pip install -e` does not copy it into the prefix.
     yield Path(__file__).resolve().parents[3]
-    for path in (*_import_folders(), *map(Path, node_path())):
+    sdk = sdk_folder()
+    with contextlib.suppress(OSError):
+        # It must be there to be seen: what is installed later shows in it.
+        sdk.mkdir(parents=True, exist_ok=True)
+    for path in (*_import_folders(), *map(Path, node_path()), sdk):
         for spelling in _spellings(path):
             yield from _parts(spelling)
 

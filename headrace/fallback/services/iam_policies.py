@@ -1,0 +1,112 @@
+"""IAM's policies are checked as IAM checks them when they are put: grammar, principals, sizes; moto checks a part."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from headrace.permissions.grammar import (
+    Holder,
+    PolicyError,
+    PolicyKind,
+    check_policy,
+    check_size,
+    size_of,
+)
+
+# Inline policies may be of any version; moto's checker does not know which it has.
+_is_inline: ContextVar[bool] = ContextVar("is_inline", default=False)
+_INLINE: dict[str, tuple[Holder, str]] = {
+    "put_role_policy": ("role", "get_role"),
+    "put_user_policy": ("user", "get_user"),
+    "put_group_policy": ("group", "get_group"),
+}
+
+
+def patch() -> None:
+    """Replace moto's checks. Called once."""
+    import moto.iam.models as iam
+    import moto.iam.policy_validation as policy_validation
+
+    validation: Any = policy_validation
+    validation.IAMPolicyDocumentValidator.validate = _checked_identity
+    validation.IAMTrustPolicyDocumentValidator.validate = _checked_trust
+    backend: Any = iam.IAMBackend
+    for name, (holder, find) in _INLINE.items():
+        setattr(backend, name, _inline(getattr(backend, name), holder, find))
+    backend.create_role = _with_trust(backend.create_role)
+    backend.create_policy = _managed(backend.create_policy, place=2)
+    backend.create_policy_version = _managed(backend.create_policy_version, place=1)
+
+
+def _refused(check: Callable[[], None]) -> None:
+    """Raise as moto's what is refused, so that it is answered in IAM's form."""
+    from moto.iam.exceptions import LimitExceededException, MalformedPolicyDocument
+
+    try:
+        check()
+    except PolicyError as error:
+        if error.code == "LimitExceeded":
+            raise LimitExceededException(error.message) from None
+        raise MalformedPolicyDocument(error.message) from None
+
+
+def _check(text: str, kind: PolicyKind, *, is_managed: bool = True) -> None:
+    _refused(lambda: check_policy(text, kind, is_managed=is_managed))
+
+
+def _checked_identity(validator: Any) -> None:
+    _check(str(validator._policy_document), "identity", is_managed=not _is_inline.get())
+
+
+def _checked_trust(validator: Any) -> None:
+    text = str(validator._policy_document)
+    _check(text, "trust")
+    _refused(lambda: check_size(text, "trust"))
+
+
+def _inline(put: Any, holder: Holder, find: str) -> Any:
+    """Return an operation that puts an inline policy; all of a holder's together have a most size."""
+
+    @functools.wraps(put)
+    def put_policy(self: Any, name: str, policy_name: str, policy_json: str) -> Any:
+        policies: Mapping[str, str] = getattr(self, find)(name).policies
+        others = sum(size_of(text) for key, text in policies.items() if key != policy_name)
+        token = _is_inline.set(True)
+        try:
+            _check(policy_json, "identity", is_managed=False)
+            _refused(lambda: check_size(policy_json, holder, name, others=others))
+            return put(self, name, policy_name, policy_json)
+        finally:
+            _is_inline.reset(token)
+
+    return put_policy
+
+
+def _with_trust(create_role: Any) -> Any:
+    @functools.wraps(create_role)
+    def created(
+        self: Any, role_name: str, assume_role_policy_document: str, *args: Any, **named: Any
+    ) -> Any:
+        _check(assume_role_policy_document, "trust")
+        _refused(lambda: check_size(assume_role_policy_document, "trust"))
+        return create_role(self, role_name, assume_role_policy_document, *args, **named)
+
+    return created
+
+
+def _managed(create: Any, *, place: int) -> Any:
+    """Return an operation that stores a managed policy, whose text is the argument at `place` or of its name."""
+
+    @functools.wraps(create)
+    def created(self: Any, *args: Any, **named: Any) -> Any:
+        text = str(args[place] if len(args) > place else named["policy_document"])
+        _check(text, "identity")
+        _refused(lambda: check_size(text, "policy"))
+        return create(self, *args, **named)
+
+    return created

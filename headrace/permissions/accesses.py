@@ -1,0 +1,120 @@
+"""Which actions on which resources a request stands for: what IAM is asked before an operation runs. Pure functions.
+
+Names and resource types come from `authorization.json`; what differs, service by service, from `requests/`. An
+operation whose needs nobody has written down has none, and `why_unknown` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from headrace.permissions.model import Access
+from headrace.permissions.requests import deployment, others, s3
+from headrace.permissions.requests.extras import role_needs, tag_needs, tags_of
+from headrace.permissions.requests.lambda_ import kinesis_needs, lambda_needs
+from headrace.permissions.requests.request import Find, Need, Request, find_nothing
+from headrace.permissions.requests.resources import resources_of
+from headrace.permissions.requests.table import prefix_of
+
+_RULES: dict[str, Callable[[Request], tuple[Need, ...] | None]] = {
+    "kinesis": kinesis_needs,
+    "lambda": lambda_needs,
+    "s3": s3.needs,
+    **others.RULES,
+    **deployment.RULES,
+}
+# Operations that AWS lets everybody do: who one is, and what endpoint to use (their references say so).
+FREE = {("sts", "GetCallerIdentity"), ("sts", "GetSessionToken")}
+
+
+def accesses_of(
+    service: str,
+    operation: str,
+    parameters: Mapping[str, Any],
+    account: str,
+    region: str,
+    find: Find = find_nothing,
+) -> tuple[Access, ...]:
+    """Return what a request needs, its own action first; () where `why_unknown` says why.
+
+    `service` is botocore's name, `parameters` are named as in botocore's model, `account` and `region` those of the
+    request. `find` resolves what the parameters name without an ARN (see `requests.request.Find`). Thread-safe; no I/O
+    but the first read of the table.
+    """
+    if why_unknown(service, operation):
+        return ()
+    request = Request(service, operation, parameters, account, region, find)
+    shared = {"aws:requestedregion": (region,)}
+    return tuple(
+        Access(need.action, resource, _account_of(resource, account), {**shared, **need.context})
+        for need in _needs(request)
+        for resource in need.resources or ("*",)
+    )
+
+
+def why_unknown(service: str, operation: str) -> str:
+    """Return why nobody knows what an operation needs; empty where it is known."""
+    prefix = prefix_of(service)
+    if prefix is None:
+        return f"No table says which actions {service} needs."
+    if (service, operation) in FREE:
+        return f"AWS lets everybody call {operation}."
+    if operation.lower() in prefix.actions or (service, operation) in RENAMED:
+        return ""
+    return f"No source says which action {service}'s {operation} needs."
+
+
+def _needs(request: Request) -> Iterator[Need]:
+    rule = _RULES.get(request.service)
+    needs = rule(request) if rule is not None else None
+    if needs is None:
+        needs = _by_table(request)
+    tags = tags_of(request)
+    context = {f"aws:requesttag/{key.lower()}": (value,) for key, value in tags.items()}
+    keys: Any = (
+        request.parameters.get("TagKeys") or request.parameters.get("tagKeys") or tuple(tags)
+    )
+    if keys:
+        context["aws:tagkeys"] = tuple(keys)
+    own = tuple(Need(n.action, n.resources, {**context, **n.context}) for n in needs)
+    yield from own
+    if own:
+        for need in tag_needs(request, own[0].resources or ()):
+            yield Need(need.action, need.resources, context)
+        yield from role_needs(request)
+
+
+def _by_table(request: Request) -> tuple[Need, ...]:
+    prefix = prefix_of(request.service)
+    action = prefix.actions.get(request.operation.lower()) if prefix else None
+    if prefix is None or action is None:
+        return ()
+    return (Need(f"{prefix.name}:{action.name}", resources_of(prefix, action, request)),)
+
+
+def _account_of(resource: str, account: str) -> str:
+    """Return the account that owns a resource; S3's ARNs do not say it, and are taken for the caller's."""
+    parts = resource.split(":", 5)
+    said = parts[4] if len(parts) == 6 else ""
+    return said if said.isdigit() else account
+
+
+# Operations that have another name than their action.
+RENAMED = frozenset(
+    {
+        *(("s3", name) for name in s3.RENAMED),
+        *(("lambda", name) for name in ("Invoke", "InvokeWithResponseStream", "GetLayerVersionByArn")),
+        *(("sqs", name) for name in ("SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBatch")),
+        ("sns", "PublishBatch"),
+        *(
+            ("dynamodb", name)
+            for name in (
+                "BatchExecuteStatement", "ExecuteStatement", "ExecuteTransaction", "TransactGetItems",
+                "TransactWriteItems",
+            )
+        ),
+        ("logs", "GetLogObject"),
+        ("kms", "ReEncrypt"),
+    }
+)  # fmt: skip

@@ -1,0 +1,228 @@
+"""A policy document, parsed and compiled: which statements there are and to what each applies.
+
+Parsing takes what AWS would have stored; what a Put refuses says `grammar`. A statement that cannot be read (an
+operator that IAM does not know) makes the whole document unreadable: guessing at a Deny is never right.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from headrace.permissions.conditions import Condition, compile_condition, is_operator
+from headrace.permissions.texts import Text, Values, compile_text
+
+_NO_VALUES: tuple[str, ...] = ()
+# Statements by action are kept for so many actions of one document.
+_MOST_ACTIONS_KEPT = 512
+WITH_VARIABLES = "2012-10-17"
+
+
+class UnreadableDocument(ValueError):
+    """The text is no policy document; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """Actions or resources of a statement: what is spelled out, found at once, and what has wildcards or variables."""
+
+    exact: frozenset[str]
+    others: tuple[Text, ...]
+    is_all: bool
+    sources: tuple[str, ...]
+
+    def match(self, text: str, values: Values) -> bool:
+        """Whether one of them matches."""
+        if self.is_all or text in self.exact:
+            return True
+        return any(other.matches(text, values) for other in self.others)
+
+
+@dataclass(frozen=True, slots=True)
+class Principals:
+    """A statement's Principal by kind; `aws` has accounts, ARNs, unique ids and `*`."""
+
+    aws: frozenset[str]
+    services: frozenset[str]
+    federated: frozenset[str]
+    canonical: frozenset[str]
+
+    @property
+    def is_everyone(self) -> bool:
+        """Whether the statement speaks of everybody."""
+        return "*" in self.aws
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement. None for `resources` or `principals`: the statement does not have the element."""
+
+    index: int
+    sid: str
+    effect: Literal["Allow", "Deny"]
+    actions: Patterns
+    not_actions: bool
+    resources: Patterns | None
+    not_resources: bool
+    principals: Principals | None
+    not_principals: bool
+    conditions: tuple[Condition, ...]
+
+    def has_action(self, action: str) -> bool:
+        """Whether the statement is about an action, given in lower case."""
+        return self.actions.match(action, _no_values) != self.not_actions
+
+    def has_resource(self, resource: str, values: Values) -> bool:
+        """Whether the statement is about a resource; a trust policy's is, having none."""
+        if self.resources is None:
+            return True
+        return self.resources.match(resource, values) != self.not_resources
+
+    def unmet(self, values: Values) -> Condition | None:
+        """Return the first condition that the request does not meet; None if it meets all."""
+        return next((c for c in self.conditions if not c.holds(values)), None)
+
+
+def _no_values(_: str) -> tuple[str, ...]:
+    return _NO_VALUES
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A policy's text and what it says. Two of the same text are the same. Thread-safe."""
+
+    text: str
+    version: str = field(compare=False)
+    statements: tuple[Statement, ...] = field(compare=False)
+    _by_action: dict[str, tuple[Statement, ...]] = field(
+        default_factory=dict[str, tuple[Statement, ...]], compare=False, repr=False
+    )
+
+    def about(self, action: str) -> tuple[Statement, ...]:
+        """Return the statements about an action (any case), denials first."""
+        found = self._by_action.get(action)
+        if found is None:
+            said = action.lower()
+            about = [statement for statement in self.statements if statement.has_action(said)]
+            found = tuple(sorted(about, key=lambda statement: statement.effect == "Allow"))
+            if len(self._by_action) >= _MOST_ACTIONS_KEPT:
+                self._by_action.clear()
+            self._by_action[action] = found
+        return found
+
+
+@functools.lru_cache(maxsize=2048)
+def parse_document(text: str) -> Document:
+    """Return a policy's text, compiled. Raises UnreadableDocument."""
+    try:
+        parsed: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        raise UnreadableDocument("The policy is not valid JSON.") from None
+    if not isinstance(parsed, dict):
+        raise UnreadableDocument("The policy is not a JSON object.")
+    document = cast("dict[str, Any]", parsed)
+    version = str(document.get("Version", "2008-10-17"))
+    said: Any = document.get("Statement", [])
+    statements = cast("list[Any]", said if isinstance(said, list) else [said])
+    has_variables = version == WITH_VARIABLES
+    return Document(
+        text,
+        version,
+        tuple(
+            _statement(index, statement, has_variables=has_variables)
+            for index, statement in enumerate(statements)
+        ),
+    )
+
+
+def _statement(index: int, parsed: Any, *, has_variables: bool) -> Statement:
+    if not isinstance(parsed, dict):
+        raise UnreadableDocument(f"Statement {index + 1} is not a JSON object.")
+    said = cast("dict[str, Any]", parsed)
+    effect = said.get("Effect")
+    if effect not in ("Allow", "Deny"):
+        raise UnreadableDocument(f"Statement {index + 1} has no Effect that is Allow or Deny.")
+    not_actions = "NotAction" in said
+    actions = _patterns(said.get("NotAction" if not_actions else "Action", []), is_action=True)
+    not_resources = "NotResource" in said
+    resources: Patterns | None = None
+    if not_resources or "Resource" in said:
+        listed = said["NotResource" if not_resources else "Resource"]
+        resources = _patterns(listed, is_action=False, has_variables=has_variables)
+    not_principals = "NotPrincipal" in said
+    principals: Principals | None = None
+    if not_principals or "Principal" in said:
+        principals = _principals(said["NotPrincipal" if not_principals else "Principal"])
+    return Statement(
+        index=index,
+        sid=str(said.get("Sid", "")),
+        effect=effect,
+        actions=actions,
+        not_actions=not_actions,
+        resources=resources,
+        not_resources=not_resources,
+        principals=principals,
+        not_principals=not_principals,
+        conditions=_conditions(index, said.get("Condition", {}), has_variables=has_variables),
+    )
+
+
+def _patterns(said: Any, *, is_action: bool, has_variables: bool = False) -> Patterns:
+    sources = _texts(said)
+    exact: set[str] = set()
+    others: list[Text] = []
+    for source in sources:
+        text = compile_text(
+            source,
+            has_variables=has_variables and not is_action,
+            has_wildcards=True,
+            in_lower_case=is_action,
+        )
+        if text.is_literal:
+            exact.add(str(text.parts[0]))
+        elif source != "*":
+            others.append(text)
+    return Patterns(frozenset(exact), tuple(others), "*" in sources, sources)
+
+
+def _principals(said: Any) -> Principals:
+    if said == "*":
+        said = {"AWS": "*"}
+    if not isinstance(said, dict):
+        raise UnreadableDocument("A Principal is neither * nor a JSON object.")
+    by_kind = {
+        kind: frozenset(_texts(names)) for kind, names in cast("dict[str, Any]", said).items()
+    }
+    nobody: frozenset[str] = frozenset()
+    return Principals(
+        by_kind.get("AWS", nobody),
+        by_kind.get("Service", nobody),
+        by_kind.get("Federated", nobody),
+        by_kind.get("CanonicalUser", nobody),
+    )
+
+
+def _conditions(index: int, said: Any, *, has_variables: bool) -> tuple[Condition, ...]:
+    if not isinstance(said, dict):
+        raise UnreadableDocument(f"The Condition of statement {index + 1} is not a JSON object.")
+    row: list[Condition] = []
+    for operator, keys in cast("dict[str, Any]", said).items():
+        if not is_operator(operator):
+            raise UnreadableDocument(f"Statement {index + 1}: no condition operator {operator}.")
+        if not isinstance(keys, dict):
+            raise UnreadableDocument(f"Statement {index + 1}: {operator} is not a JSON object.")
+        for key, values in cast("dict[str, Any]", keys).items():
+            row.append(
+                compile_condition(operator, key, _texts(values), has_variables=has_variables)
+            )
+    return tuple(row)
+
+
+def _texts(said: Any) -> tuple[str, ...]:
+    """Return one value or a list of them as texts; a boolean as JSON writes it."""
+    values = cast("list[Any]", said if isinstance(said, list) else [said])
+    return tuple(
+        value if isinstance(value, str) else json.dumps(value).strip('"') for value in values
+    )

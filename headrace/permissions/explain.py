@@ -1,0 +1,96 @@
+"""Why a decision is as it is: every statement of every policy, whether it applied, and if not what did not fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.permissions.conditions import Condition
+from headrace.permissions.context import values_of
+from headrace.permissions.document import Statement
+from headrace.permissions.evaluate import RESOURCE, denial, evaluate, layers_of
+from headrace.permissions.model import Access, Decision, Layer, NamedPolicy, Policies, Principal
+from headrace.permissions.principals import Grant, grant_of
+from headrace.permissions.texts import Values
+
+Verdict = Literal["allows", "denies", "does not apply"]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One statement: the layer and policy it is in, its place counted from 1, its Sid, its verdict and the reason."""
+
+    layer: Layer
+    policy: str
+    number: int
+    sid: str
+    verdict: Verdict
+    reason: str
+
+    def line(self) -> str:
+        """Return it as one line for people."""
+        name = f"{self.sid}, statement {self.number}" if self.sid else f"statement {self.number}"
+        return f"{self.layer} {self.policy}, {name}: {self.verdict} ({self.reason})"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A decision, AWS's sentence if it is a refusal, and what each statement said."""
+
+    decision: Decision
+    sentence: str
+    statements: tuple[Told, ...]
+
+    def lines(self) -> tuple[str, ...]:
+        """Return the explanation for people: the decision first, then the statements that applied, then the others."""
+        order = sorted(self.statements, key=lambda told: told.verdict == "does not apply")
+        first = self.sentence or f"Allowed by the {self.decision.layer}."
+        return (first, *(f"  {told.line()}" for told in order))
+
+
+def explain(principal: Principal, access: Access, policies: Policies) -> Explanation:
+    """Return why the principal may or may not make the access. Pure."""
+    decision = evaluate(principal, access, policies)
+    values = values_of(principal, access)
+    told = tuple(
+        _told(layer, policy, statement, _misfit(layer, statement, principal, access, values))
+        for layer, policy in layers_of(policies)
+        for statement in policy.document.statements
+    )
+    sentence = "" if decision.allowed else denial(principal, access, decision)
+    return Explanation(decision, sentence, told)
+
+
+def _told(layer: Layer, policy: NamedPolicy, statement: Statement, misfit: str) -> Told:
+    verdict: Verdict = "allows" if statement.effect == "Allow" else "denies"
+    return Told(
+        layer,
+        policy.name,
+        statement.index + 1,
+        statement.sid,
+        "does not apply" if misfit else verdict,
+        misfit or "principal, action, resource and conditions fit",
+    )
+
+
+def _misfit(
+    layer: Layer, statement: Statement, principal: Principal, access: Access, values: Values
+) -> str:
+    """Return the first part of the statement that does not fit; empty if all do."""
+    if layer == RESOURCE and grant_of(statement, principal) is Grant.NONE:
+        return f"Principal does not name {principal.arn or 'an anonymous caller'}"
+    if not statement.has_action(access.action.lower()):
+        name = "NotAction lists" if statement.not_actions else "Action does not list"
+        return f"{name} {access.action}"
+    if not statement.has_resource(access.resource, values):
+        name = "NotResource matches" if statement.not_resources else "Resource does not match"
+        return f"{name} {access.resource}"
+    unmet = statement.unmet(values)
+    return "" if unmet is None else _unmet(unmet, values)
+
+
+def _unmet(condition: Condition, values: Values) -> str:
+    found = values(condition.key)
+    said = ", ".join(text.source for text in condition.values)
+    has = f"is {', '.join(found)}" if found else "is not in the request"
+    return f"{condition.operator} on {condition.key} wants {said}, which {has}"

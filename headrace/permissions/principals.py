@@ -1,0 +1,77 @@
+"""Whether a statement's Principal or NotPrincipal speaks of a caller, and how directly. Pure functions.
+
+A caller has several names at once: a role's session is the session, the role and the account. How a resource's policy
+names it matters: what is granted to an account only lets the account's own policies decide, what is granted to a role
+is limited by its boundary, and what is granted to a user, a session, a service or to everybody is granted outright.
+Source: docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_principal.html, ..._notprincipal.html and
+reference_policies_evaluation-logic_policy-eval-basics.html.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from headrace.permissions.document import Principals, Statement
+from headrace.permissions.model import Principal
+
+
+class Grant(IntEnum):
+    """How directly a resource's policy grants; the higher the more directly."""
+
+    NONE = 0
+    ACCOUNT = 1
+    ROLE = 2
+    DIRECT = 3
+
+
+def grant_of(statement: Statement, principal: Principal) -> Grant:
+    """Return how directly the statement speaks of the caller; NONE if it does not."""
+    if statement.principals is None:
+        return Grant.NONE
+    if not statement.not_principals:
+        return _named(statement.principals, principal)
+    if statement.effect == "Deny":
+        return Grant.NONE if _is_wholly_named(statement.principals, principal) else Grant.DIRECT
+    named = _named(statement.principals, principal)
+    return Grant.DIRECT if named is Grant.NONE else Grant.NONE
+
+
+def _named(named: Principals, principal: Principal) -> Grant:
+    if named.is_everyone:
+        return Grant.DIRECT
+    if principal.kind == "service":
+        return Grant.DIRECT if principal.arn in named.services else Grant.NONE
+    if principal.kind == "anonymous":
+        return Grant.NONE
+    by_name = {name: grant for grant, names in _names(principal) for name in names}
+    return max((by_name.get(name, Grant.NONE) for name in named.aws), default=Grant.NONE)
+
+
+def _is_wholly_named(named: Principals, principal: Principal) -> bool:
+    """Whether each of the caller's names is in the list: a Deny with NotPrincipal spares nobody else."""
+    if named.is_everyone:
+        return True
+    if principal.kind == "service":
+        return principal.arn in named.services
+    if principal.kind == "anonymous":
+        return False
+    return all(any(name in named.aws for name in names) for _, names in _names(principal))
+
+
+def _names(principal: Principal) -> list[tuple[Grant, tuple[str, ...]]]:
+    """Return the caller's names, each in all its spellings."""
+    partition = principal.arn.split(":", 2)[1] if principal.arn.count(":") > 1 else "aws"
+    account = (principal.account, f"arn:{partition}:iam::{principal.account}:root")
+    names: list[tuple[Grant, tuple[str, ...]]] = [(Grant.ACCOUNT, account)]
+    if principal.kind == "role":
+        role_id = principal.user_id.partition(":")[0]
+        names.append((Grant.ROLE, _spellings(principal.identity_arn, role_id)))
+        names.append((Grant.DIRECT, _spellings(principal.arn, principal.user_id)))
+    elif principal.kind == "user":
+        arn = principal.identity_arn or principal.arn
+        names.append((Grant.DIRECT, _spellings(arn, principal.user_id)))
+    return names
+
+
+def _spellings(arn: str, unique_id: str) -> tuple[str, ...]:
+    return tuple(name for name in (arn, unique_id) if name)

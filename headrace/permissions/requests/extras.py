@@ -1,0 +1,157 @@
+"""What a request needs beside its own action: to tag what it makes, and to pass the roles that it names.
+
+Sources: each service's documentation of creation with tags (named beside it), and for roles
+docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_use_passrole.html.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from headrace.core.arn import make_arn
+from headrace.permissions.requests.request import Need, Request
+
+# The action that a creation with tags needs too; `Tags` or `tags` in the request. The services' references of the
+# operations say it (CreateStream: "you must also have the kinesis:AddTagsToStream permission").
+_TAGGING: dict[tuple[str, str], str] = {
+    ("kinesis", "CreateStream"): "kinesis:AddTagsToStream",
+    ("kinesis", "RegisterStreamConsumer"): "kinesis:TagResource",
+    ("firehose", "CreateDeliveryStream"): "firehose:TagDeliveryStream",
+    ("lambda", "CreateFunction"): "lambda:TagResource",
+    ("lambda", "CreateEventSourceMapping"): "lambda:TagResource",
+    ("emr", "RunJobFlow"): "elasticmapreduce:AddTags",
+    ("emr", "CreateStudio"): "elasticmapreduce:AddTags",
+    ("emr-serverless", "CreateApplication"): "emr-serverless:TagResource",
+    ("emr-serverless", "StartJobRun"): "emr-serverless:TagResource",
+    ("sqs", "CreateQueue"): "sqs:TagQueue",
+    ("sns", "CreateTopic"): "sns:TagResource",
+    ("dynamodb", "CreateTable"): "dynamodb:TagResource",
+    ("logs", "CreateLogGroup"): "logs:TagResource",
+    ("events", "PutRule"): "events:TagResource",
+    ("events", "CreateEventBus"): "events:TagResource",
+    ("kms", "CreateKey"): "kms:TagResource",
+    ("ssm", "PutParameter"): "ssm:AddTagsToResource",
+    ("secretsmanager", "CreateSecret"): "secretsmanager:TagResource",
+    ("ecr", "CreateRepository"): "ecr:TagResource",
+    ("stepfunctions", "CreateStateMachine"): "states:TagResource",
+    ("iam", "CreateRole"): "iam:TagRole",
+    ("iam", "CreateUser"): "iam:TagUser",
+    ("iam", "CreatePolicy"): "iam:TagPolicy",
+    ("iam", "CreateInstanceProfile"): "iam:TagInstanceProfile",
+    ("glue", "CreateJob"): "glue:TagResource",
+    ("glue", "CreateCrawler"): "glue:TagResource",
+    ("cloudwatch", "PutMetricAlarm"): "cloudwatch:TagResource",
+    ("pipes", "CreatePipe"): "pipes:TagResource",
+}
+# Whom a service's requests pass roles to.
+PASSED_TO = {
+    "cloudformation": "cloudformation.amazonaws.com",
+    "cloudwatch": "streams.metrics.cloudwatch.amazonaws.com",
+    "emr": "elasticmapreduce.amazonaws.com",
+    "emr-serverless": "emr-serverless.amazonaws.com",
+    "events": "events.amazonaws.com",
+    "firehose": "firehose.amazonaws.com",
+    "glue": "glue.amazonaws.com",
+    "kinesis": "kinesis.amazonaws.com",
+    "lambda": "lambda.amazonaws.com",
+    "logs": "logs.amazonaws.com",
+    "pipes": "pipes.amazonaws.com",
+    "s3": "s3.amazonaws.com",
+    "scheduler": "scheduler.amazonaws.com",
+    "ssm": "ssm.amazonaws.com",
+    "stepfunctions": "states.amazonaws.com",
+}
+_PROFILE = "JobFlowRole"
+_TO_EC2 = "ec2.amazonaws.com"
+# Roles in requests that are not passed: EMR's runtime roles are assumed by the cluster (emr-steps-runtime-roles.html),
+# and an alarm's or a parameter's member of this name is none.
+_NOT_PASSED = {
+    ("emr", "AddJobFlowSteps"), ("emr", "GetClusterSessionCredentials"), ("emr", "GetOnClusterAppUIPresignedURL"),
+    ("emr", "GetPersistentAppUIPresignedURL"), ("emr", "StartSession"),
+}  # fmt: skip
+# Members that name a role without its ARN.
+_BY_NAME = {
+    ("emr", "ServiceRole"), ("emr", "AutoScalingRole"), ("emr", "UserRole"), ("glue", "Role"), ("ssm", "IamRole"),
+}  # fmt: skip
+
+
+def tag_needs(request: Request, resources: tuple[str, ...]) -> Iterator[Need]:
+    """Yield what a creation with tags needs, on what it makes."""
+    action = _TAGGING.get((request.service, request.operation))
+    if action is not None and tags_of(request):
+        yield Need(action, _tagged(request, resources))
+
+
+def _tagged(request: Request, resources: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the ARNs that tags are put on; with `*` for the id that what is made does not have yet."""
+    made = {
+        ("kinesis", "RegisterStreamConsumer"): f"{request.text('StreamARN')}/consumer/{request.text('ConsumerName')}:*",
+        ("lambda", "CreateEventSourceMapping"): request.arn("lambda", "event-source-mapping:*"),
+        ("emr", "RunJobFlow"): request.arn("elasticmapreduce", "cluster/*"),
+        ("emr", "CreateStudio"): request.arn("elasticmapreduce", "studio/*"),
+        ("emr-serverless", "CreateApplication"): request.arn("emr-serverless", "/applications/*"),
+        ("kms", "CreateKey"): request.arn("kms", "key/*"),
+    }.get((request.service, request.operation))  # fmt: skip
+    if made is not None:
+        return (made,)
+    if request.service == "emr-serverless":
+        return tuple(f"{resource}/jobruns/*" for resource in resources)
+    return resources
+
+
+def tags_of(request: Request) -> dict[str, str]:
+    """Return the tags that a request gives, whatever their form."""
+    for name in ("Tags", "tags", "TagList", "tagList"):
+        said: Any = request.parameters.get(name)
+        if isinstance(said, Mapping):
+            return {str(key): str(value) for key, value in cast("Mapping[Any, Any]", said).items()}
+        if isinstance(said, list):
+            listed = cast("list[Any]", said)
+            return dict(_pair(cast("Any", tag)) for tag in listed if isinstance(tag, Mapping))
+    return {}
+
+
+def _pair(tag: Mapping[str, Any]) -> tuple[str, str]:
+    lower = {key.lower(): value for key, value in tag.items()}
+    key = lower.get("key", lower.get("tagkey", ""))
+    return str(key), str(lower.get("value", lower.get("tagvalue", "")) or "")
+
+
+def role_needs(request: Request) -> Iterator[Need]:
+    """Yield iam:PassRole for each role that the request hands to a service."""
+    service = PASSED_TO.get(request.service)
+    if service is None or (request.service, request.operation) in _NOT_PASSED:
+        return
+    seen: set[str] = set()
+    for name, value in _role_members(request.parameters):
+        to = _TO_EC2 if name == _PROFILE else service
+        arn = _role_arn(request, name, value)
+        if arn and arn not in seen:
+            seen.add(arn)
+            yield Need("iam:PassRole", (arn,), {"iam:passedtoservice": (to,)})
+
+
+def _role_members(value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for name, member in cast("Mapping[str, Any]", value).items():
+            if isinstance(member, str) and str(name).lower().endswith(("role", "rolearn")):
+                yield name, member
+            else:
+                yield from _role_members(member)
+    elif isinstance(value, list | tuple):
+        for member in cast("list[Any]", value):
+            yield from _role_members(member)
+
+
+def _role_arn(request: Request, name: str, value: str) -> str:
+    """Return the ARN of a role in a request; empty for what is no role."""
+    if value.startswith("arn:"):
+        return value if ":role/" in value else ""
+    if name == _PROFILE:
+        profile = request.find("iam", "instance profile", value)
+        return profile or make_arn("iam", "", request.account, f"role/{value}")
+    if (request.service, name) in _BY_NAME:
+        found = request.find("iam", "role", value)
+        return found or make_arn("iam", "", request.account, f"role/{value}")
+    return ""

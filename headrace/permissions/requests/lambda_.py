@@ -1,0 +1,140 @@
+"""Lambda and Kinesis: qualifiers, layers, code in S3, mappings without a resource; opaque iterators, consumers' names.
+
+Sources: docs.aws.amazon.com/lambda/latest/dg/lambda-api-permissions-ref.html, the Service Authorization Reference's
+pages of both, and the references of CreateFunction and CreateStream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from headrace.core.arn import make_arn
+from headrace.permissions.requests.request import Need, Request
+
+_INVOKES = ("Invoke", "InvokeWithResponseStream")
+# Operations whose `FunctionName` is not the resource.
+_ON_MAPPING = {
+    "GetEventSourceMapping", "UpdateEventSourceMapping", "DeleteEventSourceMapping",
+    "CreateEventSourceMapping", "ListEventSourceMappings",
+}  # fmt: skip
+
+
+def function_arn(request: Request, name: str, qualifier: str = "") -> str:
+    """Return the ARN of a function named as Lambda lets one: name, `account:function:name`, ARN; qualified."""
+    account, region, bare = request.account, request.region, name
+    if name.startswith("arn:"):
+        parts = name.split(":", 6)
+        account, region, bare = parts[4], parts[3], parts[-1]
+    elif ":function:" in name:
+        account, bare = name.split(":function:", 1)
+    name, _, own = bare.partition(":")
+    said = qualifier or own
+    return make_arn("lambda", region, account, f"function:{name}{':' if said else ''}{said}")
+
+
+def lambda_needs(request: Request) -> tuple[Need, ...] | None:
+    """Return what a Lambda operation needs; None for what the table alone says."""
+    operation = request.operation
+    if operation == "GetLayerVersionByArn":
+        return (Need("lambda:GetLayerVersion", (request.text("Arn"),)),)
+    if operation in _ON_MAPPING:
+        return (_mapping_need(request),)
+    name = request.text("FunctionName")
+    if not name or operation == "ListDurableExecutionsByFunction":
+        return None
+    arn = function_arn(request, name, request.text("Qualifier"))
+    if operation in _INVOKES:
+        return (Need("lambda:InvokeFunction", (arn,)),)
+    context = {
+        key: (request.text(parameter),)
+        for parameter, key in _CONDITIONS.get(operation, {}).items()
+        if request.text(parameter)
+    }
+    return (Need(f"lambda:{operation}", (arn,), context), *_with_function(request))
+
+
+_CONDITIONS = {
+    "AddPermission": {"Principal": "lambda:principal", "FunctionUrlAuthType": "lambda:functionurlauthtype"},
+    "CreateFunctionUrlConfig": {"AuthType": "lambda:functionurlauthtype"},
+    "UpdateFunctionUrlConfig": {"AuthType": "lambda:functionurlauthtype"},
+    "PutFunctionCodeSigningConfig": {"CodeSigningConfigArn": "lambda:codesigningconfigarn"},
+}  # fmt: skip
+
+
+def _mapping_need(request: Request) -> Need:
+    """Creating and listing have no resource, the others a mapping; its function is a condition key."""
+    uuid, name = request.text("UUID"), request.text("FunctionName")
+    resource = request.arn("lambda", f"event-source-mapping:{uuid}") if uuid else "*"
+    function = (
+        function_arn(request, name) if name else request.find("lambda", "mapping", uuid) or ""
+    )
+    context = {"lambda:functionarn": (function,)} if function else {}
+    return Need(f"lambda:{request.operation}", (resource,), context)
+
+
+def _with_function(request: Request) -> Iterator[Need]:
+    """Yield what a function's code and layers need; the caller's permissions read them."""
+    layers = cast("list[str]", request.parameters.get("Layers") or [])
+    for layer in layers:
+        yield Need("lambda:GetLayerVersion", (layer,))
+    code: Any = (
+        request.parameters
+        if request.operation == "UpdateFunctionCode"
+        else request.parameters.get("Code")
+    )
+    if request.operation in ("CreateFunction", "UpdateFunctionCode") and isinstance(code, Mapping):
+        said = cast("Mapping[str, Any]", code)
+        if said.get("S3Bucket"):
+            action = "s3:GetObjectVersion" if said.get("S3ObjectVersion") else "s3:GetObject"
+            yield Need(action, (f"arn:aws:s3:::{said['S3Bucket']}/{said.get('S3Key', '')}",))
+
+
+# --- Kinesis --------------------------------------------------------------------------------------
+
+# The table gives these no resource; policies of AWS's own examples name the stream (Application Auto Scaling's guide
+# for Kinesis), which a policy with `*` matches too.
+_ON_STREAM = {
+    "UpdateShardCount", "UpdateStreamMode", "EnableEnhancedMonitoring", "DisableEnhancedMonitoring",
+}  # fmt: skip
+_BY_CONSUMER = {"DescribeStreamConsumer", "DeregisterStreamConsumer"}
+
+
+def kinesis_needs(request: Request) -> tuple[Need, ...] | None:
+    """Return what a Kinesis operation needs; None for what the table alone says."""
+    operation, action = request.operation, f"kinesis:{request.operation}"
+    stream = request.text("StreamARN") or _stream_named(request)
+    if operation == "GetRecords" and not stream:
+        stream = request.find("kinesis", "iterator", request.text("ShardIterator")) or ""
+    if operation == "ListShards" and not stream:
+        stream = request.find("kinesis", "token", request.text("NextToken")) or ""
+    if operation in _BY_CONSUMER and not request.text("ConsumerARN"):
+        consumer = f"{stream}/consumer/{request.text('ConsumerName')}"
+        return (Need(action, (request.find("kinesis", "consumer", consumer) or f"{consumer}:*",)),)
+    if operation in ("StartStreamEncryption", "StopStreamEncryption"):
+        return _encryption_needs(request, action, stream)
+    if operation in ("GetRecords", "ListShards", "SubscribeToShard") or operation in _ON_STREAM:
+        resource = request.text("ConsumerARN") or stream
+        return (Need(action, (resource,)),) if resource else None
+    return None
+
+
+def _stream_named(request: Request) -> str:
+    name = request.text("StreamName")
+    return request.arn("kinesis", f"stream/{name}") if name else ""
+
+
+def _encryption_needs(request: Request, action: str, stream: str) -> tuple[Need, ...]:
+    """Return what encryption needs: the action on the stream, and on the key."""
+    key = key_arn(request, request.text("KeyId"))
+    return (Need(action, (stream, *((key,) if key else ()))),)
+
+
+def key_arn(request: Request, key_id: str) -> str:
+    """Return the ARN of a key named by id, ARN or alias; empty for an alias that nobody knows."""
+    if key_id.startswith("arn:") and ":key/" in key_id:
+        return key_id
+    alias = key_id.rsplit(":", 1)[-1]
+    if alias.startswith("alias/"):
+        return request.find("kms", "alias", alias) or ""
+    return request.arn("kms", f"key/{key_id}") if key_id else ""

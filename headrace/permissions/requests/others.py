@@ -1,0 +1,316 @@
+"""Services of moto's whose requests need more than the table says: SQS, SNS, DynamoDB, KMS, Logs, IAM, and so on.
+
+Source: each service's page of the Service Authorization Reference (docs.aws.amazon.com/service-authorization/latest/
+reference/list_SERVICE.html); other sources stand where they are used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+from headrace.permissions.requests.lambda_ import key_arn
+from headrace.permissions.requests.request import Need, Request
+
+Needs = tuple[Need, ...] | None
+_PARTIQL = re.compile(r"\s*(select|insert|update|delete|exists)\b", re.IGNORECASE)
+_PARTIQL_TABLE = re.compile(
+    r"\b(?:from|into|update)\s+\"?([\w.:/-]+)\"?(?:\.\"?([\w.-]+)\"?)?", re.IGNORECASE
+)
+
+
+# --- queues and topics ----------------------------------------------------------------------------
+
+_SQS_BATCHES = {
+    "SendMessageBatch": "SendMessage",
+    "DeleteMessageBatch": "DeleteMessage",
+    "ChangeMessageVisibilityBatch": "ChangeMessageVisibility",
+}
+
+
+def sqs_needs(request: Request) -> Needs:
+    """A queue's URL ends in its account and its name; batches need the single action (SendMessageBatch's reference)."""
+    action = f"sqs:{_SQS_BATCHES.get(request.operation, request.operation)}"
+    url = request.text("QueueUrl")
+    if url:
+        account, _, name = url.rstrip("/").rpartition("/")
+        account = account.rpartition("/")[2]
+        owner = account if account.isdigit() else request.account
+        return (Need(action, (f"arn:aws:sqs:{request.region}:{owner}:{name}",)),)
+    return None
+
+
+def sns_needs(request: Request) -> Needs:
+    """A message goes to a topic, to an endpoint, or to a telephone, which is no resource."""
+    if request.operation in ("Publish", "PublishBatch"):
+        target = request.text("TopicArn") or request.text("TargetArn")
+        return (Need("sns:Publish", (target or "*",)),)
+    if request.operation == "Subscribe":
+        names = {"Protocol": "sns:protocol", "Endpoint": "sns:endpoint"}
+        context = {key: (request.text(name),) for name, key in names.items() if request.text(name)}
+        return (Need("sns:Subscribe", (request.text("TopicArn"),), context),)
+    if request.text("SubscriptionArn"):  # the topic's ARN and an id
+        topic = request.text("SubscriptionArn").rpartition(":")[0]
+        return (Need(f"sns:{request.operation}", (topic,)),)
+    return None
+
+
+# --- DynamoDB -------------------------------------------------------------------------------------
+
+_OF_TRANSACTION = {
+    "Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "ConditionCheck": "ConditionCheckItem",
+    "Get": "GetItem",
+}  # fmt: skip
+
+
+def dynamodb_needs(request: Request) -> Needs:
+    """A batch needs an action for each table, a query of an index the index, PartiQL one for each verb."""
+    operation, parameters = request.operation, request.parameters
+    if operation in ("BatchGetItem", "BatchWriteItem"):
+        tables = cast("Mapping[str, Any]", parameters.get("RequestItems") or {})
+        return (Need(f"dynamodb:{operation}", tuple(_table(request, name) for name in tables)),)
+    if operation in ("TransactGetItems", "TransactWriteItems"):
+        entries = cast("list[Mapping[str, Any]]", parameters.get("TransactItems") or [])
+        return _of_transaction(request, entries)
+    if operation in ("ExecuteStatement", "BatchExecuteStatement", "ExecuteTransaction"):
+        return _of_partiql(request)
+    name, index = request.text("TableName"), request.text("IndexName")
+    if index and operation in (
+        "Query",
+        "Scan",
+        "DescribeContributorInsights",
+        "UpdateContributorInsights",
+    ):
+        return (Need(f"dynamodb:{operation}", (f"{_table(request, name)}/index/{index}",)),)
+    return None
+
+
+def dynamodbstreams_needs(request: Request) -> Needs:
+    """A shard iterator begins with its stream's ARN and a bar (observed of AWS's); ListStreams has no resource."""
+    if request.operation == "GetRecords":
+        iterator = request.text("ShardIterator")
+        stream, bar, _ = iterator.partition("|")
+        arn = stream if bar else request.find("dynamodbstreams", "iterator", iterator)
+        return (Need("dynamodb:GetRecords", (arn,)),) if arn else None
+    return None
+
+
+def _table(request: Request, name: str) -> str:
+    return name if name.startswith("arn:") else request.arn("dynamodb", f"table/{name}")
+
+
+def _of_transaction(request: Request, entries: Iterable[Mapping[str, Any]]) -> tuple[Need, ...]:
+    row: dict[tuple[str, str], Need] = {}
+    for entry in entries:
+        for kind, said in entry.items():
+            if kind in _OF_TRANSACTION and isinstance(said, Mapping):
+                table = _table(request, str(cast("Mapping[str, Any]", said).get("TableName", "")))
+                action = f"dynamodb:{_OF_TRANSACTION[kind]}"
+                row[(action, table)] = Need(action, (table,))
+    return tuple(row.values())
+
+
+def _of_partiql(request: Request) -> Needs:
+    listed: Any = request.parameters.get("Statements") or request.parameters.get("TransactStatements") or [
+        request.parameters
+    ]  # fmt: skip
+    row: list[Need] = []
+    for said in cast("list[Mapping[str, Any]]", listed):
+        text = str(said.get("Statement", ""))
+        verb, table = _PARTIQL.match(text), _PARTIQL_TABLE.search(text)
+        if verb is None or table is None:
+            continue
+        resource = _table(request, table[1]) + (f"/index/{table[2]}" if table[2] else "")
+        name = "Select" if verb[1].lower() == "exists" else verb[1].capitalize()
+        row.append(Need(f"dynamodb:PartiQL{name}", (resource,)))
+    return tuple(row)
+
+
+# --- logs, events, keys ---------------------------------------------------------------------------
+
+# Tags are on the group's ARN without the rest (cloudwatch-logs/iam-access-control-overview-cwl.html).
+_ON_GROUP_ITSELF = ("TagResource", "UntagResource", "ListTagsForResource")
+
+
+def logs_needs(request: Request) -> Needs:
+    """A group is asked for as `GROUP:log-stream:STREAM` (seen in AWS's refusals), so that policies need `:*`."""
+    if request.operation in _ON_GROUP_ITSELF or not _groups(request):
+        return None
+    stream = request.text("logStreamName")
+    resources = tuple(f"{group}:log-stream:{stream}" for group in _groups(request))
+    action = "GetLogEvents" if request.operation == "GetLogObject" else request.operation
+    return (Need(f"logs:{action}", resources),)
+
+
+def _groups(request: Request) -> list[str]:
+    said: list[str] = []
+    for name in ("logGroupName", "logGroupIdentifier"):
+        said += [request.text(name)] if request.text(name) else []
+    for name in ("logGroupNames", "logGroupIdentifiers"):
+        said += cast("list[str]", request.parameters.get(name) or [])
+    return [
+        name.removesuffix(":*") if name.startswith("arn:") else request.arn("logs", f"log-group:{name}")
+        for name in said
+    ]  # fmt: skip
+
+
+_ON_RULE = {
+    "DeleteRule", "DescribeRule", "DisableRule", "EnableRule", "ListTargetsByRule", "PutRule", "PutTargets",
+    "RemoveTargets",
+}  # fmt: skip
+
+
+def events_needs(request: Request) -> Needs:
+    """A rule of the default bus has no bus in its ARN; events go to the buses that they name."""
+    if request.operation == "PutEvents":
+        return _put_events(request)
+    if request.operation not in _ON_RULE:
+        return None
+    bus = request.text("EventBusName").rsplit("event-bus/", 1)[-1]
+    name = request.text("Rule") or request.text("Name")
+    path = f"{bus}/{name}" if bus not in ("", "default") else name
+    return (Need(f"events:{request.operation}", (request.arn("events", f"rule/{path}"),)),)
+
+
+def _put_events(request: Request) -> tuple[Need, ...]:
+    row: dict[tuple[str, str, str], Need] = {}
+    for entry in cast("list[Mapping[str, Any]]", request.parameters.get("Entries") or []):
+        bus = str(entry.get("EventBusName") or "default")
+        arn = bus if bus.startswith("arn:") else request.arn("events", f"event-bus/{bus}")
+        source, kind = str(entry.get("Source", "")), str(entry.get("DetailType", ""))
+        context = {"events:source": (source,), "events:detail-type": (kind,)}
+        row[(arn, source, kind)] = Need("events:PutEvents", (arn,), context)
+    return tuple(row.values())
+
+
+def kms_needs(request: Request) -> Needs:
+    """A key by its ARN, whatever names it; a re-encryption needs leave of both keys."""
+    context = _encryption_context(request)
+    if request.operation == "ReEncrypt":
+        source = key_arn(request, request.text("SourceKeyId"))
+        target = key_arn(request, request.text("DestinationKeyId"))
+        both = (("kms:ReEncryptFrom", source), ("kms:ReEncryptTo", target))
+        return tuple(Need(action, (arn,), context) for action, arn in both if arn)
+    if request.operation == "Decrypt" and not request.text("KeyId"):
+        arn = request.find("kms", "ciphertext", str(request.parameters.get("CiphertextBlob", "")))
+        return (Need("kms:Decrypt", (arn,), context),) if arn else ()
+    alias, target = request.text("AliasName"), request.text("TargetKeyId")
+    if alias:
+        of_alias = request.find("kms", "alias", alias) or ""
+        key = key_arn(request, target) if target else of_alias
+        resources = (request.arn("kms", alias), *((key,) if key else ()))
+        return (Need(f"kms:{request.operation}", resources),)
+    if request.text("KeyId"):
+        arn = key_arn(request, request.text("KeyId"))
+        return (Need(f"kms:{request.operation}", (arn,), context),) if arn else ()
+    return None
+
+
+def _encryption_context(request: Request) -> dict[str, tuple[str, ...]]:
+    said = cast("Mapping[str, str]", request.parameters.get("EncryptionContext") or {})
+    context: dict[str, tuple[str, ...]] = {
+        f"kms:encryptioncontext:{key.lower()}": (value,) for key, value in said.items()
+    }
+    if said:
+        context["kms:encryptioncontextkeys"] = tuple(said)
+    return context
+
+
+# --- identities and the rest ----------------------------------------------------------------------
+
+
+def sts_needs(request: Request) -> Needs:
+    """Who one is, is told without leave (reference of GetCallerIdentity); tags and a source identity need their own."""
+    if request.operation in ("GetCallerIdentity", "GetSessionToken"):
+        return ()
+    if request.operation not in ("AssumeRole", "AssumeRoleWithSAML", "AssumeRoleWithWebIdentity"):
+        return None
+    names = {
+        "ExternalId": "sts:externalid",
+        "RoleSessionName": "sts:rolesessionname",
+        "SourceIdentity": "sts:sourceidentity",
+    }
+    context = {key: (request.text(name),) for name, key in names.items() if request.text(name)}
+    role = (request.text("RoleArn"),)
+    row = [Need(f"sts:{request.operation}", role, context)]
+    if request.parameters.get("Tags"):
+        row.append(Need("sts:TagSession", role, context))
+    if request.text("SourceIdentity"):
+        row.append(Need("sts:SetSourceIdentity", role, context))
+    return tuple(row)
+
+
+# The kind of what an operation of IAM's is about, by the parameter that names it; the first that is there.
+_IAM_KINDS = (
+    ("RoleName", "role"),
+    ("UserName", "user"),
+    ("GroupName", "group"),
+    ("InstanceProfileName", "instance-profile"),
+)
+
+
+def iam_needs(request: Request) -> Needs:
+    """What is there has its path in its ARN, which the request does not say; a role in a profile is passed."""
+    action = f"iam:{request.operation}"
+    names = {"PolicyArn": "iam:policyarn", "PermissionsBoundary": "iam:permissionsboundary"}
+    context = {key: (request.text(name),) for name, key in names.items() if request.text(name)}
+    if request.operation in ("AddRoleToInstanceProfile", "RemoveRoleFromInstanceProfile"):
+        profile = request.text("InstanceProfileName")
+        row = [Need(action, (_iam_arn(request, "instance-profile", profile),))]
+        if request.operation == "AddRoleToInstanceProfile":
+            role = _iam_arn(request, "role", request.text("RoleName"))
+            row.append(
+                Need("iam:PassRole", (role,), {"iam:passedtoservice": ("ec2.amazonaws.com",)})
+            )
+        return tuple(row)
+    if request.operation in ("AddUserToGroup", "RemoveUserFromGroup"):
+        return (Need(action, (_iam_arn(request, "group", request.text("GroupName")),)),)
+    for parameter, kind in _IAM_KINDS:
+        name = request.text(parameter)
+        if name:
+            return (Need(action, (_iam_arn(request, kind, name),), context),)
+    return None
+
+
+def _iam_arn(request: Request, kind: str, name: str) -> str:
+    path = request.text("Path").strip("/")
+    if request.operation.startswith("Create") and path:
+        name = f"{path}/{name}"
+    found = None if request.operation.startswith("Create") else request.find("iam", kind, name)
+    return found or f"arn:aws:iam::{request.account}:{kind}/{name}"
+
+
+def secrets_needs(request: Request) -> Needs:
+    """A secret's ARN ends in six letters that its name does not say; unknown, they stand as `??????`."""
+    said = request.text("SecretId") or (
+        request.text("Name") if request.operation == "CreateSecret" else ""
+    )
+    if not said:
+        return None
+    arn = said if said.startswith("arn:") else request.find("secretsmanager", "secret", said)
+    resource = arn or request.arn("secretsmanager", f"secret:{said}-??????")
+    return (Need(f"secretsmanager:{request.operation}", (resource,)),)
+
+
+def cloudwatch_needs(request: Request) -> Needs:
+    """Metrics have no resource; their name space is a condition key."""
+    if request.operation == "PutMetricData":
+        context = {"cloudwatch:namespace": (request.text("Namespace"),)}
+        return (Need("cloudwatch:PutMetricData", ("*",), context),)
+    return None
+
+
+RULES: dict[str, Callable[[Request], Needs]] = {
+    "cloudwatch": cloudwatch_needs,
+    "dynamodb": dynamodb_needs,
+    "dynamodbstreams": dynamodbstreams_needs,
+    "events": events_needs,
+    "iam": iam_needs,
+    "kms": kms_needs,
+    "logs": logs_needs,
+    "secretsmanager": secrets_needs,
+    "sns": sns_needs,
+    "sqs": sqs_needs,
+    "sts": sts_needs,
+}

@@ -1,0 +1,130 @@
+"""The ARNs that a request's parameters name, by the forms of the action's resource types."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, cast
+
+from headrace.permissions.requests.request import Request
+from headrace.permissions.requests.table import Action, Prefix, ResourceType
+
+# The parameters that give a variable of an ARN's form, where they are named otherwise; by service and type of resource.
+_NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
+    ("cloudwatch", "alarm"): {"AlarmName": ("AlarmName", "AlarmNames")},
+    ("cloudwatch", "dashboard"): {"DashboardName": ("DashboardName", "DashboardNames")},
+    ("cloudwatch", "metric-stream"): {"MetricStreamName": ("Name",)},
+    ("dynamodb", "table"): {"TableName": ("TableName", "SourceTableName", "TargetTableName")},
+    ("ecr", "repository"): {"RepositoryName": ("repositoryName", "repositoryNames")},
+    ("elasticmapreduce", "cluster"): {"ClusterId": ("ClusterId", "JobFlowId", "JobFlowIds")},
+    ("emr-serverless", "session"): {"SessionId": ("sessionId", "resourceId")},
+    ("events", "api-destination"): {"ApiDestinationName": ("Name",)},
+    ("events", "connection"): {"ConnectionName": ("Name",)},
+    ("events", "endpoint"): {"EndpointName": ("Name",)},
+    ("events", "event-bus"): {"EventBusName": ("EventBusName", "Name")},
+    ("glue", "crawler"): {"CrawlerName": ("Name", "CrawlerName")},
+    ("glue", "job"): {"JobName": ("JobName", "Name")},
+    ("glue", "trigger"): {"TriggerName": ("Name",)},
+    ("glue", "workflow"): {"WorkflowName": ("Name",)},
+    ("iam", "group"): {"GroupNameWithPath": ("GroupName",)},
+    ("iam", "instance-profile"): {"InstanceProfileNameWithPath": ("InstanceProfileName",)},
+    ("iam", "policy"): {"PolicyNameWithPath": ("PolicyName",)},
+    ("iam", "role"): {"RoleNameWithPath": ("RoleName",)},
+    ("iam", "server-certificate"): {"CertificateNameWithPath": ("ServerCertificateName",)},
+    ("iam", "user"): {"UserNameWithPath": ("UserName",)},
+    ("lambda", "layerVersion"): {"LayerVersion": ("VersionNumber",)},
+    ("logs", "log-group"): {
+        "LogGroupName": ("logGroupName", "logGroupNames", "logGroupIdentifier", "logGroupIdentifiers")
+    },
+    ("pipes", "pipe"): {"Name": ("Name",)},
+    ("scheduler", "schedule"): {"GroupName": ("GroupName",), "ScheduleName": ("Name",)},
+    ("scheduler", "schedule-group"): {"GroupName": ("Name",)},
+    ("sns", "topic"): {"TopicName": ("Name",)},
+    ("ssm", "document"): {"DocumentName": ("Name", "DocumentName")},
+    ("ssm", "parameter"): {"ParameterNameWithoutLeadingSlash": ("Name", "Names", "Path")},
+    ("states", "activity"): {"ActivityName": ("name",)},
+    ("states", "statemachine"): {"StateMachineName": ("name",)},
+}  # fmt: skip
+_DEFAULTS = {
+    ("events", "EventBusName"): "default",
+    ("scheduler", "GroupName"): "default",
+}
+
+
+def resources_of(prefix: Prefix, action: Action, request: Request) -> tuple[str, ...]:
+    """Return the ARNs that the request names: those of its ARNs that fit, else forms filled with its names.
+
+    Where the action must have a resource and the request does not name one, the form with `*` for what is missing;
+    for an action without resources `*`.
+    """
+    kinds = [prefix.resources[name] for name in (*action.required, *action.optional)]
+    texts = _texts(request)
+    named = tuple(
+        dict.fromkeys(itertools.chain(*(_named(prefix, k, texts, request) for k in kinds)))
+    )
+    if named:
+        return named
+    if not action.required:
+        return ("*",)
+    kind = prefix.resources[action.required[0]]
+    known = {name: found[0] for name, found in _values(prefix, kind, texts).items() if found}
+    return (kind.fill(known, request.account, request.region),)
+
+
+def _named(
+    prefix: Prefix, kind: ResourceType, texts: dict[str, list[str]], request: Request
+) -> Iterator[str]:
+    found = False
+    for values in texts.values():
+        for value in values:
+            if value.startswith("arn:") and prefix.type_of(value) == kind.name:
+                found = True
+                yield value
+    if found:
+        return
+    by_variable = _values(prefix, kind, texts)
+    if by_variable and all(by_variable.values()):
+        for row in itertools.product(*by_variable.values()):
+            yield kind.fill(
+                dict(zip(by_variable, row, strict=True)), request.account, request.region
+            )
+
+
+def _values(
+    prefix: Prefix, kind: ResourceType, texts: dict[str, list[str]]
+) -> dict[str, list[str]]:
+    """Return what the request says of each variable of the form; a name that is an ARN of something else is none."""
+    names = _NAMES.get((prefix.name, kind.name), {})
+    found: dict[str, list[str]] = {}
+    for variable in kind.variables:
+        said = [
+            value
+            for name in names.get(variable, (variable,))
+            for value in texts.get(name.lower(), ())
+            if not value.startswith("arn:")
+        ]
+        default = _DEFAULTS.get((prefix.name, variable))
+        if not said and default:
+            said = [default]
+        found[variable] = [_bare(variable, value) for value in said]
+    return found
+
+
+def _bare(variable: str, value: str) -> str:
+    """Return a name as it stands in ARNs."""
+    if variable == "ParameterNameWithoutLeadingSlash":
+        return value.lstrip("/")
+    return value
+
+
+def _texts(request: Request) -> dict[str, list[str]]:
+    """Return the request's parameters that are texts or lists of texts, by their names in lower case."""
+    found: dict[str, list[str]] = {}
+    for name, value in request.parameters.items():
+        listed = cast("list[Any]", value) if isinstance(value, list) else [value]
+        texts = [
+            str(text) for text in listed if isinstance(text, str | int) and not isinstance(text, bool) and text != ""
+        ]  # fmt: skip
+        if texts:
+            found[name.lower()] = texts
+    return found

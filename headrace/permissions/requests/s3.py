@@ -1,0 +1,221 @@
+"""S3: operations and actions have different names, and one request can need several.
+
+Source: docs.aws.amazon.com/AmazonS3/latest/userguide/using-with-s3-policy-actions.html ("Required permissions for
+Amazon S3 API operations"), and for condition keys list_amazons3.html of the Service Authorization Reference.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+from urllib.parse import parse_qsl, unquote
+
+from headrace.permissions.requests.request import Need, Request
+
+# Operations on a bucket whose action has another name.
+_ON_BUCKET = {
+    "HeadBucket": "ListBucket",
+    "ListObjects": "ListBucket",
+    "ListObjectsV2": "ListBucket",
+    "ListObjectVersions": "ListBucketVersions",
+    "ListMultipartUploads": "ListBucketMultipartUploads",
+    "CreateBucketMetadataConfiguration": "CreateBucketMetadataTableConfiguration",
+    "DeleteBucketMetadataConfiguration": "DeleteBucketMetadataTableConfiguration",
+    "GetBucketMetadataConfiguration": "GetBucketMetadataTableConfiguration",
+    "DeleteBucketAnalyticsConfiguration": "PutAnalyticsConfiguration",
+    "DeleteBucketCors": "PutBucketCORS",
+    "DeleteBucketEncryption": "PutEncryptionConfiguration",
+    "DeleteBucketIntelligentTieringConfiguration": "PutIntelligentTieringConfiguration",
+    "DeleteBucketInventoryConfiguration": "PutInventoryConfiguration",
+    "DeleteBucketLifecycle": "PutLifecycleConfiguration",
+    "DeleteBucketMetricsConfiguration": "PutMetricsConfiguration",
+    "DeleteBucketOwnershipControls": "PutBucketOwnershipControls",
+    "DeleteBucketReplication": "PutReplicationConfiguration",
+    "DeleteBucketTagging": "PutBucketTagging",
+    "DeletePublicAccessBlock": "PutBucketPublicAccessBlock",
+    "GetBucketAccelerateConfiguration": "GetAccelerateConfiguration",
+    "GetBucketAnalyticsConfiguration": "GetAnalyticsConfiguration",
+    "GetBucketCors": "GetBucketCORS",
+    "GetBucketEncryption": "GetEncryptionConfiguration",
+    "GetBucketIntelligentTieringConfiguration": "GetIntelligentTieringConfiguration",
+    "GetBucketInventoryConfiguration": "GetInventoryConfiguration",
+    "GetBucketLifecycle": "GetLifecycleConfiguration",
+    "GetBucketLifecycleConfiguration": "GetLifecycleConfiguration",
+    "GetBucketMetricsConfiguration": "GetMetricsConfiguration",
+    "GetBucketNotificationConfiguration": "GetBucketNotification",
+    "GetBucketReplication": "GetReplicationConfiguration",
+    "GetObjectLockConfiguration": "GetBucketObjectLockConfiguration",
+    "GetPublicAccessBlock": "GetBucketPublicAccessBlock",
+    "ListBucketAnalyticsConfigurations": "GetAnalyticsConfiguration",
+    "ListBucketIntelligentTieringConfigurations": "GetIntelligentTieringConfiguration",
+    "ListBucketInventoryConfigurations": "GetInventoryConfiguration",
+    "ListBucketMetricsConfigurations": "GetMetricsConfiguration",
+    "PutBucketAccelerateConfiguration": "PutAccelerateConfiguration",
+    "PutBucketAnalyticsConfiguration": "PutAnalyticsConfiguration",
+    "PutBucketCors": "PutBucketCORS",
+    "PutBucketEncryption": "PutEncryptionConfiguration",
+    "PutBucketIntelligentTieringConfiguration": "PutIntelligentTieringConfiguration",
+    "PutBucketInventoryConfiguration": "PutInventoryConfiguration",
+    "PutBucketLifecycle": "PutLifecycleConfiguration",
+    "PutBucketLifecycleConfiguration": "PutLifecycleConfiguration",
+    "PutBucketMetricsConfiguration": "PutMetricsConfiguration",
+    "PutBucketNotificationConfiguration": "PutBucketNotification",
+    "PutBucketReplication": "PutReplicationConfiguration",
+    "PutObjectLockConfiguration": "PutBucketObjectLockConfiguration",
+    "PutPublicAccessBlock": "PutBucketPublicAccessBlock",
+}
+_ON_OBJECT = {
+    "HeadObject": "GetObject",
+    "SelectObjectContent": "GetObject",
+    "CreateMultipartUpload": "PutObject",
+    "UploadPart": "PutObject",
+    "CompleteMultipartUpload": "PutObject",
+    "ListParts": "ListMultipartUploadParts",
+}
+# Reads and writes that have an action of their own for one version.
+_OF_VERSIONS = {
+    "GetObject": "GetObjectVersion",
+    "HeadObject": "GetObjectVersion",
+    "DeleteObject": "DeleteObjectVersion",
+    "GetObjectAcl": "GetObjectVersionAcl",
+    "PutObjectAcl": "PutObjectVersionAcl",
+    "GetObjectTagging": "GetObjectVersionTagging",
+    "PutObjectTagging": "PutObjectVersionTagging",
+    "DeleteObjectTagging": "DeleteObjectVersionTagging",
+    "GetObjectAttributes": "GetObjectVersionAttributes",
+}
+_EVERYWHERE = {
+    "ListBuckets": "s3:ListAllMyBuckets",
+    "ListDirectoryBuckets": "s3express:ListAllMyDirectoryBuckets",
+}
+# Of directory buckets, which belong to another service.
+_EXPRESS = ("CreateSession", "RenameObject")
+_SPECIAL = ("DeleteObjects", "CopyObject", "UploadPartCopy", "WriteGetObjectResponse")
+# Operations that no action has the name of.
+RENAMED = frozenset({*_ON_BUCKET, *_ON_OBJECT, *_EVERYWHERE, *_EXPRESS, *_SPECIAL})
+_WRITES = ("PutObject", "CopyObject", "CreateMultipartUpload")
+_GRANTS = ("GrantFullControl", "GrantRead", "GrantReadACP", "GrantWriteACP")
+# The condition key that a parameter gives.
+_KEYS = {
+    "Prefix": "s3:prefix",
+    "Delimiter": "s3:delimiter",
+    "MaxKeys": "s3:max-keys",
+    "VersionId": "s3:versionid",
+    "ACL": "s3:x-amz-acl",
+    "ServerSideEncryption": "s3:x-amz-server-side-encryption",
+    "SSEKMSKeyId": "s3:x-amz-server-side-encryption-aws-kms-key-id",
+    "StorageClass": "s3:x-amz-storage-class",
+    "CopySource": "s3:x-amz-copy-source",
+    "MetadataDirective": "s3:x-amz-metadata-directive",
+    "ObjectLockMode": "s3:object-lock-mode",
+    "IfNoneMatch": "s3:if-none-match",
+    "IfMatch": "s3:if-match",
+}
+
+
+def needs(request: Request) -> tuple[Need, ...] | None:
+    """Return what an operation needs; None for one whose action has its name."""
+    operation = request.operation
+    if operation in _EVERYWHERE:
+        return (Need(_EVERYWHERE[operation], ("*",)),)
+    if operation in _ON_BUCKET:
+        return (_on_bucket(request, _ON_BUCKET[operation]),)
+    if operation == "DeleteObjects":
+        return _deletions(request)
+    if operation in _WRITES:
+        return _writes(request)
+    if operation == "UploadPartCopy":
+        return (_on_object(request, "PutObject"), *_copied(request))
+    if operation in _EXPRESS:
+        return (Need("s3express:CreateSession", (_bucket(request),)),)
+    if operation == "WriteGetObjectResponse":
+        return (Need("s3-object-lambda:WriteGetObjectResponse", ("*",)),)
+    if request.text("VersionId") and operation in _OF_VERSIONS:
+        return (_on_object(request, _OF_VERSIONS[operation]),)
+    if request.text("Key"):
+        return _on_key(request)
+    return None if "Bucket" not in request.parameters else (_on_bucket(request, operation),)
+
+
+def _on_key(request: Request) -> tuple[Need, ...]:
+    own = _on_object(request, _ON_OBJECT.get(request.operation, request.operation))
+    if request.operation == "GetObjectAttributes":
+        return (own, _on_object(request, "GetObject"))
+    return (own,)
+
+
+def _bucket(request: Request) -> str:
+    name = request.text("Bucket")
+    return name if name.startswith("arn:") else f"arn:aws:s3:::{name}"
+
+
+def _on_bucket(request: Request, action: str) -> Need:
+    context = {
+        key: (str(request.parameters[name]),)
+        for name, key in _KEYS.items()
+        if request.parameters.get(name) not in (None, "")
+    }
+    return Need(f"s3:{action}", (_bucket(request),), context)
+
+
+def _on_object(request: Request, action: str, key: str | None = None) -> Need:
+    bucket = _bucket(request)
+    separator = "/object/" if ":accesspoint/" in bucket else "/"
+    name = request.text("Key") if key is None else key
+    context = dict(_on_bucket(request, action).context)
+    tags = dict(parse_qsl(request.text("Tagging"), keep_blank_values=True))
+    if tags:
+        context |= {f"s3:requestobjecttag/{k.lower()}": (v,) for k, v in tags.items()}
+        context["s3:requestobjecttagkeys"] = tuple(tags)
+    return Need(f"s3:{action}", (f"{bucket}{separator}{name}",), context)
+
+
+def _writes(request: Request) -> tuple[Need, ...]:
+    row = [_on_object(request, "PutObject")]
+    if request.operation == "CopyObject":
+        row.extend(_copied(request))
+    if request.text("Tagging"):
+        row.append(_on_object(request, "PutObjectTagging"))
+    if request.text("ACL") or any(request.text(name) for name in _GRANTS):
+        row.append(_on_object(request, "PutObjectAcl"))
+    if request.text("ObjectLockMode"):
+        row.append(_on_object(request, "PutObjectRetention"))
+    if request.text("ObjectLockLegalHoldStatus"):
+        row.append(_on_object(request, "PutObjectLegalHold"))
+    return tuple(row)
+
+
+def _copied(request: Request) -> tuple[Need, ...]:
+    """Return what reading the source of a copy needs."""
+    source, version = _source(request)
+    if not source:
+        return ()
+    row = [Need("s3:GetObjectVersion" if version else "s3:GetObject", (source,))]
+    if request.operation == "CopyObject" and request.text("TaggingDirective") != "REPLACE":
+        row.append(
+            Need("s3:GetObjectVersionTagging" if version else "s3:GetObjectTagging", (source,))
+        )
+    return tuple(row)
+
+
+def _source(request: Request) -> tuple[str, str]:
+    """Return the ARN and the version that CopySource names (`bucket/key?versionId=v`, a mapping in boto3)."""
+    said: Any = request.parameters.get("CopySource", "")
+    if isinstance(said, dict):
+        named = cast("dict[str, Any]", said)
+        return f"arn:aws:s3:::{named['Bucket']}/{named['Key']}", str(named.get("VersionId", ""))
+    path, _, version = str(said).partition("?versionId=")
+    path = unquote(path).lstrip("/")
+    if path.startswith("arn:"):
+        return path, version
+    return (f"arn:aws:s3:::{path}" if path else ""), version
+
+
+def _deletions(request: Request) -> tuple[Need, ...]:
+    listed: Any = request.parameters.get("Delete") or {}
+    row: dict[tuple[str, str], Need] = {}
+    for entry in listed.get("Objects") or ():
+        action = "DeleteObjectVersion" if entry.get("VersionId") else "DeleteObject"
+        row[(action, str(entry.get("Key", "")))] = _on_object(
+            request, action, str(entry.get("Key", ""))
+        )
+    return tuple(row.values())

@@ -1,0 +1,128 @@
+"""A text of a policy, compiled: wildcards, variables (`${aws:username, 'nobody'}`), and `${*}` for a sign itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from headrace.core.wildcards import Wildcard, glob_matches
+
+# The values of a condition key; None or nothing where the request does not have the key.
+Values = Callable[[str], tuple[str, ...]]
+
+# Stand for `*` and `?` while values are put in, in which both are ordinary characters. IAM refuses policies with them.
+_RUN, _ONE = "\x00", "\x01"
+_SIGNS = {"*": _RUN, "?": _ONE}
+_NO_SIGNS: Mapping[str, str] = {}
+_LITERALS = ("*", "?", "$")
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A condition key whose value stands here; `default` where the request has none, None for no default."""
+
+    key: str
+    default: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What a policy says a value must be: literal runs, in which marks are wildcards, and variables. Thread-safe."""
+
+    source: str
+    parts: tuple[str | Variable, ...]
+    is_literal: bool
+    _wildcard: Wildcard | None = field(default=None, compare=False)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The keys that the text takes its value from, in lower case."""
+        return tuple(part.key for part in self.parts if isinstance(part, Variable))
+
+    def matches(self, text: str, values: Values) -> bool:
+        """Whether `text` is what the policy says. A variable without a value matches nothing."""
+        if self.is_literal:
+            return self.parts[0] == text
+        if self._wildcard is not None:
+            return self._wildcard.matches(text)
+        pattern = self.resolved(values)
+        return pattern is not None and glob_matches(pattern, text, any_run=_RUN, any_one=_ONE)
+
+    def resolved(self, values: Values) -> str | None:
+        """Return the text with its variables' values, wildcards as marks; None if one has no single value."""
+        row: list[str] = []
+        for part in self.parts:
+            if isinstance(part, str):
+                row.append(part)
+                continue
+            found = values(part.key)
+            if len(found) == 1:
+                row.append(found[0])
+            elif part.default is not None and not found:
+                row.append(part.default)
+            else:
+                return None
+        return "".join(row)
+
+    def fields(self, values: Values) -> tuple[str, ...] | None:
+        """Return the text's parts between colons, six at most as an ARN has; None where a value is missing."""
+        pattern = self.resolved(values)
+        return None if pattern is None else tuple(pattern.split(":", 5))
+
+
+def field_matches(pattern: str, text: str) -> bool:
+    """Whether a text matches one field of `Text.fields`."""
+    return glob_matches(pattern, text, any_run=_RUN, any_one=_ONE)
+
+
+def has_marks(pattern: str) -> bool:
+    """Whether a resolved text has wildcards."""
+    return _RUN in pattern or _ONE in pattern
+
+
+@lru_cache(maxsize=16384)
+def compile_text(
+    source: str, *, has_variables: bool, has_wildcards: bool, in_lower_case: bool = False
+) -> Text:
+    """Return a policy's text, ready to match. `in_lower_case`: for what is compared without regard to case."""
+    said = source.lower() if in_lower_case else source
+    signs = _SIGNS if has_wildcards else _NO_SIGNS
+    parts = _parts(said, signs) if has_variables else (_marked(said, signs),)
+    if any(isinstance(part, Variable) for part in parts):
+        return Text(source, parts, is_literal=False)
+    text = "".join(part for part in parts if isinstance(part, str))
+    if _ONE in text:
+        return Text(source, (text,), is_literal=False)
+    is_literal = _RUN not in text
+    return Text(
+        source, (text,), is_literal, None if is_literal else Wildcard(tuple(text.split(_RUN)))
+    )
+
+
+def _marked(text: str, signs: Mapping[str, str]) -> str:
+    for sign, mark in signs.items():
+        text = text.replace(sign, mark)
+    return text
+
+
+def _parts(said: str, signs: Mapping[str, str]) -> tuple[str | Variable, ...]:
+    row: list[str | Variable] = []
+    place = 0
+    while True:
+        start = said.find("${", place)
+        end = said.find("}", start)
+        if start < 0 or end < 0:
+            row.append(_marked(said[place:], signs))
+            return tuple(row)
+        row.append(_marked(said[place:start], signs))
+        inner = said[start + 2 : end]
+        row.append(inner if inner in _LITERALS else _variable(inner))
+        place = end + 1
+
+
+def _variable(inner: str) -> Variable:
+    key, comma, rest = inner.partition(",")
+    default = rest.strip()
+    quoted = len(default) >= 2 and default[0] == default[-1] == "'"
+    return Variable(key.strip().lower(), default[1:-1] if comma and quoted else None)

@@ -1,0 +1,168 @@
+"""Resources that were being made when the cloud was killed: what was made is found, so that a rollback can delete it.
+
+Each call that makes something is noted in the transaction in which its service stores it, with the answer where that
+is known by then. After a kill the resource type makes the resource once more from these notes, without calling
+anything, as far as its physical id.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headrace.core.along import along
+from headrace.core.ports import ControlPlane
+from headrace.services.cloudformation.errors import log_defect
+from headrace.services.cloudformation.resource_states import ResourceStates, type_of
+from headrace.services.cloudformation.resources.base import Context, Properties, ResourceType
+from headrace.services.cloudformation.state import Begun, Resource, Stack
+from headrace.services.cloudformation.store import Stacks
+
+
+@dataclass(slots=True)
+class Noting:
+    """Notes what is done to make one resource, until its physical id is stored. One thread uses it at a time."""
+
+    stacks: Stacks
+    stack: Stack
+    logical_id: str
+    control: ControlPlane
+    begun: Begun = field(default_factory=Begun)
+    is_over: bool = False
+    is_stored: bool = False
+
+    def context(self, context: Context) -> Context:
+        """Return a context whose calls and names are noted."""
+        return replace(context, control=self, made_up=self._name, note_begun=self._begin)
+
+    def call(
+        self,
+        service: str,
+        operation: str,
+        params: Mapping[str, Any],
+        *,
+        account: str | None = None,
+        region: str | None = None,
+    ) -> dict[str, Any]:
+        """See `ControlPlane.call`."""
+
+        def note(answer: dict[str, Any] | None) -> None:
+            # Times and bytes are in no physical id.
+            plain = json.loads(json.dumps(answer, default=str))
+            call = {"service": service, "operation": operation, "answer": plain}
+            self.begun.calls.append(call)
+            self._store()
+
+        if self.is_over:
+            return self.control.call(service, operation, params, account=account, region=region)
+        with along(note):
+            return self.control.call(service, operation, params, account=account, region=region)
+
+    def end(self) -> None:
+        """Forget the notes: the physical id is stored now, or nothing was made."""
+        self.is_over = True
+        if self.is_stored:
+            self.stacks.forget_begun(self.stack, self.logical_id)
+
+    def _name(self, make: Callable[[], str]) -> str:
+        name = make()
+        self.begun.names.append(name)
+        return name
+
+    def _begin(self, physical_id: str) -> None:
+        self.begun.names.append(physical_id)
+        self._store()
+
+    def _store(self) -> None:
+        self.stacks.save_begun(self.stack, self.logical_id, self.begun)
+        self.is_stored = True
+
+
+def take_up(states: ResourceStates) -> None:
+    """Give the resources that a killed operation had begun to make the physical ids of what it made, and store them."""
+    stack = states.stack
+    for logical_id, begun in states.stacks.begun(stack).items():
+        resource = _being_made(stack, logical_id)
+        if resource is not None:
+            try:
+                resource.physical_id = _found(states, resource, begun)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the operation goes on
+                log_defect(f"resource {logical_id}", error)
+            stored = [resource] if stack.resources.get(logical_id) is resource else []
+            states.stacks.save(stack, *stored)
+        states.stacks.forget_begun(stack, logical_id)
+
+
+def _found(states: ResourceStates, resource: Resource, begun: Begun) -> str:
+    kind = type_of(resource.type)
+    return _physical_id(kind, states.context(resource.logical_id), resource.properties, begun)
+
+
+def _being_made(stack: Stack, logical_id: str) -> Resource | None:
+    # One that takes another's place is among those to be deleted until it is there.
+    candidates = [r for r in stack.obsolete if r.logical_id == logical_id]
+    if logical_id in stack.resources:
+        candidates.append(stack.resources[logical_id])
+    return next((resource for resource in candidates if not resource.physical_id), None)
+
+
+class _NotNoted(BaseException):
+    """A call was not made, or its answer is not known."""
+
+
+class _Known(BaseException):
+    """The physical id."""
+
+
+class _Noted:
+    """Answers calls from the notes."""
+
+    def __init__(self, begun: Begun) -> None:
+        self._calls = list(begun.calls)
+
+    def call(
+        self,
+        service: str,
+        operation: str,
+        params: Mapping[str, Any],
+        *,
+        account: str | None = None,
+        region: str | None = None,
+    ) -> dict[str, Any]:
+        """See `ControlPlane.call`; raises _NotNoted."""
+        for at, call in enumerate(self._calls):
+            if (call["service"], call["operation"]) == (service, operation):
+                if call["answer"] is None:
+                    break
+                del self._calls[at]
+                return dict(call["answer"])
+        raise _NotNoted
+
+
+def _physical_id(kind: ResourceType, context: Context, properties: Properties, begun: Begun) -> str:
+    def found(physical_id: str) -> None:
+        raise _Known(physical_id)
+
+    if begun.calls:
+        noted = replace(_named_again(context, begun), control=_Noted(begun), note_made=found)
+        try:
+            return kind.create(noted, dict(properties)).physical_id
+        except _Known as known:
+            return str(known.args[0])
+        except _NotNoted:
+            there = kind.made and kind.made(_named_again(context, begun), properties)
+            if there:
+                return there
+    # Where no answer has it, it is the name; or it is not asked for, such as that of a policy inside a role.
+    return kind.name_of(properties) or next(iter(begun.names), "") or context.generated_name(64)
+
+
+def _named_again(context: Context, begun: Begun) -> Context:
+    names = iter(begun.names)
+
+    def again(make: Callable[[], str]) -> str:
+        return next(names, None) or make()
+
+    return replace(context, made_up=again)

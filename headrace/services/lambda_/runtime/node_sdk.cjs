@@ -1,0 +1,45 @@
+// Preloaded into Node.js functions: finds the AWS SDK that Lambda's runtimes bring. A module of it that is neither the
+// function's own, nor in a layer, nor in NODE_PATH, is taken from headrace's cache; headrace installs it there first when
+// it must. Modules that are imported find what modules that are required find.
+'use strict';
+const { execFileSync } = require('node:child_process');
+const fs = require('node:fs');
+const Module = require('node:module');
+const path = require('node:path');
+
+const SCOPE = '@aws-sdk/';
+const cache = process.env.HEADRACE_SDK_FOLDER;
+const direct = Module._resolveFilename;
+// Asks headrace and waits: a module is resolved before the next line runs.
+const ASK = `
+const [host, port, name] = process.argv.slice(1);
+require('node:http').get({ host, port, path: '/headrace/sdk/' + name }, (response) => response.pipe(process.stdout));
+`;
+
+function install(name) {
+  const [host, port] = process.env.AWS_LAMBDA_RUNTIME_API.split(':');
+  const env = { PATH: process.env.PATH };
+  return execFileSync(process.execPath, ['-e', ASK, host, port, name], { env, encoding: 'utf8' });
+}
+
+function fromCache(request, error) {
+  const name = request.slice(SCOPE.length).split('/')[0];
+  const folder = path.join(cache, name);
+  if (!fs.existsSync(folder)) {
+    const reason = install(name);
+    if (reason) {
+      error.message = `Cannot find module '${request}': ${reason}\n${error.message}`;
+      throw error;
+    }
+  }
+  return direct.call(Module, request, null, false, { paths: [folder] });
+}
+
+Module._resolveFilename = function resolve(request, parent, ...rest) {
+  try {
+    return direct.call(this, request, parent, ...rest);
+  } catch (error) {
+    if (!cache || error.code !== 'MODULE_NOT_FOUND' || !request.startsWith(SCOPE)) throw error;
+    return fromCache(request, error);
+  }
+};

@@ -1,0 +1,97 @@
+"""What all clouds in the test's own process have: pages and faults without a socket, options, temporary folders."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, cast
+
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.cloud import Cloud
+from headrace.store.room import free_bytes
+from headrace.testing import transport
+from headrace.testing.access import CloudAccess
+from headrace.testing.waiting import NoSuchPage
+
+# Nobody listens there: what would need a socket fails at once, and never finds another cloud.
+NO_PORT = 1
+_PREFIX = "headrace-test-"
+# Files there are never on a disk. Containers often have 64 MB of it.
+_MEMORY = Path("/dev/shm")
+_MUCH_BYTES = 1 << 30
+_OPTIONS = frozenset(
+    {
+        "durability",
+        "strict",
+        "state_delay_ms",
+        "limits",
+        "log_group_events",
+        "log_group_mib",
+        "spark",
+    }
+)
+
+
+class UnknownOption(TypeError):
+    """An option that no cloud has; the text is one sentence."""
+
+
+class InProcessAccess(CloudAccess):
+    """A cloud whose objects are at hand.
+
+    Attributes:
+        cloud: the cloud itself.
+        data_dir: its folder.
+    """
+
+    cloud: Cloud
+    data_dir: Path
+
+    def handle(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request in process; the body comes back as bytes."""
+        return transport.whole(self.cloud.handle(request), request)
+
+    def page(self, path: str) -> Any:
+        """See `CloudAccess.page`."""
+        where, _, query = path.partition("?")
+        headers = {"host": "localhost", "accept": "application/json"}
+        answer = self.handle(HttpRequest("GET", f"/_headrace/{where}", query, headers))
+        if answer.status != 200:
+            raise NoSuchPage(f"/_headrace/{path} answers {answer.status}.")
+        return json.loads(cast("bytes", answer.body))
+
+    def add_fault(self, rule: dict[str, Any]) -> None:
+        """Add a fault on demand, as `headrace faults add` does; see docs/services.md."""
+        self.cloud.gateway.faults.add(rule)
+
+    @property
+    def can_advance(self) -> bool:
+        """See `CloudAccess.can_advance`."""
+        return True
+
+    @property
+    def runs_folders(self) -> bool:
+        """See `CloudAccess.runs_folders`."""
+        return True
+
+
+def temporary_folder() -> Path:
+    """Make a folder for a test's data: in memory where there is much of it, unless TMPDIR says where."""
+    place = None
+    with contextlib.suppress(OSError):
+        if "TMPDIR" not in os.environ and free_bytes(_MEMORY) >= _MUCH_BYTES:
+            place = _MEMORY
+    return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+
+
+def check_options(account: str, options: dict[str, Any]) -> None:
+    """Raise UnknownOption for what no cloud of a test has."""
+    unknown = sorted(set(options) - _OPTIONS)
+    if unknown:
+        known = ", ".join(["account", "region", "data_dir", "seed", *sorted(_OPTIONS)])
+        raise UnknownOption(f"A cloud has no option {unknown[0]!r}; it has {known}.")
+    if len(account) != 12 or not account.isdigit():
+        raise UnknownOption(f"An account is 12 digits, not {account!r}.")

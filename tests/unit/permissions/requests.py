@@ -1,0 +1,348 @@
+"""Requests of each service, and the actions and resources that AWS asks leave for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.permissions.parties import ACCOUNT, STREAM
+
+REGION = "eu-west-1"
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/app"
+KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/k-1"
+
+
+def arn(service: str, resource: str) -> str:
+    return f"arn:aws:{service}:{REGION}:{ACCOUNT}:{resource}"
+
+
+KNOWN = {
+    ("kinesis", "iterator", "opaque"): STREAM,
+    ("kms", "alias", "alias/app"): KEY,
+    ("iam", "role", "EMR_DefaultRole"): f"arn:aws:iam::{ACCOUNT}:role/service/EMR_DefaultRole",
+    ("lambda", "mapping", "u-1"): arn("lambda", "function:f"),
+}
+
+
+def of(operation: str, parameters: dict[str, Any], *expected: tuple[str, str]) -> Any:
+    service, name = operation.split(":")
+    return pytest.param(
+        service, name, parameters, list(expected), id=f"{operation} {sorted(parameters)}"
+    )
+
+
+OBJECT = "arn:aws:s3:::b/flights/1.json"
+BUCKET = "arn:aws:s3:::b"
+ON_KEY = {"Bucket": "b", "Key": "flights/1.json"}
+STACK = arn("cloudformation", "stack/app/*")
+TABLE = arn("dynamodb", "table/t")
+GROUP = arn("logs", "log-group:/aws/lambda/f:log-stream:")
+
+
+CASES = [
+    of("kinesis:PutRecords", {"StreamName": "flights"}, ("kinesis:PutRecords", STREAM)),
+    of(
+        "kinesis:PutRecords",
+        {"StreamARN": STREAM, "StreamName": "flights"},
+        ("kinesis:PutRecords", STREAM),
+    ),
+    of("kinesis:GetRecords", {"ShardIterator": "opaque"}, ("kinesis:GetRecords", STREAM)),
+    of(
+        "kinesis:GetRecords",
+        {"ShardIterator": "?"},
+        ("kinesis:GetRecords", arn("kinesis", "stream/*")),
+    ),
+    of("kinesis:ListStreams", {}, ("kinesis:ListStreams", "*")),
+    of("kinesis:UpdateShardCount", {"StreamName": "flights"}, ("kinesis:UpdateShardCount", STREAM)),
+    of(
+        "kinesis:SubscribeToShard",
+        {"ConsumerARN": f"{STREAM}/consumer/app:1", "ShardId": "s"},
+        ("kinesis:SubscribeToShard", f"{STREAM}/consumer/app:1"),
+    ),
+    of(
+        "kinesis:DescribeStreamConsumer",
+        {"StreamARN": STREAM, "ConsumerName": "app"},
+        ("kinesis:DescribeStreamConsumer", f"{STREAM}/consumer/app:*"),
+    ),
+    of(
+        "kinesis:TagResource",
+        {"ResourceARN": f"{STREAM}/consumer/app:1", "Tags": {"a": "b"}},
+        ("kinesis:TagResource", f"{STREAM}/consumer/app:1"),
+    ),
+    of(
+        "kinesis:CreateStream",
+        {"StreamName": "flights", "Tags": {"team": "x"}},
+        ("kinesis:CreateStream", STREAM),
+        ("kinesis:AddTagsToStream", STREAM),
+    ),
+    of(
+        "kinesis:StartStreamEncryption",
+        {"StreamName": "flights", "KeyId": "alias/app"},
+        ("kinesis:StartStreamEncryption", STREAM),
+        ("kinesis:StartStreamEncryption", KEY),
+    ),
+    of(
+        "lambda:Invoke",
+        {"FunctionName": "f"},
+        ("lambda:InvokeFunction", arn("lambda", "function:f")),
+    ),
+    of(
+        "lambda:Invoke",
+        {"FunctionName": "f:live"},
+        ("lambda:InvokeFunction", arn("lambda", "function:f:live")),
+    ),
+    of(
+        "lambda:Invoke",
+        {"FunctionName": f"{ACCOUNT}:function:f", "Qualifier": "7"},
+        ("lambda:InvokeFunction", arn("lambda", "function:f:7")),
+    ),
+    of(
+        "lambda:CreateFunction",
+        {
+            "FunctionName": "f",
+            "Role": ROLE,
+            "Tags": {"a": "b"},
+            "Code": {"S3Bucket": "b", "S3Key": "flights/1.json"},
+            "Layers": [arn("lambda", "layer:l:1")],
+        },
+        ("lambda:CreateFunction", arn("lambda", "function:f")),
+        ("lambda:GetLayerVersion", arn("lambda", "layer:l:1")),
+        ("s3:GetObject", OBJECT),
+        ("lambda:TagResource", arn("lambda", "function:f")),
+        ("iam:PassRole", ROLE),
+    ),
+    of(
+        "lambda:CreateEventSourceMapping",
+        {"FunctionName": "f", "EventSourceArn": STREAM},
+        ("lambda:CreateEventSourceMapping", "*"),
+    ),
+    of(
+        "lambda:DeleteEventSourceMapping",
+        {"UUID": "u-1"},
+        ("lambda:DeleteEventSourceMapping", arn("lambda", "event-source-mapping:u-1")),
+    ),
+    of(
+        "lambda:ListTags",
+        {"Resource": arn("lambda", "function:f")},
+        ("lambda:ListTags", arn("lambda", "function:f")),
+    ),
+    of(
+        "lambda:PublishLayerVersion",
+        {"LayerName": "l"},
+        ("lambda:PublishLayerVersion", arn("lambda", "layer:l")),
+    ),
+    of(
+        "firehose:CreateDeliveryStream",
+        {
+            "DeliveryStreamName": "d",
+            "ExtendedS3DestinationConfiguration": {
+                "RoleARN": ROLE,
+                "S3BackupConfiguration": {"RoleARN": ROLE},
+            },
+        },
+        ("firehose:CreateDeliveryStream", arn("firehose", "deliverystream/d")),
+        ("iam:PassRole", ROLE),
+    ),
+    of("s3:ListBuckets", {}, ("s3:ListAllMyBuckets", "*")),
+    of("s3:HeadBucket", {"Bucket": "b"}, ("s3:ListBucket", BUCKET)),
+    of("s3:ListObjectsV2", {"Bucket": "b", "Prefix": "flights/"}, ("s3:ListBucket", BUCKET)),
+    of("s3:CreateBucket", {"Bucket": "b"}, ("s3:CreateBucket", BUCKET)),
+    of(
+        "s3:GetBucketLifecycleConfiguration",
+        {"Bucket": "b"},
+        ("s3:GetLifecycleConfiguration", BUCKET),
+    ),
+    of("s3:GetBucketCors", {"Bucket": "b"}, ("s3:GetBucketCORS", BUCKET)),
+    of("s3:HeadObject", ON_KEY, ("s3:GetObject", OBJECT)),
+    of("s3:GetObject", {**ON_KEY, "VersionId": "v"}, ("s3:GetObjectVersion", OBJECT)),
+    of("s3:DeleteObject", {**ON_KEY, "VersionId": "v"}, ("s3:DeleteObjectVersion", OBJECT)),
+    of("s3:UploadPart", ON_KEY, ("s3:PutObject", OBJECT)),
+    of("s3:AbortMultipartUpload", ON_KEY, ("s3:AbortMultipartUpload", OBJECT)),
+    of("s3:ListParts", ON_KEY, ("s3:ListMultipartUploadParts", OBJECT)),
+    of(
+        "s3:PutObject",
+        {**ON_KEY, "Tagging": "a=b", "ACL": "private"},
+        ("s3:PutObject", OBJECT),
+        ("s3:PutObjectTagging", OBJECT),
+        ("s3:PutObjectAcl", OBJECT),
+    ),
+    of(
+        "s3:CopyObject",
+        {**ON_KEY, "CopySource": "from/a%20b?versionId=7"},
+        ("s3:PutObject", OBJECT),
+        ("s3:GetObjectVersion", "arn:aws:s3:::from/a b"),
+        ("s3:GetObjectVersionTagging", "arn:aws:s3:::from/a b"),
+    ),
+    of(
+        "s3:DeleteObjects",
+        {"Bucket": "b", "Delete": {"Objects": [{"Key": "1"}, {"Key": "2", "VersionId": "v"}]}},
+        ("s3:DeleteObject", f"{BUCKET}/1"),
+        ("s3:DeleteObjectVersion", f"{BUCKET}/2"),
+    ),
+    of(
+        "s3:PutBucketReplication",
+        {"Bucket": "b", "ReplicationConfiguration": {"Role": ROLE}},
+        ("s3:PutReplicationConfiguration", BUCKET),
+        ("iam:PassRole", ROLE),
+    ),
+    of(
+        "cloudformation:CreateStack",
+        {"StackName": "app", "RoleARN": ROLE},
+        ("cloudformation:CreateStack", STACK),
+        ("iam:PassRole", ROLE),
+    ),
+    of(
+        "cloudformation:DescribeStacks",
+        {"StackName": "app"},
+        ("cloudformation:DescribeStacks", STACK),
+    ),
+    of("cloudformation:DescribeStacks", {}, ("cloudformation:DescribeStacks", "*")),
+    of("cloudformation:ValidateTemplate", {}, ("cloudformation:ValidateTemplate", "*")),
+    of(
+        "emr:AddJobFlowSteps",
+        {"JobFlowId": "j-1", "ExecutionRoleArn": ROLE},
+        ("elasticmapreduce:AddJobFlowSteps", arn("elasticmapreduce", "cluster/j-1")),
+    ),
+    of(
+        "emr:TerminateJobFlows",
+        {"JobFlowIds": ["j-1", "j-2"]},
+        ("elasticmapreduce:TerminateJobFlows", arn("elasticmapreduce", "cluster/j-1")),
+        ("elasticmapreduce:TerminateJobFlows", arn("elasticmapreduce", "cluster/j-2")),
+    ),
+    of(
+        "emr:RunJobFlow",
+        {
+            "Name": "n",
+            "ServiceRole": "EMR_DefaultRole",
+            "JobFlowRole": "nodes",
+            "Tags": [{"Key": "a"}],
+        },
+        ("elasticmapreduce:RunJobFlow", "*"),
+        ("elasticmapreduce:AddTags", arn("elasticmapreduce", "cluster/*")),
+        ("iam:PassRole", KNOWN["iam", "role", "EMR_DefaultRole"]),
+        ("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/nodes"),
+    ),
+    of(
+        "emr-serverless:StartJobRun",
+        {"applicationId": "a-1", "executionRoleArn": ROLE},
+        ("emr-serverless:StartJobRun", arn("emr-serverless", "/applications/a-1")),
+        ("iam:PassRole", ROLE),
+    ),
+    of(
+        "emr-serverless:GetJobRun",
+        {"applicationId": "a-1", "jobRunId": "r-1"},
+        ("emr-serverless:GetJobRun", arn("emr-serverless", "/applications/a-1/jobruns/r-1")),
+    ),
+    of("resourcegroupstaggingapi:GetResources", {}, ("tag:GetResources", "*")),
+    of(
+        "sqs:SendMessageBatch",
+        {"QueueUrl": f"http://localhost:4566/{ACCOUNT}/q"},
+        ("sqs:SendMessage", arn("sqs", "q")),
+    ),
+    of("sqs:CreateQueue", {"QueueName": "q"}, ("sqs:CreateQueue", arn("sqs", "q"))),
+    of("sns:PublishBatch", {"TopicArn": arn("sns", "t")}, ("sns:Publish", arn("sns", "t"))),
+    of(
+        "sns:Unsubscribe",
+        {"SubscriptionArn": arn("sns", "t:1-2")},
+        ("sns:Unsubscribe", arn("sns", "t")),
+    ),
+    of("sns:CreateTopic", {"Name": "t"}, ("sns:CreateTopic", arn("sns", "t"))),
+    of("dynamodb:PutItem", {"TableName": "t"}, ("dynamodb:PutItem", TABLE)),
+    of(
+        "dynamodb:Query",
+        {"TableName": "t", "IndexName": "i"},
+        ("dynamodb:Query", f"{TABLE}/index/i"),
+    ),
+    of(
+        "dynamodb:TransactWriteItems",
+        {"TransactItems": [{"Put": {"TableName": "t"}}, {"ConditionCheck": {"TableName": "t"}}]},
+        ("dynamodb:PutItem", TABLE),
+        ("dynamodb:ConditionCheckItem", TABLE),
+    ),
+    of("dynamodb:BatchGetItem", {"RequestItems": {"t": {}}}, ("dynamodb:BatchGetItem", TABLE)),
+    of(
+        "dynamodb:ExecuteStatement",
+        {"Statement": 'SELECT * FROM "t"."i" WHERE a = 1'},
+        ("dynamodb:PartiQLSelect", f"{TABLE}/index/i"),
+    ),
+    of(
+        "dynamodbstreams:GetRecords",
+        {"ShardIterator": f"{TABLE}/stream/2026|1|x"},
+        ("dynamodb:GetRecords", f"{TABLE}/stream/2026"),
+    ),
+    of(
+        "glue:GetTable",
+        {"DatabaseName": "d", "Name": "t"},
+        ("glue:GetTable", arn("glue", "catalog")),
+        ("glue:GetTable", arn("glue", "database/d")),
+        ("glue:GetTable", arn("glue", "table/d/t")),
+    ),
+    of(
+        "glue:GetDatabase",
+        {"Name": "d"},
+        ("glue:GetDatabase", arn("glue", "catalog")),
+        ("glue:GetDatabase", arn("glue", "database/d")),
+    ),
+    of(
+        "logs:PutLogEvents",
+        {"logGroupName": "/aws/lambda/f", "logStreamName": "s"},
+        ("logs:PutLogEvents", f"{GROUP}s"),
+    ),
+    of("logs:CreateLogGroup", {"logGroupName": "/aws/lambda/f"}, ("logs:CreateLogGroup", GROUP)),
+    of(
+        "events:PutRule",
+        {"Name": "r", "EventBusName": "b"},
+        ("events:PutRule", arn("events", "rule/b/r")),
+    ),
+    of(
+        "events:PutTargets",
+        {"Rule": "r", "Targets": [{"RoleArn": ROLE}]},
+        ("events:PutTargets", arn("events", "rule/r")),
+        ("iam:PassRole", ROLE),
+    ),
+    of(
+        "events:PutEvents",
+        {"Entries": [{"Source": "s", "DetailType": "d"}]},
+        ("events:PutEvents", arn("events", "event-bus/default")),
+    ),
+    of("kms:Decrypt", {"KeyId": "alias/app"}, ("kms:Decrypt", KEY)),
+    of("kms:Encrypt", {"KeyId": "k-1"}, ("kms:Encrypt", KEY)),
+    of(
+        "ssm:GetParameters",
+        {"Names": ["/a/b", "c"]},
+        ("ssm:GetParameters", arn("ssm", "parameter/a/b")),
+        ("ssm:GetParameters", arn("ssm", "parameter/c")),
+    ),
+    of(
+        "secretsmanager:GetSecretValue",
+        {"SecretId": "db"},
+        ("secretsmanager:GetSecretValue", arn("secretsmanager", "secret:db-??????")),
+    ),
+    of("ecr:GetAuthorizationToken", {}, ("ecr:GetAuthorizationToken", "*")),
+    of("ecr:PutImage", {"repositoryName": "r"}, ("ecr:PutImage", arn("ecr", "repository/r"))),
+    of(
+        "stepfunctions:StartExecution",
+        {"stateMachineArn": arn("states", "stateMachine:m")},
+        ("states:StartExecution", arn("states", "stateMachine:m")),
+    ),
+    of(
+        "cloudwatch:PutMetricAlarm",
+        {"AlarmName": "a"},
+        ("cloudwatch:PutMetricAlarm", arn("cloudwatch", "alarm:a")),
+    ),
+    of("iam:PutRolePolicy", {"RoleName": "app"}, ("iam:PutRolePolicy", ROLE)),
+    of(
+        "iam:CreateRole",
+        {"RoleName": "app", "Path": "/x/"},
+        ("iam:CreateRole", f"arn:aws:iam::{ACCOUNT}:role/x/app"),
+    ),
+    of("sts:GetCallerIdentity", {}),
+    of(
+        "sts:AssumeRole",
+        {"RoleArn": ROLE, "Tags": [{"Key": "a", "Value": "b"}]},
+        ("sts:AssumeRole", ROLE),
+        ("sts:TagSession", ROLE),
+    ),
+    of("organizations:ListRoots", {}),
+]
