@@ -39,6 +39,7 @@ def schema_of(name: str) -> dict[str, Any]:
     is_given = not set(identifier) & set(schema.get("readOnlyProperties") or [])
     needed = {
         "required": sorted(schema.get("required") or []),
+        "primary": [path.removeprefix("/properties/") for path in identifier],
         "identifier": sorted(path.rpartition("/")[2] for path in identifier) if is_given else [],
     }
     if name not in DECLARED_TYPES:

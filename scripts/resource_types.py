@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from headrace.services.cloudformation.imports import is_importable
 from headrace.services.cloudformation.resources import TYPES, resource_type
 from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.resources.tables import DECLARED
@@ -23,6 +24,10 @@ before anything is made, with all of its unknown types in one sentence. Custom r
 
 *Stored* properties are kept and shown by the service's own API, and nothing acts on them; *ignored* ones go nowhere,
 and `headrace up --strict` refuses them. `/_headrace/fidelity` shows both for the stacks that are deployed.
+
+*Drift* is checked of the types that say so: what their properties are now is read back. A property that the service
+does not show, and of declared types also a part of one, counts as it is in the template; a resource of which nothing
+can be compared, and any other type's, is NOT_CHECKED. *Imported* are the types that are read back by their identifier.
 """
 
 
@@ -33,13 +38,15 @@ def _row(kind: ResourceType) -> str:
     }
     ignored = ", ".join(f"`{name}`" for name in levels["ignored"]) or "-"
     counts = " | ".join(str(len(levels[level])) for level in ("enforced", "stored"))
-    return f"| `{kind.name}` | {counts} | {ignored} |"
+    drift = "checked" if kind.reading is not None else "-"
+    imported = "yes" if is_importable(kind.name) else "-"
+    return f"| `{kind.name}` | {counts} | {drift} | {imported} | {ignored} |"
 
 
 def _table(kinds: Sequence[ResourceType]) -> list[str]:
     return [
-        "| type | enforced | stored | ignored |",
-        "|---|---|---|---|",
+        "| type | enforced | stored | drift | imported | ignored |",
+        "|---|---|---|---|---|---|",
         *(_row(kind) for kind in sorted(kinds, key=lambda kind: kind.name)),
     ]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -216,7 +215,7 @@ class _Flights:
 
     def _check_checkpoints(self) -> None:
         """Hold what a dead cloud has stored of its progress against what is really there."""
-        mapping, delivery = _progress(self.cloud.data_dir / "state.sqlite")
+        mapping, delivery = _progress(self.cloud)
         enriched = self._stored(ENRICHED)
         known = {_event_id(record.data) for _, record in enriched}
         for shard_id, record in self._stored(FLIGHTS):
@@ -313,14 +312,11 @@ def _documents(data: bytes) -> Iterator[bytes]:
         start = end
 
 
-def _progress(database: Path) -> tuple[dict[str, int], dict[str, int]]:
+def _progress(cloud: SimulatedCloud) -> tuple[dict[str, int], dict[str, int]]:
     """Return, by shard, the sequence number before which the mapping, and the delivery, say that they are done."""
-    connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
-    try:
-        checkpoints = connection.execute("SELECT key, value FROM doc_lambda_checkpoints").fetchall()
-        progress = connection.execute("SELECT value FROM doc_firehose_progress").fetchall()
-    finally:
-        connection.close()
+    stored = cloud.cloud.database
+    checkpoints = stored.query("SELECT key, value FROM doc_lambda_checkpoints")
+    progress = stored.query("SELECT value FROM doc_firehose_progress")
     mapping: dict[str, int] = {}
     for key, text in checkpoints:
         value = json.loads(text)

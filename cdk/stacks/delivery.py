@@ -1,37 +1,116 @@
-"""The data lake, and the delivery that fills it."""
+"""Where enriched flights go: Parquet in a data lake, an index of an OpenSearch domain, or an HTTP endpoint."""
+
+# jsii names the parameters of its interfaces unlike those of its classes, so that no class fits its interface.
+# pyright: reportArgumentType=false
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from aws_cdk import CfnOutput, Stack
+from aws_cdk import CfnOutput, RemovalPolicy, Stack
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kinesis as kinesis
+from aws_cdk import aws_opensearchservice as opensearch
+from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from cdk.constructs.delivery_config import load_delivery
+from cdk.constructs.delivery_config import DeliveryConfig, load_delivery
+from cdk.constructs.http_delivery import HttpDelivery
 from cdk.constructs.parquet_delivery import ParquetDelivery
+from cdk.constructs.search_delivery import SearchDelivery
 from cdk.constructs.workspace_bucket import WorkspaceBucket
 
 CONFIG = Path(__file__).resolve().parents[2] / "firehose" / "flights" / "delivery.json"
+DESTINATIONS = ("parquet", "opensearch", "http")
 
 
 class DeliveryStack(Stack):
-    """Enriched flights as Parquet.
+    """Enriched flights, delivered.
 
-    Outputs: LakeBucketName, LakePrefix, LakeErrorPrefix, DeliveryStreamName, GlueDatabaseName, GlueTableName.
+    Outputs: LakeBucketName, LakeErrorPrefix, DeliveryStreamName; of Parquet also LakePrefix, GlueDatabaseName and
+    GlueTableName; of OpenSearch DomainEndpoint.
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, enriched: kinesis.IStream, **kwargs: Any
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        enriched: kinesis.IStream,
+        destination: str = "parquet",
+        url: str = "",
+        **kwargs: Any,
     ) -> None:
+        """Make it. Raises ValueError for a destination that there is not.
+
+        Args:
+            scope: the app.
+            construct_id: its id there.
+            enriched: the stream of enriched flights.
+            destination: one of `DESTINATIONS`.
+            url: the endpoint's, of `http`.
+            kwargs: of every stack.
+        """
         super().__init__(scope, construct_id, **kwargs)
+        if destination not in DESTINATIONS:
+            raise ValueError(
+                f"A delivery must be one of {', '.join(DESTINATIONS)}, not {destination!r}."
+            )
+        if destination == "http" and not url:
+            raise ValueError("A delivery to http needs its endpoint: -c delivery_url=https://...")
         config = load_delivery(CONFIG)
         lake = WorkspaceBucket(self, "Lake").bucket
-        delivery = ParquetDelivery(self, "Flights", config=config, source=enriched, bucket=lake)
         CfnOutput(self, "LakeBucketName", value=lake.bucket_name)
-        CfnOutput(self, "LakePrefix", value=config.table_location)
         CfnOutput(self, "LakeErrorPrefix", value=config.error_prefix.partition("!")[0])
-        CfnOutput(self, "DeliveryStreamName", value=delivery.delivery.ref)
+        if destination == "opensearch":
+            name = self._to_opensearch(config, enriched, lake)
+        elif destination == "http":
+            name = HttpDelivery(
+                self, "Flights", url=url, **_common(config, enriched, lake)
+            ).delivery.ref
+        else:
+            name = self._to_parquet(config, enriched, lake)
+        CfnOutput(self, "DeliveryStreamName", value=name)
+
+    def _to_parquet(
+        self, config: DeliveryConfig, enriched: kinesis.IStream, lake: s3.IBucket
+    ) -> str:
+        delivery = ParquetDelivery(self, "Flights", config=config, source=enriched, bucket=lake)
+        CfnOutput(self, "LakePrefix", value=config.table_location)
         CfnOutput(self, "GlueDatabaseName", value=delivery.database.ref)
         CfnOutput(self, "GlueTableName", value=delivery.table.ref)
+        return delivery.delivery.ref
+
+    def _to_opensearch(
+        self, config: DeliveryConfig, enriched: kinesis.IStream, lake: s3.IBucket
+    ) -> str:
+        domain = opensearch.Domain(
+            self,
+            "Domain",
+            version=opensearch.EngineVersion.OPENSEARCH_2_19,
+            capacity=opensearch.CapacityConfig(
+                data_nodes=1,
+                data_node_instance_type="t3.small.search",
+                multi_az_with_standby_enabled=False,
+            ),
+            ebs=opensearch.EbsOptions(volume_size=10, volume_type=ec2.EbsDeviceVolumeType.GP3),
+            encryption_at_rest=opensearch.EncryptionAtRestOptions(enabled=True),
+            node_to_node_encryption=True,
+            enforce_https=True,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        CfnOutput(self, "DomainEndpoint", value=domain.domain_endpoint)
+        delivery = SearchDelivery(
+            self, "Flights", domain=domain, index_name="flights", **_common(config, enriched, lake)
+        )
+        return delivery.delivery.ref
+
+
+def _common(config: DeliveryConfig, enriched: kinesis.IStream, lake: s3.IBucket) -> dict[str, Any]:
+    return {
+        "name": config.name,
+        "source": enriched,
+        "bucket": lake,
+        "error_prefix": config.error_prefix,
+    }

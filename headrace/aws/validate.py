@@ -38,17 +38,19 @@ class Wording:
 
     Attributes:
         shapes: constraints (`min`, `max`, `pattern`, `enum`) in place of the model's, by the name of a shape, or of an
-            operation and a shape (`GetFunction.FunctionName`); None takes a constraint away. `said` are the values that
-            the sentence about an enum names, where they are not all.
+            operation and a shape (`GetFunction.FunctionName`); None takes a constraint away. `said` is what the
+            sentence about a pattern or an enum names, where that is not the pattern or not all values.
         never_null: lists and maps whose sentences say that what is in them must not be null.
         first: members of structures whose failures come before those of the others.
         bare: lists whose sentences show what a value must satisfy without brackets around it.
+        shows_whole: lists and maps of plain values are shown whole, as services of the REST protocols do.
     """
 
     shapes: Mapping[str, Mapping[str, Any]]
     never_null: frozenset[str] = field(default_factory=frozenset[str])
     first: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     bare: frozenset[str] = field(default_factory=frozenset[str])
+    shows_whole: bool = True
 
 
 def validate(
@@ -61,7 +63,7 @@ def validate(
 ) -> None:
     """Raise AwsError with AWS's sentence when `params` break the model's constraints.
 
-    With `wording`, lists and maps of plain values are shown whole, as services of the REST protocols do.
+    With `wording`, lists and maps of plain values are shown whole unless it says otherwise.
     """
     check = _compiled(service, operation, wording)
     if check is None:
@@ -113,18 +115,19 @@ class _Compiler:
     def __init__(self, operation: str, wording: Wording | None) -> None:
         self._operation = operation
         self._wording = wording
+        self._whole = wording if wording is not None and wording.shows_whole else None
         self._open: dict[str, list[tuple[str, Check]]] = {}
 
     def compile(self, shape: Shape) -> Check | None:
         if isinstance(shape, StructureShape):
             return self._structure(shape)
         if isinstance(shape, ListShape):
-            if self._wording is not None and not isinstance(shape.member, _NESTED):
-                return self._whole_list(shape, self._wording)
+            if self._whole is not None and not isinstance(shape.member, _NESTED):
+                return self._whole_list(shape, self._whole)
             return self._list(shape)
         if isinstance(shape, MapShape):
-            if self._wording is not None and not isinstance(shape.value, _NESTED):
-                return self._whole_map(shape, self._wording)
+            if self._whole is not None and not isinstance(shape.value, _NESTED):
+                return self._whole_map(shape, self._whole)
             return self._map(shape)
         return _scalar(shape, self._constraints(shape))
 
@@ -343,7 +346,8 @@ def _pattern(shape: Shape, constraints: Mapping[str, Any]) -> Check | None:
 
     def run(value: Any, path: str, failures: Failures) -> None:
         if not _matches(compiled, value):
-            constraint = f"Member must satisfy regular expression pattern: {pattern}"
+            said = constraints.get("said") or pattern
+            constraint = f"Member must satisfy regular expression pattern: {said}"
             failures.append(_fail(value, path, constraint))
 
     return run

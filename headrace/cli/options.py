@@ -55,6 +55,20 @@ def _endpoint_url(_: click.Context, _option: click.Parameter, given: str) -> str
     return given
 
 
+def server_url(_: click.Context, _option: click.Parameter, given: str) -> str:
+    """Return the URL of a server of the user's own, empty for none. Ends the command for what is no such URL."""
+    try:
+        url = urlsplit(given)
+        is_one = (
+            url.scheme in ("http", "https") and url.hostname and url.port != 0 and not url.query
+        )
+    except ValueError:
+        is_one = False
+    if given and not is_one:
+        raise fail(f"{given!r} is no URL of an OpenSearch, such as http://localhost:9200.")
+    return given
+
+
 def endpoint_option(function: _F) -> _F:
     """Add --endpoint-url, --region and --aws."""
     for option in (

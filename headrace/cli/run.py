@@ -28,7 +28,7 @@ from headrace.cli.interrupts import (
     leave_at_once,
     pass_interrupts_on,
 )
-from headrace.cli.options import data_dir_option, fail
+from headrace.cli.options import data_dir_option, fail, server_url
 from headrace.cli.running_cloud import (
     LOOK_EVERY_S,
     RUN_FILE,
@@ -43,6 +43,7 @@ from headrace.core.config import (
     DEFAULT_REGION,
     Config,
     Durability,
+    Iam,
     Limits,
     Spark,
 )
@@ -105,6 +106,14 @@ MOST_FILES = 10_240
     help="aws: throttle Kinesis as AWS does, shard by shard and call by call.",
 )
 @click.option(
+    "--iam",
+    type=click.Choice(["off", "report", "enforce"]),
+    default="report",
+    envvar="HEADRACE_IAM",
+    show_default=True,
+    help="report: note what AWS would deny (headrace iam report); enforce: deny it; off: do not look.",
+)
+@click.option(
     "--run-bootstrap-actions",
     is_flag=True,
     help="Run the bootstrap actions of EMR's clusters, on this machine.",
@@ -133,6 +142,15 @@ MOST_FILES = 10_240
     show_default=True,
     help="The same, in MiB of messages.",
 )
+@click.option(
+    "--opensearch",
+    "opensearch_url",
+    default="",
+    envvar="HEADRACE_OPENSEARCH",
+    metavar="URL",
+    callback=server_url,
+    help="Your own OpenSearch, for what is put into domains; without it a small one in the data directory.",
+)
 @access_options
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--detached", is_flag=True, hidden=True)
@@ -151,10 +169,12 @@ def up(
     spark: Spark,
     state_delay: float,
     limits: Limits,
+    iam: Iam,
     run_bootstrap_actions: bool,
     function_folders: tuple[Path, ...],
     log_group_events: int,
     log_group_mib: int,
+    opensearch_url: str,
     auth: bool,
     auth_keys: Path | None,
     insecure: bool,
@@ -203,6 +223,7 @@ def up(
         spark=spark,
         state_delay_ms=round(state_delay * 1000),
         limits=limits,
+        iam=iam,
         run_bootstrap_actions=run_bootstrap_actions,
         function_folders=function_folders,
         log_group_events=log_group_events,
@@ -211,6 +232,7 @@ def up(
         allow_hosts=access.allow_hosts,
         auth=access.auth,
         auth_keys=access.auth_keys,
+        opensearch_url=opensearch_url,
     )
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,

@@ -106,6 +106,57 @@ def _glob(pattern: str, any_run: str, any_one: str, escape: str) -> Pattern | Wi
     return patterns.of_node(Concatenation(tuple(row)), characters=len(pattern))
 
 
+@dataclass(frozen=True, slots=True)
+class Glob:
+    """A pattern with signs for any run of characters and for any one, as the positions of a machine that are bits.
+
+    Bit i of a state: the first i characters of the pattern have been read. A text takes one step a character, each of a
+    few operations on a number of as many bits as the pattern is long; nothing is compiled but these masks.
+    """
+
+    length: int
+    stars: int  # positions at which a run may go on
+    anything: int  # positions of the sign for any one character
+    letters: dict[str, int]  # a character: the positions that it fits, those for any one too
+
+    @staticmethod
+    def parse(pattern: str, any_run: str, any_one: str) -> Glob:
+        """Return the machine of a pattern."""
+        stars = anything = length = 0
+        letters: dict[str, int] = {}
+        for letter in pattern:
+            if letter == any_run:
+                stars |= 1 << length
+                continue
+            if letter == any_one:
+                anything |= 1 << length
+            else:
+                letters[letter] = letters.get(letter, 0) | 1 << length
+            length += 1
+        fitting = {letter: places | anything for letter, places in letters.items()}
+        return Glob(length, stars, anything, fitting)
+
+    def matches(self, text: str) -> bool:
+        """Whether the whole text matches."""
+        reached = 1
+        for letter in text:
+            fitting = reached & self.letters.get(letter, self.anything)
+            reached = (fitting << 1) | (reached & self.stars)
+            if not reached:
+                return False
+        return bool(reached >> self.length & 1)
+
+
+def compile_glob(pattern: str, any_run: str, any_one: str) -> Wildcard | Glob:
+    """Return a pattern with signs for any run and any one character, ready to match in linear time and at no cost.
+
+    For patterns that are kept with what they belong to; for others `glob_matches` keeps the last ones.
+    """
+    if any_one in pattern:
+        return Glob.parse(pattern, any_run, any_one)
+    return Wildcard(tuple(pattern.split(any_run)))
+
+
 # --- how complex ------------------------------------------------------------------------------
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock, SystemClock
-from headrace.core.ports import ControlPlane
+from headrace.core.ports import ControlPlane, Guard, NoGuard
 
 
 class FunctionTarget(Protocol):
@@ -17,6 +18,18 @@ class FunctionTarget(Protocol):
 
     def __call__(self, function_arn: str, payload: bytes, *, service: str, source_arn: str) -> None:
         """Queue an invocation, if the function is there and its policy lets the service."""
+        ...
+
+
+class SearchHome(Protocol):
+    """Where the indexes of OpenSearch domains are."""
+
+    def endpoint_of(self, account: str, region: str, name: str) -> str:
+        """Return the endpoint that a domain shows, without a scheme."""
+        ...
+
+    def forget(self, account: str, region: str, name: str) -> None:
+        """Drop the indexes of a domain that is deleted."""
         ...
 
 
@@ -28,12 +41,18 @@ class Current:
         clock: the cloud's.
         functions: who invokes functions; None while nothing may leave moto, as when it is loaded.
         control: the control plane, for targets that headrace owns; None as above.
+        guard: notes what services do in the name of others.
+        sessions: gives out the credentials of roles' sessions; None in a cloud without any.
+        search: where OpenSearch domains keep what is put into them; None as above.
         stream_changed: is told the ARN of a table's stream that has a record more; does not wait.
     """
 
     clock: Clock = field(default_factory=SystemClock)
     functions: FunctionTarget | None = None
     control: ControlPlane | None = None
+    sessions: RoleSessions | None = None
+    guard: Guard = field(default_factory=NoGuard)
+    search: SearchHome | None = None
     stream_changed: Callable[[str], None] | None = None
     _listeners: list[threading.Event] = field(default_factory=list[threading.Event])
 

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable
 
 from headrace.aws.faults import Faults
 from headrace.aws.service import ServiceApi
-from headrace.pages import custom_responses, faults, fidelity, health, home
+from headrace.iam.judge import Judge
+from headrace.pages import custom_responses, faults, fidelity, health, home, permissions
 from headrace.pages.data import path_of, route_to
 from headrace.pages.health import Health
 from headrace.pages.home import Listed
-from headrace.pages.routes import Routes
+from headrace.pages.routes import Answer, Route, Routes
 from headrace.pages.spark import SPARK_PATH, SparkPages
+from headrace.search.home import PATH as SEARCH_PATH
 from headrace.spark_submit.page_paths import HISTORY_PATH, STATUS_PATH
 
 
@@ -21,10 +23,12 @@ def build_site(
     spark: SparkPages,
     state: Health,
     rules: Faults,
+    judge: Judge,
     receive_response: Callable[[str, bytes], bool],
+    search: Answer,
     endpoint_url: Callable[[], str],
 ) -> Routes:
-    """Return the pages of the services `apis`, of Spark jobs, of the cloud's state and of faults on demand."""
+    """Return the pages of services, Spark jobs, the cloud's state and faults on demand; and OpenSearch domains."""
     apis = list(apis)
     shown = [page for api in apis for page in api.pages]
     data = [Listed(path_of(page), page.title, page.query) for page in shown]
@@ -33,6 +37,7 @@ def build_site(
         Listed(HISTORY_PATH, "Spark's history server, started by the visit"),
         Listed(SPARK_PATH, "Whether Spark jobs can be run on this machine (JSON)"),
         *(page for page in data if not page.query),
+        Listed(permissions.PATH, "Permissions: what AWS would deny"),
         Listed(faults.PATH, "Faults on demand (JSON)"),
         Listed(fidelity.PATH, "Fidelity: what is only stored or ignored (JSON)"),
         Listed(health.PATH, "Health (JSON)"),
@@ -45,7 +50,9 @@ def build_site(
             *spark.routes(),
             *(route_to(page) for page in shown),
             *faults.routes(rules),
+            *permissions.routes(judge),
             *fidelity.routes(apis),
             *custom_responses.routes(receive_response),
+            Route(SEARCH_PATH, search, below=True),
         ]
     )

@@ -12,6 +12,7 @@ from typing import Any
 from headrace.permissions.model import Access
 from headrace.permissions.requests import deployment, others, s3
 from headrace.permissions.requests.extras import role_needs, tag_needs, tags_of
+from headrace.permissions.requests.keys import key_needs
 from headrace.permissions.requests.lambda_ import kinesis_needs, lambda_needs
 from headrace.permissions.requests.request import Find, Need, Request, find_nothing
 from headrace.permissions.requests.resources import resources_of
@@ -47,7 +48,7 @@ def accesses_of(
     request = Request(service, operation, parameters, account, region, find)
     shared = {"aws:requestedregion": (region,)}
     return tuple(
-        Access(need.action, resource, _account_of(resource, account), {**shared, **need.context})
+        Access(need.action, resource, _account_of(resource, request), {**shared, **need.context})
         for need in _needs(request)
         for resource in need.resources or ("*",)
     )
@@ -83,6 +84,7 @@ def _needs(request: Request) -> Iterator[Need]:
         for need in tag_needs(request, own[0].resources or ()):
             yield Need(need.action, need.resources, context)
         yield from role_needs(request)
+        yield from key_needs(request, own)
 
 
 def _by_table(request: Request) -> tuple[Need, ...]:
@@ -93,11 +95,14 @@ def _by_table(request: Request) -> tuple[Need, ...]:
     return (Need(f"{prefix.name}:{action.name}", resources_of(prefix, action, request)),)
 
 
-def _account_of(resource: str, account: str) -> str:
-    """Return the account that owns a resource; S3's ARNs do not say it, and are taken for the caller's."""
+def _account_of(resource: str, request: Request) -> str:
+    """Return the account that owns a resource; S3's ARNs do not say it."""
+    if resource.startswith("arn:aws:s3:::"):
+        bucket = resource.removeprefix("arn:aws:s3:::").partition("/")[0]
+        return request.find("s3", "owner", bucket) or request.account
     parts = resource.split(":", 5)
     said = parts[4] if len(parts) == 6 else ""
-    return said if said.isdigit() else account
+    return said if said.isdigit() else request.account
 
 
 # Operations that have another name than their action.

@@ -80,6 +80,13 @@ class Statement:
             return True
         return self.resources.match(resource, values) != self.not_resources
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The condition keys that it asks for, in conditions and as variables, in lower case."""
+        texts = () if self.resources is None else self.resources.others
+        of_resources = (key for text in texts for key in text.variables)
+        return (*of_resources, *(key for c in self.conditions for key in c.keys))
+
     def unmet(self, values: Values) -> Condition | None:
         """Return the first condition that the request does not meet; None if it meets all."""
         return next((c for c in self.conditions if not c.holds(values)), None)

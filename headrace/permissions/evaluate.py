@@ -92,6 +92,19 @@ def needs_resource_policy(access: Access, policies: Policies) -> bool:
     return action.startswith("kms:") and policies.resource is not None
 
 
+def keys_asked(access: Access, policies: Policies) -> frozenset[str]:
+    """Return the condition keys, in lower case, whose values the decision on an access can depend on.
+
+    A decision may be kept as long as principal, action, resource, policies and the values of these keys are the same.
+    """
+    return frozenset(
+        key
+        for _, policy in layers_of(policies)
+        for statement in policy.document.about(access.action)
+        for key in statement.keys
+    )
+
+
 def denial(principal: Principal, access: Access, decision: Decision) -> str:
     """Return the sentence with which AWS refuses: the user, the action, the resource where it says it, the reason."""
     return (

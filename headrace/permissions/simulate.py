@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from headrace.permissions.context import values_of
 from headrace.permissions.document import UnreadableDocument
-from headrace.permissions.evaluate import evaluate, layers_of
+from headrace.permissions.evaluate import evaluate, keys_asked, layers_of
 from headrace.permissions.grammar import PolicyError, PolicyKind, check_policy
 from headrace.permissions.model import Access, Decision, Match, NamedPolicy, Policies, Principal
 from headrace.permissions.texts import Values
@@ -160,15 +160,7 @@ def _statement(match: Match) -> dict[str, Any]:
 
 def _missing(access: Access, policies: Policies, values: Values) -> list[str]:
     """Return the keys that statements about the access ask for and nobody gave."""
-    asked = {
-        key
-        for _, policy in layers_of(policies)
-        for statement in policy.document.about(access.action)
-        if statement.has_resource(access.resource, values)
-        for condition in statement.conditions
-        for key in condition.keys
-        if not values(key)
-    }
+    asked = {key for key in keys_asked(access, policies) if not values(key)}
     said = {
         key.lower(): key
         for key in context_keys(policy.document.text for _, policy in layers_of(policies))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from headrace.core.wildcards import Wildcard, glob_matches
+from headrace.core.wildcards import Glob, Wildcard, compile_glob
 
 # The values of a condition key; None or nothing where the request does not have the key.
 Values = Callable[[str], tuple[str, ...]]
@@ -33,7 +33,7 @@ class Text:
     source: str
     parts: tuple[str | Variable, ...]
     is_literal: bool
-    _wildcard: Wildcard | None = field(default=None, compare=False)
+    _glob: Wildcard | Glob | None = field(default=None, compare=False)
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -44,10 +44,10 @@ class Text:
         """Whether `text` is what the policy says. A variable without a value matches nothing."""
         if self.is_literal:
             return self.parts[0] == text
-        if self._wildcard is not None:
-            return self._wildcard.matches(text)
+        if self._glob is not None:
+            return self._glob.matches(text)
         pattern = self.resolved(values)
-        return pattern is not None and glob_matches(pattern, text, any_run=_RUN, any_one=_ONE)
+        return pattern is not None and field_matches(pattern, text)
 
     def resolved(self, values: Values) -> str | None:
         """Return the text with its variables' values, wildcards as marks; None if one has no single value."""
@@ -73,12 +73,7 @@ class Text:
 
 def field_matches(pattern: str, text: str) -> bool:
     """Whether a text matches one field of `Text.fields`."""
-    return glob_matches(pattern, text, any_run=_RUN, any_one=_ONE)
-
-
-def has_marks(pattern: str) -> bool:
-    """Whether a resolved text has wildcards."""
-    return _RUN in pattern or _ONE in pattern
+    return compile_glob(pattern, _RUN, _ONE).matches(text)
 
 
 @lru_cache(maxsize=16384)
@@ -92,12 +87,8 @@ def compile_text(
     if any(isinstance(part, Variable) for part in parts):
         return Text(source, parts, is_literal=False)
     text = "".join(part for part in parts if isinstance(part, str))
-    if _ONE in text:
-        return Text(source, (text,), is_literal=False)
-    is_literal = _RUN not in text
-    return Text(
-        source, (text,), is_literal, None if is_literal else Wildcard(tuple(text.split(_RUN)))
-    )
+    is_literal = _RUN not in text and _ONE not in text
+    return Text(source, (text,), is_literal, compile_glob(text, _RUN, _ONE))
 
 
 def _marked(text: str, signs: Mapping[str, str]) -> str:

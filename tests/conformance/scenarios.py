@@ -9,6 +9,8 @@ takes long. The steps:
   succeed. `keep`, such as `{"arn 1": "Role.Arn"}`, keeps members of such an answer for later steps.
 - A call with `until`, a part of an answer: it is made again while time goes on until its answer has that part; then
   `answer`, if there is one, is compared.
+- A call with `part`, where only a part of the answer was recorded: that part is compared; `{"among": item}` is a list
+  that has such an item.
 - A request: `http` with `method`, `path`, `query`, `headers`, `body`, or a `url` instead of the path, the query and
   the host, and an `answer` of `status`, `headers` (those that are compared; null: it has none) and `body`.
 - `advance_s`: the clock goes on by so much.
@@ -106,7 +108,7 @@ def check_told(scenarios: list[Scenario], at_least: int) -> None:
     names = [(scenario["topic"], scenario["name"]) for scenario in scenarios]
     assert len(set(names)) == len(names) >= at_least
     for scenario in scenarios:
-        compared = [step for step in scenario["steps"] if "answer" in step]
+        compared = [step for step in scenario["steps"] if "answer" in step or "part" in step]
         assert scenario["evidence"], scenario["name"]
         assert compared, scenario["name"]
 
@@ -124,6 +126,8 @@ def play(scenario: Scenario, world: World) -> list[str]:
             continue
         got = _until(step, world, known) if "until" in step else _asked(step, world, known)
         title = step.get("call", "http")
+        if "part" in step and not _has(got, step["part"], known):
+            wrong.append(f"{number} {title}: {got} has no {step['part']}")
         if "answer" in step:
             lines = differences(step["answer"], got, known)
             wrong += [f"{number} {title}{line}" for line in lines]
@@ -178,6 +182,10 @@ def _http_answer(step: dict[str, Any], world: World, known: dict[str, str]) -> d
 
 
 def _has(got: Any, part: Any, known: dict[str, str]) -> bool:
+    if isinstance(part, dict) and part.keys() == {"among"} and isinstance(got, list):
+        return any(_has(one, part["among"], known) for one in got)
+    if isinstance(part, dict) and part.keys() == {"json"} and isinstance(got, str):
+        return bool(json.loads(got) == parameters(part["json"], known))
     if isinstance(part, dict) and isinstance(got, dict):
         return all(name in got and _has(got[name], part[name], known) for name in part)
     if isinstance(part, list) and isinstance(got, list):

@@ -194,6 +194,26 @@ DescribeChangeSetOutput = TypedDict(
     },
 )
 
+DescribeStackDriftDetectionStatusInput = TypedDict(
+    "DescribeStackDriftDetectionStatusInput",
+    {
+    "StackDriftDetectionId": str,
+    },
+)
+
+DescribeStackDriftDetectionStatusOutput = TypedDict(
+    "DescribeStackDriftDetectionStatusOutput",
+    {
+    "StackId": str,
+    "StackDriftDetectionId": str,
+    "StackDriftStatus": NotRequired[str],
+    "DetectionStatus": str,
+    "DetectionStatusReason": NotRequired[str],
+    "DriftedStackResourceCount": NotRequired[int],
+    "Timestamp": datetime,
+    },
+)
+
 DescribeStackEventsInput = TypedDict(
     "DescribeStackEventsInput",
     {
@@ -206,6 +226,24 @@ DescribeStackEventsOutput = TypedDict(
     "DescribeStackEventsOutput",
     {
     "StackEvents": NotRequired[list["StackEvent"]],
+    "NextToken": NotRequired[str],
+    },
+)
+
+DescribeStackResourceDriftsInput = TypedDict(
+    "DescribeStackResourceDriftsInput",
+    {
+    "StackName": str,
+    "StackResourceDriftStatusFilters": NotRequired[list[str]],
+    "NextToken": NotRequired[str],
+    "MaxResults": NotRequired[int],
+    },
+)
+
+DescribeStackResourceDriftsOutput = TypedDict(
+    "DescribeStackResourceDriftsOutput",
+    {
+    "StackResourceDrifts": list["StackResourceDrift"],
     "NextToken": NotRequired[str],
     },
 )
@@ -254,6 +292,36 @@ DescribeStacksOutput = TypedDict(
     {
     "Stacks": NotRequired[list["Stack"]],
     "NextToken": NotRequired[str],
+    },
+)
+
+DetectStackDriftInput = TypedDict(
+    "DetectStackDriftInput",
+    {
+    "StackName": str,
+    "LogicalResourceIds": NotRequired[list[str]],
+    },
+)
+
+DetectStackDriftOutput = TypedDict(
+    "DetectStackDriftOutput",
+    {
+    "StackDriftDetectionId": str,
+    },
+)
+
+DetectStackResourceDriftInput = TypedDict(
+    "DetectStackResourceDriftInput",
+    {
+    "StackName": str,
+    "LogicalResourceId": str,
+    },
+)
+
+DetectStackResourceDriftOutput = TypedDict(
+    "DetectStackResourceDriftOutput",
+    {
+    "StackResourceDrift": "StackResourceDrift",
     },
 )
 
@@ -481,6 +549,24 @@ ParameterDeclaration = TypedDict(
     },
 )
 
+PhysicalResourceIdContextKeyValuePair = TypedDict(
+    "PhysicalResourceIdContextKeyValuePair",
+    {
+    "Key": str,
+    "Value": str,
+    },
+)
+
+PropertyDifference = TypedDict(
+    "PropertyDifference",
+    {
+    "PropertyPath": str,
+    "ExpectedValue": str,
+    "ActualValue": str,
+    "DifferenceType": str,
+    },
+)
+
 ResourceChange = TypedDict(
     "ResourceChange",
     {
@@ -598,6 +684,16 @@ SetStackPolicyInput = TypedDict(
     },
 )
 
+SignalResourceInput = TypedDict(
+    "SignalResourceInput",
+    {
+    "StackName": str,
+    "LogicalResourceId": str,
+    "UniqueId": str,
+    "Status": str,
+    },
+)
+
 Stack = TypedDict(
     "Stack",
     {
@@ -704,6 +800,24 @@ StackResourceDetail = TypedDict(
     "Metadata": NotRequired[str],
     "DriftInformation": NotRequired["StackResourceDriftInformation"],
     "ModuleInfo": NotRequired["ModuleInfo"],
+    },
+)
+
+StackResourceDrift = TypedDict(
+    "StackResourceDrift",
+    {
+    "StackId": str,
+    "LogicalResourceId": str,
+    "PhysicalResourceId": NotRequired[str],
+    "PhysicalResourceIdContext": NotRequired[list["PhysicalResourceIdContextKeyValuePair"]],
+    "ResourceType": str,
+    "ExpectedProperties": NotRequired[str],
+    "ActualProperties": NotRequired[str],
+    "PropertyDifferences": NotRequired[list["PropertyDifference"]],
+    "StackResourceDriftStatus": str,
+    "Timestamp": datetime,
+    "ModuleInfo": NotRequired["ModuleInfo"],
+    "DriftStatusReason": NotRequired[str],
     },
 )
 

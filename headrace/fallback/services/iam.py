@@ -19,7 +19,7 @@ from typing import Any
 
 from headrace.fallback.kept import pickles
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
-from headrace.fallback.services import iam_policies
+from headrace.fallback.services import iam_boundaries, iam_policies
 from headrace.fallback.services.time_of import use_clock, utcnow
 
 # Of all sessions that are not over, in an account.
@@ -39,6 +39,7 @@ def patch() -> None:
     backend._init_aws_policies = _no_policies
     backend.__init__ = _with_policies(iam.IAMBackend.__init__)
     iam_policies.patch()
+    iam_boundaries.patch()
     models: Any = iam
     models.mark_account_as_visited = _unnoted(iam.mark_account_as_visited)
     pickles.reduces(_Policies, _reduce_policies)

@@ -342,5 +342,7 @@ def _send_to_subscriber(
             params=params,
             account=parts[4],
             region=parts[3],
+            acting_arn=str(getattr(group.subscription_filters[filter_name], "role_arn", "") or ""),
+            acting_session="CloudWatchLogs",
         )
     )

@@ -11,7 +11,8 @@ from headrace.core.arn import make_arn
 # Finds the ARN of what a request names otherwise, by service, kind and name: ("kinesis", "iterator", ...) of a shard
 # iterator the stream, ("kms", "alias", "alias/x") the key, ("secretsmanager", "secret", NAME), ("cloudformation",
 # "stack", NAME), ("iam", "role", NAME), ("iam", "instance profile", NAME) the profile's role, ("lambda", "mapping",
-# UUID) the mapping's function, ("kinesis", "consumer", STREAM_ARN/NAME). None where there is none.
+# UUID) the mapping's function, ("kinesis", "consumer", STREAM_ARN/NAME), (SERVICE, "key", ARN) the customer's key that
+# something is encrypted with. Of ("s3", "owner", BUCKET) it finds the account. None where there is none.
 Find = Callable[[str, str, str], str | None]
 
 

@@ -16,10 +16,12 @@ from headrace.services.cloudformation.deploy import Operations
 from headrace.services.cloudformation.errors import translate
 from headrace.services.cloudformation.exports import Exports
 from headrace.services.cloudformation.fidelity import FIDELITY
+from headrace.services.cloudformation.notifications import Notifications
 from headrace.services.cloudformation.parallel import AT_ONCE
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.profile import PROFILE
 from headrace.services.cloudformation.scope import Lookups
+from headrace.services.cloudformation.signals import Signals
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template_source import object_text
 from headrace.services.cloudformation.transforms.run import Transforms
@@ -41,8 +43,11 @@ def build_cloudformation(
     """Return CloudFormation with its parts; nothing runs before `CloudFormation.start`."""
     stacks = Stacks(database, clock, ids)
     exports = Exports(stacks)
+    notifications = Notifications(control, supervisor)
+    stacks.told = notifications.tell
     lookups = Lookups(exports, control)
     responses = Responses(clock, ids, endpoint_url)
+    signals = Signals()
     ports = Ports(
         clock,
         ids,
@@ -51,6 +56,7 @@ def build_cloudformation(
         responses,
         endpoint_url,
         lambda: supervisor.executor(AT_ONCE, "cfn"),
+        signals,
     )
     return CloudFormation(
         ids=ids,
@@ -69,6 +75,7 @@ def build_cloudformation(
         ),
         endpoint_url=endpoint_url,
         strict=strict,
+        notifications=notifications,
     )
 
 

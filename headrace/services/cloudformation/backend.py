@@ -10,7 +10,10 @@ from headrace.services.cloudformation.custom_responses import Responses
 from headrace.services.cloudformation.deploy import Operations
 from headrace.services.cloudformation.exports import Exports
 from headrace.services.cloudformation.fidelity import fidelity_of
+from headrace.services.cloudformation.notifications import Notifications
+from headrace.services.cloudformation.resources.waiting import HANDLE, token_of
 from headrace.services.cloudformation.scope import Lookups
+from headrace.services.cloudformation.signals import signal_in
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template_checks import parse
 from headrace.services.cloudformation.template_source import (
@@ -37,6 +40,7 @@ class CloudFormation:
         transforms: Transforms,
         endpoint_url: Callable[[], str],
         strict: bool,
+        notifications: Notifications,
     ) -> None:
         self.ids = ids
         self.lock = stacks.lock
@@ -45,6 +49,7 @@ class CloudFormation:
         self.lookups = lookups
         self.operations = operations
         self.strict = strict
+        self._notifications = notifications
         self.transforms = transforms
         self._responses = responses
         self._objects = objects
@@ -55,6 +60,7 @@ class CloudFormation:
     def start(self) -> None:
         """Load the stacks, and go on with the operations that a kill cut short."""
         self.stacks.load()
+        self._notifications.start()
         self.operations.resume_all()
 
     def stop(self) -> None:
@@ -72,8 +78,22 @@ class CloudFormation:
         return object_text(url, self._objects, self._endpoint_url())
 
     def receive_response(self, token: str, body: bytes) -> bool:
-        """Take a custom resource's answer; return whether a resource waits for it."""
-        return self._responses.receive(token, body)
+        """Take a custom resource's answer, or a signal to a wait condition's handle; return whether it was taken."""
+        return self._responses.receive(token, body) or self._receive_signal(token, body)
+
+    def _receive_signal(self, token: str, body: bytes) -> bool:
+        signal = signal_in(body)
+        if signal is None or not any(
+            token_of(resource.physical_id) == token
+            for stack in self.stacks.all()
+            if stack.exists
+            for resource in list(stack.resources.values())
+            if resource.type == HANDLE and resource.status != "DELETE_COMPLETE"
+        ):
+            return False
+        # One that is sent again counts once, and is no error (documented).
+        self.operations.ports.signals.send(token, signal)
+        return True
 
     def fidelity(self, stack_name: str) -> list[dict[str, str]]:
         """Return the fidelity report of the stack of that name, or of every stack when the name is empty."""

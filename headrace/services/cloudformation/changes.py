@@ -261,7 +261,7 @@ def _evaluated(definition: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
         raise TemplateError(str(error)) from error
 
 
-def _outputs_differ(old_body: str, template: Template) -> bool:
+def outputs_differ(old_body: str, template: Template) -> bool:
     """Whether a template's outputs differ from those of the stack's present template."""
     return not old_body or _canonical(parse(old_body).outputs) != _canonical(template.outputs)
 
@@ -276,7 +276,7 @@ def has_changes(
     """Whether an operation with this template would change the stack."""
     if found.with_values or dict(tags) != stack.tags:
         return True
-    return _outputs_differ(stack.body, template)
+    return outputs_differ(stack.body, template)
 
 
 def _added(logical_id: str, definition: Mapping[str, Any], properties: Mapping[str, Any]) -> Change:

@@ -10,7 +10,9 @@ import functools
 import logging
 import threading
 from collections.abc import Callable
+from typing import Any
 
+from headrace.core.clock import Clock
 from headrace.core.workers import Supervisor, WorkerDone
 from headrace.services.cloudformation import graph
 from headrace.services.cloudformation.begun import take_up
@@ -20,6 +22,7 @@ from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.provision import Provisioner
 from headrace.services.cloudformation.removal import Removal
 from headrace.services.cloudformation.resource_states import ResourceStates
+from headrace.services.cloudformation.resources.base import Context
 from headrace.services.cloudformation.scope import Lookups
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.store import Stacks
@@ -30,6 +33,8 @@ log = logging.getLogger(__name__)
 # An operation that ends within this time is answered when it has ended: the CDK CLI's first look then finds the end,
 # and the CLI saves its five seconds of waiting.
 ANSWER_WITHIN_S = 2.0
+# How often a time limit looks whether its operation has ended.
+_LIMIT_LOOK_S = 30.0
 # The status in which an operation ends that cannot go on.
 _GIVEN_UP = {
     "CREATE_IN_PROGRESS": "CREATE_FAILED",
@@ -38,6 +43,8 @@ _GIVEN_UP = {
     "UPDATE_IN_PROGRESS": "UPDATE_FAILED",
     "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS": "UPDATE_COMPLETE",
     "UPDATE_ROLLBACK_IN_PROGRESS": "UPDATE_ROLLBACK_FAILED",
+    "IMPORT_IN_PROGRESS": "IMPORT_ROLLBACK_FAILED",
+    "IMPORT_ROLLBACK_IN_PROGRESS": "IMPORT_ROLLBACK_FAILED",
     "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS": "UPDATE_ROLLBACK_COMPLETE",
 }
 # What an operation does next; None: it is done.
@@ -53,13 +60,13 @@ class Operations:
     ) -> None:
         self._stacks = stacks
         self._lookups = lookups
-        self._ports = ports
+        self.ports = ports
         self._supervisor = supervisor
         self._running: dict[str, Deployment] = {}
 
     def run(self, stack: Stack, work: Work, *, wait: bool = True) -> None:
         """Run an operation in the background; with `wait`, wait up to ANSWER_WITHIN_S for its end."""
-        deployment = Deployment(self._stacks, self._lookups, self._ports, stack)
+        deployment = Deployment(self._stacks, self._lookups, self.ports, stack)
         done = threading.Event()
 
         def ended() -> None:
@@ -71,8 +78,14 @@ class Operations:
         with self._stacks.lock:
             self._running[stack.stack_id] = deployment
         self._supervisor.start(_Operation(deployment, work, ended))
+        if stack.status == "CREATE_IN_PROGRESS" and stack.timeout_minutes:
+            self._supervisor.start(_TimeLimit(deployment, done, self.ports.clock))
         if wait:
-            self._ports.clock.wait(done, ANSWER_WITHIN_S)
+            self.ports.clock.wait(done, ANSWER_WITHIN_S)
+
+    def context(self, stack: Stack, logical_id: str) -> Context:
+        """Return what a resource type may use to read a resource of a stack."""
+        return ResourceStates(self._stacks, self.ports, stack).context(logical_id)
 
     def overtake(self, stack: Stack, status: str) -> bool:
         """Let the operation on a stack go on from another status; return False when there is none.
@@ -108,6 +121,11 @@ class Operations:
                 return lambda deployment: deployment.clean_up("UPDATE_COMPLETE")
             case "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS":
                 return lambda deployment: deployment.clean_up("UPDATE_ROLLBACK_COMPLETE")
+            case "IMPORT_IN_PROGRESS":
+                self._stacks.set_status(stack, "IMPORT_ROLLBACK_IN_PROGRESS", why)
+                return Deployment.let_go
+            case "IMPORT_ROLLBACK_IN_PROGRESS":
+                return Deployment.let_go
             case "UPDATE_IN_PROGRESS":
                 self._stacks.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", why)
                 return Deployment.roll_back_update
@@ -137,6 +155,26 @@ class _Operation:
         raise WorkerDone
 
 
+class _TimeLimit:
+    """A worker that ends a creation that takes longer than the stack's TimeoutInMinutes."""
+
+    def __init__(self, deployment: Deployment, done: threading.Event, clock: Clock) -> None:
+        self.name = f"time limit of stack {deployment.stack.name}"
+        self._deployment = deployment
+        self._done = done
+        self._clock = clock
+        self._due_s = clock.monotonic_s() + 60 * deployment.stack.timeout_minutes
+
+    def step(self) -> float:
+        left_s = self._due_s - self._clock.monotonic_s()
+        if self._done.is_set():
+            raise WorkerDone
+        if left_s > 0:
+            return min(left_s, _LIMIT_LOOK_S)
+        self._deployment.time_out()
+        raise WorkerDone
+
+
 class Deployment:
     """One operation on one stack. Any thread may call `cancel`; one thread calls the rest."""
 
@@ -148,6 +186,14 @@ class Deployment:
         self._removal = Removal(self._states)
         self._resources = Provisioner(self._states, self._removal, lookups)
         self._overtaken = False
+        self._is_late = False
+
+    def time_out(self) -> None:
+        """End a creation that is still under way, because its time is over."""
+        with self._stacks.lock:
+            if self.stack.status == "CREATE_IN_PROGRESS":
+                self._is_late = True
+                self._states.stop.set()
 
     def take_up(self, work: Work) -> None:
         """Go on after a kill: find what was made last, and then do `work`."""
@@ -178,6 +224,8 @@ class Deployment:
 
     def _after_creation(self, failure: str | None) -> Next:
         stack = self.stack
+        if failure is not None and self._is_late:
+            failure = "Stack creation time exceeded the specified timeout."  # observed
         if failure is None:
             self._stacks.set_status(stack, "CREATE_COMPLETE")
             return None
@@ -198,8 +246,8 @@ class Deployment:
 
         def end() -> Next:
             status = "ROLLBACK_FAILED" if left else "ROLLBACK_COMPLETE"
+            self.stack.deleted_ms = self._clock.now_ms()  # recorded, of both
             if not left:
-                self.stack.deleted_ms = self._clock.now_ms()
                 self.stack.change_set_id = ""
                 # It exports and imports nothing.
                 self.stack.outputs, self.stack.imports = [], []
@@ -251,10 +299,7 @@ class Deployment:
                     stack, *(r for r in [stack.resources.get(logical_id)] if r is not None)
                 )
         stack.resources = {**before, **stack.resources}
-        for name in ("body", "description", "parameters", "tags", "capabilities", "outputs"):
-            setattr(stack, name, previous[name])
-        stack.original_body = previous.get("original_body", "")
-        stack.imports = previous["imports"]
+        self._go_back(previous)
         if failed:
             reason = f"The following resource(s) failed to update: [{', '.join(sorted(failed))}]. "
             self._stacks.set_status(stack, "UPDATE_ROLLBACK_FAILED", reason, whole=True)
@@ -262,11 +307,43 @@ class Deployment:
         self._stacks.set_status(stack, "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS", whole=True)
         self.clean_up("UPDATE_ROLLBACK_COMPLETE")
 
+    def _go_back(self, previous: dict[str, Any]) -> None:
+        """Give the stack the template and settings that it had before an operation."""
+        stack = self.stack
+        for name in ("body", "description", "parameters", "tags", "capabilities", "outputs"):
+            setattr(stack, name, previous[name])
+        stack.original_body = previous.get("original_body", "")
+        stack.imports = previous["imports"]
+
     def clean_up(self, status: str) -> None:
         """Delete the resources that an update replaced or removed; failures leave them, as on AWS."""
         self._removal.clean_up()
         self.stack.previous = None
         self._stacks.set_status(self.stack, status, whole=True)
+
+    # --- importing ----------------------------------------------------------------------------
+
+    def take_in(self) -> None:
+        """Take over the resources of an import; on failure let them all go."""
+        failure = self._apply()
+        if failure is None:
+            self.stack.previous = None
+            self._stacks.set_status(self.stack, "IMPORT_COMPLETE", whole=True)
+            return
+        self._stacks.set_status(self.stack, "IMPORT_ROLLBACK_IN_PROGRESS", failure)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Forget the resources of an import, which stay as they are."""
+        stack = self.stack
+        for name in stack.importing:
+            resource = stack.resources.pop(name, None)
+            if resource is not None:
+                self._states.event(resource, "IMPORT_ROLLBACK_COMPLETE")
+        if stack.previous is not None:
+            self._go_back(stack.previous)
+            stack.previous = None
+        self._stacks.set_status(stack, "IMPORT_ROLLBACK_COMPLETE", whole=True)
 
     # --- deleting -----------------------------------------------------------------------------
 
@@ -274,11 +351,13 @@ class Deployment:
         """Delete every resource, dependents first, and those that an unfinished update left over."""
         stack = self.stack
         left = self._removal.delete_all()
-        if left:
+        stack.deleted_ms = self._clock.now_ms()
+        if left and stack.force_delete:
+            self._removal.leave_behind()
+        elif left:
             self._stacks.set_status(stack, "DELETE_FAILED", left)
             return
         self._removal.clean_up()
-        stack.deleted_ms = self._clock.now_ms()
         stack.previous = None
         for change_set in self._stacks.change_sets(stack.stack_id):
             if not change_set.is_executed:

@@ -17,6 +17,16 @@ class ResourceFailed(Exception):
     """A resource could not be created, changed or deleted; the message becomes its status reason."""
 
 
+class NoSuchAttribute(ResourceFailed):
+    """A resource has no attribute of that name."""
+
+    def __init__(self, kind: str, logical_id: str, name: str) -> None:
+        super().__init__(f"Requested attribute {name} does not exist in schema for {kind}")
+        self.kind = kind
+        self.logical_id = logical_id
+        self.name = name
+
+
 class Cancelled(ResourceFailed):
     """A resource was given up because the operation was cancelled, or because another resource failed."""
 

@@ -36,14 +36,26 @@ def means_existing(error: Exception) -> bool:
     return isinstance(error, AwsError) and error.code in _CODES
 
 
+def owner_of(stacks: Stacks, stack: Stack, kind: str, identifier: str) -> Stack | None:
+    """Return the other stack that has a resource."""
+    for other, resource in stacks.resources_of_type(stack.account, stack.region, kind):
+        is_another = other.exists and other.stack_id != stack.stack_id
+        if (
+            is_another
+            and resource.physical_id == identifier
+            and resource.status != "DELETE_SKIPPED"
+        ):
+            return other
+    return None
+
+
 def already_exists(
     stacks: Stacks, ids: Ids, stack: Stack, kind: str, identifier: str
 ) -> ResourceFailed:
     """Return the refusal to make a resource that exists already."""
-    for other, resource in stacks.resources_of_type(stack.account, stack.region, kind):
-        is_another = other.exists and other.stack_id != stack.stack_id
-        if is_another and resource.physical_id == identifier:
-            return ResourceFailed(f"{identifier} already exists in stack {other.stack_id}")
+    owner = owner_of(stacks, stack, kind, identifier)
+    if owner is not None:
+        return ResourceFailed(f"{identifier} already exists in stack {owner.stack_id}")
     return ResourceFailed(
         f"Resource handler returned message: \"Resource of type '{kind}' with identifier '{identifier}' already"
         f' exists." (RequestToken: {ids.uuid()}, HandlerErrorCode: AlreadyExists)'

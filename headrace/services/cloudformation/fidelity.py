@@ -5,65 +5,50 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.core.ports import FidelityLevel
 from headrace.services.cloudformation.resources import TYPES, resource_type
 from headrace.services.cloudformation.resources.tables import DECLARED
+from headrace.services.cloudformation.signals import SIGNALLED
 from headrace.services.cloudformation.template import Template
 
 log = logging.getLogger(__name__)
 
 # Shown, and without effect.
 _SHOWN: dict[str, FidelityLevel] = {
-    "NotificationARNs": "stored",
     "RoleARN": "stored",
     "RollbackConfiguration": "stored",
 }
 _DROPPED: dict[str, FidelityLevel] = dict.fromkeys(
-    ("DeploymentConfig", "DisableValidation"), "ignored"
+    ("DeploymentConfig.Mode", "DisableValidation"), "ignored"
 )
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "CreateStack": {
         **_SHOWN,
         **_DROPPED,
-        "RetainExceptOnCreate": "ignored",
-        "StackPolicyBody": "stored",
-        "StackPolicyURL": "stored",
-        "TimeoutInMinutes": "stored",
     },
     "UpdateStack": {
         **_SHOWN,
         **_DROPPED,
-        "RetainExceptOnCreate": "ignored",
-        "StackPolicyBody": "stored",
-        "StackPolicyDuringUpdateBody": "ignored",
-        "StackPolicyDuringUpdateURL": "ignored",
-        "StackPolicyURL": "stored",
     },
     "DeleteStack": {
-        "DeletionMode": "ignored",
         "DeploymentConfig": "ignored",
-        "RoleARN": "ignored",
+        "RoleARN": "stored",
     },
     "ContinueUpdateRollback": {"RoleARN": "ignored"},
     "RollbackStack": {
         "DeploymentConfig": "ignored",
-        "RetainExceptOnCreate": "ignored",
         "RoleARN": "ignored",
     },
     "CreateChangeSet": {
         **_SHOWN,
-        "ClientToken": "ignored",
         "DeploymentConfig": "stored",
-        "DeploymentMode": "ignored",
         "DisableValidation": "ignored",
-        "ImportExistingResources": "ignored",
         # There are no nested stacks.
         "IncludeNestedStacks": "stored",
     },
-    "ExecuteChangeSet": {"RetainExceptOnCreate": "ignored"},
-    "SetStackPolicy": {"StackPolicyBody": "stored", "StackPolicyURL": "stored"},
     # Without transforms both stages are the same text.
     "GetTemplate": {"TemplateStage": "stored"},
     "GetTemplateSummary": {
@@ -125,7 +110,7 @@ def fidelity_of(template: Template) -> list[dict[str, str]]:
         dropped = kind.dropped(properties) if kind.dropped is not None else ()
         rows += [
             {"resource": logical_id, "type": kind.name, "property": path, "level": "ignored"}
-            for path in dropped
+            for path in (*dropped, *_policies_dropped(kind.name, resource))
         ]
         for name in properties:
             level = kind.properties.get(name, "enforced")
@@ -139,6 +124,14 @@ def fidelity_of(template: Template) -> list[dict[str, str]]:
                     }
                 )
     return rows
+
+
+def _policies_dropped(kind: str, resource: Mapping[str, Any]) -> list[str]:
+    """Return the policies of a resource that are not acted on: updates in steps, and signals of other types."""
+    dropped = ["UpdatePolicy"] if "UpdatePolicy" in resource else []
+    if "CreationPolicy" in resource and kind not in SIGNALLED:
+        dropped.append("CreationPolicy")
+    return dropped
 
 
 def log_ignored(stack_name: str, template: Template) -> None:

@@ -15,6 +15,7 @@ MAPPINGS = 200
 MAPPING_ATTRIBUTES = 200
 OUTPUTS = 200
 NAME_CHARACTERS = 255
+STACK_NAME_CHARACTERS = 128
 DESCRIPTION_BYTES = 1_024
 DYNAMIC_REFERENCES = 60
 # Fn::Cidr's count: .../intrinsic-function-reference-cidr.html (documented).
@@ -22,11 +23,15 @@ CIDRS = 256
 # Size of a custom resource's answer, and time until it comes: .../aws-resource-cloudformation-customresource.html.
 CUSTOM_RESPONSE_BYTES = 4_096
 CUSTOM_TIMEOUT_SECONDS = 3_600
+# A wait condition's time-out: .../aws-resource-cloudformation-waitcondition.html; a creation policy's is the same.
+WAIT_SECONDS = 43_200
 
 # --- headrace's own, where AWS names none -----------------------------------------------------
 
 # Events in an answer of DescribeStackEvents, changes in one of DescribeChangeSet.
 PAGE_ITEMS = 100
+# Signals that a resource waits for.
+SIGNALS = 10_000
 # Levels of lists and maps in a template. The deepest that CDK makes has some thirty.
 NESTED = 100
 # Bytes that the functions in one resource's properties, in all outputs or in all conditions may produce. A template has

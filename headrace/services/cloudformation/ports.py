@@ -10,6 +10,7 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, FunctionInvoker
 from headrace.services.cloudformation.resources.base import CustomResponses
+from headrace.services.cloudformation.signals import Signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +29,4 @@ class Ports:
     responses: CustomResponses
     endpoint_url: Callable[[], str]
     executor: Callable[[], Executor]
+    signals: Signals

@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from headrace.services.cloudformation import limits, stack_tags
+from headrace.services.cloudformation import denials, limits, stack_tags
 from headrace.services.cloudformation.begun import Noting
+from headrace.services.cloudformation.creation_policy import forget_signals, wait_for_signals
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.existing import already_exists, means_existing
 from headrace.services.cloudformation.intrinsics import Scope, evaluate
+from headrace.services.cloudformation.outputs import evaluated_outputs
 from headrace.services.cloudformation.parallel import run_in_order
 from headrace.services.cloudformation.parameters import effective_values
 from headrace.services.cloudformation.references import dependencies
@@ -26,7 +28,9 @@ from headrace.services.cloudformation.resources.base import (
     changed_properties,
 )
 from headrace.services.cloudformation.scope import Lookups, decide, scope_of
+from headrace.services.cloudformation.signals import Wanted, creation_policy
 from headrace.services.cloudformation.state import Resource
+from headrace.services.cloudformation.taking_in import take_in
 from headrace.services.cloudformation.template import Template
 from headrace.services.cloudformation.values import size_of
 
@@ -53,6 +57,8 @@ class Provisioner:
         self._stack = states.stack
         self._size_bytes = 0
         self._decided: dict[str, bool] = {}
+        # The signals that resources wait for, by logical id.
+        self._signals: dict[str, Wanted] = {}
 
     # --- making and changing ------------------------------------------------------------------
 
@@ -62,6 +68,9 @@ class Provisioner:
         decide(template, scope)
         self._decided = scope.decided
         wanted = self._wanted(template)
+        kept = self._check_removals(wanted)
+        if kept:
+            return f"The following resource(s) failed to update: [{', '.join(kept)}]."
         depends_on = {
             name: dependencies(template, name) & wanted
             for name in template.resources
@@ -80,7 +89,9 @@ class Provisioner:
         if self._states.stop.is_set():
             return "The operation was cancelled."
         try:
-            self._stack.outputs = self._outputs(template)
+            outputs = evaluated_outputs(template, self._scope(template))
+            self._lookups.exports.check(self._stack, outputs)
+            self._stack.outputs = outputs
         except (TemplateError, ResourceFailed) as error:
             return str(error)
         self._states.save()
@@ -101,7 +112,14 @@ class Provisioner:
         try:
             kind = type_of(wanted.type)
             properties = evaluate(definition.get("Properties", {}), self._scope(template))
+            wanted.properties = properties
             kind.check(logical_id, properties)
+            wanted.metadata = evaluate(definition.get("Metadata", {}), self._scope(template))
+            signals = creation_policy(
+                definition, lambda value: evaluate(value, self._scope(template))
+            )
+            if signals is not None:
+                self._signals[logical_id] = signals
             with self._states.lock:
                 self._size_bytes += size_of(properties)
                 check_operation_size(self._size_bytes)
@@ -109,20 +127,31 @@ class Provisioner:
             verb = "UPDATE" if present else "CREATE"
             self._states.fail(present or wanted, verb, error)
             raise
-        wanted.properties = properties
         if present is None or not present.physical_id:
-            self._create(wanted, kind)
+            if logical_id in self._stack.importing:
+                take_in(self._states, wanted)
+            else:
+                self._create(wanted, kind)
             return
         if present.status == "CREATE_FAILED":
             self._make_again(present, wanted, kind)
             return
         if present.type != kind.name:
+            self._check_policy(present, "Update:Replace")
             self._replace(present, wanted, kind)
             return
         changed = changed_properties(present.properties, wanted.properties)
         retagged = stack_tags.follows(kind.name) and stack_tags.differ(
             self._stack, self._stack.tags
         )
+        if changed and kind.fixed:
+            # Observed; the user guide says "Updates are not supported" of each property.
+            refusal = ResourceFailed(f"Update to resource type {kind.name} is not supported.")
+            self._states.fail(present, "UPDATE", refusal)
+            raise refusal
+        if changed or retagged:
+            replaced = any(kind.replaces(name) for name in changed)
+            self._check_policy(present, "Update:Replace" if replaced else "Update:Modify")
         if not changed and not retagged:
             self._keep(present, wanted)
         elif any(kind.replaces(name) for name in changed):
@@ -130,10 +159,32 @@ class Provisioner:
         else:
             self._update(present, wanted, kind)
 
+    def _check_policy(self, present: Resource, action: str) -> None:
+        """Raise ResourceFailed when the stack's policy denies what the update does to a resource."""
+        policy = self._stack.enforced_policy
+        reason = denials.denial(policy, action, present.logical_id, present.type)
+        if reason:
+            refusal = ResourceFailed(reason)
+            self._states.fail(present, "UPDATE", refusal)
+            raise refusal
+
+    def _check_removals(self, wanted: set[str]) -> list[str]:
+        """Return the resources that the update removes and the stack's policy keeps."""
+        kept: list[str] = []
+        for name, resource in list(self._stack.resources.items()):
+            if name not in wanted:
+                try:
+                    self._check_policy(resource, "Update:Delete")
+                except ResourceFailed:
+                    kept.append(name)
+        return kept
+
     def _create(self, resource: Resource, kind: ResourceType) -> None:
         self._states.set_status(resource, "CREATE_IN_PROGRESS")
+        forget_signals(self._states, resource)
         try:
             made = self._make(resource, kind, "CREATE_IN_PROGRESS")
+            wait_for_signals(self._states, resource, self._signals.get(resource.logical_id))
         except Exception as error:
             self._states.fail(resource, "CREATE", error)
             raise
@@ -299,21 +350,6 @@ class Provisioner:
             self._lookups, self._stack, template, values, resources, decided=dict(self._decided)
         )
 
-    def _outputs(self, template: Template) -> list[dict[str, str]]:
-        scope = self._scope(template)
-        outputs: list[dict[str, str]] = []
-        for name, output in template.outputs.items():
-            if "Condition" in output and not scope.condition(output["Condition"]):
-                continue
-            entry = {"OutputKey": name, "OutputValue": str(evaluate(output["Value"], scope))}
-            if output.get("Description"):
-                entry["Description"] = str(output["Description"])
-            if output.get("Export"):
-                entry["ExportName"] = str(evaluate(output["Export"]["Name"], scope))
-            outputs.append(entry)
-        self._lookups.exports.check(self._stack, outputs)
-        return outputs
-
     def _defined(
         self, logical_id: str, definition: Mapping[str, Any], depends_on: set[str]
     ) -> Resource:
@@ -340,3 +376,4 @@ def _redefine(resource: Resource, wanted: Resource) -> None:
     resource.deletion_policy = wanted.deletion_policy
     resource.replace_policy = wanted.replace_policy
     resource.definition = wanted.definition
+    resource.metadata = wanted.metadata

@@ -32,7 +32,12 @@ class Removal:
         stack = self._stack
         now = stack.resources[logical_id]
         if old is None:
-            stack.obsolete.append(stack.resources.pop(logical_id))
+            added = stack.resources.pop(logical_id)
+            if added.imported:
+                added.deletion_policy = "Retain"
+            elif self._is_undone(added):
+                added.deletion_policy = "Delete"
+            stack.obsolete.append(added)
         elif now.physical_id and (retired := self._retired(now, old)) is not None:
             # It was replaced: the old one still exists, and the new one is deleted.
             stack.obsolete = [r for r in stack.obsolete if r is not retired]
@@ -60,6 +65,19 @@ class Removal:
             self._states.event(old, "UPDATE_COMPLETE")
         else:
             stack.resources[logical_id] = old
+
+    def _is_undone(self, resource: Resource) -> bool:
+        """Whether the rollback of an operation that made a resource deletes it, whatever it retains otherwise."""
+        policy = resource.deletion_policy
+        return policy == "RetainExceptOnCreate" or (
+            self._stack.retain_except_on_create and policy == "Retain"
+        )
+
+    def leave_behind(self) -> None:
+        """Give up the resources that cannot be deleted."""
+        for resource in self._stack.resources.values():
+            if resource.status == "DELETE_FAILED":
+                self._states.set_status(resource, "DELETE_SKIPPED")
 
     def _retired(self, now: Resource, old: Resource) -> Resource | None:
         """Return what `old` is among those to be deleted, when another took its place; `now` if it is not there."""
@@ -94,9 +112,8 @@ class Removal:
         if resource.status == "DELETE_COMPLETE":
             return
         policy = resource.deletion_policy
-        if policy in ("Retain", "Snapshot") or (
-            policy == "RetainExceptOnCreate" and not rolling_back
-        ):
+        undone = rolling_back and self._is_undone(resource)
+        if (policy in RETAINING and not undone) or (rolling_back and resource.imported):
             self._states.set_status(resource, "DELETE_SKIPPED")
             return
         self._states.set_status(resource, "DELETE_IN_PROGRESS")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
@@ -13,7 +14,7 @@ from headrace.aws.shapes.cloudformation import (
 )
 from headrace.core.values import listed
 from headrace.core.wildcards import glob_matches
-from headrace.services.cloudformation import graph, parameters
+from headrace.services.cloudformation import graph, limits, parameters
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.capabilities import check_capabilities
 from headrace.services.cloudformation.errors import TemplateError
@@ -31,6 +32,7 @@ NO_CHANGES = (
     " Submit different information to create a change set."
 )
 NO_UPDATES = "No updates are to be performed."
+_NAME = re.compile("[a-zA-Z][-a-zA-Z0-9]*|arn:[-a-zA-Z0-9:/._+]*")
 UPDATABLE = (
     "CREATE_COMPLETE",
     "UPDATE_COMPLETE",
@@ -42,6 +44,20 @@ UPDATABLE = (
 )
 
 StackRequest = CreateStackInput | UpdateStackInput | CreateChangeSetInput
+
+
+def check_name(name: str) -> None:
+    """Raise TemplateError for a name that no stack can have (the first sentence is recorded)."""
+    wrong = "1 validation error detected: Value '{}' at 'stackName' failed to satisfy constraint: Member must"
+    if not _NAME.fullmatch(name):
+        raise TemplateError(
+            f"{wrong.format(name[:1000])} satisfy regular expression pattern:"
+            " [a-zA-Z][-a-zA-Z0-9]*|arn:[-a-zA-Z0-9:/._+]*"
+        )
+    if len(name) > limits.STACK_NAME_CHARACTERS and not name.startswith("arn:"):
+        raise TemplateError(
+            f"{wrong.format(name[:1000])} have length less than or equal to {limits.STACK_NAME_CHARACTERS}"
+        )
 
 
 def prepare(
@@ -134,6 +150,12 @@ def tags_of(request: StackRequest, stack: Stack) -> dict[str, str]:
     return stack.tags if given is None else {tag["Key"]: tag["Value"] for tag in given}
 
 
+def disables_rollback(request: CreateStackInput | UpdateStackInput) -> bool:
+    """Whether a request has what a failed operation made stay as it is."""
+    configured = request.get("DeploymentConfig") or {}
+    return bool(request.get("DisableRollback") or configured.get("DisableRollback"))
+
+
 def take_over(
     stack: Stack, template: Template, values: dict[str, Any], request: StackRequest
 ) -> None:
@@ -157,6 +179,10 @@ def take_over(
                 {name: set(r.depends_on) for name, r in stack.resources.items()}
             ),
         }
+    stack.enforced_policy = stack.policy if stack.body else ""
+    stack.temporary_policy = ""
+    stack.retain_except_on_create = bool(request.get("RetainExceptOnCreate"))
+    stack.importing = {}
     stack.body = template.body
     stack.original_body = template.original
     stack.description = template.description

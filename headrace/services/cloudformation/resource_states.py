@@ -66,6 +66,8 @@ class ResourceStates:
             functions=self.ports.functions,
             stop=self.stop,
             note_made=note_made,
+            acting=self.stack.acting,
+            signals=self.ports.signals,
         )
 
     def set_status(
@@ -81,13 +83,13 @@ class ResourceStates:
                 self.stacks.save_resource(self.stack, resource)
         self.event(resource, status, reason)
 
-    def made(self, resource: Resource, made: Made, status: str) -> None:
+    def made(self, resource: Resource, made: Made, status: str, reason: str = "") -> None:
         """Store what a resource type gave for a resource, and its status."""
         resource.physical_id = made.physical_id
         resource.attributes = made.attributes
         resource.updated_ms = self.ports.clock.now_ms()
         # With the resource that it replaces, in one go: a kill between the two would lose one of them.
-        self.set_status(resource, status, with_stack=True)
+        self.set_status(resource, status, reason, with_stack=True)
 
     def fail(self, resource: Resource, verb: str, error: BaseException) -> None:
         """Store that `verb` failed for a resource, and the event of it."""

@@ -10,7 +10,11 @@ from typing import Any, cast
 from headrace.aws.errors import AwsError
 from headrace.core.ports import ControlPlane
 from headrace.services.cloudformation import graph, limits
-from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
+from headrace.services.cloudformation.errors import (
+    NoSuchAttribute,
+    ResourceFailed,
+    TemplateError,
+)
 from headrace.services.cloudformation.exports import Exports
 from headrace.services.cloudformation.intrinsics import Scope, unresolved
 from headrace.services.cloudformation.references import conditions_in
@@ -28,7 +32,11 @@ class Lookups:
 
     def dynamic(self, stack: Stack, service: str, key: str) -> str:
         """Return the value of a dynamic reference. Raises ResourceFailed."""
-        where = {"account": stack.account, "region": stack.region}
+        where: dict[str, Any] = {
+            "account": stack.account,
+            "region": stack.region,
+            "acting": stack.acting,
+        }
         try:
             if service in ("ssm", "ssm-secure"):
                 answer = self.control.call(
@@ -119,9 +127,7 @@ def scope_of(
             found = _at_path(source, name)
             if found is not None:
                 return found
-        raise ResourceFailed(
-            f"Requested attribute {name} does not exist in schema for {resource.type}"
-        )
+        raise NoSuchAttribute(resource.type, logical_id, name)
 
     return Scope(
         names=names,

@@ -1,4 +1,4 @@
-"""Stack policies: read from a request and checked. They are kept and shown; updates are not held against them."""
+"""Stack policies: read from a request, and checked. What they say of an update is decided in `denials.py`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import TemplateError
 
 
-def policy_of(cfn: CloudFormation, request: Mapping[str, Any]) -> str | None:
+def policy_of(
+    cfn: CloudFormation, request: Mapping[str, Any], member: str = "StackPolicy"
+) -> str | None:
     """Return the policy that a request gives or names, or None when there is none. Raises TemplateError."""
-    body, url = request.get("StackPolicyBody"), request.get("StackPolicyURL")
+    body, url = request.get(f"{member}Body"), request.get(f"{member}URL")
     if body and url:  # recorded, as is the other sentence
-        raise TemplateError("You cannot specify both StackPolicyURL and StackPolicyBody")
+        raise TemplateError(f"You cannot specify both {member}URL and {member}Body")
     if not body and not url:
         return None
     text = str(body) if body else cfn.read_object(str(url))
@@ -46,4 +48,11 @@ def _is_statement(statement: Any) -> bool:
         and given.get("Principal") == "*"
         and ("Resource" in given or "NotResource" in given)
         and all(isinstance(name, str) and name.startswith("Update:") for name in names)
+        and _is_condition(given.get("Condition", {}))
+    )
+
+
+def _is_condition(condition: Any) -> bool:
+    return isinstance(condition, dict) and all(
+        isinstance(keys, dict) for keys in cast("dict[str, Any]", condition).values()
     )

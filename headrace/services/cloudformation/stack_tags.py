@@ -66,6 +66,19 @@ def retag(
             raise ResourceFailed(str(failure["ErrorMessage"]))
 
 
+def tags_now(ports: Ports, stack: Stack, resource: Resource) -> dict[str, str]:
+    """Return the tags that a resource has. Raises AwsError."""
+    answer = ports.control.call(
+        "resourcegroupstaggingapi",
+        "GetResources",
+        {"ResourceARNList": [_arn_of(stack, resource)]},
+        account=stack.account,
+        region=stack.region,
+    )
+    entries: list[dict[str, Any]] = answer["ResourceTagMappingList"]
+    return {tag["Key"]: str(tag["Value"]) for entry in entries for tag in listed(entry, "Tags")}
+
+
 def all_tags(properties: Mapping[str, Any], of_stack: Mapping[str, str]) -> dict[str, str]:
     """Return a resource's tags: its stack's, and its own, which win."""
     own: Any = properties.get("Tags") or {}

@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.aws.operation import Call
+from headrace.core.ports import Acting
+
+# The name of the session in which CloudFormation acts as a stack's role (observed in CloudTrail by many users).
+ROLE_SESSION = "AWSCloudFormation"
 IN_PROGRESS = "_IN_PROGRESS"
 STACK_TYPE = "AWS::CloudFormation::Stack"
 EXECUTED = "EXECUTE_COMPLETE"
@@ -26,6 +31,12 @@ class Resource:
     replace_policy: str = "Delete"
     definition: dict[str, Any] = field(default_factory=dict[str, Any])
     updated_ms: int = 0
+    # Its Metadata, evaluated.
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    # What the last drift detection found: a StackResourceDrift whose time is in milliseconds; empty: none was made.
+    drift: dict[str, Any] = field(default_factory=dict[str, Any])
+    # Whether the stack took it over from outside: the rollback of that leaves it as it is.
+    imported: bool = False
 
 
 @dataclass(slots=True)
@@ -62,6 +73,9 @@ class Stack:
     notification_arns: list[str] = field(default_factory=list[str])
     rollback_configuration: dict[str, Any] = field(default_factory=dict[str, Any])
     role_arn: str = ""
+    # Who asked for the last operation, as whom resources are made without a role; empty for the account itself.
+    caller_arn: str = ""
+    caller_session: str = ""
     termination_protection: bool = False
     disable_rollback: bool = False
     on_failure: str = "ROLLBACK"
@@ -70,6 +84,13 @@ class Stack:
     request_token: str = ""
     change_set_id: str = ""
     policy: str = ""
+    # The policy that the update under way is held against, and the one that stands only while it is.
+    enforced_policy: str = ""
+    temporary_policy: str = ""
+    # Whether a rollback deletes what the operation made, whatever its deletion policy.
+    retain_except_on_create: bool = False
+    # Whether resources that cannot be deleted are left behind.
+    force_delete: bool = False
     # What `body` was made from by transforms; empty when there are none.
     original_body: str = ""
     outputs: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
@@ -78,6 +99,23 @@ class Stack:
     # Resources that an update replaced or removed, and that its clean-up has yet to delete.
     obsolete: list[Resource] = field(default_factory=list[Resource])
     previous: dict[str, Any] | None = None
+    drift_status: str = "NOT_CHECKED"
+    drift_checked_ms: int | None = None
+    # Logical id to physical id of the resources that the operation takes over from outside.
+    importing: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def acting(self) -> Acting | None:
+        """As whom its resources are made: its role, else whoever asked; None for the account itself."""
+        if self.role_arn:
+            return Acting(self.role_arn, ROLE_SESSION)
+        return Acting(self.caller_arn, self.caller_session) if self.caller_arn else None
+
+    def note_caller(self, call: Call) -> None:
+        """Keep who asks for an operation."""
+        acting = None if call.permit is None else call.permit.acting
+        self.caller_arn = "" if acting is None else acting.arn
+        self.caller_session = "" if acting is None else acting.session
 
     @property
     def in_progress(self) -> bool:
@@ -88,6 +126,21 @@ class Stack:
     def exists(self) -> bool:
         """Whether the stack has not been deleted."""
         return self.status != "DELETE_COMPLETE"
+
+
+@dataclass(slots=True)
+class DriftDetection:
+    """A detection of a stack's drift that has been made."""
+
+    detection_id: str
+    stack_id: str
+    account: str
+    region: str
+    status: str
+    drift_status: str
+    made_ms: int
+    reason: str = ""
+    drifted: int = 0
 
 
 @dataclass(slots=True)
@@ -120,6 +173,9 @@ class ChangeSet:
     # Why a property's value is missing in the first view.
     values_warning: str = ""
     include_nested_stacks: bool = False
+    importing: dict[str, str] = field(default_factory=dict[str, str])
+    imports_existing: bool = False
+    client_token: str = ""
 
     @property
     def is_executed(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, fields
 from typing import Any
@@ -15,7 +15,14 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.values import iso_of
 from headrace.services.cloudformation.change_details import without_values
-from headrace.services.cloudformation.state import STACK_TYPE, Begun, ChangeSet, Resource, Stack
+from headrace.services.cloudformation.state import (
+    STACK_TYPE,
+    Begun,
+    ChangeSet,
+    DriftDetection,
+    Resource,
+    Stack,
+)
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -62,6 +69,8 @@ class Stacks:
 
     def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
         self.lock = threading.RLock()
+        # Is told each event, once it is stored.
+        self.told: Callable[[Stack, Mapping[str, Any]], None] = lambda _, __: None
         self._clock = clock
         self._ids = ids
         self._database = database
@@ -69,6 +78,7 @@ class Stacks:
         self._resources = database.documents("cfn_resources")
         self._previous = database.documents("cfn_previous")
         self._change_sets = database.documents("cfn_change_sets")
+        self._detections = database.documents("cfn_drift_detections")
         self._begun = database.documents("cfn_begun")
         database.migrate(
             "cfn_events",
@@ -191,6 +201,15 @@ class Stacks:
         """Return a change set by its ARN."""
         return self._sets.get(change_set_id)
 
+    def save_detection(self, detection: DriftDetection) -> None:
+        """Store a detection of drift."""
+        self._detections.put(detection.detection_id, asdict(detection))
+
+    def detection(self, detection_id: str) -> DriftDetection | None:
+        """Return a detection of drift by its id."""
+        found = self._detections.get(detection_id)
+        return None if found is None else DriftDetection(**found)
+
     def new(self, name: str, account: str, region: str, status: str, now_ms: int) -> Stack:
         """Return a new stack, which is not stored yet."""
         path = f"stack/{name}/{self._ids.uuid()}"
@@ -259,6 +278,7 @@ class Stacks:
             "INSERT INTO cfn_events (stack, event) VALUES (?, ?)",
             (stack.stack_id, json.dumps(event)),
         )
+        self.told(stack, event)
         log.info("%s %s %s %s %s", stack.name, logical_id, kind, status, reason)
 
     def events(self, stack_id: str, before: int, limit: int) -> list[tuple[int, dict[str, Any]]]:

@@ -10,20 +10,24 @@ from headrace.core.config import Durability
 from headrace.core.ids import Ids
 from headrace.core.ports import (
     FunctionInvoker,
+    Guard,
     LogSink,
     MetricSink,
+    NoGuard,
     ObjectStore,
     SchemaCatalog,
     StreamReader,
 )
+from headrace.core.search import SearchDomains
 from headrace.core.workers import Supervisor
 from headrace.services.firehose.actions import ACTIONS
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.errors import translate
 from headrace.services.firehose.fidelity import FIDELITY
-from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.ports import Ports, SecretReader
 from headrace.services.firehose.profile import PROFILE
 from headrace.services.firehose.store import DeliveryStreams
+from headrace.services.firehose.wording import WORDING
 from headrace.store.check import JOURNALS_FOLDER
 from headrace.store.database import Database
 from headrace.store.marks import Marks
@@ -43,6 +47,9 @@ def build_firehose(
     functions: FunctionInvoker,
     logs: LogSink,
     metrics: MetricSink,
+    search: SearchDomains,
+    secrets: SecretReader,
+    guard: Guard | None = None,
     state_delay_ms: int = 0,
 ) -> Firehose:
     """Return Firehose with its parts; nothing runs before `Firehose.start`."""
@@ -51,7 +58,18 @@ def build_firehose(
         folder=data_dir / JOURNALS_FOLDER,
         store=DeliveryStreams(database),
         marks=Marks(database, data_dir, fsync=fsync),
-        ports=Ports(clock, ids, objects, schemas, functions, logs, metrics),
+        ports=Ports(
+            clock,
+            ids,
+            objects,
+            schemas,
+            functions,
+            logs,
+            metrics,
+            guard or NoGuard(),
+            search=search,
+            secrets=secrets,
+        ),
         streams=streams,
         supervisor=supervisor,
         fsync=fsync,
@@ -68,6 +86,7 @@ def firehose_api(firehose: Firehose) -> ServiceApi:
         translate=translate,
         profile=PROFILE,
         fidelity=FIDELITY,
+        wording=WORDING,
         pages=[
             DataPage(
                 "firehose",

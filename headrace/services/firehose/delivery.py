@@ -26,6 +26,7 @@ from headrace.services.firehose.carry import Pending, carry, delivered, objects_
 from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.destinations.base import Hints
 from headrace.services.firehose.intending import intend, renamed
+from headrace.services.firehose.permits import check_source
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.reports import Reports
 from headrace.services.firehose.rereading import read_again, still_beyond, with_marks
@@ -59,7 +60,7 @@ class Delivery:
         is_current: Callable[[], bool],
     ) -> None:
         self.name = f"firehose {stream.name}"
-        self.reports = Reports(stream, ports.clock, ports.logs, ports.metrics)
+        self.reports = Reports(stream, ports.clock, ports.logs, ports.metrics, ports.guard)
         self.wants_waking = True
         self._stream = stream
         self._source = source
@@ -134,6 +135,7 @@ class Delivery:
             raise
 
     def _step(self) -> float:
+        check_source(self._ports.guard, self._stream)
         intent = self._progress.intent
         if intent is not None:
             wait_s = self._finish(intent)

@@ -1,6 +1,7 @@
 """The parameters that Firehose accepts without acting on them, by operation; all others are enforced or refused."""
 
 from headrace.core.ports import FidelityLevel
+from headrace.services.firehose.destinations import fidelity as destinations
 
 _DESTINATION: dict[str, FidelityLevel] = {
     "RoleARN": "stored",
@@ -33,10 +34,12 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
             f"ExtendedS3DestinationConfiguration.{name}": _DESTINATION[name]
             for name in _DESTINATION
         },
+        **destinations.of_creation(),
     },
     "UpdateDestination": {
         f"ExtendedS3DestinationUpdate.{name.replace('BackupConfiguration', 'BackupUpdate')}": level
         for name, level in _DESTINATION.items()
-    },
+    }
+    | destinations.of_update(),
     "StartDeliveryStreamEncryption": {"DeliveryStreamEncryptionConfigurationInput": "stored"},
 }

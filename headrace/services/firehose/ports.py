@@ -3,17 +3,47 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import FunctionInvoker, LogSink, MetricSink, ObjectStore, SchemaCatalog
+from headrace.core.ports import (
+    FunctionInvoker,
+    Guard,
+    LogSink,
+    MetricSink,
+    NoGuard,
+    ObjectStore,
+    SchemaCatalog,
+)
+from headrace.core.search import SearchDomainNotFound, SearchDomains, SearchServer
 from headrace.services.firehose.queries import Queries
+
+# Takes a secret's ARN, an account and a region; gives its text, None when there is no such secret.
+SecretReader = Callable[[str, str, str], str | None]
+
+
+def no_secret(arn: str, account: str, region: str) -> str | None:
+    """Find no secret: where there is no Secrets Manager."""
+    return None
+
+
+class NoSearchDomains:
+    """Finds no OpenSearch domain: where there is no OpenSearch. A `SearchDomains`."""
+
+    def of_domain(self, name: str, *, account: str, region: str) -> SearchServer | str:
+        """See `SearchDomains.of_domain`."""
+        raise SearchDomainNotFound(f"There is no domain {name} in {region}.")
+
+    def of_endpoint(self, url: str, *, account: str, region: str) -> SearchServer | str:
+        """See `SearchDomains.of_endpoint`: every endpoint is a real one."""
+        return url
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What all deliveries share. `stopping` is set before the cloud stops."""
+    """What all deliveries share. `guard` knows what roles may do. `stopping` is set before the cloud stops."""
 
     clock: Clock
     ids: Ids
@@ -22,5 +52,8 @@ class Ports:
     functions: FunctionInvoker
     logs: LogSink
     metrics: MetricSink
+    guard: Guard = field(default_factory=NoGuard)
     queries: Queries = field(default_factory=Queries)
+    search: SearchDomains = field(default_factory=NoSearchDomains)
+    secrets: SecretReader = no_secret
     stopping: threading.Event = field(default_factory=threading.Event)

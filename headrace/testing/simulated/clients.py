@@ -111,6 +111,8 @@ class _KeptClients(boto3.Session):
             if service_name not in _USUAL:
                 endpoint = made._endpoint  # noqa: SLF001 - botocore has no other way to it
                 endpoint.__class__ = _Direct
+                # Rules that lead each request of any operation to the one address.
+                made._ruleset_resolver = None  # noqa: SLF001
                 endpoint.begin(made, cast("Any", self).get_credentials().access_key)
             kept[service_name] = made
         return kept[service_name]

@@ -88,7 +88,9 @@ class SimulatedCloud(InProcessAccess):
         self.data_dir = temporary_folder()
         self.clock = VirtualClock()
         if start_from is not None:
-            shutil.copytree(start_from, self.data_dir, dirs_exist_ok=True)
+            shutil.copytree(
+                start_from, self.data_dir, dirs_exist_ok=True, copy_function=shutil.copyfile
+            )
             self.clock.now_us = int((self.data_dir / _TIME).read_text())
         self.disk = Disk()
         # One for each matter: what one of them asks for does not change what another gets.

@@ -431,6 +431,7 @@ NAMELESS = {
     "AWS::CDK::Metadata": "nothing is made",
     "AWS::CloudFormation::Stack": "the stack's name is made by CloudFormation",
     "AWS::CloudFormation::Macro": "only stacks make macros: tested with transforms",
+    "AWS::CloudFormation::WaitCondition": "nothing is made",
     "AWS::CloudFormation::WaitConditionHandle": "nothing is made",
     "AWS::SNS::TopicPolicy": "every topic has one, which is changed: tested below",
     "AWS::SQS::QueuePolicy": "a queue's policy is an attribute, which is changed: tested below",

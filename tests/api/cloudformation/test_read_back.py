@@ -20,6 +20,13 @@ TEMPLATE: Read = ("GetTemplate", {"StackName": "s"})
 POLICY: Read = ("GetStackPolicy", {"StackName": "s"})
 CHANGE_SET: Read = ("DescribeChangeSet", {"StackName": "s", "ChangeSetName": "cs"})
 RULES = '{"Statement": []}'
+ALLOW = json.dumps(
+    {
+        "Statement": [
+            {"Effect": "Allow", "Action": "Update:*", "Principal": "*", "Resource": "*"},
+        ]
+    }
+)
 
 
 def body(value: str) -> str:
@@ -53,6 +60,13 @@ COMMON = {
 }
 BY_ADDRESS = {"TemplateURL": "the body is given; tests/api/cloudformation/test_stacks.py"}
 TYPES = {"ResourceTypes": "what is not allowed is refused: the conformance scenarios"}
+ROLLBACK = {
+    "RetainExceptOnCreate": "a rollback shows it; test_lifecycle_settings.py",
+    "DeploymentConfig.DisableRollback": "DisableRollback, which says the same, is given too",
+}
+FOR_NOW = {
+    "StackPolicyDuringUpdateBody": "it stands while the update is under way; test_lifecycle_settings.py"
+}
 MADE: Read = (
     "CreateStack",
     {"StackName": "s", "TemplateBody": body("none"), "Capabilities": ["CAPABILITY_IAM"]},
@@ -75,7 +89,7 @@ CASES = [
             "StackPolicyURL": "the body is given; the conformance scenarios",
             "OnFailure": "cannot be told from DisableRollback in an answer; test_stacks.py",
         },
-        unseen=TYPES,
+        unseen={**TYPES, **ROLLBACK},
     ),
     Case(
         "UpdateStack",
@@ -84,14 +98,16 @@ CASES = [
         given={
             **COMMON,
             "StackPolicyBody": RULES,
+            "StackPolicyDuringUpdateBody": ALLOW,
             "DeploymentConfig.DisableRollback": False,
         },
         without={
             **BY_ADDRESS,
             "UsePreviousTemplate": "a template is given",
             "StackPolicyURL": "the body is given; the conformance scenarios",
+            "StackPolicyDuringUpdateURL": "the body is given",
         },
-        unseen=TYPES,
+        unseen={**TYPES, **ROLLBACK, **FOR_NOW},
     ),
     Case(
         "CreateChangeSet",
@@ -102,16 +118,17 @@ CASES = [
             "ChangeSetName": "cs",
             "ChangeSetType": "UPDATE",
             "OnStackFailure": "ROLLBACK",
-            "DeploymentMode": "REVERT_DRIFT",
         },
         without={
             **BY_ADDRESS,
             "UsePreviousTemplate": "a template is given",
-            "ResourcesToImport": "imports are refused",
+            "DeploymentMode": "it is refused; test_change_sets.py",
+            "ResourcesToImport": "another type of change set; test_imports.py",
         },
         unseen={
             **TYPES,
             "RoleARN": "the stack shows it once the change set is executed",
+            "ClientToken": "the same request once more makes nothing; test_lifecycle_settings.py",
             "ChangeSetType": "CREATE makes a stack, UPDATE needs one",
         },
     ),
@@ -132,6 +149,7 @@ CASES = [
 ]
 # Given by no case: another member is given in its place.
 INSTEAD = [
+    "CreateChangeSet.DeploymentMode",
     "CreateChangeSet.ResourcesToImport",
     "CreateChangeSet.TemplateURL",
     "CreateChangeSet.UsePreviousTemplate",
@@ -139,6 +157,7 @@ INSTEAD = [
     "CreateStack.StackPolicyURL",
     "CreateStack.TemplateURL",
     "SetStackPolicy.StackPolicyURL",
+    "UpdateStack.StackPolicyDuringUpdateURL",
     "UpdateStack.StackPolicyURL",
     "UpdateStack.TemplateURL",
     "UpdateStack.UsePreviousTemplate",

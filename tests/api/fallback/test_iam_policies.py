@@ -233,3 +233,34 @@ def test_bad_simulations_are_refused(iam: Any) -> None:
         refusal(iam.simulate_principal_policy, PolicySourceArn="arn:aws:s3:::a-bucket-of-mine", ActionNames=["s3:A"])[0]
         == "InvalidInput"
     )  # fmt: skip
+
+
+def test_users_have_boundaries_too(iam: Any) -> None:
+    boundary = "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"
+    made = iam.create_user(UserName="bounded", PermissionsBoundary=boundary)["User"]
+    assert made["PermissionsBoundary"] == {
+        "PermissionsBoundaryType": "PermissionsBoundaryPolicy",
+        "PermissionsBoundaryArn": boundary,
+    }
+    iam.put_user_policy(
+        UserName="bounded", PolicyName="all", PolicyDocument=document(allow("s3:*"))
+    )
+    asked: dict[str, Any] = {"PolicySourceArn": made["Arn"], "ActionNames": ["s3:PutObject"]}
+    assert decisions(iam.simulate_principal_policy(**asked)) == [("s3:PutObject", "implicitDeny")]
+    iam.delete_user_permissions_boundary(UserName="bounded")
+    assert "PermissionsBoundary" not in iam.get_user(UserName="bounded")["User"]
+    assert decisions(iam.simulate_principal_policy(**asked)) == [("s3:PutObject", "allowed")]
+    iam.put_user_permissions_boundary(UserName="bounded", PermissionsBoundary=boundary)
+    assert iam.get_user(UserName="bounded")["User"]["PermissionsBoundary"] == made["PermissionsBoundary"]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["user", "role"])
+def test_a_boundary_is_a_policy_that_is_there(iam: Any, kind: str) -> None:
+    gone = f"arn:aws:iam::{ACCOUNT}:policy/gone"
+    put = getattr(iam, f"put_{kind}_permissions_boundary")
+    name = {"UserName": "John"} if kind == "user" else {"RoleName": "app"}
+    assert refusal(put, **name, PermissionsBoundary=gone) == (
+        "NoSuchEntity",
+        f"Scope ARN: {gone} does not exist or is not attachable.",
+        404,
+    )

@@ -204,14 +204,18 @@ def test_another_destination_is_refused(firehose: Any):
     code, message = refused(
         firehose.create_delivery_stream,
         DeliveryStreamName="d",
-        HttpEndpointDestinationConfiguration={
-            "EndpointConfiguration": {"Url": "https://example.com"},
-            "S3Configuration": destination(),
+        SnowflakeDestinationConfiguration={
+            "AccountUrl": "https://a.snowflakecomputing.com",
+            "Database": "d",
+            "Schema": "s",
+            "Table": "t",
+            "RoleARN": ROLE,
+            "S3Configuration": {"RoleARN": ROLE, "BucketARN": "arn:aws:s3:::lake"},
         },
     )
     assert (code, message) == (
         "InvalidArgumentException",
-        "headrace does not support delivery to HttpEndpoint yet.",
+        "headrace does not support delivery to Snowflake yet.",
     )
 
 

@@ -35,7 +35,7 @@ OTHERS = (
     "Snowflake",
     "Iceberg",
 )
-NOT_BUILT = "refused, and named: headrace does not deliver there"
+NOT_BUILT = "refused by name, or in test_destinations_read_back.py"
 PROCESSORS = [
     {
         "Type": "Lambda",

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.wildcards import BadWildcard, glob_matches, is_too_complex, parse_wildcard
+from headrace.core.wildcards import (
+    BadWildcard,
+    compile_glob,
+    glob_matches,
+    is_too_complex,
+    parse_wildcard,
+)
 
 
 @given(st.text("ab*", max_size=8).map(lambda t: re.sub(r"\*+", "*", t)), st.text("ab", max_size=8))
@@ -22,6 +28,7 @@ def test_a_glob_agrees_with_a_regular_expression(pattern: str, text: str):
     translated = pattern.replace("*", ".*").replace("?", ".")
     expected = re.fullmatch(translated, text, re.DOTALL) is not None
     assert glob_matches(pattern, text) is expected
+    assert compile_glob(pattern, "*", "?").matches(text) is expected
 
 
 def test_a_wildcard_can_ask_for_its_own_signs():

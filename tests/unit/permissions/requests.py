@@ -20,6 +20,9 @@ def arn(service: str, resource: str) -> str:
 KNOWN = {
     ("kinesis", "iterator", "opaque"): STREAM,
     ("kms", "alias", "alias/app"): KEY,
+    ("kinesis", "key", f"{STREAM}-secret"): KEY,
+    ("s3", "key", "arn:aws:s3:::secret/k"): KEY,
+    ("s3", "owner", "elsewhere"): "444455556666",
     ("iam", "role", "EMR_DefaultRole"): f"arn:aws:iam::{ACCOUNT}:role/service/EMR_DefaultRole",
     ("lambda", "mapping", "u-1"): arn("lambda", "function:f"),
 }
@@ -143,6 +146,31 @@ CASES = [
         },
         ("firehose:CreateDeliveryStream", arn("firehose", "deliverystream/d")),
         ("iam:PassRole", ROLE),
+    ),
+    of(
+        "kinesis:PutRecords",
+        {"StreamName": "flights-secret"},
+        ("kinesis:PutRecords", f"{STREAM}-secret"),
+        ("kms:GenerateDataKey", KEY),
+    ),
+    of(
+        "s3:GetObject",
+        {"Bucket": "secret", "Key": "k"},
+        ("s3:GetObject", "arn:aws:s3:::secret/k"),
+        ("kms:Decrypt", KEY),
+    ),
+    of(
+        "s3:UploadPart",
+        {"Bucket": "secret", "Key": "k"},
+        ("s3:PutObject", "arn:aws:s3:::secret/k"),
+        ("kms:GenerateDataKey", KEY),
+        ("kms:Decrypt", KEY),
+    ),
+    of(
+        "s3:PutObject",
+        {"Bucket": "b", "Key": "k", "SSEKMSKeyId": "alias/app"},
+        ("s3:PutObject", f"{BUCKET}/k"),
+        ("kms:GenerateDataKey", KEY),
     ),
     of("s3:ListBuckets", {}, ("s3:ListAllMyBuckets", "*")),
     of("s3:HeadBucket", {"Bucket": "b"}, ("s3:ListBucket", BUCKET)),

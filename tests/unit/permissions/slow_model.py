@@ -97,7 +97,10 @@ def one_value_meets(operator: str, value: str, wanted: list[str], asked: Asked) 
     if operator == "NumericLessThan":
         return any(float(value) < float(one) for one in wanted)
     if operator == "Bool":
-        return any(one.lower() == value.lower() for one in wanted)
+        # Compared with true or false, nothing else.
+        return any(
+            one.lower() in ("true", "false") and one.lower() == value.lower() for one in wanted
+        )
     raise AssertionError(operator)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.permissions.accesses import FREE, RENAMED, accesses_of, why_unknown
 from headrace.permissions.requests.table import prefix_named, prefix_of, services
-from tests.unit.permissions.parties import ACCOUNT
+from tests.unit.permissions.parties import ACCOUNT, STREAM
 from tests.unit.permissions.requests import CASES, KEY, KNOWN, ON_KEY, REGION, ROLE, arn
 
 OWNED = (
@@ -152,3 +152,18 @@ def test_a_role_is_passed_to_the_service_that_takes_it() -> None:
     )
     to = {a.resource: a.context["iam:passedtoservice"] for a in found if a.action == "iam:PassRole"}
     assert list(to.values()) == [("elasticmapreduce.amazonaws.com",), ("ec2.amazonaws.com",)]
+
+
+def test_a_key_is_used_by_the_service() -> None:
+    access = accesses_of(
+        "kinesis", "GetRecords", {"StreamARN": f"{STREAM}-secret"}, ACCOUNT, REGION, lambda *n: KNOWN.get(n)
+    )[1]  # fmt: skip
+    assert access.context["kms:viaservice"] == ("kinesis.eu-west-1.amazonaws.com",)
+
+
+def test_a_bucket_belongs_to_its_owner() -> None:
+    for bucket, account in (("b", ACCOUNT), ("elsewhere", "444455556666")):
+        (access,) = accesses_of(
+            "s3", "GetObject", {"Bucket": bucket, "Key": "k"}, ACCOUNT, REGION, lambda *n: KNOWN.get(n)
+        )  # fmt: skip
+        assert access.account == account

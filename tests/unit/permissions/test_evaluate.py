@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from headrace.permissions.evaluate import denial, evaluate
+from headrace.permissions.evaluate import denial, evaluate, keys_asked
 from headrace.permissions.model import Access, Policies, Principal
 from tests.unit.permissions.parties import (
     ACCOUNT,
@@ -176,3 +178,31 @@ def test_a_decision_names_the_statements_that_made_it() -> None:
     )
     decision = evaluate(JOHN, PUT, Policies((both,)))
     assert [(m.policy.name, m.index, m.sid) for m in decision.matched] == [("app", 1, "Writes")]
+
+
+def test_thousands_of_statements_with_exploding_wildcards_take_linear_time() -> None:
+    resource = "arn:aws:s3:::" + "a" * 2000
+    many = [
+        allow(f"kinesis:{'*a' * 30}{n}", f"arn:aws:s3:::{'*?a' * 100}{n}") for n in range(500)
+    ] + [allow("kinesis:*", f"arn:aws:s3:::{'*a?' * 50}b{n}") for n in range(500)]
+    large = policy(*many)
+    started = time.process_time()
+    decision = evaluate(JOHN, Access("kinesis:" + "a" * 500, resource), Policies((large,)))
+    assert decision.effect == "implicit deny"
+    # A tenth of this on a free machine; a backtracking matcher would not end.
+    assert time.process_time() - started < 10
+
+
+def test_the_keys_that_a_decision_depends_on() -> None:
+    own = policy(
+        allow("kinesis:*", "arn:aws:kinesis:*:*:stream/${aws:username}"),
+        deny(
+            "kinesis:Put*",
+            Condition={"DateGreaterThan": {"aws:CurrentTime": "${aws:TokenIssueTime}"}},
+        ),
+        allow("s3:*", Condition={"Bool": {"aws:SecureTransport": "true"}}),
+    )
+    assert keys_asked(PUT, Policies((own,))) == {
+        "aws:username", "aws:currenttime", "aws:tokenissuetime",
+    }  # fmt: skip
+    assert keys_asked(PUT, Policies((ALL,))) == frozenset()

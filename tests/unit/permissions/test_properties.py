@@ -208,7 +208,7 @@ def test_every_combination_of_layers_is_decided_as_the_model_does(principal: Pri
 
 @pytest.mark.slow
 @given(questions())
-@settings(max_examples=20_000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8_000, deadline=None, suppress_health_check=list(HealthCheck))
 def test_it_decides_as_the_model_does_at_length(question: tuple[Principal, Asked, Given]) -> None:
     principal, asked, policies = question
     assert answer(principal, asked, policies) == decide(asked, policies)

@@ -17,6 +17,13 @@ from headrace.services.cloudformation.actions.describe import (
     list_stack_resources,
     list_stacks,
 )
+from headrace.services.cloudformation.actions.drift import (
+    describe_stack_drift_detection_status,
+    describe_stack_resource_drifts,
+    detect_stack_drift,
+    detect_stack_resource_drift,
+)
+from headrace.services.cloudformation.actions.signals import signal_resource
 from headrace.services.cloudformation.actions.stacks import (
     cancel_update_stack,
     continue_update_rollback,
@@ -42,10 +49,14 @@ ACTIONS = [
     delete_change_set,
     delete_stack,
     describe_change_set,
+    describe_stack_drift_detection_status,
     describe_stack_events,
     describe_stack_resource,
+    describe_stack_resource_drifts,
     describe_stack_resources,
     describe_stacks,
+    detect_stack_drift,
+    detect_stack_resource_drift,
     execute_change_set,
     get_stack_policy,
     get_template,
@@ -57,6 +68,7 @@ ACTIONS = [
     list_stacks,
     rollback_stack,
     set_stack_policy,
+    signal_resource,
     update_stack,
     update_termination_protection,
     validate_template,

@@ -1,5 +1,6 @@
 """Change sets: create, describe, execute, delete, list."""
 
+import json
 from dataclasses import replace
 from typing import cast
 
@@ -8,10 +9,10 @@ from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.arn import make_arn
 from headrace.core.values import listed, moment, present
-from headrace.services.cloudformation import requests
+from headrace.services.cloudformation import imports, requests
 from headrace.services.cloudformation.actions.describe import parameter_list, start_of, tag_list
 from headrace.services.cloudformation.backend import CloudFormation
-from headrace.services.cloudformation.changes import ResourceChanges, has_changes
+from headrace.services.cloudformation.changes import ResourceChanges, has_changes, outputs_differ
 from headrace.services.cloudformation.deploy import Deployment
 from headrace.services.cloudformation.errors import (
     change_set_not_found,
@@ -20,6 +21,7 @@ from headrace.services.cloudformation.errors import (
 )
 from headrace.services.cloudformation.limits import PAGE_ITEMS
 from headrace.services.cloudformation.state import EXECUTED, ChangeSet, Stack
+from headrace.services.cloudformation.template import Template
 from headrace.services.cloudformation.template_checks import parse
 
 # Requests that name a change set.
@@ -32,11 +34,21 @@ def create_change_set(
 ) -> shapes.CreateChangeSetOutput:
     """Compute what a template would change; the change set is complete at once. Source: API_CreateChangeSet."""
     name, kind = request["ChangeSetName"], request.get("ChangeSetType") or "UPDATE"
-    if kind == "IMPORT" or request.get("ResourcesToImport"):
-        raise validation_error("headrace does not import resources into stacks.")
+    if kind != "IMPORT" and request.get("ResourcesToImport"):  # the words are assumed
+        raise validation_error("ResourcesToImport can only be given with the ChangeSetType IMPORT")
+    requests.check_name(request["StackName"])
+    if mode := request.get("DeploymentMode"):
+        raise validation_error(
+            f"headrace does not carry out change sets of DeploymentMode {mode}: detect-stack-drift shows what differs."
+        )
     with cfn.lock:
         stack = _stack_for(cfn, call, request, kind)
-        if any(c.name == name for c in cfn.stacks.change_sets(stack.stack_id) if not c.is_executed):
+        token = request.get("ClientToken") or ""
+        sets = [c for c in cfn.stacks.change_sets(stack.stack_id) if not c.is_executed]
+        same = next((c for c in sets if c.name == name), None)
+        if same is not None:
+            if token and same.client_token == token:  # the same request once more
+                return {"Id": same.change_set_id, "StackId": stack.stack_id}
             raise AwsError("AlreadyExistsException", f"ChangeSet {name} already exists", 400)
         template, values = requests.prepare(cfn, stack, request)
         tags = requests.tags_of(request, stack)
@@ -61,10 +73,13 @@ def create_change_set(
             on_failure=request.get("OnStackFailure") or "",
             deployment_config=dict(request.get("DeploymentConfig") or {}),
             include_nested_stacks=bool(request.get("IncludeNestedStacks")),
+            client_token=token,
+            imports_existing=bool(request.get("ImportExistingResources")),
         )
         found = ResourceChanges(cfn.lookups, stack, template, values, tags)
         change_set.changes, change_set.plain_changes = found.with_values, found.plain
         change_set.values_warning = found.warning
+        _decide_imports(cfn, stack, change_set, template, request)
         if kind == "UPDATE" and not has_changes(stack, template, found, tags):
             requests.fail_change_set(change_set, requests.NO_CHANGES)
         if stack.status == "REVIEW_IN_PROGRESS" and not cfn.stacks.find(
@@ -73,6 +88,37 @@ def create_change_set(
             cfn.stacks.set_status(stack, "REVIEW_IN_PROGRESS", "User Initiated")
         cfn.stacks.save_change_set(change_set)
     return {"Id": change_set.change_set_id, "StackId": stack.stack_id}
+
+
+def _decide_imports(
+    cfn: CloudFormation,
+    stack: Stack,
+    change_set: ChangeSet,
+    template: Template,
+    request: shapes.CreateChangeSetInput,
+) -> None:
+    """Decide which resources a change set takes over. Raises TemplateError, AwsError."""
+    contexts = cfn.operations.context
+    changes = change_set.changes
+    if change_set.type == "IMPORT":
+        importing = imports.check_request(template, listed(request, "ResourcesToImport"))
+        differ = outputs_differ(stack.body, template)
+        imports.check_changes(stack, template, importing, changes, outputs_differ=differ)
+        reason = imports.obstacle(cfn.stacks, contexts, stack, template, importing)
+    elif request.get("ImportExistingResources"):
+        added = {
+            change["LogicalResourceId"]: json.loads(change["AfterContext"])["Properties"]
+            for change in changes
+            if change["Action"] == "Add"
+        }
+        importing, reason = imports.found_existing(cfn.stacks, contexts, stack, template, added)
+    else:
+        return
+    change_set.importing = importing
+    change_set.changes = imports.as_imports(changes, importing)
+    change_set.plain_changes = imports.as_imports(change_set.plain_changes, importing)
+    if reason:
+        requests.fail_change_set(change_set, reason)
 
 
 def _stack_for(
@@ -87,6 +133,10 @@ def _stack_for(
                 f"Stack [{name}] already exists and cannot be created again with the changeSet"
                 f" [{request['ChangeSetName']}]."
             )
+        return stack or cfn.stacks.new(
+            name, call.account, call.region, "REVIEW_IN_PROGRESS", call.now_ms
+        )
+    if kind == "IMPORT" and (stack is None or stack.status == "REVIEW_IN_PROGRESS"):
         return stack or cfn.stacks.new(
             name, call.account, call.region, "REVIEW_IN_PROGRESS", call.now_ms
         )
@@ -158,6 +208,7 @@ def describe_change_set(
         "RollbackConfiguration": change_set.rollback_configuration,
         "Changes": [{"Type": "Resource", "ResourceChange": change} for change in page],
         "IncludeNestedStacks": change_set.include_nested_stacks,
+        "ImportExistingResources": change_set.imports_existing or None,
         "OnStackFailure": change_set.on_failure or None,
         "DeploymentConfig": change_set.deployment_config or None,
         "NextToken": str(start + PAGE_ITEMS) if start + PAGE_ITEMS < len(changes) else None,
@@ -194,13 +245,19 @@ def execute_change_set(
         }
         template = replace(parse(change_set.body), original=change_set.original_body)
         requests.take_over(stack, template, change_set.parameters, settings)
-        stack.disable_rollback = bool(request.get("DisableRollback"))
+        configured = change_set.deployment_config.get("DisableRollback")
+        stack.disable_rollback = bool(request.get("DisableRollback") or configured)
+        stack.retain_except_on_create = bool(request.get("RetainExceptOnCreate"))
         stack.on_failure = change_set.on_failure or "ROLLBACK"
         stack.change_set_id = change_set.change_set_id
         stack.request_token = request.get("ClientRequestToken") or ""
+        stack.note_caller(call)
         if creating:
             stack.updated_ms = call.now_ms
+        stack.importing = dict(change_set.importing)
         status = "CREATE_IN_PROGRESS" if creating else "UPDATE_IN_PROGRESS"
+        if change_set.type == "IMPORT":
+            status = "IMPORT_IN_PROGRESS"
         # In one go: an executed change set is one whose operation has begun, whatever is killed.
         with cfn.stacks.together():
             # Those that it makes stale are gone (documented: API_ExecuteChangeSet), and the one executed before.
@@ -211,6 +268,8 @@ def execute_change_set(
             cfn.stacks.save_change_set(change_set)
             cfn.stacks.set_status(stack, status, "User Initiated", whole=True)
     work = Deployment.create if creating else Deployment.update
+    if change_set.type == "IMPORT":
+        work = Deployment.take_in
     cfn.operations.run(stack, work)
     return {}
 

@@ -72,9 +72,28 @@ def _description(stack: Stack) -> shapes.Stack:
             "RoleARN": stack.role_arn or None,
             "Tags": tag_list(stack.tags),
             "EnableTerminationProtection": stack.termination_protection if stack.exists else None,
-            "DriftInformation": {"StackDriftStatus": "NOT_CHECKED"},
+            "DriftInformation": _drift(stack),
         }
     )
+
+
+def _drift(stack: Stack) -> shapes.StackDriftInformation:
+    if stack.drift_checked_ms is None:
+        return {"StackDriftStatus": "NOT_CHECKED"}
+    return {
+        "StackDriftStatus": stack.drift_status,
+        "LastCheckTimestamp": moment(stack.drift_checked_ms),
+    }
+
+
+def _resource_drift(resource: Resource) -> shapes.StackResourceDriftInformation:
+    found = resource.drift
+    if not found or found["StackResourceDriftStatus"] == "NOT_CHECKED":
+        return {"StackResourceDriftStatus": "NOT_CHECKED"}
+    return {
+        "StackResourceDriftStatus": found["StackResourceDriftStatus"],
+        "LastCheckTimestamp": moment(found["Timestamp"]),
+    }
 
 
 def _find(cfn: CloudFormation, call: Call, name: str) -> Stack:
@@ -154,7 +173,7 @@ def _resource(resource: Resource) -> shapes.StackResourceSummary:
         "ResourceType": resource.type,
         "LastUpdatedTimestamp": moment(resource.updated_ms),
         "ResourceStatus": resource.status,
-        "DriftInformation": {"StackResourceDriftStatus": "NOT_CHECKED"},
+        "DriftInformation": _resource_drift(resource),
     }
     if resource.physical_id:
         value["PhysicalResourceId"] = resource.physical_id
@@ -220,6 +239,9 @@ def describe_stack_resource(
         "StackResourceDetail": {
             "StackName": stack.name,
             "StackId": stack.stack_id,
+            "Metadata": json.dumps(
+                resource.metadata
+            ),  # recorded: an empty object where there is none
             **_resource(resource),
         }
     }
@@ -260,7 +282,7 @@ def list_stacks(
                 "DeletionTime": None if stack.deleted_ms is None else moment(stack.deleted_ms),
                 "StackStatus": stack.status,
                 "StackStatusReason": stack.reason or None,
-                "DriftInformation": {"StackDriftStatus": "NOT_CHECKED"},
+                "DriftInformation": _drift(stack),
             }
         )
         summaries.append(summary)

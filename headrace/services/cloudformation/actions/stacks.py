@@ -31,6 +31,7 @@ def create_stack(
 ) -> shapes.CreateStackOutput:
     """Make a stack in the background. Source: API_CreateStack."""
     name, token = request["StackName"], request.get("ClientRequestToken") or ""
+    requests.check_name(name)
     with cfn.lock:
         present = cfn.stacks.find(call.account, call.region, name)
         if present is not None and present.status != "REVIEW_IN_PROGRESS":
@@ -43,13 +44,14 @@ def create_stack(
         template, values = requests.prepare(cfn, stack, request)
         stack.policy = policy_of(cfn, request) or ""
         stack.request_token = token
+        stack.note_caller(call)
         # It refuses what cannot be evaluated.
         ResourceChanges(cfn.lookups, stack, template, values, stack.tags)
         requests.take_over(stack, template, values, request)
         for change_set in cfn.stacks.change_sets(stack.stack_id):
             change_set.execution_status = "OBSOLETE"  # recorded
             cfn.stacks.save_change_set(change_set)
-        stack.disable_rollback = bool(request.get("DisableRollback"))
+        stack.disable_rollback = requests.disables_rollback(request)
         stack.on_failure = request.get("OnFailure") or "ROLLBACK"
         stack.timeout_minutes = request.get("TimeoutInMinutes") or 0
         stack.termination_protection = bool(request.get("EnableTerminationProtection"))
@@ -74,10 +76,16 @@ def update_stack(
         found = ResourceChanges(cfn.lookups, stack, template, values, tags)
         if not has_changes(stack, template, found, tags):
             raise validation_error(requests.NO_UPDATES)
-        stack.policy = policy_of(cfn, request) or stack.policy
+        policy = policy_of(cfn, request)
+        temporary = policy_of(cfn, request, "StackPolicyDuringUpdate")
         stack.request_token = request.get("ClientRequestToken") or ""
+        stack.note_caller(call)
         requests.take_over(stack, template, values, request)
-        stack.disable_rollback = bool(request.get("DisableRollback"))
+        if temporary is not None:
+            stack.enforced_policy = stack.temporary_policy = temporary
+        # The new policy is for the updates after this one.
+        stack.policy = policy or stack.policy
+        stack.disable_rollback = requests.disables_rollback(request)
         cfn.stacks.set_status(stack, "UPDATE_IN_PROGRESS", "User Initiated", whole=True)
     cfn.operations.run(stack, Deployment.update)
     return {"StackId": stack.stack_id}
@@ -103,7 +111,9 @@ def delete_stack(cfn: CloudFormation, call: Call, request: shapes.DeleteStackInp
             )
         if stack.status == "DELETE_IN_PROGRESS":
             return
+        stack.role_arn = request.get("RoleARN") or stack.role_arn
         stack.request_token = request.get("ClientRequestToken") or ""
+        stack.note_caller(call)
         if stack.in_progress:
             overtaken = stack.status in _DELETABLE_IN_PROGRESS and cfn.operations.overtake(
                 stack, "DELETE_IN_PROGRESS"
@@ -120,6 +130,20 @@ def delete_stack(cfn: CloudFormation, call: Call, request: shapes.DeleteStackInp
                 reason = f"Cannot delete export {output['ExportName']} as it is in use by {shown}."
                 cfn.stacks.set_status(stack, "DELETE_FAILED", reason)
                 return
+        failed = stack.status == "DELETE_FAILED"
+        if listed(request, "RetainResources") and not failed:  # observed
+            raise validation_error(
+                f"Invalid operation on stack [{stack.stack_id}]. When you delete a stack, specify which resources to"
+                " retain only when the stack is in the DELETE_FAILED state."
+            )
+        if (
+            request.get("DeletionMode") == "FORCE_DELETE_STACK" and not failed
+        ):  # the words are assumed
+            raise validation_error(
+                f"Invalid operation on stack [{stack.stack_id}]. A stack can be deleted by force only when it is in the"
+                " DELETE_FAILED state."
+            )
+        stack.force_delete = request.get("DeletionMode") == "FORCE_DELETE_STACK"
         retained = set(listed(request, "RetainResources"))
         for name in retained & set(stack.resources):
             stack.resources[name].deletion_policy = "Retain"
@@ -162,6 +186,7 @@ def continue_update_rollback(
                 f"The resources to skip must be in UPDATE_FAILED state: [{', '.join(wrong)}] are not"
             )
         stack.request_token = request.get("ClientRequestToken") or ""
+        stack.note_caller(call)
         stack.previous["skip"] = [*stack.previous.get("skip", []), *skip]
         cfn.stacks.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", "User Initiated", whole=True)
     cfn.operations.run(stack, Deployment.roll_back_update)
@@ -176,6 +201,9 @@ def rollback_stack(
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
         stack.request_token = request.get("ClientRequestToken") or ""
+        stack.note_caller(call)
+        if (retain := request.get("RetainExceptOnCreate")) is not None:
+            stack.retain_except_on_create = bool(retain)
         if stack.status == "CREATE_FAILED":
             cfn.stacks.set_status(stack, "ROLLBACK_IN_PROGRESS", "User Initiated")
             work = Deployment.roll_back_creation
@@ -206,7 +234,7 @@ def update_termination_protection(
 
 @operation("SetStackPolicy")
 def set_stack_policy(cfn: CloudFormation, call: Call, request: shapes.SetStackPolicyInput) -> None:
-    """Store a stack policy; it is not enforced. Source: API_SetStackPolicy."""
+    """Store a stack policy, which later updates are held against. Source: API_SetStackPolicy."""
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
         stack.policy = policy_of(cfn, request) or stack.policy
@@ -219,4 +247,7 @@ def get_stack_policy(
 ) -> shapes.GetStackPolicyOutput:
     """Return a stack policy. Source: API_GetStackPolicy."""
     stack = living(cfn, call, request["StackName"])
-    return {"StackPolicyBody": stack.policy} if stack.policy else {}
+    policy = stack.policy
+    if stack.in_progress and stack.temporary_policy:  # recorded
+        policy = stack.temporary_policy
+    return {"StackPolicyBody": policy} if policy else {}

@@ -15,6 +15,7 @@ from headrace.services.cloudformation.errors import (
     validation_error,
 )
 from headrace.services.cloudformation.fidelity import check_types
+from headrace.services.cloudformation.imports import identifiers_of, is_importable
 from headrace.services.cloudformation.resources.schemas import named_in
 from headrace.services.cloudformation.state import ChangeSet, Stack
 from headrace.services.cloudformation.template import Template, template_of
@@ -145,13 +146,18 @@ def get_template_summary(
                 {
                     "ResourceType": kind,
                     "LogicalResourceIds": names,
-                    "ResourceIdentifiers": list(named_in(kind, "identifier")) or None,
+                    "ResourceIdentifiers": list(_identifiers(kind)) or None,
                 }
             )
             for kind, names in by_type.items()
         ],
     }
     return present(answer)
+
+
+def _identifiers(kind: str) -> tuple[str, ...]:
+    """Return the properties by which an import names a resource of a type."""
+    return identifiers_of(kind) if is_importable(kind) else named_in(kind, "identifier")
 
 
 def _constraints(declaration: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ A template with a type that is not here is refused before any of its resources i
 """
 
 import functools
+from dataclasses import replace
 
 from headrace.services.cloudformation.resources import (
     cloudwatch,
@@ -30,10 +31,12 @@ from headrace.services.cloudformation.resources import (
     sns,
     sqs,
     ssm,
+    waiting,
 )
 from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.resources.custom import custom_resource_type
 from headrace.services.cloudformation.resources.declared import resource_type_of
+from headrace.services.cloudformation.resources.readings import READINGS
 from headrace.services.cloudformation.resources.tables import DECLARED
 
 _MODULES = (
@@ -58,8 +61,13 @@ _MODULES = (
     sns,
     sqs,
     ssm,
+    waiting,
 )
-TYPES: dict[str, ResourceType] = {kind.name: kind for module in _MODULES for kind in module.TYPES}
+TYPES: dict[str, ResourceType] = {
+    kind.name: replace(kind, reading=READINGS.get(kind.name))
+    for module in _MODULES
+    for kind in module.TYPES
+}
 _DECLARED = {declared.type: declared for declared in DECLARED}
 
 

@@ -11,10 +11,11 @@ from typing import Any, Protocol, cast
 from headrace.aws.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import ControlPlane, FidelityLevel, FunctionInvoker
+from headrace.core.ports import Acting, ControlPlane, FidelityLevel, FunctionInvoker
 from headrace.core.values import listed
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
 from headrace.services.cloudformation.resources.schemas import named_in
+from headrace.services.cloudformation.signals import Signals
 
 Properties = dict[str, Any]
 
@@ -25,6 +26,8 @@ class Context:
 
     Attributes:
         stop: set when the operation is given up; whoever waits for something checks it.
+        acting: as whom it is made; None for the account itself.
+        signals: what wait conditions wait for.
         note_made: stores the physical id of a resource that has been made, before the next call for it.
         note_begun: stores the physical id of a resource that may be made from now on, for the case of a kill.
         made_up: returns a name that is made up for the resource; after a kill, the one that was made up before.
@@ -44,6 +47,8 @@ class Context:
     functions: FunctionInvoker
     stop: threading.Event
     note_made: Callable[[str], None]
+    acting: Acting | None = None
+    signals: Signals = field(default_factory=Signals)
     note_begun: Callable[[str], None] = lambda _: None
     made_up: Callable[[Callable[[], str]], str] = lambda make: make()
 
@@ -55,7 +60,12 @@ class Context:
     def call(self, service: str, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Call an API in the stack's account and region. Raises AwsError."""
         return self.control.call(
-            service, operation, params, account=self.account, region=self.region
+            service,
+            operation,
+            params,
+            account=self.account,
+            region=self.region,
+            acting=self.acting,
         )
 
     def gone_is_fine(
@@ -138,6 +148,30 @@ Delete = Callable[[Context, str, Properties], None]
 Find = Callable[[Context, Properties], "str | None"]
 
 
+class Readable(Protocol):
+    """Reads the resources of a type back.
+
+    Attributes:
+        named: whether a resource's identifier is its physical id, so that it can be taken over by it.
+    """
+
+    @property
+    def named(self) -> bool:
+        """See the class."""
+        ...
+
+    def read(self, context: Context, physical_id: str, wanted: Properties) -> dict[str, Any] | None:
+        """Return what the resource has of the properties in `wanted`, None for one that it does not have.
+
+        A property that cannot be read is not there. None: there is no such resource. Raises AwsError.
+        """
+        ...
+
+    def adopt(self, context: Context, physical_id: str, properties: Properties) -> Made | None:
+        """Return a resource that exists as a stack keeps it, unchanged; None: there is none. Raises AwsError."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ResourceType:
     """A resource type.
@@ -155,6 +189,8 @@ class ResourceType:
         shared: the property that lists things of which another resource of the type may be about too; then the deletion
             of one leaves those alone.
         dropped: returns the paths inside properties that are ignored, such as `Code.ImageUri`.
+        fixed: whether it cannot be changed, nor replaced.
+        reading: reads a resource back; None: its drift is not checked, and it cannot be imported.
     """
 
     name: str
@@ -168,6 +204,8 @@ class ResourceType:
     named_by: tuple[str, ...] = ()
     find: Find | None = None
     dropped: Callable[[Properties], Sequence[str]] | None = None
+    fixed: bool = False
+    reading: Readable | None = None
     shared: str = ""
     made: Find | None = None
 

@@ -26,6 +26,7 @@ from headrace.services.cloudformation.resources.base import (
     Properties,
     ResourceType,
 )
+from headrace.services.cloudformation.resources.reading import found_in
 from headrace.services.cloudformation.resources.schemas import schemas
 from headrace.services.cloudformation.resources.values_to_api import Converter, tags_as, tags_of
 
@@ -211,6 +212,7 @@ def resource_type_of(declared: Declared) -> ResourceType:
         named_by=(declared.name,) if declared.name and declared.unique else (),
         find=maker.find if _is_looked_for(declared) else None,
         dropped=maker.dropped,
+        reading=None if declared.read is None else maker,
     )
 
 
@@ -274,10 +276,37 @@ def _takes_tags(declared: Declared) -> bool:
 
 
 class _Maker:
-    """Makes, changes and deletes the resources of a declared type."""
+    """Makes, changes, deletes and reads the resources of a declared type."""
 
     def __init__(self, declared: Declared) -> None:
         self._declared = declared
+        # Which property the physical id is, is only known of those that have their name for it.
+        self.named = declared.remade and declared.schema["primary"] == [declared.name]
+
+    def read(self, context: Context, physical_id: str, wanted: Properties) -> dict[str, Any] | None:
+        """See `Readable.read`."""
+        values = self._values(context, physical_id, wanted)
+        if not self._exists(values):
+            return None
+        members = passed(self._declared, self._declared.create[0])
+        return found_in(values.answer, {name: members.get(name, "") for name in wanted}, wanted)
+
+    def adopt(self, context: Context, physical_id: str, properties: Properties) -> Made | None:
+        """See `Readable.adopt`."""
+        values = self._values(context, physical_id, properties)
+        return self._made(values) if self._exists(values) else None
+
+    def _exists(self, values: Values) -> bool:
+        """Read the resource; return whether there is one."""
+        try:
+            self._read(values)
+        except AwsError as error:
+            if error.status == 404 or _GONE.search(error.code):
+                return False
+            raise
+        # A list that is filtered by the name is empty.
+        found = [value for value in values.answer.values() if not isinstance(value, str)]
+        return any(found) if found else bool(values.answer)
 
     def create(self, context: Context, properties: Properties) -> Made:
         declared = self._declared

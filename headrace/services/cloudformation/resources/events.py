@@ -27,12 +27,24 @@ def _put(context: Context, name: str, properties: Properties) -> Made:
     if "EventPattern" in properties:
         params["EventPattern"] = json.dumps(properties["EventPattern"])
     arn = context.call("events", "PutRule", {"Name": name, **params})["RuleArn"]
-    context.note_made(name)
+    physical_id = _identified(name, properties)
+    context.note_made(physical_id)
     targets = properties.get("Targets")
     if targets:
         where = _bus(properties)
         context.call("events", "PutTargets", {"Rule": name, "Targets": targets, **where})
-    return Made(name, {"Arn": arn})
+    return Made(physical_id, {"Arn": arn})
+
+
+def _identified(name: str, properties: Properties) -> str:
+    """Return a rule's physical id: with its bus, where that is not the default one (recorded)."""
+    bus = properties.get("EventBusName") or "default"
+    return name if bus == "default" else f"{bus}|{name}"
+
+
+def rule_name(physical_id: str) -> str:
+    """Return the name in a rule's physical id."""
+    return physical_id.rpartition("|")[2]
 
 
 def _bus(properties: Properties) -> dict[str, str]:
@@ -42,7 +54,8 @@ def _bus(properties: Properties) -> dict[str, str]:
 
 def _find(context: Context, properties: Properties) -> str | None:
     name = properties.get("Name")
-    return context.found("events", "DescribeRule", {"Name": name, **_bus(properties)}, name)
+    identifier = _identified(str(name), properties) if name else None
+    return context.found("events", "DescribeRule", {"Name": name, **_bus(properties)}, identifier)
 
 
 def _create(context: Context, properties: Properties) -> Made:
@@ -51,19 +64,21 @@ def _create(context: Context, properties: Properties) -> Made:
 
 def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
     kept = {target["Id"] for target in listed(new, "Targets")}
+    name = rule_name(physical_id)
     gone = [target["Id"] for target in listed(old, "Targets") if target["Id"] not in kept]
     if gone:
-        context.call("events", "RemoveTargets", {"Rule": physical_id, "Ids": gone, **_bus(old)})
-    return _put(context, physical_id, new)
+        context.call("events", "RemoveTargets", {"Rule": name, "Ids": gone, **_bus(old)})
+    return _put(context, name, new)
 
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
     ids = [target["Id"] for target in listed(properties, "Targets")]
     where = _bus(properties)
+    name = rule_name(physical_id)
     if ids:
-        params = {"Rule": physical_id, "Ids": ids, **where}
+        params = {"Rule": name, "Ids": ids, **where}
         context.gone_is_fine("events", "RemoveTargets", params, GONE)
-    context.gone_is_fine("events", "DeleteRule", {"Name": physical_id, **where}, GONE)
+    context.gone_is_fine("events", "DeleteRule", {"Name": name, **where}, GONE)
 
 
 TYPES = [

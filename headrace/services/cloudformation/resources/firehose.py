@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from headrace.aws.errors import AwsError
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
@@ -49,6 +50,8 @@ _REALS = frozenset(
 )
 # What UpdateDestination calls otherwise.
 _UPDATES = {"S3Configuration": "S3Update", "S3BackupConfiguration": "S3BackupUpdate"}
+_SEARCH_KINDS = ("Elasticsearch", "Amazonopensearchservice", "AmazonOpenSearchServerless")
+_FIXED_OF_SEARCH = ("VpcConfiguration", "S3BackupMode")
 _ACTIVE_WITHIN_S = 600.0
 _CHECK_EVERY_S = 0.05
 _BOOLEANS = frozenset(
@@ -110,13 +113,26 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
         "DestinationId": described["Destinations"][0]["DestinationId"],
     }
     for kind in _KINDS:
-        if f"{kind}DestinationConfiguration" in new:
-            given = _typed(new[f"{kind}DestinationConfiguration"])
-            params[f"{kind}DestinationUpdate"] = {
-                _UPDATES.get(name, name): value for name, value in given.items()
-            }
+        given = new.get(f"{kind}DestinationConfiguration")
+        if given is not None:
+            params[f"{kind}DestinationUpdate"] = _as_update(kind, given, old)
     context.call("firehose", "UpdateDestination", params)
     return Made(physical_id, {"Arn": described["DeliveryStreamARN"]})
+
+
+def _as_update(kind: str, given: Properties, old: Properties) -> dict[str, Any]:
+    """Return a destination as UpdateDestination takes it. Raises AwsError for a change that it cannot make."""
+    before = old.get(f"{kind}DestinationConfiguration") or {}
+    update: dict[str, Any] = {}
+    for name, value in _typed(given).items():
+        if kind not in _SEARCH_KINDS or name not in _FIXED_OF_SEARCH:
+            update[_UPDATES.get(name, name)] = value
+        elif before and value != _typed(before).get(name):
+            raise AwsError(
+                "ValidationError",
+                f"{name} of {kind}DestinationConfiguration cannot be changed; give the delivery stream another name.",
+            )
+    return update
 
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:

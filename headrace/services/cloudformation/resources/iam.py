@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.core.values import listed
+from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
@@ -150,9 +151,23 @@ def _find_policy(context: Context, properties: Properties) -> str | None:
     return None
 
 
+def _check_holders(properties: Properties) -> None:
+    """Raise ResourceFailed for a policy of nobody, which AWS neither makes nor deletes (recorded; observed words)."""
+    if not any(listed(properties, plural) for plural, _ in _HOLDERS):
+        raise ResourceFailed("At least one of [Groups,Roles,Users] must be non-empty.")
+
+
 def _create_policy(context: Context, properties: Properties) -> Made:
+    name = context.generated_name(64)
+    context.note_made(name)
+    _check_holders(properties)
     _put_policy(context, properties)
-    return Made(context.generated_name(64), {"Id": properties["PolicyName"]})
+    return Made(name, {"Id": properties["PolicyName"]})
+
+
+def _remove_policy(context: Context, physical_id: str, properties: Properties) -> None:
+    _check_holders(properties)
+    _delete_policy(context, physical_id, properties)
 
 
 def _update_policy(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
@@ -299,7 +314,7 @@ TYPES = [
         "AWS::IAM::Policy",
         {**enforced("PolicyName"), **stored("PolicyDocument", "Roles", "Users", "Groups")},
         _create_policy,
-        _delete_policy,
+        _remove_policy,
         update=_update_policy,
         replace_on=frozenset({"PolicyName"}),
         named_by=("PolicyName",),

@@ -1,4 +1,4 @@
-"""Resource types without an API: CDK's metadata and wait condition handles."""
+"""The resource type without an API: CDK's metadata."""
 
 from headrace.services.cloudformation.resources.base import (
     Context,
@@ -20,7 +20,4 @@ def _keep(context: Context, physical_id: str, old: Properties, new: Properties) 
 
 TYPES = [
     ResourceType("AWS::CDK::Metadata", stored("Analytics"), _make, nothing_to_delete, update=_keep),
-    ResourceType(
-        "AWS::CloudFormation::WaitConditionHandle", {}, _make, nothing_to_delete, update=_keep
-    ),
 ]

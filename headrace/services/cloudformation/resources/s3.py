@@ -34,7 +34,7 @@ def _create_bucket(context: Context, properties: Properties) -> Made:
     context.call("s3", "CreateBucket", params)
     context.note_made(name)
     _configure(context, name, properties)
-    return _made(context, name)
+    return bucket_made(context, name)
 
 
 def _find_bucket(context: Context, properties: Properties) -> str | None:
@@ -43,7 +43,8 @@ def _find_bucket(context: Context, properties: Properties) -> str | None:
     return context.found("s3", "HeadBucket", {"Bucket": name}, name)
 
 
-def _made(context: Context, name: str) -> Made:
+def bucket_made(context: Context, name: str) -> Made:
+    """Return what a stack keeps of a bucket: its name and attributes."""
     return Made(
         name,
         {
@@ -57,12 +58,9 @@ def _made(context: Context, name: str) -> Made:
 
 
 def _configure(context: Context, name: str, properties: Properties) -> None:
-    for property_name, (operation, member, turn) in _CONFIGURED.items():
+    for property_name, (operation, member, _) in _CONFIGURED.items():
         if property_name in properties:
-            # Templates have texts for numbers and booleans.
-            shape: Any = operation_model("s3", operation).input_shape
-            wanted = turn(name, properties[property_name])
-            given = Converter().value(wanted, shape.members[member], property_name)
+            given = in_the_apis_form(property_name, name, properties[property_name])
             context.call("s3", operation, {"Bucket": name, member: given})
     for metrics in listed(properties, "MetricsConfigurations"):
         configuration = {
@@ -258,6 +256,16 @@ _CONFIGURED: dict[str, tuple[str, str, _Turn]] = {
         lambda _, given: _notifications(given),
     ),
 }
+
+
+def in_the_apis_form(name: str, bucket: str, value: Any) -> Any:
+    """Return a bucket's property as S3 has it."""
+    operation, member, turn = _CONFIGURED[name]
+    shape: Any = operation_model("s3", operation).input_shape
+    # Templates have texts for numbers and booleans.
+    return Converter().value(turn(bucket, value), shape.members[member], name)
+
+
 _REMOVE = {
     "LifecycleConfiguration": "DeleteBucketLifecycle",
     "CorsConfiguration": "DeleteBucketCors",
@@ -280,7 +288,7 @@ def _update_bucket(context: Context, physical_id: str, old: Properties, new: Pro
         suspended = {"VersioningConfiguration": {"Status": "Suspended"}}
         context.call("s3", "PutBucketVersioning", {"Bucket": physical_id, **suspended})
     _configure(context, physical_id, new)
-    return _made(context, physical_id)
+    return bucket_made(context, physical_id)
 
 
 def _delete_bucket(context: Context, physical_id: str, properties: Properties) -> None:

@@ -17,8 +17,8 @@ _FILE = Path(__file__).with_name("schemas.json")
 def schemas() -> dict[str, dict[str, list[str]]]:
     """Return the schemas: type -> names of properties.
 
-    All types have `required` and `identifier` (the properties that name a resource, where they are not read-only);
-    declared ones also `properties`, `createOnly` and `readOnly`.
+    All types have `required`, `primary` (the properties that name a resource) and `identifier` (the same, where none of
+    them is read-only); declared ones also `properties`, `createOnly` and `readOnly`.
     """
     return json.loads(_FILE.read_text())
 

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from headrace.aws.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.base import (
     Context,
@@ -145,8 +146,44 @@ def _update_policy(context: Context, physical_id: str, old: Properties, new: Pro
     return Made(physical_id, {"Id": physical_id})
 
 
-def _forget_policy(context: Context, physical_id: str, properties: Properties) -> None:
-    """Do nothing: AWS restores its default policy, and headrace enforces no permissions."""
+def _default_policy(context: Context, arn: str) -> Properties:
+    """Return the policy that a topic has when nobody gave it one (recorded)."""
+    names = (
+        "GetTopicAttributes SetTopicAttributes AddPermission RemovePermission DeleteTopic Subscribe"
+    )
+    return {
+        "Version": "2008-10-17",
+        "Id": "__default_policy_ID",
+        "Statement": [
+            {
+                "Sid": "__default_statement_ID",
+                "Effect": "Allow",
+                "Principal": {"AWS": "*"},
+                "Action": [
+                    f"SNS:{name}"
+                    for name in (*names.split(), "ListSubscriptionsByTopic", "Publish")
+                ],
+                "Resource": arn,
+                "Condition": {"StringEquals": {"AWS:SourceOwner": context.account}},
+            }
+        ],
+    }
+
+
+def _restore_policy(context: Context, physical_id: str, properties: Properties) -> None:
+    """Give topics their default policy again, where they still have the resource's."""
+    for arn in properties["Topics"]:
+        try:
+            found = context.call("sns", "GetTopicAttributes", {"TopicArn": arn})["Attributes"]
+        except AwsError as error:
+            if error.code in GONE:
+                continue
+            raise
+        if json.loads(found.get("Policy") or "{}") != properties["PolicyDocument"]:
+            continue
+        params = {"AttributeName": "Policy", "TopicArn": arn}
+        text = json.dumps(_default_policy(context, arn))
+        context.call("sns", "SetTopicAttributes", {**params, "AttributeValue": text})
 
 
 TYPES = [
@@ -178,7 +215,8 @@ TYPES = [
         "AWS::SNS::TopicPolicy",
         {**enforced("Topics"), **stored("PolicyDocument")},
         _put_policy,
-        _forget_policy,
+        _restore_policy,
         update=_update_policy,
+        shared="Topics",
     ),
 ]

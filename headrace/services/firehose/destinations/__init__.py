@@ -1,8 +1,15 @@
-"""The kinds of destinations that delivery streams can have."""
+"""The kinds of destinations that delivery streams can have: a file, or a few, for each."""
 
 from headrace.services.firehose.destinations.base import Destination
+from headrace.services.firehose.destinations.http import HttpEndpointDestination
+from headrace.services.firehose.destinations.opensearch import SEARCH_DESTINATIONS
 from headrace.services.firehose.destinations.s3 import S3Destination
+from headrace.services.firehose.destinations.splunk import SplunkDestination
 
-DESTINATIONS: dict[str, Destination] = {
-    destination.kind: destination for destination in (S3Destination(),)
-}
+_ALL: tuple[Destination, ...] = (
+    S3Destination(),
+    HttpEndpointDestination(),
+    *SEARCH_DESTINATIONS,
+    SplunkDestination(),
+)
+DESTINATIONS: dict[str, Destination] = {destination.kind: destination for destination in _ALL}

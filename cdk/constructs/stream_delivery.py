@@ -1,0 +1,176 @@
+"""What deliveries of a Kinesis stream to other places than S3 share: a role, a log, and a bucket for errors."""
+
+# jsii names the parameters of its interfaces unlike those of its classes, so that no class fits its interface.
+# pyright: reportArgumentType=false
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aws_cdk import Aws, RemovalPolicy, Token
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kinesis as kinesis
+from aws_cdk import aws_kinesisfirehose as firehose
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from cdk.constructs.checks import check_between, check_name
+from cdk.constructs.delivery_config import INTERVAL_S, NAME_PATTERN
+
+# Source: API_HttpEndpointRetryOptions and its like.
+RETRY_S = (0, 7200)
+_ERROR_TYPE = "!{firehose:error-output-type}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffering:
+    """When a buffer is delivered, and how long that is tried. Raises ValueError for what no destination takes.
+
+    Attributes:
+        size_mib, interval_s: the buffer is delivered when either is reached.
+        retry_s: how long a delivery is tried again; then the records go to the error prefix.
+    """
+
+    size_mib: int = 5
+    interval_s: int = 60
+    retry_s: int = 300
+
+    def __post_init__(self) -> None:
+        check_between("A buffering interval", self.interval_s, *INTERVAL_S, "seconds")
+        check_between("A retry duration", self.retry_s, *RETRY_S, "seconds")
+
+    def check_size(self, most_mib: int) -> None:
+        """Raise ValueError for a buffer larger than a destination takes."""
+        check_between("A buffer", self.size_mib, 1, most_mib, "MiB")
+
+
+class StreamDelivery(Construct):
+    """The parts around a delivery stream. A subclass makes the delivery stream and calls `finish`.
+
+    Attributes:
+        role: the role of the delivery stream.
+        delivery: the delivery stream; there after `finish`.
+    """
+
+    delivery: firehose.CfnDeliveryStream
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        name: str,
+        source: kinesis.IStream,
+        bucket: s3.IBucket,
+        error_prefix: str,
+    ) -> None:
+        """Make them.
+
+        Args:
+            scope: where they go.
+            construct_id: their id there.
+            name: of the delivery stream.
+            source: the stream that it reads.
+            bucket: takes what cannot be delivered.
+            error_prefix: of the objects' keys there; it holds `!{firehose:error-output-type}`.
+        """
+        super().__init__(scope, construct_id)
+        check_name("A delivery stream's name", name, NAME_PATTERN)
+        if not Token.is_unresolved(error_prefix) and _ERROR_TYPE not in error_prefix:
+            raise ValueError(f"The error prefix must hold {_ERROR_TYPE}.")
+        self._name, self._source, self._bucket = name, source, bucket
+        self._error_prefix = error_prefix
+        self._log_group = logs.LogGroup(
+            self,
+            "Logs",
+            log_group_name=f"/aws/kinesisfirehose/{name}",
+            retention=logs.RetentionDays.ONE_WEEK,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        self._log_stream = logs.LogStream(
+            self,
+            "LogStream",
+            log_group=self._log_group,
+            log_stream_name="DestinationDelivery",
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        self.role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("firehose.amazonaws.com").with_conditions(
+                {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
+            ),
+        )
+
+    @property
+    def logging(self) -> firehose.CfnDeliveryStream.CloudWatchLoggingOptionsProperty:
+        """Where errors are logged."""
+        return firehose.CfnDeliveryStream.CloudWatchLoggingOptionsProperty(
+            enabled=True,
+            log_group_name=self._log_group.log_group_name,
+            log_stream_name=self._log_stream.log_stream_name,
+        )
+
+    @property
+    def errors(self) -> firehose.CfnDeliveryStream.S3DestinationConfigurationProperty:
+        """Where records go that cannot be delivered."""
+        return firehose.CfnDeliveryStream.S3DestinationConfigurationProperty(
+            bucket_arn=self._bucket.bucket_arn,
+            role_arn=self.role.role_arn,
+            error_output_prefix=self._error_prefix,
+        )
+
+    def finish(
+        self, statements: Sequence[iam.PolicyStatement], **destination: object
+    ) -> firehose.CfnDeliveryStream:
+        """Make the delivery stream, after the policy that it needs.
+
+        Args:
+            statements: what the destination asks for, beside the stream, the bucket and the log.
+            destination: the destination's property of CfnDeliveryStream.
+        """
+        policy = iam.Policy(
+            self, "Policy", roles=[self.role], statements=[*self._statements(), *statements]
+        )
+        stream = firehose.CfnDeliveryStream
+        self.delivery = stream(
+            self,
+            "Delivery",
+            delivery_stream_name=self._name,
+            delivery_stream_type="KinesisStreamAsSource",
+            kinesis_stream_source_configuration=stream.KinesisStreamSourceConfigurationProperty(
+                kinesis_stream_arn=self._source.stream_arn, role_arn=self.role.role_arn
+            ),
+            **destination,
+        )
+        # Firehose checks at its creation whether it may read the stream.
+        self.delivery.node.add_dependency(policy)
+        return self.delivery
+
+    def _statements(self) -> list[iam.PolicyStatement]:
+        return [
+            iam.PolicyStatement(
+                actions=[
+                    "kinesis:DescribeStream",
+                    "kinesis:GetShardIterator",
+                    "kinesis:GetRecords",
+                    "kinesis:ListShards",
+                ],
+                resources=[self._source.stream_arn],
+            ),
+            iam.PolicyStatement(
+                actions=["s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketMultipartUploads"],
+                resources=[self._bucket.bucket_arn],
+            ),
+            iam.PolicyStatement(
+                actions=["s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"],
+                resources=[
+                    self._bucket.arn_for_objects(f"{self._error_prefix.partition('!')[0]}*")
+                ],
+            ),
+            iam.PolicyStatement(
+                actions=["logs:PutLogEvents"], resources=[self._log_group.log_group_arn]
+            ),
+        ]

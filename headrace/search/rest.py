@@ -1,0 +1,349 @@
+"""OpenSearch's REST: a method, a path, parameters and a body in, a status and JSON out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.wildcards import Wildcard
+from headrace.search.errors import SearchError, no_index, not_supported, unreadable
+from headrace.search.fields import check_mapping
+from headrace.search.rest_parts import (
+    SHARDS,
+    STATUS,
+    actions_of,
+    check_top,
+    described,
+    members_of,
+    merge,
+    object_of,
+    shown,
+    table,
+    written_members,
+)
+from headrace.search.searching import Searching
+from headrace.search.store import Index, Store
+from headrace.store.room import DiskFull
+
+VERSION = "2.19.0"
+# Parameters that change how an answer is written or when it comes, and that nothing here depends on.
+_HARMLESS = frozenset(
+    {"pretty", "human", "refresh", "timeout", "rest_total_hits_as_int", "ignore_unavailable", "allow_no_indices",
+     "expand_wildcards", "format", "v", "wait_for_active_shards", "cluster_manager_timeout", "master_timeout",
+     "local", "h", "s", "bytes", "error_trace"}
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request. `path` is decoded and split, below the domain."""
+
+    domain: str
+    method: str
+    path: Sequence[str]
+    query: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer: JSON, or text where `body` is a string."""
+
+    status: int
+    body: Any
+
+
+class Rest:
+    """Answers requests to the indexes of a store. Thread-safe."""
+
+    def __init__(self, store: Store, clock: Clock, ids: Ids) -> None:
+        self._store = store
+        self._searching = Searching(store)
+        self._clock = clock
+        self._ids = ids
+
+    def answer(self, asked: Asked) -> Reply:
+        """Answer a request; what is wrong with it is in the answer."""
+        try:
+            for name in asked.query:
+                if name not in _HARMLESS | {"size", "from", "q", "op_type"}:
+                    raise not_supported(f"the parameter [{name}]")
+            return self._route(asked)
+        except SearchError as error:
+            return Reply(error.status, error.body())
+        except DiskFull:
+            full = SearchError(429, "cluster_block_exception", "the disk is full")
+            return Reply(429, full.body())
+
+    def forget(self, domain: str) -> None:
+        """Drop all indexes of a domain."""
+        for index in self._store.indexes(domain):
+            self._store.drop(index)
+
+    def _route(self, asked: Asked) -> Reply:
+        match asked.method, list(asked.path):
+            case (("GET" | "HEAD"), []):
+                return Reply(200, self._about(asked))
+            case (("POST" | "PUT"), ["_bulk"]):
+                return Reply(200, self._bulk(asked, ""))
+            case (("GET" | "POST"), ["_search"]):
+                return self._search(asked, "_all")
+            case (("GET" | "POST"), ["_count"]):
+                return self._count(asked, "_all")
+            case "GET", ["_mapping"]:
+                return self._mappings(asked, "_all")
+            case "GET", ["_cat", "indices", *rest] if len(rest) < 2:
+                return self._cat(asked, rest[0] if rest else "_all")
+            case "GET", ["_cluster", "health"]:
+                return Reply(200, self._health(asked))
+            case "POST", ["_refresh"]:
+                return Reply(200, {"_shards": SHARDS})
+            case _, [first, *_] if first.startswith("_") and first != "_all":
+                raise not_supported(f"{asked.method} /{'/'.join(asked.path)}")
+            case _, [name, *rest] if rest:
+                return self._route_in(asked, name, rest)
+            case _, [name]:
+                return self._route_index(asked, name)
+            case _:
+                raise not_supported(f"{asked.method} /{'/'.join(asked.path)}")
+
+    def _route_index(self, asked: Asked, name: str) -> Reply:
+        match asked.method:
+            case "HEAD":
+                found = self._matching(asked.domain, name, must_be=False)
+                return Reply(200 if found else 404, {})
+            case "GET":
+                return Reply(
+                    200, {i.name: described(i) for i in self._matching(asked.domain, name)}
+                )
+            case "PUT":
+                return self._create(asked, name)
+            case "DELETE":
+                for index in self._matching(asked.domain, name):
+                    self._store.drop(index)
+                return Reply(200, {"acknowledged": True})
+            case _:
+                raise not_supported(f"{asked.method} /{name}")
+
+    def _route_in(self, asked: Asked, name: str, rest: Sequence[str]) -> Reply:
+        match asked.method, list(rest):
+            case (("GET" | "POST"), ["_search"]):
+                return self._search(asked, name)
+            case (("GET" | "POST"), ["_count"]):
+                return self._count(asked, name)
+            case (("POST" | "PUT"), ["_bulk"]):
+                return Reply(200, self._bulk(asked, name))
+            case "GET", ["_mapping"]:
+                return self._mappings(asked, name)
+            case (("PUT" | "POST"), ["_mapping"]):
+                return self._put_mapping(asked, name)
+            case "POST", ["_refresh"]:
+                self._matching(asked.domain, name)
+                return Reply(200, {"_shards": SHARDS})
+            case "POST", ["_doc"]:
+                return self._put(asked, name, "", create_only=False)
+            case (("PUT" | "POST"), ["_doc", doc_id]):
+                create_only = asked.query.get("op_type") == "create"
+                return self._put(asked, name, doc_id, create_only=create_only)
+            case (("PUT" | "POST"), ["_create", doc_id]):
+                return self._put(asked, name, doc_id, create_only=True)
+            case (("GET" | "HEAD"), ["_doc", doc_id]):
+                return self._get(asked, name, doc_id)
+            case "DELETE", ["_doc", doc_id]:
+                return self._delete(asked, name, doc_id)
+            case _:
+                raise not_supported(f"{asked.method} /{name}/{'/'.join(rest)}")
+
+    # --- what there is ------------------------------------------------------------------------
+
+    def _about(self, asked: Asked) -> dict[str, Any]:
+        return {
+            "name": "headrace",
+            "cluster_name": asked.domain,
+            "cluster_uuid": "_na_",
+            "version": {
+                "distribution": "opensearch",
+                "number": VERSION,
+                "build_type": "headrace",
+                "minimum_wire_compatibility_version": "7.10.0",
+                "minimum_index_compatibility_version": "7.0.0",
+            },
+            "tagline": "headrace's own index: a part of OpenSearch's REST",
+        }
+
+    def _health(self, asked: Asked) -> dict[str, Any]:
+        count = len(self._store.indexes(asked.domain))
+        return {
+            "cluster_name": asked.domain,
+            "status": "green",
+            "timed_out": False,
+            "number_of_nodes": 1,
+            "number_of_data_nodes": 1,
+            "active_primary_shards": count,
+            "active_shards": count,
+            "unassigned_shards": 0,
+        }
+
+    def _cat(self, asked: Asked, names: str) -> Reply:
+        indexes = self._matching(asked.domain, names)
+        counts = self._store.counts(indexes)
+        rows = [
+            {
+                "health": "green",
+                "status": "open",
+                "index": index.name,
+                "uuid": index.uuid,
+                "pri": "1",
+                "rep": "0",
+                "docs.count": str(counts[index.id][0]),
+                "docs.deleted": "0",
+                "store.size": f"{counts[index.id][1]}b",
+                "pri.store.size": f"{counts[index.id][1]}b",
+            }
+            for index in indexes
+        ]
+        if asked.query.get("format") == "json":
+            return Reply(200, rows)
+        with_heads = "v" in asked.query and asked.query["v"] != "false"
+        return Reply(200, table(rows, with_heads=with_heads))
+
+    def _mappings(self, asked: Asked, names: str) -> Reply:
+        found = self._matching(asked.domain, names)
+        return Reply(200, {index.name: {"mappings": shown(index)} for index in found})
+
+    def _matching(self, domain: str, names: str, *, must_be: bool = True) -> list[Index]:
+        """Return the indexes of a list of names with wildcards. Raises SearchError for a plain one that is missing."""
+        every = self._store.indexes(domain)
+        found: dict[str, Index] = {}
+        for name in names.split(","):
+            if name == "_all" or "*" in name:
+                pattern = Wildcard(tuple((name if name != "_all" else "*").split("*")))
+                found.update({index.name: index for index in every if pattern.matches(index.name)})
+                continue
+            exact = [index for index in every if index.name == name]
+            if not exact and must_be:
+                raise no_index(name)
+            found.update({index.name: index for index in exact})
+        return [found[name] for name in sorted(found)]
+
+    # --- indexes and documents ----------------------------------------------------------------
+
+    def _create(self, asked: Asked, name: str) -> Reply:
+        body = object_of(asked.body)
+        for member in body:
+            if member not in ("mappings", "settings"):
+                raise not_supported(f"[{member}] of a new index")
+        mapping: dict[str, Any] = {"properties": {}, **members_of(body, "mappings")}
+        check_top(mapping)
+        settings = members_of(body, "settings")
+        self._store.create(asked.domain, name, mapping, settings, self._clock.now_ms())
+        return Reply(200, {"acknowledged": True, "shards_acknowledged": True, "index": name})
+
+    def _put_mapping(self, asked: Asked, names: str) -> Reply:
+        body = object_of(asked.body)
+        check_top(body)
+        given = members_of(body, "properties")
+        check_mapping(given)
+        for index in self._matching(asked.domain, names):
+            merge(index.mapping.setdefault("properties", {}), given)
+            self._store.save_mapping(index)
+        return Reply(200, {"acknowledged": True})
+
+    def _index(self, domain: str, name: str) -> Index:
+        found = self._store.find(domain, name)
+        if found is not None:
+            return found
+        mapping: dict[str, Any] = {"properties": {}}
+        return self._store.create(domain, name, mapping, {}, self._clock.now_ms())
+
+    def _put(self, asked: Asked, name: str, doc_id: str, *, create_only: bool) -> Reply:
+        with self._store.database.transaction():
+            index = self._index(asked.domain, name)
+            doc_id = doc_id or self._ids.hex(20)
+            written = self._store.put(index, doc_id, asked.body, create_only=create_only)
+        status = 201 if written.result == "created" else 200
+        return Reply(status, written_members(name, doc_id, written))
+
+    def _get(self, asked: Asked, name: str, doc_id: str) -> Reply:
+        (index,) = self._one(asked.domain, name)
+        found = self._store.get(index, doc_id)
+        if found is None:
+            return Reply(404, {"_index": name, "_id": doc_id, "found": False})
+        version, seq_no, source = found
+        members = {"_index": name, "_id": doc_id, "_version": version, "_seq_no": seq_no}
+        return Reply(
+            200, {**members, "_primary_term": 1, "found": True, "_source": json.loads(source)}
+        )
+
+    def _delete(self, asked: Asked, name: str, doc_id: str) -> Reply:
+        (index,) = self._one(asked.domain, name)
+        written = self._store.delete(index, doc_id)
+        status = 404 if written.result == "not_found" else 200
+        return Reply(status, written_members(name, doc_id, written))
+
+    def _one(self, domain: str, name: str) -> list[Index]:
+        found = self._store.find(domain, name)
+        if found is None:
+            raise no_index(name)
+        return [found]
+
+    def _bulk(self, asked: Asked, name: str) -> dict[str, Any]:
+        items: list[dict[str, Any]] = []
+        known: dict[str, Index] = {}
+        with self._store.database.transaction():
+            for action, members, source in actions_of(asked.body):
+                items.append(
+                    {action: self._bulk_item(asked.domain, name, action, members, source, known)}
+                )
+        errors = any("error" in next(iter(item.values())) for item in items)
+        return {"took": 0, "errors": errors, "items": items}
+
+    def _bulk_item(
+        self,
+        domain: str,
+        default: str,
+        action: str,
+        members: Mapping[str, Any],
+        source: bytes,
+        known: dict[str, Index],
+    ) -> dict[str, Any]:
+        name = str(members.get("_index") or default)
+        doc_id = str(members.get("_id") or self._ids.hex(20))
+        try:
+            if name not in known:
+                known[name] = self._index(domain, name)
+            index = known[name]
+            if action == "delete":
+                written = self._store.delete(index, doc_id)
+            else:
+                create_only = action == "create"
+                written = self._store.put(index, doc_id, source, create_only=create_only)
+        except SearchError as error:
+            return {"_index": name, "_id": doc_id, "status": error.status, "error": error.cause()}
+        return {**written_members(name, doc_id, written), "status": STATUS[written.result]}
+
+    # --- searches -----------------------------------------------------------------------------
+
+    def _search(self, asked: Asked, names: str) -> Reply:
+        body = object_of(asked.body)
+        for name in ("size", "from"):
+            if name in asked.query:
+                if not asked.query[name].isdecimal() or len(asked.query[name]) > 9:
+                    raise unreadable(f"Failed to parse int parameter [{name}]")
+                body[name] = int(asked.query[name])
+        if "q" in asked.query:
+            raise not_supported("the parameter [q]")
+        indexes = self._matching(asked.domain, names)
+        found = self._searching.search(indexes, body, self._clock.now_ms())
+        shards = {"total": len(indexes), "successful": len(indexes), "skipped": 0, "failed": 0}
+        return Reply(200, {"took": 0, "timed_out": False, "_shards": shards, **found})
+
+    def _count(self, asked: Asked, names: str) -> Reply:
+        indexes = self._matching(asked.domain, names)
+        count = self._searching.count(indexes, object_of(asked.body), self._clock.now_ms())
+        shards = {"total": len(indexes), "successful": len(indexes), "skipped": 0, "failed": 0}
+        return Reply(200, {"count": count, "_shards": shards})

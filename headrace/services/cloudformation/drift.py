@@ -1,0 +1,138 @@
+"""Drift: what a stack's resources are now, compared with the properties that the stack made them with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from headrace.services.cloudformation import stack_tags
+from headrace.services.cloudformation.ports import Ports
+from headrace.services.cloudformation.resources import resource_type
+from headrace.services.cloudformation.resources.base import Context
+from headrace.services.cloudformation.resources.reading import ABSENT, as_wanted
+from headrace.services.cloudformation.state import Resource, Stack
+
+# Statuses in which a stack's drift can be detected: .../using-cfn-stack-drift.html (documented).
+CHECKED_IN = (
+    "CREATE_COMPLETE",
+    "UPDATE_COMPLETE",
+    "UPDATE_ROLLBACK_COMPLETE",
+    "UPDATE_ROLLBACK_FAILED",
+    "IMPORT_COMPLETE",
+    "IMPORT_ROLLBACK_COMPLETE",
+)
+# No value: what a difference shows of a side that has none (observed by many).
+_NOTHING = "null"
+
+
+def drift_of(ports: Ports, context: Context, stack: Stack, resource: Resource) -> dict[str, Any]:
+    """Return how a resource differs from its template: a StackResourceDrift without its time. Raises AwsError."""
+    about: dict[str, Any] = {
+        "StackId": stack.stack_id,
+        "LogicalResourceId": resource.logical_id,
+        "PhysicalResourceId": resource.physical_id,
+        "ResourceType": resource.type,
+    }
+    kind = resource_type(resource.type)
+    if kind is None or kind.reading is None or not resource.physical_id:
+        return {**about, "StackResourceDriftStatus": "NOT_CHECKED"}
+    wanted = resource.properties
+    seen = kind.reading.read(context, resource.physical_id, wanted)
+    if seen is None:
+        return {
+            **about,
+            "ExpectedProperties": _json(wanted),
+            "StackResourceDriftStatus": "DELETED",
+        }
+    if "Tags" in wanted and stack_tags.follows(resource.type):
+        seen["Tags"] = _tags(ports, stack, resource)
+    compared = {name: value for name, value in wanted.items() if name in seen}
+    if not compared and wanted:
+        return {**about, "StackResourceDriftStatus": "NOT_CHECKED"}
+    found = list(differences(compared, seen))
+    return {
+        **about,
+        "ExpectedProperties": _json(compared),
+        "ActualProperties": _json(_present(seen)),
+        "PropertyDifferences": found,
+        "StackResourceDriftStatus": "MODIFIED" if found else "IN_SYNC",
+    }
+
+
+def _tags(ports: Ports, stack: Stack, resource: Resource) -> Any:
+    """Return a resource's tags, in the form of its template; those of its stack are not among them."""
+    found = stack_tags.tags_now(ports, stack, resource)
+    own = resource.properties["Tags"]
+    names = stack_tags.all_tags({"Tags": own}, {})
+    # The template's first, in its order.
+    order = [*(k for k in names if k in found), *(k for k in found if k not in names)]
+    rest = {k: found[k] for k in order if k in names or stack.tags.get(k) != found[k]}
+    if isinstance(own, Mapping):
+        return rest
+    return as_wanted(own, [{"Key": key, "Value": value} for key, value in rest.items()])
+
+
+def differences(wanted: Any, seen: Any, path: str = "") -> Iterator[dict[str, str]]:
+    """Yield the PropertyDifferences of two values; ABSENT is no value."""
+    if isinstance(wanted, dict) and isinstance(seen, dict):
+        left, right = cast("dict[str, Any]", wanted), cast("dict[str, Any]", seen)
+        for name in [*left, *(each for each in right if each not in left)]:
+            below = f"{path}/{name}"
+            if name not in left:
+                yield _difference(below, "ADD", ABSENT, right[name])
+            else:
+                yield from differences(left[name], right.get(name), below)
+    elif isinstance(wanted, list) and isinstance(seen, list):
+        ones, others = cast("list[Any]", wanted), cast("list[Any]", seen)
+        for at in range(max(len(ones), len(others))):
+            below = f"{path}/{at}"
+            if at >= len(ones):
+                yield _difference(below, "ADD", ABSENT, others[at])
+            else:
+                other = others[at] if at < len(others) else ABSENT
+                yield from differences(ones[at], other, below)
+    elif seen is ABSENT:
+        yield _difference(path, "REMOVE", wanted, ABSENT)
+    elif wanted != seen:
+        yield _difference(path, "NOT_EQUAL", wanted, seen)
+
+
+def _difference(path: str, kind: str, wanted: Any, seen: Any) -> dict[str, str]:
+    return {
+        "PropertyPath": path,
+        "ExpectedValue": _text(wanted),
+        "ActualValue": _text(seen),
+        "DifferenceType": kind,
+    }
+
+
+def _text(value: Any) -> str:
+    if value is ABSENT:
+        return _NOTHING
+    return value if isinstance(value, str) else _json(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), default=str)
+
+
+def _present(value: Any) -> Any:
+    """Return a value without what is ABSENT in it."""
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return {key: _present(each) for key, each in items if each is not ABSENT}
+    if isinstance(value, list):
+        return [_present(each) for each in cast("list[Any]", value) if each is not ABSENT]
+    return value
+
+
+def stack_status(drifts: list[dict[str, Any]]) -> str:
+    """Return a stack's drift status by those of its resources."""
+    found = {drift["StackResourceDriftStatus"] for drift in drifts}
+    return "DRIFTED" if found & {"MODIFIED", "DELETED"} else "IN_SYNC"
+
+
+def drifted(drifts: list[dict[str, Any]]) -> int:
+    """Return how many resources have drifted."""
+    return sum(d["StackResourceDriftStatus"] in ("MODIFIED", "DELETED") for d in drifts)

@@ -1,0 +1,298 @@
+"""What a resource is now: its properties, read back from its service in the form that its template gives them.
+
+A reading has looks: calls whose answers hold properties. What a template says is the guide: a property's members are
+looked for under their names without regard to case, and only those that the template names are compared, as on AWS.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+from urllib.parse import unquote
+
+from headrace.aws.errors import AwsError
+from headrace.aws.model import operation_model
+from headrace.services.cloudformation.resources.base import Context, Made, Properties
+
+Source = str | Callable[[Any], Any]
+"""Where a value stands in a look's object: a path such as `StreamModeDetails.StreamMode`, `.` for the object itself,
+`@id` for the physical id, or a function of the object."""
+# What is not among properties that were read: the resource does not have it.
+ABSENT = None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A call, and the properties that its answer holds.
+
+    Attributes:
+        operation: as botocore names it.
+        params: its members; `@id` stands for the physical id, `@name` for what follows a `|` in it, `@NAME` for a
+            property of the resource.
+        at: the path of the object in the answer; where it is missing, so is the resource.
+        properties: property -> where it stands in the object.
+        unset: the codes by which a service says that these properties are not set.
+        turn: makes a property what the service has of it; where that has another form, it is compared whole.
+    """
+
+    operation: str
+    params: Mapping[str, Any]
+    at: str = ""
+    properties: Mapping[str, Source] = field(default_factory=dict[str, Source])
+    unset: tuple[str, ...] = ()
+    turn: Callable[[str, Any], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How resources of a type are read, and taken over into a stack.
+
+    Attributes:
+        looks: the first one tells whether the resource exists.
+        attributes: what GetAtt gives of a resource that is taken over: where it stands in the first look's object.
+        made: makes what a stack keeps of a resource that is taken over, in place of `attributes`.
+        named: whether the resource's identifier is its physical id, so that it can be taken over by it.
+        gone: whether the first look's object is what is left of a deleted resource.
+    """
+
+    type: str
+    service: str
+    looks: tuple[Look, ...]
+    attributes: Mapping[str, Source] = field(default_factory=dict[str, Source])
+    made: Callable[[Context, str], Made] | None = None
+    named: bool = True
+    gone: Callable[[Any], bool] = lambda _: False
+
+    def read(self, context: Context, physical_id: str, wanted: Properties) -> dict[str, Any] | None:
+        """Return what the resource has of the properties in `wanted`; None: it does not exist. Raises AwsError.
+
+        A property with the value ABSENT is one that the resource does not have; one that is not there cannot be read.
+        """
+        found: dict[str, Any] = {}
+        for number, look in enumerate(self.looks):
+            named = [name for name in look.properties if name in wanted]
+            if number and not named:
+                continue
+            try:
+                thing = self._look(context, look, physical_id, wanted)
+            except AwsError as error:
+                if error.code in look.unset:
+                    found.update(dict.fromkeys(named, ABSENT))
+                    continue
+                if number or error.status >= 500:
+                    raise
+                return None
+            if number == 0 and (thing is None or self.gone(thing)):
+                return None
+            shape = _shape_at(self.service, look)
+            for name in named:
+                source = look.properties[name]
+                value = physical_id if source == "@id" else taken(thing, source)
+                part = _shape_below(shape, source) if isinstance(source, str) else None
+                found[name] = _compared(look, physical_id, name, wanted[name], value, part)
+        return found
+
+    def adopt(self, context: Context, physical_id: str, properties: Properties) -> Made | None:
+        """Return a resource that exists as a stack keeps it; None: there is none. Raises AwsError."""
+        try:
+            thing = self._look(context, self.looks[0], physical_id, properties)
+        except AwsError as error:
+            if error.status >= 500:
+                raise
+            return None
+        if thing is None or self.gone(thing):
+            return None
+        if self.made is not None:
+            return self.made(context, physical_id)
+        attributes = {name: taken(thing, source) for name, source in self.attributes.items()}
+        return Made(physical_id, {k: v for k, v in attributes.items() if v is not None})
+
+    def _look(self, context: Context, look: Look, physical_id: str, wanted: Properties) -> Any:
+        params = {name: _param(value, physical_id, wanted) for name, value in look.params.items()}
+        params = {name: value for name, value in params.items() if value is not None}
+        return taken(context.call(self.service, look.operation, params), look.at or ".")
+
+
+def _param(value: Any, physical_id: str, wanted: Properties) -> Any:
+    if isinstance(value, list):
+        return [_param(each, physical_id, wanted) for each in cast("list[Any]", value)]
+    if value == "@id":
+        return physical_id
+    if value == "@name":
+        return physical_id.rpartition("|")[2]
+    if isinstance(value, str) and value.startswith("@"):
+        return wanted.get(value[1:])
+    return value
+
+
+def taken(value: Any, source: Source) -> Any:
+    """Return what stands at a source in a value; None when there is nothing."""
+    if not isinstance(source, str):
+        return source(value)
+    if source == ".":
+        return value
+    for key in source.split("."):
+        if isinstance(value, list):
+            items = cast("list[Any]", value)
+            value = items[int(key)] if key.isdigit() and int(key) < len(items) else None
+        elif isinstance(value, Mapping):
+            value = cast("Mapping[str, Any]", value).get(key)
+        else:
+            return None
+    return value
+
+
+def found_in(
+    answer: Mapping[str, Any], members: Mapping[str, str], wanted: Properties
+) -> dict[str, Any]:
+    """Return the properties of `wanted` that stand at an answer's top, or in the one object below it.
+
+    `members` are their names in the API; an empty one: it has none, or it is not seen which.
+    """
+    levels: list[Mapping[str, Any]] = [answer]
+    for value in answer.values():
+        one = cast("list[Any]", value) if isinstance(value, list) else [value]
+        if len(one) == 1 and isinstance(one[0], Mapping):
+            levels.append(cast("Mapping[str, Any]", one[0]))
+    found: dict[str, Any] = {}
+    for name, member in members.items():
+        for level in levels:
+            names = {each.lower(): each for each in level}
+            key = names.get((member or name).lower())
+            if key is not None and level[key] is not None and name not in found:
+                found[name] = as_wanted(wanted[name], level[key], partly=True)
+    return found
+
+
+def _shape_at(service: str, look: Look) -> Any:
+    shape: Any = operation_model(service, look.operation).output_shape
+    return _shape_below(shape, look.at or ".")
+
+
+def _shape_below(shape: Any, path: str) -> Any:
+    """Return botocore's shape at a path; None where it is not known."""
+    for key in () if path == "." else path.split("."):
+        kind = getattr(shape, "type_name", "")
+        if kind == "structure":
+            shape = shape.members.get(key)
+        elif kind == "list":
+            shape = shape.member
+        else:
+            return None
+    return shape
+
+
+def _compared(look: Look, physical_id: str, name: str, wanted: Any, value: Any, shape: Any) -> Any:
+    if value is None or (look.turn is not None and value == {}):
+        return ABSENT
+    if look.turn is None:
+        return as_wanted(wanted, value, shape)
+    turned = look.turn(physical_id, wanted)
+    seen = as_wanted(turned, value, shape)
+    if seen == turned:
+        return wanted
+    return seen if turned == wanted else json.dumps(value, default=str)
+
+
+def as_wanted(wanted: Any, value: Any, shape: Any = None, *, partly: bool = False) -> Any:
+    """Return a service's value in a template's form: what is the same is equal to `wanted`.
+
+    Args:
+        wanted: the template's value.
+        value: the service's.
+        shape: botocore's shape of `value`, by which maps are told from structures.
+        partly: whether the service may keep members of an object to itself; those count as they are in `wanted`.
+    """
+    if isinstance(wanted, dict) and isinstance(value, str):
+        return _document(cast("dict[str, Any]", wanted), value)
+    if isinstance(wanted, dict) and isinstance(value, Mapping):
+        return _object(
+            cast("dict[str, Any]", wanted), cast("Mapping[str, Any]", value), shape, partly
+        )
+    if isinstance(wanted, list):
+        items = cast("list[Any]", value) if isinstance(value, list) else [value]
+        return _list(cast("list[Any]", wanted), items, shape, partly)
+    if isinstance(wanted, dict):
+        return value
+    if _text(wanted) == _text(value) or _same_document(wanted, value):
+        return wanted
+    return _in_the_type_of(wanted, value)
+
+
+def _in_the_type_of(wanted: Any, value: Any) -> Any:
+    """Return a service's text as the number or boolean that a template has, or the other way round."""
+    if isinstance(wanted, str):
+        return _text(value)
+    if isinstance(wanted, bool) and value in ("true", "false"):
+        return value == "true"
+    if isinstance(wanted, int) and isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return value
+
+
+def _document(wanted: dict[str, Any], text: str) -> Any:
+    """Return what is in a JSON text, which IAM writes with percent signs."""
+    for given in (text, unquote(text)):
+        try:
+            return json.loads(given)
+        except ValueError:
+            continue
+    return text
+
+
+def _same_document(wanted: Any, value: Any) -> bool:
+    if not (isinstance(wanted, str) and isinstance(value, str) and wanted[:1] in ("{", "[")):
+        return False
+    try:
+        return json.loads(wanted) == json.loads(unquote(value))
+    except ValueError:
+        return False
+
+
+def _object(
+    wanted: dict[str, Any], value: Mapping[str, Any], shape: Any, partly: bool
+) -> dict[str, Any]:
+    if getattr(shape, "type_name", "") == "map":
+        return {key: as_wanted(wanted.get(key), each) for key, each in value.items()}
+    names = {name.lower(): name for name in value}
+    members: Mapping[str, Any] = getattr(shape, "members", {})
+    found: dict[str, Any] = {}
+    for key, each in wanted.items():
+        name = names.get(key.lower())
+        if name is None and (partly or each == []):
+            found[key] = each  # no list is an empty list
+        elif name is not None and value[name] is not None:
+            found[key] = as_wanted(each, value[name], members.get(name), partly=partly)
+    return found
+
+
+def _list(wanted: list[Any], items: list[Any], shape: Any, partly: bool) -> list[Any]:
+    """Return a list in the order of `wanted`, since AWS's lists are mostly sets; ABSENT stands for what it lacks."""
+    inner = getattr(shape, "member", None)
+
+    def turned(each: Any, item: Any) -> Any:
+        return as_wanted(each, item, inner, partly=partly)
+
+    left = list(items)
+    found: list[Any] = []
+    for each in wanted:
+        same = (n for n, item in enumerate(left) if turned(each, item) == each)
+        at = next(same, None)
+        found.append(ABSENT if at is None else each)
+        if at is not None:
+            left.pop(at)
+    for at, each in enumerate(wanted):
+        if found[at] is ABSENT and left:
+            found[at] = turned(each, left.pop(0))
+    guide: Any = wanted[-1] if wanted else None
+    return [*found, *(item if guide is None else turned(guide, item) for item in left)]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)

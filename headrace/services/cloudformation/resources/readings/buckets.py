@@ -1,0 +1,88 @@
+"""How buckets are read back: each property by a call of its own, compared in the form that S3 has of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.services.cloudformation.resources.reading import Look, Reading
+from headrace.services.cloudformation.resources.s3 import bucket_made, in_the_apis_form
+
+# Property -> the call that reads it, where it stands in the answer, and the code that says that it is not set.
+_READ = {
+    "BucketEncryption": (
+        "GetBucketEncryption",
+        "ServerSideEncryptionConfiguration",
+        "ServerSideEncryptionConfigurationNotFoundError",
+    ),
+    "VersioningConfiguration": ("GetBucketVersioning", ".", ""),
+    "PublicAccessBlockConfiguration": (
+        "GetPublicAccessBlock",
+        "PublicAccessBlockConfiguration",
+        "NoSuchPublicAccessBlockConfiguration",
+    ),
+    "OwnershipControls": (
+        "GetBucketOwnershipControls",
+        "OwnershipControls",
+        "OwnershipControlsNotFoundError",
+    ),
+    "CorsConfiguration": ("GetBucketCors", ".", "NoSuchCORSConfiguration"),
+    "ObjectLockConfiguration": (
+        "GetObjectLockConfiguration",
+        "ObjectLockConfiguration",
+        "ObjectLockConfigurationNotFoundError",
+    ),
+    "LoggingConfiguration": ("GetBucketLogging", ".", ""),
+    "WebsiteConfiguration": ("GetBucketWebsite", ".", "NoSuchWebsiteConfiguration"),
+    "AccelerateConfiguration": ("GetBucketAccelerateConfiguration", ".", ""),
+    "LifecycleConfiguration": (
+        "GetBucketLifecycleConfiguration",
+        ".",
+        "NoSuchLifecycleConfiguration",
+    ),
+    "NotificationConfiguration": ("GetBucketNotificationConfiguration", ".", ""),
+}
+
+
+_LISTS = ("TopicConfigurations", "QueueConfigurations", "LambdaFunctionConfigurations")
+
+
+def _turned(name: str, bucket: str, wanted: Any) -> Any:
+    """Return a property in the API's form."""
+    turned = in_the_apis_form(name, bucket, wanted)
+    if name != "NotificationConfiguration":
+        return turned
+    # A notification of another kind is a difference too.
+    return {name: turned.get(name, []) for name in _LISTS} | turned
+
+
+def _setting(name: str) -> Look:
+    operation, path, unset = _READ[name]
+    return Look(
+        operation,
+        {"Bucket": "@id"},
+        properties={name: path},
+        unset=(unset,) if unset else (),
+        turn=lambda bucket, wanted: _turned(name, bucket, wanted),
+    )
+
+
+BUCKET = Reading(
+    "AWS::S3::Bucket",
+    "s3",
+    (
+        Look("GetBucketLocation", {"Bucket": "@id"}, properties={"BucketName": "@id"}),
+        *(_setting(name) for name in _READ),
+    ),
+    made=bucket_made,
+)
+BUCKET_POLICY = Reading(
+    "AWS::S3::BucketPolicy",
+    "s3",
+    (
+        Look(
+            "GetBucketPolicy",
+            {"Bucket": "@id"},
+            properties={"Bucket": "@id", "PolicyDocument": "Policy"},
+        ),
+    ),
+)

@@ -1,0 +1,271 @@
+"""How queues, topics, tables, roles and other resources of moto's services are read back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.services.cloudformation.resources.reading import Look, Reading
+from headrace.services.cloudformation.resources.readings.common import each_of, last_of, same
+
+
+def _time_to_live(found: dict[str, Any]) -> dict[str, Any] | None:
+    if "AttributeName" not in found:
+        return None
+    enabled = found["TimeToLiveStatus"] in ("ENABLED", "ENABLING")
+    return {"AttributeName": found["AttributeName"], "Enabled": enabled}
+
+
+def _billing(table: dict[str, Any]) -> str:
+    return str(table.get("BillingModeSummary", {}).get("BillingMode", "PROVISIONED"))
+
+
+def _log_group_arn(group: dict[str, Any]) -> str:
+    return str(group["arn"]).removesuffix(":*") + ":*"
+
+
+READINGS = (
+    Reading(
+        "AWS::SQS::Queue",
+        "sqs",
+        (
+            Look(
+                "GetQueueAttributes",
+                {"QueueUrl": "@id", "AttributeNames": ["All"]},
+                "Attributes",
+                same(
+                    "ContentBasedDeduplication DeduplicationScope DelaySeconds "
+                    "FifoQueue FifoThroughputLimit KmsDataKeyReusePeriodSeconds "
+                    "KmsMasterKeyId MaximumMessageSize MessageRetentionPeriod "
+                    "ReceiveMessageWaitTimeSeconds RedriveAllowPolicy "
+                    "RedrivePolicy SqsManagedSseEnabled VisibilityTimeout",
+                    QueueName=last_of("QueueArn"),
+                ),
+            ),
+        ),
+        {"Arn": "QueueArn", "QueueName": last_of("QueueArn")},
+    ),
+    Reading(
+        "AWS::SNS::Topic",
+        "sns",
+        (
+            Look(
+                "GetTopicAttributes",
+                {"TopicArn": "@id"},
+                "Attributes",
+                same(
+                    "ContentBasedDeduplication DisplayName FifoTopic KmsMasterKeyId",
+                    TopicName=last_of("TopicArn"),
+                ),
+            ),
+        ),
+        {"TopicArn": "TopicArn", "TopicName": last_of("TopicArn")},
+    ),
+    Reading(
+        "AWS::SNS::Subscription",
+        "sns",
+        (
+            Look(
+                "GetSubscriptionAttributes",
+                {"SubscriptionArn": "@id"},
+                "Attributes",
+                same("Endpoint FilterPolicy Protocol RawMessageDelivery TopicArn"),
+            ),
+        ),
+        {"Arn": "SubscriptionArn"},
+    ),
+    Reading(
+        "AWS::DynamoDB::Table",
+        "dynamodb",
+        (
+            Look(
+                "DescribeTable",
+                {"TableName": "@id"},
+                "Table",
+                same(
+                    "AttributeDefinitions DeletionProtectionEnabled "
+                    "GlobalSecondaryIndexes KeySchema LocalSecondaryIndexes "
+                    "ProvisionedThroughput StreamSpecification TableName",
+                    BillingMode=_billing,
+                ),
+            ),
+            Look(
+                "DescribeTimeToLive",
+                {"TableName": "@id"},
+                "TimeToLiveDescription",
+                {"TimeToLiveSpecification": _time_to_live},
+            ),
+        ),
+        {"Arn": "TableArn", "StreamArn": "LatestStreamArn"},
+    ),
+    Reading(
+        "AWS::Logs::LogGroup",
+        "logs",
+        (
+            Look(
+                "DescribeLogGroups",
+                {"logGroupNamePrefix": "@id", "limit": 1},
+                "logGroups.0",
+                same(
+                    "",
+                    LogGroupName="logGroupName",
+                    RetentionInDays="retentionInDays",
+                    KmsKeyId="kmsKeyId",
+                    LogGroupClass="logGroupClass",
+                ),
+            ),
+        ),
+        {"Arn": _log_group_arn},
+    ),
+    Reading(
+        "AWS::SSM::Parameter",
+        "ssm",
+        (
+            Look(
+                "GetParameter",
+                {"Name": "@id", "WithDecryption": True},
+                "Parameter",
+                same("Name Type Value"),
+            ),
+        ),
+        same("Type Value"),
+    ),
+    Reading(
+        "AWS::IAM::Role",
+        "iam",
+        (
+            Look(
+                "GetRole",
+                {"RoleName": "@id"},
+                "Role",
+                same(
+                    "AssumeRolePolicyDocument Description MaxSessionDuration Path RoleName",
+                    PermissionsBoundary="PermissionsBoundary.PermissionsBoundaryArn",
+                ),
+            ),
+            Look(
+                "ListAttachedRolePolicies",
+                {"RoleName": "@id"},
+                properties={"ManagedPolicyArns": each_of("AttachedPolicies", "PolicyArn")},
+            ),
+        ),
+        same("Arn RoleId"),
+    ),
+    Reading(
+        "AWS::IAM::ManagedPolicy",
+        "iam",
+        (
+            Look(
+                "GetPolicy",
+                {"PolicyArn": "@id"},
+                "Policy",
+                same("Description Path", ManagedPolicyName="PolicyName"),
+            ),
+        ),
+        {"PolicyArn": "Arn", "PolicyId": "PolicyId"},
+    ),
+    Reading(
+        "AWS::Events::Rule",
+        "events",
+        (
+            Look(
+                "DescribeRule",
+                {"Name": "@name", "EventBusName": "@EventBusName"},
+                properties=same(
+                    "Description EventBusName EventPattern Name RoleArn ScheduleExpression State"
+                ),
+            ),
+            Look(
+                "ListTargetsByRule",
+                {"Rule": "@name", "EventBusName": "@EventBusName"},
+                properties=same("Targets"),
+            ),
+        ),
+        same("Arn"),
+        named=False,
+    ),
+    Reading(
+        "AWS::KMS::Key",
+        "kms",
+        (
+            Look(
+                "DescribeKey",
+                {"KeyId": "@id"},
+                "KeyMetadata",
+                same("Description KeySpec KeyUsage"),
+            ),
+            Look(
+                "GetKeyRotationStatus",
+                {"KeyId": "@id"},
+                properties={"EnableKeyRotation": "KeyRotationEnabled"},
+            ),
+            Look(
+                "GetKeyPolicy",
+                {"KeyId": "@id", "PolicyName": "default"},
+                properties={"KeyPolicy": "Policy"},
+            ),
+        ),
+        same("Arn KeyId"),
+        gone=lambda key: key["KeyState"] == "PendingDeletion",
+    ),
+    Reading(
+        "AWS::CloudWatch::Alarm",
+        "cloudwatch",
+        (
+            Look(
+                "DescribeAlarms",
+                {"AlarmNames": ["@id"]},
+                "MetricAlarms.0",
+                same(
+                    "ActionsEnabled AlarmActions AlarmDescription AlarmName "
+                    "ComparisonOperator DatapointsToAlarm Dimensions "
+                    "EvaluationPeriods ExtendedStatistic InsufficientDataActions "
+                    "MetricName Metrics Namespace OKActions Period Statistic "
+                    "Threshold TreatMissingData Unit"
+                ),
+            ),
+        ),
+        {"Arn": "AlarmArn"},
+    ),
+    Reading(
+        "AWS::CloudWatch::Dashboard",
+        "cloudwatch",
+        (
+            Look(
+                "GetDashboard",
+                {"DashboardName": "@id"},
+                properties=same("DashboardBody DashboardName"),
+            ),
+        ),
+    ),
+    Reading(
+        "AWS::ECR::Repository",
+        "ecr",
+        (
+            Look(
+                "DescribeRepositories",
+                {"repositoryNames": ["@id"]},
+                "repositories.0",
+                same("", RepositoryName="repositoryName", ImageTagMutability="imageTagMutability"),
+            ),
+        ),
+        {"Arn": "repositoryArn", "RepositoryUri": "repositoryUri"},
+    ),
+    Reading(
+        "AWS::Glue::Database",
+        "glue",
+        (Look("GetDatabase", {"Name": "@id"}, "Database", {"DatabaseInput": "."}),),
+    ),
+    Reading(
+        "AWS::Glue::Table",
+        "glue",
+        (
+            Look(
+                "GetTable",
+                {"DatabaseName": "@DatabaseName", "Name": "@id"},
+                "Table",
+                same("DatabaseName", TableInput="."),
+            ),
+        ),
+        named=False,
+    ),
+)

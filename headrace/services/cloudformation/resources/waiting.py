@@ -1,0 +1,89 @@
+"""Wait conditions, and the handles whose addresses take their signals."""
+
+from __future__ import annotations
+
+import json
+
+from headrace.core.arn import make_arn
+from headrace.services.cloudformation import limits
+from headrace.services.cloudformation.custom_responses import PATH
+from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Made,
+    Properties,
+    ResourceType,
+    enforced,
+    nothing_to_delete,
+)
+from headrace.services.cloudformation.signals import (
+    Wanted,
+    check_condition,
+    wait_for,
+    whole_number,
+)
+
+HANDLE = "AWS::CloudFormation::WaitConditionHandle"
+_CONDITION = "AWS::CloudFormation::WaitCondition"
+
+
+def _open(context: Context, properties: Properties) -> Made:
+    token = context.ids.hex(32)
+    return Made(f"{context.endpoint_url}{PATH}{token}", {"Id": token})
+
+
+def token_of(url: str) -> str:
+    """Return a handle's token, which ends its address."""
+    return url.rpartition("/")[2]
+
+
+def _keep(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    return Made(physical_id, {"Id": token_of(physical_id)})
+
+
+def _close(context: Context, physical_id: str, properties: Properties) -> None:
+    context.signals.forget(token_of(physical_id))
+
+
+def _wait(context: Context, properties: Properties) -> Made:
+    name = make_arn(
+        "cloudformation",
+        context.region,
+        context.account,
+        f"{context.stack_id.rpartition(':')[2]}/{context.logical_id}",
+    )
+    if "Handle" not in properties:
+        return Made(name, {"Data": "{}"})  # its CreationPolicy is waited for
+    if "Timeout" not in properties:
+        raise ResourceFailed("Property Timeout cannot be empty.")  # assumed
+    try:
+        wanted = Wanted(
+            whole_number("Count", properties.get("Count", 1), 1, limits.SIGNALS),
+            whole_number("Timeout", properties["Timeout"], 0, limits.WAIT_SECONDS),
+        )
+    except TemplateError as error:
+        raise ResourceFailed(str(error)) from error
+    context.note_made(name)
+    found = wait_for(
+        context.signals,
+        token_of(str(properties["Handle"])),
+        wanted,
+        monotonic_s=context.clock.monotonic_s,
+        pause=context.pause,
+        told=lambda _: None,
+    )
+    check_condition(found, wanted)
+    data = {signal.unique_id: signal.data for signal in found}
+    return Made(name, {"Data": json.dumps(data, separators=(",", ":"))})
+
+
+TYPES = [
+    ResourceType(HANDLE, {}, _open, _close, update=_keep),
+    ResourceType(
+        _CONDITION,
+        enforced("Count", "Handle", "Timeout"),
+        _wait,
+        nothing_to_delete,
+        fixed=True,
+    ),
+]

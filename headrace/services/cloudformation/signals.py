@@ -1,0 +1,207 @@
+"""Signals: what tells a stack that something outside is ready. They come by SignalResource or to a handle's address.
+
+A signal is kept in memory, for as long as the cloud runs: an operation that waits for one is rolled back when the cloud
+is started again. Sentences: observed by many users of wait conditions and creation policies.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from headrace.services.cloudformation import limits
+from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
+
+# The types whose CreationPolicy CloudFormation waits for: .../aws-attribute-creationpolicy.html (documented).
+SIGNALLED = frozenset(
+    {
+        "AWS::AutoScaling::AutoScalingGroup",
+        "AWS::CloudFormation::WaitCondition",
+        "AWS::EC2::Instance",
+    }
+)
+_LOOK_EVERY_S = 0.1
+_DURATION_UNITS = {"H": 3600, "M": 60, "S": 1}
+_DURATION_DIGITS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A signal: who sent it, whether all went well, and what it says."""
+
+    unique_id: str
+    status: str
+    reason: str = ""
+    data: str = ""
+
+
+class Signals:
+    """The signals that have come, by receiver: a resource's stack and name, or a handle's token. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._received: dict[str, dict[str, Signal]] = {}
+
+    def send(self, receiver: str, signal: Signal) -> bool:
+        """Keep a signal; return False when there is one of that id, which only a failure takes the place of."""
+        with self._lock:
+            found = self._received.setdefault(receiver, {})
+            if signal.unique_id in found and signal.status != "FAILURE":
+                return False
+            found[signal.unique_id] = signal
+            return True
+
+    def of(self, receiver: str) -> list[Signal]:
+        """Return the signals that a receiver got."""
+        with self._lock:
+            return list(self._received.get(receiver, {}).values())
+
+    def forget(self, receiver: str) -> None:
+        """Drop a receiver's signals."""
+        with self._lock:
+            self._received.pop(receiver, None)
+
+
+def receiver_of(stack_id: str, logical_id: str) -> str:
+    """Return under which name a resource gets the signals of SignalResource."""
+    return f"{stack_id} {logical_id}"
+
+
+def signal_in(body: bytes) -> Signal | None:
+    """Return the signal that was put to a handle's address; None when it is none (documented: its JSON)."""
+    if len(body) > limits.CUSTOM_RESPONSE_BYTES:
+        return None
+    try:
+        value: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    given = cast("dict[str, Any]", value)
+    status, unique_id = given.get("Status"), given.get("UniqueId")
+    if status not in ("SUCCESS", "FAILURE") or not isinstance(unique_id, str) or not unique_id:
+        return None
+    data = given.get("Data", "")
+    return Signal(
+        unique_id,
+        str(status),
+        str(given.get("Reason", "")),
+        data if isinstance(data, str) else json.dumps(data),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How many signals are waited for, for how long."""
+
+    count: int
+    timeout_s: int
+
+
+def creation_policy(
+    definition: Mapping[str, Any], evaluated: Callable[[Any], Any]
+) -> Wanted | None:
+    """Return the signals that a resource's CreationPolicy waits for; None: none. Raises TemplateError."""
+    if definition["Type"] not in SIGNALLED or "CreationPolicy" not in definition:
+        return None
+    policy: Any = evaluated(definition["CreationPolicy"])
+    signal: Any = cast("dict[str, Any]", policy).get("ResourceSignal") if policy else None
+    if signal is None:
+        return None
+    given = cast("dict[str, Any]", signal)
+    return Wanted(
+        whole_number("Count", given.get("Count", 1), 0, limits.SIGNALS),
+        _duration_s(str(given.get("Timeout", "PT5M"))),
+    )
+
+
+def whole_number(name: str, value: Any, least: int, most: int) -> int:
+    """Return a number of a template, which may be text. Raises TemplateError."""
+    text = str(value)
+    if not (text.isascii() and text.isdigit() and len(text) <= _DURATION_DIGITS) or not (
+        least <= int(text) <= most
+    ):
+        raise TemplateError(f"{name} must be an integer from {least} to {most}, not {text[:20]}")
+    return int(text)
+
+
+def _duration_s(text: str) -> int:
+    """Return the seconds of a duration such as PT1H30M. Raises TemplateError."""
+    seconds, digits = 0, ""
+    wrong = TemplateError(
+        f"CreationPolicy Timeout {text[:40]} is not a duration in the form PT#H#M#S"
+    )
+    if not text.startswith("PT") or len(text) == len("PT"):
+        raise wrong
+    for character in text[2:]:
+        if character.isascii() and character.isdigit() and len(digits) < _DURATION_DIGITS:
+            digits += character
+        elif character in _DURATION_UNITS and digits:
+            seconds += int(digits) * _DURATION_UNITS[character]
+            digits = ""
+        else:
+            raise wrong
+    if digits:
+        raise wrong
+    if seconds > limits.WAIT_SECONDS:  # assumed words; the limit is documented
+        raise TemplateError(f"CreationPolicy Timeout {text} is longer than 12 hours")
+    return seconds
+
+
+def wait_for(
+    signals: Signals,
+    receiver: str,
+    wanted: Wanted,
+    *,
+    monotonic_s: Callable[[], float],
+    pause: Callable[[float], None],
+    told: Callable[[Signal], None],
+) -> list[Signal]:
+    """Return a receiver's signals when enough have come, or one that failed, or the time is over.
+
+    `pause` waits and raises Cancelled when the operation is given up; `told` is called once for each signal.
+    """
+    deadline_s = monotonic_s() + wanted.timeout_s
+    seen: set[str] = set()
+    while True:
+        found = signals.of(receiver)
+        for signal in found:
+            if signal.unique_id not in seen:
+                seen.add(signal.unique_id)
+                told(signal)
+        failed = any(signal.status == "FAILURE" for signal in found)
+        left_s = deadline_s - monotonic_s()
+        if failed or len(found) >= wanted.count or left_s <= 0:
+            return found
+        pause(min(_LOOK_EVERY_S, left_s))
+
+
+def check_policy(found: list[Signal], wanted: Wanted) -> None:
+    """Raise ResourceFailed when a CreationPolicy has not been met."""
+    failures = [signal for signal in found if signal.status == "FAILURE"]
+    if failures:
+        raise ResourceFailed(
+            f"Received {len(failures)} FAILURE signal(s) out of {wanted.count}. Unable to satisfy 100%"
+            " MinSuccessfulInstancesPercent requirement"
+        )
+    missing = wanted.count - len(found)
+    if missing > 0:
+        raise ResourceFailed(
+            f"Failed to receive {missing} resource signal(s) within the specified duration"
+        )
+
+
+def check_condition(found: list[Signal], wanted: Wanted) -> None:
+    """Raise ResourceFailed when a wait condition has not been met."""
+    for signal in found:
+        if signal.status == "FAILURE":
+            raise ResourceFailed(
+                f"WaitCondition received failed message: '{signal.reason}' for uniqueId: {signal.unique_id}"
+            )
+    if len(found) < wanted.count:
+        raise ResourceFailed(
+            f"WaitCondition timed out. Received {len(found)} conditions when expecting {wanted.count}"
+        )

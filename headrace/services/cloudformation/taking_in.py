@@ -1,0 +1,35 @@
+"""Taking over one resource that exists into its stack, as it is."""
+
+from __future__ import annotations
+
+from headrace.services.cloudformation import imports, stack_tags
+from headrace.services.cloudformation.resource_states import ResourceStates
+from headrace.services.cloudformation.state import Resource
+
+
+def take_in(states: ResourceStates, resource: Resource) -> None:
+    """Take over the resource that the stack's operation imports under this name. Raises ResourceFailed, AwsError."""
+    identifier = states.stack.importing[resource.logical_id]
+    resource.physical_id, resource.imported = identifier, True
+    states.set_status(resource, "IMPORT_IN_PROGRESS", "Resource import started.")
+    try:
+        context = states.context(resource.logical_id)
+        made = imports.adopt(context, resource.type, identifier, resource.properties)
+    except Exception as error:
+        states.fail(resource, "IMPORT", error)
+        raise
+    states.made(resource, made, "IMPORT_COMPLETE", "Resource import completed.")
+    if stack_tags.follows(resource.type) and states.stack.tags:
+        _tag(states, resource)
+
+
+def _tag(states: ResourceStates, resource: Resource) -> None:
+    """Give a resource that was taken over its stack's tags."""
+    reason = "Apply stack-level tags to imported resource if applicable."
+    states.set_status(resource, "UPDATE_IN_PROGRESS", reason)
+    try:
+        stack_tags.retag(states.ports, states.stack, resource, {}, states.stack.tags)
+    except Exception as error:
+        states.fail(resource, "UPDATE", error)
+        raise
+    states.set_status(resource, "UPDATE_COMPLETE")

@@ -1,0 +1,156 @@
+"""What the destinations other than S3 have in common: their configurations, and what a refusal makes of records."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from headrace.core.values import mapped
+from headrace.services.firehose.destination import check_processors, checked_s3, hints_of
+from headrace.services.firehose.destinations.base import Attempt, Hints, Outcome
+from headrace.services.firehose.destinations.outcome import Refused
+from headrace.services.firehose.errors import invalid
+from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.records import Record
+from headrace.services.firehose.state import DeliveryStream
+
+MIB = 1024 * 1024
+# The name space of request ids and channels.
+_NAMES = uuid.UUID("5e0f1a5c-6c0b-5d8f-9d0a-3f6f2d1f4a77")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """A kind's ranges and defaults. `backup_modes`: the first is the default, the second backs all up."""
+
+    most_mib: int
+    backup_modes: tuple[str, str]
+    default_retry_s: int = 300
+    most_interval_s: int = 900
+    default_interval_s: int = 300
+
+
+def checked(given: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
+    """Return a configuration with AWS's defaults. Raises AwsError. Ranges the model has checked already."""
+    made = dict(given)
+    made["S3Configuration"] = checked_s3(mapped(made, "S3Configuration"))
+    made["BufferingHints"] = hints_of(
+        mapped(made, "BufferingHints"),
+        most_mib=rules.most_mib,
+        most_interval_s=rules.most_interval_s,
+        default_interval_s=rules.default_interval_s,
+    )
+    made["RetryOptions"] = {
+        "DurationInSeconds": rules.default_retry_s,
+        **mapped(made, "RetryOptions"),
+    }
+    made.setdefault("S3BackupMode", rules.backup_modes[0])
+    logging = made.setdefault("CloudWatchLoggingOptions", {"Enabled": False})
+    if logging.get("Enabled"):
+        for member, words in (("LogGroupName", "Log Group"), ("LogStreamName", "Log Stream")):
+            if not logging.get(member):
+                raise invalid(
+                    f"CloudWatch {words} Name is required if CloudWatch Logging is enabled"
+                )
+    check_processors(made)
+    return made
+
+
+def merged(present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration with an update's members in it, not yet checked. What is not named stays."""
+    change = dict(update)
+    if "S3Update" in change:
+        change["S3Configuration"] = {
+            **mapped(present, "S3Configuration"),
+            **change.pop("S3Update"),
+        }
+    return {**present, **change}
+
+
+def check_backup_stays(present: Mapping[str, Any], made: Mapping[str, Any], rules: Rules) -> None:
+    """Raise AwsError when a backup of all records is to end. Source: the model's text of S3BackupMode."""
+    first, every = rules.backup_modes
+    if present.get("S3BackupMode") == every and made["S3BackupMode"] == first:
+        raise invalid(f"S3BackupMode cannot be updated from {every} to {first}.")  # assumed
+
+
+def described(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration's members as descriptions call them."""
+    shown = dict(configuration)
+    shown["S3DestinationDescription"] = shown.pop("S3Configuration")
+    return shown
+
+
+def hints(configuration: Mapping[str, Any]) -> Hints:
+    """Return when a buffer is due."""
+    given = configuration["BufferingHints"]
+    return Hints(int(given["SizeInMBs"]) * MIB, float(given["IntervalInSeconds"]))
+
+
+def retry_s(configuration: Mapping[str, Any]) -> float:
+    """Return RetryOptions' seconds."""
+    return float(configuration["RetryOptions"]["DurationInSeconds"])
+
+
+def stable_id(stream: DeliveryStream, *parts: str) -> str:
+    """Return a GUID that is the same for the same parts of the same delivery stream, over a kill too."""
+    return str(uuid.uuid5(_NAMES, "/".join([stream.stream_id, *parts])))
+
+
+def batch_id(stream: DeliveryStream, records: Sequence[Record]) -> str:
+    """Return a GUID for a batch: the same as long as it has the same records."""
+    return stable_id(stream, records[0].record_id, records[-1].record_id, str(len(records)))
+
+
+def take(
+    outcome: Outcome, attempt: Attempt, records: Sequence[Record], refused: Refused | None
+) -> None:
+    """Note what became of a batch that a destination takes whole or not at all."""
+    if refused is None:
+        outcome.size_bytes += sum(len(record.data) for record in records)
+        return
+    failed = [Failed(record, refused.code, refused.message, attempt.number) for record in records]
+    if refused.is_dropped:
+        outcome.dropped += failed
+    elif refused.is_retryable:
+        outcome.retry += failed
+    else:
+        outcome.failed += failed
+
+
+class SecretMissing(LookupError):
+    """There is no such secret, or it has not the member; the text is one sentence that says so."""
+
+
+def secret_of(
+    configuration: Mapping[str, Any], ports: Ports, stream: DeliveryStream
+) -> dict[str, str] | None:
+    """Return the secret that a configuration names, None when it names none. Raises SecretMissing."""
+    given = mapped(configuration, "SecretsManagerConfiguration")
+    if not given.get("Enabled"):
+        return None
+    arn = str(given.get("SecretARN", ""))
+    text = ports.secrets(arn, stream.account, stream.region)
+    if text is None:
+        raise SecretMissing(f"Secrets Manager can't find the specified secret: {arn}.")
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise SecretMissing(f"The secret {arn} is no JSON object.")
+    return {name: str(value) for name, value in cast("dict[str, Any]", found).items()}
+
+
+def check_secret(made: Mapping[str, Any], member: str, *, is_needed: bool) -> None:
+    """Raise AwsError unless a credential is given in one of its two places, or need not be. Sentences assumed."""
+    manager = mapped(made, "SecretsManagerConfiguration")
+    if manager.get("Enabled"):
+        if not manager.get("SecretARN"):
+            raise invalid("SecretARN is required when SecretsManagerConfiguration is enabled.")
+    elif is_needed and not made.get(member):
+        raise invalid(f"{member} is required when SecretsManagerConfiguration is not enabled.")

@@ -1,0 +1,248 @@
+"""One HTTP request to a server outside the cloud, whose answer is bounded in time and in size.
+
+The time limit holds for the whole exchange, so that a server that sends one byte a minute holds nobody up, and a cloud
+that stops waits for no server. urllib's limits hold for each read alone.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, urlsplit
+
+import httptools
+
+# How often a wait looks whether the cloud stops.
+_LOOK_EVERY_S = 0.25
+_CHUNK_BYTES = 1 << 18
+# Heads of answers are kept whole, and none needs as much.
+_HEAD_BYTES = 1 << 18
+# A connection, and its TLS, come about in seconds or not at all.
+_CONNECT_WITHIN_S = 10.0
+
+
+class ExchangeFailed(Exception):
+    """There is no answer. Its sentence says why; what the server has done is not known."""
+
+
+class ConnectFailed(ExchangeFailed):
+    """No connection came about: the name, the address, or the port is wrong, or nobody listens."""
+
+
+class HandshakeFailed(ExchangeFailed):
+    """The server's certificate is not trusted, or it speaks no TLS; `is_unverified` tells the first from the second."""
+
+    def __init__(self, message: str, *, is_unverified: bool) -> None:
+        super().__init__(message)
+        self.is_unverified = is_unverified
+
+
+class ConnectionLost(ExchangeFailed):
+    """The connection ended before the answer did."""
+
+
+class TimedOut(ExchangeFailed):
+    """The answer was not whole in time."""
+
+
+class AnswerTooLarge(ExchangeFailed):
+    """The answer is larger than is taken."""
+
+
+class NotHttp(ExchangeFailed):
+    """What the server answers is no HTTP."""
+
+
+class Stopped(ExchangeFailed):
+    """The cloud stops; the exchange is given up."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """A server's answer. The names of `headers` are in lower case; of a name that comes twice the last stands."""
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an exchange may take: seconds in all, bytes of the answer's body, and until the cloud stops."""
+
+    within_s: float
+    answer_bytes: int
+    stopping: threading.Event
+
+
+def exchange(
+    method: str, url: str, headers: Mapping[str, str], body: bytes, limits: Limits
+) -> Answer:
+    """Send one request on a connection of its own and return the answer, whatever its status; follows no redirect.
+
+    Time is the machine's, since the network's is. Raises ExchangeFailed. Thread-safe.
+    """
+    parts = urlsplit(url)
+    deadline_s = time.monotonic() + limits.within_s
+    wait = _Wait(deadline_s, limits.stopping)
+    with _connect(parts, wait) as connection:
+        reading = _Reading(connection, limits.answer_bytes, wait, is_head=method == "HEAD")
+        try:
+            _send(connection, _head(method, parts, headers, len(body)), wait)
+            _send(connection, body, wait)
+        except ConnectionLost:
+            # A server that refuses a body may answer before it has read all, and close.
+            return reading.answer()
+        return reading.answer()
+
+
+class _Wait:
+    """How long a socket may still be waited for."""
+
+    def __init__(self, deadline_s: float, stopping: threading.Event) -> None:
+        self._deadline_s = deadline_s
+        self._stopping = stopping
+
+    def slice_s(self) -> float:
+        """Return for how long to wait now. Raises TimedOut, Stopped."""
+        if self._stopping.is_set():
+            raise Stopped("The cloud stops.")
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimedOut("There was no whole answer in time.")
+        return min(left_s, _LOOK_EVERY_S)
+
+    def connect_s(self) -> float:
+        """Return how long a connection may take to come about."""
+        return min(_CONNECT_WITHIN_S, max(0.001, self._deadline_s - time.monotonic()))
+
+
+def _connect(parts: SplitResult, wait: _Wait) -> socket.socket:
+    host = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        connection = socket.create_connection((host, port), timeout=wait.connect_s())
+    except TimeoutError as error:
+        raise TimedOut(f"{host}:{port} did not take a connection in time.") from error
+    except (OSError, UnicodeError) as error:
+        raise ConnectFailed(f"No connection to {host}:{port}: {error}.") from error
+    if parts.scheme != "https":
+        return connection
+    try:
+        # Whoever has certificates of their own names them in SSL_CERT_FILE, which OpenSSL reads.
+        return ssl.create_default_context().wrap_socket(connection, server_hostname=host)
+    except ssl.SSLCertVerificationError as error:
+        connection.close()
+        raise HandshakeFailed(error.verify_message, is_unverified=True) from error
+    except (OSError, ValueError) as error:
+        connection.close()
+        raise HandshakeFailed(
+            f"{host}:{port} makes no TLS: {error}.", is_unverified=False
+        ) from error
+
+
+def _head(method: str, parts: SplitResult, headers: Mapping[str, str], length: int) -> bytes:
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    host = parts.netloc.rpartition("@")[2]
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Connection: close"]
+    lines += [f"{name}: {_one_line(value)}" for name, value in headers.items()]
+    if length or method in ("POST", "PUT"):
+        lines.append(f"Content-Length: {length}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8")
+
+
+def _one_line(value: str) -> str:
+    """Return a header's value without what would end it: keys and attributes are the client's own text."""
+    return value.replace("\r", " ").replace("\n", " ").replace("\0", " ")
+
+
+def _send(connection: socket.socket, data: bytes, wait: _Wait) -> None:
+    view = memoryview(data)
+    while view:
+        part = view[:_CHUNK_BYTES]
+        view = view[_patiently(connection, wait, lambda part=part: connection.send(part)) :]
+
+
+def _patiently(connection: socket.socket, wait: _Wait, act: Callable[[], int]) -> int:
+    """Return what `act` does once the socket lets it. Raises ExchangeFailed."""
+    while True:
+        connection.settimeout(wait.slice_s())
+        try:
+            return act()
+        except (TimeoutError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            continue
+        except OSError as error:
+            raise ConnectionLost(f"The connection ended: {error}.") from error
+
+
+class _Reading:
+    """Reads one answer; httptools calls the methods that begin with `on_`."""
+
+    def __init__(
+        self, connection: socket.socket, most_bytes: int, wait: _Wait, *, is_head: bool
+    ) -> None:
+        self._connection = connection
+        self._most_bytes = most_bytes
+        self._wait = wait
+        self._is_head = is_head
+        self._answer = Answer()
+        self._body = bytearray()
+        self._head_bytes = 0
+        self._in_body = False
+        self._is_done = False
+        self._parser = httptools.HttpResponseParser(self)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._answer.headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
+
+    def on_headers_complete(self) -> None:
+        self._answer.status = self._parser.get_status_code()
+        self._in_body = True
+
+    def on_body(self, body: bytes) -> None:
+        self._body += body
+
+    def on_message_complete(self) -> None:
+        # An interim answer (100 Continue) comes before the one that counts.
+        self._is_done = self._answer.status >= 200
+
+    def answer(self) -> Answer:
+        """Return the answer. Raises ExchangeFailed."""
+        buffer = bytearray(_CHUNK_BYTES)
+        while not self._is_done:
+            count = _patiently(
+                self._connection, self._wait, lambda: self._connection.recv_into(buffer)
+            )
+            if not count:
+                self._end()
+                break
+            try:
+                self._parser.feed_data(bytes(memoryview(buffer)[:count]))
+            except httptools.HttpParserError as error:
+                # What follows a whole answer is none of it.
+                if self._is_done:
+                    break
+                raise NotHttp(f"The answer is no HTTP: {error}.") from error
+            self._check_size(count)
+            if self._is_head and self._in_body:
+                break
+        self._answer.body = bytes(self._body)
+        return self._answer
+
+    def _check_size(self, count: int) -> None:
+        if not self._in_body:
+            self._head_bytes += count
+        if len(self._body) > self._most_bytes or self._head_bytes > _HEAD_BYTES:
+            raise AnswerTooLarge(f"The answer has more than {self._most_bytes} bytes.")
+
+    def _end(self) -> None:
+        """Judge an answer that the connection's end cuts: sound only when nothing said how long it is."""
+        if not self._in_body:
+            raise ConnectionLost("The connection ended before the answer.")
+        said = self._answer.headers
+        if "content-length" in said or "chunked" in said.get("transfer-encoding", "").lower():
+            raise ConnectionLost("The connection ended in the answer.")

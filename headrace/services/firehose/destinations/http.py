@@ -1,0 +1,115 @@
+"""The destination HttpEndpoint: its configuration, its batches, its error lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from headrace.core.values import listed, mapped
+from headrace.services.firehose.destinations import common, http_endpoint
+from headrace.services.firehose.destinations.base import Attempt, Hints, Outcome
+from headrace.services.firehose.destinations.exchange import Stopped
+from headrace.services.firehose.destinations.outcome import Refused
+from headrace.services.firehose.destinations.retries import exponential_s
+from headrace.services.firehose.errors import invalid
+from headrace.services.firehose.failures import Failed, common_members
+from headrace.services.firehose.transform import Stopping
+
+RULES = common.Rules(most_mib=64, backup_modes=("FailedDataOnly", "AllData"))
+_SECRET_MEMBER = "api_key"
+
+
+class HttpEndpointDestination:
+    """See `Destination`. A batch keeps its request id over retries and kills: an endpoint can tell repeated ones."""
+
+    kind = "HttpEndpoint"
+    error_type = "http-endpoint-failed"
+    metrics = "DeliveryToHttpEndpoint"
+
+    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Destination.checked`."""
+        made = common.checked(given, RULES)
+        endpoint = mapped(made, "EndpointConfiguration")
+        parts = urlsplit(str(endpoint["Url"]))
+        if not parts.hostname or parts.username is not None:
+            raise invalid(f"Invalid URL: {endpoint['Url']}")  # assumed
+        request: dict[str, Any] = {
+            "ContentEncoding": "NONE",
+            **mapped(made, "RequestConfiguration"),
+        }
+        names = [item["AttributeName"] for item in listed(request, "CommonAttributes")]
+        if len(set(names)) != len(names):
+            raise invalid("Common attribute names must be unique.")  # assumed
+        made["RequestConfiguration"] = request
+        common.check_secret(endpoint | made, "AccessKey", is_needed=False)
+        return made
+
+    def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Destination.updated`. An endpoint that is named without an access key keeps the one it has."""
+        made = common.merged(present, update)
+        if "EndpointConfiguration" in update:
+            made["EndpointConfiguration"] = {
+                **mapped(present, "EndpointConfiguration"),
+                **update["EndpointConfiguration"],
+            }
+        return self.checked(made)
+
+    def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Destination.described`."""
+        shown = common.described(configuration)
+        endpoint = mapped(shown, "EndpointConfiguration")
+        endpoint.pop("AccessKey", None)
+        return {"HttpEndpointDestinationDescription": {**shown, "EndpointConfiguration": endpoint}}
+
+    def hints(self, configuration: Mapping[str, Any]) -> Hints:
+        """See `Destination.hints`."""
+        return common.hints(configuration)
+
+    def retry_s(self, configuration: Mapping[str, Any]) -> float:
+        """See `Destination.retry_s`."""
+        return common.retry_s(configuration)
+
+    def wait_s(self, attempts: int, ids_random: float) -> float:
+        """See `Destination.wait_s`."""
+        return exponential_s(attempts, ids_random)
+
+    def deliver(self, attempt: Attempt) -> Outcome:
+        """See `Destination.deliver`. At least once: an answer that is lost leads to the same request again."""
+        stream, outcome = attempt.stream, Outcome()
+        configuration = stream.destination
+        try:
+            secret = common.secret_of(configuration, attempt.ports, stream)
+        except common.SecretMissing as error:
+            refused = Refused("HttpEndpoint.SecretsManagerFailure", str(error))  # code assumed
+            common.take(outcome, attempt, attempt.records, refused)
+            return outcome
+        endpoint = mapped(configuration, "EndpointConfiguration")
+        key = endpoint.get("AccessKey", "") if secret is None else secret.get(_SECRET_MEMBER, "")
+        client = http_endpoint.HttpEndpoint(
+            configuration,
+            stream_arn=stream.arn,
+            access_key=str(key),
+            stopping=attempt.ports.stopping,
+        )
+        for batch in http_endpoint.cut([len(record.data) for record in attempt.records]):
+            records = attempt.records[batch.start : batch.stop]
+            request_id = common.batch_id(stream, records)
+            datas = [record.data for record in records]
+            try:
+                refused = client.post(datas, request_id, attempt.ports.clock.now_ms())
+            except Stopped as error:
+                raise Stopping(str(error)) from error
+            common.take(outcome, attempt, records, refused)
+        return outcome
+
+    def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
+        """See `Destination.error_line`. Source: basic-deliver.html (documented)."""
+        now_ms = attempt.ports.clock.now_ms()
+        return {
+            **common_members(failure, now_ms, failure.record.data),
+            "errorCode": failure.code,
+            "errorMessage": failure.message,
+            "subsequenceNumber": failure.record.sub,
+            "dataId": failure.record.record_id,
+        }

@@ -1,0 +1,229 @@
+"""Delivery to an HTTP endpoint: AWS's request, and what AWS takes for an answer.
+
+Source: docs.aws.amazon.com/firehose/latest/dev/httpdeliveryrequestresponse.html and http_troubleshooting.html there
+(documented). AWS takes https on port 443 alone; here http to this machine is taken too, and any port.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from headrace.core.values import listed, mapped
+from headrace.services.firehose.destinations import exchange as wire
+from headrace.services.firehose.destinations.outcome import Refused
+
+MOST_RECORDS = 10_000
+MOST_BODY_BYTES = 64 * 1024 * 1024
+MOST_ANSWER_BYTES = 1024 * 1024
+ANSWER_WITHIN_S = 180.0
+# How much of an answer is shown: AWS's limit of an errorMessage.
+SHOWN_CHARS = 8192
+# What a record needs beside its Base64: `{"data":""},`.
+_AROUND_BYTES = 12
+
+_CODES: tuple[tuple[type[wire.ExchangeFailed], str, str], ...] = (
+    (
+        wire.TimedOut,
+        "HttpEndpoint.RequestTimeout",
+        (
+            "The delivery timed out before a response was received and will be retried. If this error persists, contact"
+            " the AWS Firehose service team."
+        ),
+    ),
+    (
+        wire.AnswerTooLarge,
+        "HttpEndpoint.ResponseTooLarge",
+        (
+            "The response received from the endpoint is too large. Contact the owner of the endpoint to resolve this"
+            " issue."
+        ),
+    ),
+    (
+        wire.HandshakeFailed,
+        "HttpEndpoint.SSLHandshakeFailure",
+        (
+            "Unable to complete an SSL Handshake with the endpoint. Contact the owner of the endpoint to resolve this"
+            " issue."
+        ),
+    ),
+    (
+        wire.ConnectFailed,
+        "HttpEndpoint.ConnectionFailed",
+        "Unable to connect to the destination endpoint. Contact the owner of the endpoint to resolve this issue.",
+    ),
+    (
+        wire.ConnectionLost,
+        "HttpEndpoint.ConnectionReset",
+        "Unable to maintain connection with the endpoint. Contact the owner of the endpoint to resolve this issue.",
+    ),
+)
+_INVALID_CODE = "HttpEndpoint.InvalidResponseFromDestination"
+_INVALID = (
+    "The response received from the specified endpoint is invalid. Contact the owner of the endpoint to resolve the"
+    " issue."
+)
+
+
+class HttpEndpoint:
+    """Posts batches to one URL. It holds no connection and no state. Thread-safe."""
+
+    def __init__(
+        self,
+        given: Mapping[str, Any],
+        *,
+        stream_arn: str,
+        access_key: str,
+        stopping: threading.Event,
+        within_s: float = ANSWER_WITHIN_S,
+    ) -> None:
+        """Prepare to post.
+
+        Args:
+            given: the delivery stream's destination, with its defaults.
+            stream_arn: the delivery stream's ARN.
+            access_key: empty for none.
+            stopping: set before the cloud stops.
+            within_s: how long to wait for an answer.
+        """
+        self._url = str(given["EndpointConfiguration"]["Url"])
+        self._request = mapped(given, "RequestConfiguration")
+        self._stream_arn = stream_arn
+        self._access_key = access_key
+        self._limits = wire.Limits(within_s, MOST_ANSWER_BYTES, stopping)
+
+    def post(self, datas: Sequence[bytes], request_id: str, now_ms: int) -> Refused | None:
+        """Post one batch, which an endpoint takes whole or not at all; return why it did not, None when it did.
+
+        Args:
+            datas: records, as many as `cut` says at most.
+            request_id: the same for every try of this batch.
+            now_ms: the time, which the request tells.
+
+        Raises:
+            exchange.Stopped: the cloud stops.
+        """
+        body = _body(datas, request_id, now_ms)
+        headers = self._headers(request_id)
+        if self._request.get("ContentEncoding") == "GZIP":
+            headers["Content-Encoding"] = "gzip"
+            body = gzip.compress(body, compresslevel=5, mtime=0)
+        try:
+            answer = wire.exchange("POST", self._url, headers, body, self._limits)
+        except wire.Stopped:
+            raise
+        except wire.ExchangeFailed as error:
+            return _refused(error, request_id)
+        return _judged(answer, request_id)
+
+    def _headers(self, request_id: str) -> dict[str, str]:
+        headers = {
+            "X-Amz-Firehose-Protocol-Version": "1.0",
+            "X-Amz-Firehose-Request-Id": request_id,
+            "X-Amz-Firehose-Source-Arn": self._stream_arn,
+            "Content-Type": "application/json",
+            "User-Agent": "Amazon Kinesis Data Firehose Agent/1.0",
+        }
+        if self._access_key:
+            headers["X-Amz-Firehose-Access-Key"] = self._access_key
+        attributes = {
+            item["AttributeName"]: item["AttributeValue"]
+            for item in listed(self._request, "CommonAttributes")
+        }
+        if attributes:
+            headers["X-Amz-Firehose-Common-Attributes"] = json.dumps(
+                {"commonAttributes": attributes}
+            )
+        return headers
+
+
+def cut(sizes: Sequence[int]) -> list[range]:
+    """Return which records of these sizes go into a request each: 10,000 records and 64 MiB of body at most."""
+    batches: list[range] = []
+    start, body_bytes = 0, 0
+    for index, size_bytes in enumerate(sizes):
+        more = (size_bytes + 2) // 3 * 4 + _AROUND_BYTES
+        is_full = index - start == MOST_RECORDS or body_bytes + more > MOST_BODY_BYTES - 1024
+        if index > start and is_full:
+            batches.append(range(start, index))
+            start, body_bytes = index, 0
+        body_bytes += more
+    if start < len(sizes):
+        batches.append(range(start, len(sizes)))
+    return batches
+
+
+def _body(datas: Sequence[bytes], request_id: str, now_ms: int) -> bytes:
+    records = ",".join([f'{{"data":"{base64.b64encode(d).decode("ascii")}"}}' for d in datas])
+    text = f'{{"requestId":"{request_id}","timestamp":{now_ms},"records":[{records}]}}'
+    return text.encode("ascii")
+
+
+def _refused(error: wire.ExchangeFailed, request_id: str) -> Refused:
+    for kind, code, message in _CODES:
+        if isinstance(error, kind):
+            return Refused(code, message)
+    return Refused(_INVALID_CODE, f"{_INVALID} Request {request_id}: {error}")
+
+
+def _judged(answer: wire.Answer, request_id: str) -> Refused | None:
+    shown = answer.body.decode("utf-8", "replace")[:SHOWN_CHARS]
+    if answer.status != 200:
+        return Refused(
+            "HttpEndpoint.DestinationException",
+            # Observed in 2025: github.com/elastic/integrations/issues/15811. The guide has an older sentence.
+            "Delivery to the endpoint was unsuccessful. See Troubleshooting HTTP Endpoints in the Firehose"
+            f" documentation for more information. Response received with status code. {answer.status}: {shown}",
+            is_retryable=answer.status != 413,
+            is_dropped=answer.status == 413,
+        )
+    fault = _fault_of(answer, request_id)
+    if not fault:
+        return None
+    return Refused(
+        _INVALID_CODE,
+        f"{_INVALID} Response for request {request_id} {fault}. Raw response received: {answer.status} {shown}",
+    )
+
+
+def _fault_of(answer: wire.Answer, request_id: str) -> str:
+    """Return what is wrong with an answer of status 200, nothing for a sound one.
+
+    The first sentence is AWS's (documented); the others say what its list of common faults names (words assumed).
+    """
+    if answer.headers.get("content-type", "").partition(";")[0].strip().lower() != (
+        "application/json"
+    ):
+        return "must contain a 'content-type: application/json' header"
+    unreadable = "is not recognized as valid JSON or has unexpected fields"
+    if answer.headers.get("content-encoding", "identity").lower() != "identity":
+        return unreadable
+    try:
+        given = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return unreadable
+    if not isinstance(given, dict):
+        return unreadable
+    return _member_fault(cast("dict[str, Any]", given), request_id)
+
+
+def _member_fault(given: dict[str, Any], request_id: str) -> str:
+    unreadable = "is not recognized as valid JSON or has unexpected fields"
+    if set(given) - {"requestId", "timestamp", "errorMessage"}:
+        return unreadable
+    said, time_ms, message = (given.get(n, "") for n in ("requestId", "timestamp", "errorMessage"))
+    if said is None or not isinstance(said, str) or not isinstance(message, str | None):
+        return unreadable
+    if not said:
+        return "does not contain a requestId"
+    if said != request_id:
+        return "has a requestId that does not match the request's"
+    if "timestamp" not in given:
+        return "does not contain a timestamp"
+    if isinstance(time_ms, bool) or not isinstance(time_ms, int):
+        return unreadable
+    return ""

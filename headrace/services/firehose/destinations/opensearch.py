@@ -1,0 +1,196 @@
+"""The destinations Amazonopensearchservice, Elasticsearch and AmazonOpenSearchServerless."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from headrace.core.search import SearchDomainNotFound, SearchServer
+from headrace.core.values import mapped
+from headrace.services.firehose.destinations import common, search_bulk
+from headrace.services.firehose.destinations import exchange as wire
+from headrace.services.firehose.destinations.base import Attempt, Hints, Outcome
+from headrace.services.firehose.destinations.outcome import Refused
+from headrace.services.firehose.destinations.retries import EVERY_FIVE_MINUTES_S
+from headrace.services.firehose.destinations.search_names import index_name
+from headrace.services.firehose.errors import invalid
+from headrace.services.firehose.failures import Failed, common_members
+from headrace.services.firehose.records import Record
+from headrace.services.firehose.transform import Stopping
+
+RULES = common.Rules(most_mib=100, backup_modes=("FailedDocumentsOnly", "AllDocuments"))
+ANSWER_WITHIN_S = 180.0
+MOST_ANSWER_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RealServer:
+    """A server behind a URL, which may hold a user and a password."""
+
+    url: str
+    stopping: threading.Event
+
+    def ask(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        """See `SearchServer.ask`."""
+        parts = urlsplit(self.url)
+        headers = {"Content-Type": "application/x-ndjson"}
+        if parts.username is not None:
+            pair = f"{parts.username}:{parts.password or ''}".encode()
+            headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+        host = parts.netloc.rpartition("@")[2]
+        url = f"{parts.scheme}://{host}{parts.path.rstrip('/')}{path}"
+        limits = wire.Limits(ANSWER_WITHIN_S, MOST_ANSWER_BYTES, self.stopping)
+        answer = wire.exchange(method, url, headers, body, limits)
+        return answer.status, answer.body
+
+
+class SearchDestination:
+    """See `Destination`. One of the three kinds, which differ by how they name the server, and in a few members."""
+
+    def __init__(self, kind: str, error_type: str, metrics: str, prefix: str) -> None:
+        """Make a kind. `prefix` begins the members of its error line that name a document: `es` or `os`."""
+        self.kind = kind
+        self.error_type = error_type
+        self.metrics = metrics
+        self._prefix = prefix
+
+    @property
+    def _is_serverless(self) -> bool:
+        return self.kind == "AmazonOpenSearchServerless"
+
+    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Destination.checked`. The sentences are assumed."""
+        made = common.checked(given, RULES)
+        if self._is_serverless:
+            if not made.get("CollectionEndpoint"):
+                raise invalid("CollectionEndpoint is required.")
+            return made
+        if bool(made.get("DomainARN")) == bool(made.get("ClusterEndpoint")):
+            raise invalid("Exactly one of DomainARN or ClusterEndpoint must be specified.")
+        made.setdefault("IndexRotationPeriod", "OneDay")
+        made.setdefault("DocumentIdOptions", {"DefaultDocumentIdFormat": "FIREHOSE_DEFAULT"})
+        return made
+
+    def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Destination.updated`. A domain that is named takes an endpoint's place, and the other way round."""
+        made = common.merged(present, update)
+        for name, other in (("DomainARN", "ClusterEndpoint"), ("ClusterEndpoint", "DomainARN")):
+            if update.get(name) and not update.get(other):
+                made.pop(other, None)
+        return self.checked(made)
+
+    def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Destination.described`."""
+        shown = common.described(configuration)
+        if "VpcConfiguration" in shown:
+            shown["VpcConfigurationDescription"] = shown.pop("VpcConfiguration")
+        return {f"{self.kind}DestinationDescription": shown}
+
+    def hints(self, configuration: Mapping[str, Any]) -> Hints:
+        """See `Destination.hints`."""
+        return common.hints(configuration)
+
+    def retry_s(self, configuration: Mapping[str, Any]) -> float:
+        """See `Destination.retry_s`."""
+        return common.retry_s(configuration)
+
+    def wait_s(self, attempts: int, ids_random: float) -> float:
+        """See `Destination.wait_s`."""
+        return EVERY_FIVE_MINUTES_S
+
+    def deliver(self, attempt: Attempt) -> Outcome:
+        """See `Destination.deliver`. With FIREHOSE_DEFAULT a repeated request writes the same documents again."""
+        outcome = Outcome()
+        try:
+            server = self._server(attempt)
+        except SearchDomainNotFound as error:
+            refused = Refused(search_bulk.UNREACHABLE, str(error))
+            common.take(outcome, attempt, attempt.records, refused)
+            return outcome
+        documents = [self._document(record, attempt) for record in attempt.records]
+        for batch in search_bulk.cut([len(document.source) for document in documents]):
+            try:
+                results = search_bulk.index_all(server, documents[batch.start : batch.stop])
+            except wire.Stopped as error:
+                raise Stopping(str(error)) from error
+            for place, result in zip(batch, results, strict=True):
+                common.take(outcome, attempt, [attempt.records[place]], result)
+        return outcome
+
+    def _server(self, attempt: Attempt) -> SearchServer:
+        configuration, stream, ports = (
+            attempt.stream.destination,
+            attempt.stream,
+            attempt.ports,
+        )
+        given = str(
+            configuration.get("ClusterEndpoint") or configuration.get("CollectionEndpoint") or ""
+        )
+        arn = str(configuration.get("DomainARN") or "")
+        if arn:
+            _, _, _, region, account, name = arn.split(":", 5)
+            found = ports.search.of_domain(
+                name.removeprefix("domain/"), account=account, region=region
+            )
+        else:
+            found = ports.search.of_endpoint(given, account=stream.account, region=stream.region)
+        if isinstance(found, str):
+            return RealServer(found, ports.stopping)
+        return found
+
+    def _document(self, record: Record, attempt: Attempt) -> search_bulk.Document:
+        configuration = attempt.stream.destination
+        return search_bulk.Document(
+            index=self._index(record, configuration),
+            doc_id=self._doc_id(record, configuration),
+            source=record.data,
+            type_name=str(configuration.get("TypeName") or "")
+            if self.kind == "Elasticsearch"
+            else "",
+        )
+
+    def _index(self, record: Record, configuration: Mapping[str, Any]) -> str:
+        rotation = str(configuration.get("IndexRotationPeriod", "NoRotation"))
+        return index_name(str(configuration["IndexName"]), rotation, record.arrival_ms)
+
+    def _doc_id(self, record: Record, configuration: Mapping[str, Any]) -> str:
+        options = mapped(configuration, "DocumentIdOptions")
+        is_left_out = options.get("DefaultDocumentIdFormat") == "NO_DOCUMENT_ID"
+        return "" if is_left_out else record.record_id
+
+    def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
+        """See `Destination.error_line`. Source: basic-deliver.html (documented)."""
+        configuration = attempt.stream.destination
+        now_ms = attempt.ports.clock.now_ms()
+        line = {
+            **common_members(failure, now_ms, failure.record.data),
+            "errorCode": failure.code,
+            "errorMessage": failure.message,
+            f"{self._prefix}DocumentId": self._doc_id(failure.record, configuration),
+            f"{self._prefix}IndexName": self._index(failure.record, configuration),
+        }
+        if self._prefix == "es":
+            line["esTypeName"] = str(configuration.get("TypeName") or "")
+        return line
+
+
+# Documented error-output types: those of OpenSearch and, in older guides, of Elasticsearch; Serverless's is assumed.
+SEARCH_DESTINATIONS = (
+    SearchDestination(
+        "Amazonopensearchservice",
+        "AmazonOpenSearchService-failed",
+        "DeliveryToAmazonOpenSearchService",
+        "es",
+    ),
+    SearchDestination("Elasticsearch", "elasticsearch-failed", "DeliveryToElasticsearch", "es"),
+    SearchDestination(
+        "AmazonOpenSearchServerless",
+        "AmazonOpenSearchServerless-failed",
+        "DeliveryToAmazonOpenSearchServerless",
+        "os",
+    ),
+)

@@ -1,0 +1,22 @@
+"""Why a destination did not take a record, or a batch of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why something was not delivered.
+
+    Attributes:
+        code: AWS's error code, in the error output and the log.
+        message: AWS's sentence, in the error output.
+        is_retryable: whether another try may succeed.
+        is_dropped: it goes to no error output (AWS's rule for a batch that an endpoint found too large).
+    """
+
+    code: str
+    message: str
+    is_retryable: bool = True
+    is_dropped: bool = False

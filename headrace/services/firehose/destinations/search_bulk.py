@@ -1,0 +1,118 @@
+"""OpenSearch's `_bulk`: documents in, and for each what the server said of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from headrace.core.search import SearchServer
+from headrace.services.firehose.destinations import exchange as wire
+from headrace.services.firehose.destinations.outcome import Refused
+
+# What the smallest of AWS's domains take in one request.
+# docs.aws.amazon.com/opensearch-service/latest/developerguide/limits.html (documented: 10 MiB)
+MOST_BODY_BYTES = 10 * 1024 * 1024
+# Beside a document: its action line.
+_AROUND_BYTES = 300
+# No sentence of AWS's is known for these (assumed).
+UNREACHABLE = "OS.ConnectionFailed"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document to be indexed.
+
+    Attributes:
+        doc_id: empty: the server makes one, and a repeated request makes another.
+        type_name: of Elasticsearch 6 and before; empty for none.
+    """
+
+    index: str
+    doc_id: str
+    source: bytes
+    type_name: str = ""
+
+
+def cut(sizes: Sequence[int]) -> list[range]:
+    """Return which documents of these sizes go into a request each."""
+    batches: list[range] = []
+    start, body_bytes = 0, 0
+    for index, size_bytes in enumerate(sizes):
+        more = size_bytes + _AROUND_BYTES
+        if index > start and body_bytes + more > MOST_BODY_BYTES:
+            batches.append(range(start, index))
+            start, body_bytes = index, 0
+        body_bytes += more
+    if start < len(sizes):
+        batches.append(range(start, len(sizes)))
+    return batches
+
+
+def index_all(server: SearchServer, documents: Sequence[Document]) -> list[Refused | None]:
+    """Index documents in one request; return for each why it was refused, or None. Raises exchange.Stopped."""
+    results: list[Refused | None] = [_unfit(document) for document in documents]
+    sent = [place for place, result in enumerate(results) if result is None]
+    if not sent:
+        return results
+    body = b"".join([_lines(documents[place]) for place in sent])
+    try:
+        status, answer = server.ask("POST", "/_bulk", body)
+    except wire.Stopped:
+        raise
+    except wire.ExchangeFailed as error:
+        refused: Sequence[Refused | None] = [Refused(UNREACHABLE, str(error))] * len(sent)
+    else:
+        refused = _judged(status, answer, len(sent))
+    for place, result in zip(sent, refused, strict=True):
+        results[place] = result
+    return results
+
+
+def _unfit(document: Document) -> Refused | None:
+    """Refuse what would not be one line of the request. What else is no JSON the server refuses."""
+    source = document.source.strip()
+    if source and b"\n" not in source and b"\r" not in source:
+        return None
+    # Documented: a record must be flattened to a single line; what AWS writes for one that is not is assumed.
+    reason = {"type": "mapper_parsing_exception", "reason": "failed to parse: not a single line"}
+    return Refused("400", json.dumps(reason, separators=(",", ":")), is_retryable=False)
+
+
+def _lines(document: Document) -> bytes:
+    action: dict[str, str] = {"_index": document.index}
+    if document.type_name:
+        action["_type"] = document.type_name
+    if document.doc_id:
+        action["_id"] = document.doc_id
+    return json.dumps({"index": action}).encode() + b"\n" + document.source.strip() + b"\n"
+
+
+def _judged(status: int, answer: bytes, count: int) -> list[Refused | None]:
+    shown = answer.decode("utf-8", "replace")[:8192]
+    if status != 200:
+        return [Refused(str(status), shown)] * count
+    try:
+        items = json.loads(answer)["items"]
+        found = [_item(next(iter(item.values()))) for item in items]
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration, RecursionError):
+        found = []
+    if len(found) != count:
+        return [Refused("500", f"The answer is none of _bulk: {shown}")] * count
+    return found
+
+
+def _item(item: Mapping[str, Any]) -> Refused | None:
+    """Return what one item's answer says. Source of the two members of the error line: basic-deliver.html."""
+    status = int(item["status"])
+    if 200 <= status < 300:
+        return None
+    error: Any = item.get("error", "")
+    if isinstance(error, dict):
+        kept = {k: v for k, v in cast("dict[str, Any]", error).items() if k in _SHOWN}
+        error = json.dumps(kept, separators=(",", ":"))
+    return Refused(str(status), str(error))
+
+
+_SHOWN = frozenset({"type", "reason", "caused_by"})

@@ -1,0 +1,107 @@
+"""The destination Splunk: its configuration, its batches, its error lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from headrace.services.firehose.destinations import common, splunk_hec
+from headrace.services.firehose.destinations.base import Attempt, Hints, Outcome
+from headrace.services.firehose.destinations.exchange import Stopped
+from headrace.services.firehose.destinations.outcome import Refused
+from headrace.services.firehose.destinations.retries import exponential_s
+from headrace.services.firehose.errors import invalid
+from headrace.services.firehose.failures import Failed, common_members
+from headrace.services.firehose.processing import delimiter_of
+from headrace.services.firehose.transform import Stopping
+
+RULES = common.Rules(
+    most_mib=5,
+    backup_modes=("FailedEventsOnly", "AllEvents"),
+    most_interval_s=60,
+    default_interval_s=60,
+)
+DEFAULT_ACK_S = 180
+_SECRET_MEMBER = "hec_token"
+_PATHS = {"Raw": splunk_hec.RAW, "Event": splunk_hec.EVENT}
+
+
+class SplunkDestination:
+    """See `Destination`. At least once: HEC knows no ids, and an acknowledgement may be lost."""
+
+    kind = "Splunk"
+    error_type = "splunk-failed"
+    metrics = "DeliveryToSplunk"
+
+    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Destination.checked`."""
+        made = common.checked(given, RULES)
+        parts = urlsplit(str(made["HECEndpoint"]))
+        if parts.scheme not in ("https", "http") or not parts.hostname:
+            raise invalid(f"Invalid HECEndpoint: {made['HECEndpoint']}")  # assumed
+        made.setdefault("HECAcknowledgmentTimeoutInSeconds", DEFAULT_ACK_S)
+        common.check_secret(made, "HECToken", is_needed=True)
+        return made
+
+    def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Destination.updated`."""
+        made = self.checked(common.merged(present, update))
+        common.check_backup_stays(present, made, RULES)
+        return made
+
+    def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Destination.described`. AWS shows the token."""
+        return {"SplunkDestinationDescription": common.described(configuration)}
+
+    def hints(self, configuration: Mapping[str, Any]) -> Hints:
+        """See `Destination.hints`."""
+        return common.hints(configuration)
+
+    def retry_s(self, configuration: Mapping[str, Any]) -> float:
+        """See `Destination.retry_s`."""
+        return common.retry_s(configuration)
+
+    def wait_s(self, attempts: int, ids_random: float) -> float:
+        """See `Destination.wait_s`. AWS names no back-off for Splunk: HTTP's (assumed)."""
+        return exponential_s(attempts, ids_random)
+
+    def deliver(self, attempt: Attempt) -> Outcome:
+        """See `Destination.deliver`."""
+        stream, outcome = attempt.stream, Outcome()
+        if not attempt.records:
+            return outcome
+        configuration = stream.destination
+        try:
+            secret = common.secret_of(configuration, attempt.ports, stream)
+        except common.SecretMissing as error:
+            refused = Refused("Splunk.SecretsManagerFailure", str(error))  # code assumed
+            common.take(outcome, attempt, attempt.records, refused)
+            return outcome
+        token = configuration.get("HECToken") if secret is None else secret.get(_SECRET_MEMBER)
+        collector = splunk_hec.Collector(
+            endpoint=str(configuration["HECEndpoint"]),
+            path=_PATHS[configuration["HECEndpointType"]],
+            token=str(token or ""),
+            channel=common.stable_id(stream, "channel"),
+            ack_within_s=float(configuration["HECAcknowledgmentTimeoutInSeconds"]),
+            clock=attempt.ports.clock,
+            stopping=attempt.ports.stopping,
+        )
+        delimiter = delimiter_of(configuration)
+        try:
+            refused = collector.deliver([record.data + delimiter for record in attempt.records])
+        except Stopped as error:
+            raise Stopping(str(error)) from error
+        common.take(outcome, attempt, attempt.records, refused)
+        return outcome
+
+    def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
+        """See `Destination.error_line`. Source: basic-deliver.html (documented)."""
+        now_ms = attempt.ports.clock.now_ms()
+        return {
+            **common_members(failure, now_ms, failure.record.data),
+            "errorCode": failure.code,
+            "errorMessage": failure.message,
+            "EventId": failure.record.record_id,
+        }

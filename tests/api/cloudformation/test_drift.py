@@ -1,0 +1,168 @@
+"""Drift: resources changed or deleted by other hands, found by reading them back.
+
+The answer's form is recorded (test_drift_detection_on_lambda of LocalStack's
+tests/aws/services/cloudformation/api/test_drift_detection.py, 11-11-2022).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headrace.services.cloudformation.drift import differences
+from headrace.services.cloudformation.resources.reading import as_wanted
+from tests.api.cloudformation.test_declared import EXAMPLES, NAMED
+from tests.api.cloudformation.test_stacks import create, physical, refused
+from tests.support.cloud import InProcessCloud
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
+    with InProcessCloud(tmp_path_factory.mktemp("drift")) as cloud:
+        yield cloud
+
+
+@pytest.fixture(scope="module")
+def cfn(cloud: InProcessCloud) -> Any:
+    return cloud.client("cloudformation")
+
+
+def detect(cfn: Any, name: str, **more: Any) -> dict[str, Any]:
+    started = cfn.detect_stack_drift(StackName=name, **more)["StackDriftDetectionId"]
+    return dict(cfn.describe_stack_drift_detection_status(StackDriftDetectionId=started))
+
+
+def drifts(cfn: Any, name: str, *statuses: str) -> dict[str, dict[str, Any]]:
+    given = {"StackResourceDriftStatusFilters": list(statuses)} if statuses else {}
+    found = cfn.describe_stack_resource_drifts(StackName=name, **given)["StackResourceDrifts"]
+    return {each["LogicalResourceId"]: each for each in found}
+
+
+RESOURCES: dict[str, Any] = {
+    "Stream": {
+        "Type": "AWS::Kinesis::Stream",
+        "Properties": {"ShardCount": "1", "Tags": [{"Key": "team", "Value": "a"}]},
+    },
+    "Queue": {"Type": "AWS::SQS::Queue", "Properties": {"VisibilityTimeout": 30}},
+    "Gone": {"Type": "AWS::SQS::Queue"},
+    "Bucket": {
+        "Type": "AWS::S3::Bucket",
+        "Properties": {
+            "VersioningConfiguration": {"Status": "Enabled"},
+            "LifecycleConfiguration": {"Rules": [{"Status": "Enabled", "ExpirationInDays": 3}]},
+        },
+    },
+    "Permission": {
+        "Type": "AWS::SQS::QueuePolicy",
+        "Properties": {"Queues": [{"Ref": "Queue"}], "PolicyDocument": {"Statement": []}},
+    },
+}
+
+
+def test_what_was_changed_or_deleted_by_other_hands_is_found(cloud: InProcessCloud, cfn: Any):
+    assert create(cfn, {"Resources": RESOURCES}, "s", Tags=[{"Key": "of", "Value": "stack"}])
+    (before,) = cfn.describe_stacks(StackName="s")["Stacks"]
+    assert before["DriftInformation"] == {"StackDriftStatus": "NOT_CHECKED"}
+    status = detect(cfn, "s")
+    assert (status["DetectionStatus"], status["StackDriftStatus"]) == (
+        "DETECTION_COMPLETE",
+        "IN_SYNC",
+    )
+    assert drifts(cfn, "s", "MODIFIED", "DELETED") == {}
+
+    stream, queue, bucket = (physical(cfn, name) for name in ("Stream", "Queue", "Bucket"))
+    kinesis, sqs, s3 = (cloud.client(name) for name in ("kinesis", "sqs", "s3"))
+    kinesis.add_tags_to_stream(StreamName=stream, Tags={"team": "b", "new": "n"})
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"VisibilityTimeout": "31"})
+    sqs.delete_queue(QueueUrl=physical(cfn, "Gone"))
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
+    s3.delete_bucket_lifecycle(Bucket=bucket)
+    status = detect(cfn, "s")
+    assert (status["StackDriftStatus"], status["DriftedStackResourceCount"]) == ("DRIFTED", 4)
+
+    found = drifts(cfn, "s")
+    assert {name: each["StackResourceDriftStatus"] for name, each in found.items()} == {
+        "Stream": "MODIFIED",
+        "Queue": "MODIFIED",
+        "Gone": "DELETED",
+        "Bucket": "MODIFIED",
+        "Permission": "NOT_CHECKED",
+    }
+    assert found["Queue"]["PropertyDifferences"] == [
+        {
+            "PropertyPath": "/VisibilityTimeout",
+            "ExpectedValue": "30",
+            "ActualValue": "31",
+            "DifferenceType": "NOT_EQUAL",
+        }
+    ]
+    assert json.loads(found["Queue"]["ActualProperties"]) == {"VisibilityTimeout": 31}
+    kinds = {
+        (each["PropertyPath"], each["DifferenceType"])
+        for each in found["Bucket"]["PropertyDifferences"]
+    }
+    assert kinds == {
+        ("/VersioningConfiguration/Status", "NOT_EQUAL"),
+        ("/LifecycleConfiguration", "REMOVE"),
+    }
+    # The stack's own tag is no difference.
+    tags = {
+        (each["PropertyPath"], each["ActualValue"])
+        for each in found["Stream"]["PropertyDifferences"]
+    }
+    assert tags == {("/Tags/0/Value", "b"), ("/Tags/1", '{"Key":"new","Value":"n"}')}
+
+    assert set(drifts(cfn, "s", "DELETED")) == {"Gone"}
+    (stack,) = cfn.describe_stacks(StackName="s")["Stacks"]
+    assert stack["DriftInformation"]["StackDriftStatus"] == "DRIFTED"
+    resource = cfn.describe_stack_resource(StackName="s", LogicalResourceId="Gone")
+    information = resource["StackResourceDetail"]["DriftInformation"]
+    assert information["StackResourceDriftStatus"] == "DELETED"
+
+    sqs.set_queue_attributes(QueueUrl=queue, Attributes={"VisibilityTimeout": "30"})
+    one = cfn.detect_stack_resource_drift(StackName="s", LogicalResourceId="Queue")
+    assert one["StackResourceDrift"]["StackResourceDriftStatus"] == "IN_SYNC"
+
+
+@pytest.mark.parametrize("group", ["logs", "stepfunctions", "glue", "events", "secrets"])
+def test_what_a_stack_has_just_made_has_not_drifted(cfn: Any, group: str):
+    body = {"Resources": EXAMPLES[group]["resources"]}
+    assert create(cfn, body, f"fresh-{group}", **NAMED) == "CREATE_COMPLETE"
+    assert detect(cfn, f"fresh-{group}")["DetectionStatus"] == "DETECTION_COMPLETE"
+    assert drifts(cfn, f"fresh-{group}", "MODIFIED", "DELETED") == {}
+
+
+def test_what_cannot_be_checked_is_refused(cfn: Any):
+    handle = {"Handle": {"Type": "AWS::CloudFormation::WaitConditionHandle"}}
+    create(cfn, {"Resources": handle}, "one")
+    code, message = refused(
+        cfn.detect_stack_resource_drift, StackName="one", LogicalResourceId="Handle"
+    )
+    assert (code, "not supported" in message) == ("ValidationError", True)
+    failed = {"S": {"Type": "AWS::Kinesis::Stream", "Properties": {"ShardCount": 1, "Name": "?"}}}
+    assert create(cfn, {"Resources": failed}, "rolled-back") == "ROLLBACK_COMPLETE"
+    _, message = refused(cfn.detect_stack_drift, StackName="rolled-back")
+    assert message.endswith("while it is in [ROLLBACK_COMPLETE] state")
+    assert refused(cfn.detect_stack_drift, StackName="none")[1] == "Stack [none] does not exist"
+    assert refused(cfn.detect_stack_drift, StackName="one", LogicalResourceIds=["X"])[0]
+    assert refused(cfn.describe_stack_drift_detection_status, StackDriftDetectionId="x" * 36)[0]
+
+
+def test_lists_are_compared_as_sets_and_names_without_regard_to_case():
+    wanted = {"Targets": ["a", "b"], "Rules": [{"Name": "x", "On": "true"}, {"Name": "y"}]}
+    seen = as_wanted(
+        wanted, {"targets": ["b", "a"], "rules": [{"name": "y"}, {"name": "x", "on": True}]}
+    )
+    assert list(differences(wanted, seen)) == []
+    seen = as_wanted(wanted, {"targets": ["b", "c", "d"], "rules": [{"name": "x", "on": False}]})
+    assert [
+        (each["PropertyPath"], each["DifferenceType"]) for each in differences(wanted, seen)
+    ] == [
+        ("/Targets/0", "NOT_EQUAL"),
+        ("/Targets/2", "ADD"),
+        ("/Rules/0/On", "NOT_EQUAL"),
+        ("/Rules/1", "REMOVE"),
+    ]

@@ -1,0 +1,171 @@
+"""The delivery stack's other destinations, and the constructs that they are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aws_cdk import Stack
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_secretsmanager as secretsmanager
+from aws_cdk.assertions import Match, Template
+
+from cdk.app import build, new_app
+from cdk.constructs.http_delivery import HttpDelivery
+from cdk.constructs.search_delivery import SearchDelivery
+from cdk.constructs.splunk_delivery import SplunkDelivery
+from cdk.constructs.stream_delivery import Buffering
+from cdk.stacks.delivery import DeliveryStack
+from cdk.stacks.ingest import IngestStack
+
+STREAM = "AWS::KinesisFirehose::DeliveryStream"
+ERRORS = "errors/!{firehose:error-output-type}/"
+SECRET_ARN = "arn:aws:secretsmanager:us-east-1:123456789012:secret:s-abcdef"
+
+
+def stack_of(**options: str) -> Template:
+    app = new_app()
+    ingest = IngestStack(app, "ingest")
+    return Template.from_stack(DeliveryStack(app, "d", enriched=ingest.enriched, **options))
+
+
+def test_flights_go_to_a_domain_of_the_stack() -> None:
+    template = stack_of(destination="opensearch")
+    template.has_resource_properties(
+        STREAM,
+        {
+            "AmazonopensearchserviceDestinationConfiguration": {
+                "DomainARN": {"Fn::GetAtt": [Match.string_like_regexp("Domain"), "Arn"]},
+                "IndexName": "flights",
+                "IndexRotationPeriod": "OneDay",
+                "S3BackupMode": "FailedDocumentsOnly",
+            }
+        },
+    )
+    template.resource_count_is("AWS::OpenSearchService::Domain", 1)
+    template.resource_count_is("AWS::Glue::Table", 0)
+    template.has_output("DomainEndpoint", {})
+
+
+def test_flights_go_to_an_endpoint() -> None:
+    template = stack_of(destination="http", url="https://example.com/in")
+    template.has_resource_properties(
+        STREAM,
+        {
+            "HttpEndpointDestinationConfiguration": {
+                "EndpointConfiguration": {"Url": "https://example.com/in"},
+                "RequestConfiguration": {"ContentEncoding": "GZIP"},
+                "S3Configuration": {
+                    "ErrorOutputPrefix": Match.string_like_regexp("error-output-type")
+                },
+            }
+        },
+    )
+
+
+def test_the_context_names_the_destination() -> None:
+    app = new_app()
+    app.node.set_context("leave_out", "processing, analytics")
+    app.node.set_context("delivery", "http")
+    app.node.set_context("delivery_url", "https://example.com/in")
+    _, delivery = build(app)
+    Template.from_stack(delivery).resource_count_is("AWS::Glue::Table", 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"destination": "ftp"}, "must be one of parquet, opensearch, http"),
+        ({"destination": "http"}, "-c delivery_url="),
+        ({"destination": "http", "url": "http://example.com"}, "must begin with https://"),
+    ],
+)
+def test_a_destination_that_there_is_not(options: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        stack_of(**options)
+
+
+@pytest.fixture(scope="module")
+def parts() -> dict[str, Any]:
+    app = new_app()
+    stack = Stack(app, "s")
+    ingest = IngestStack(app, "ingest")
+    return {
+        "stack": stack,
+        "source": ingest.enriched,
+        "bucket": s3.Bucket.from_bucket_name(stack, "B", "lake-of-tests"),
+        "secret": secretsmanager.Secret.from_secret_complete_arn(stack, "S", SECRET_ARN),
+    }
+
+
+def made(parts: dict[str, Any], kind: Any, id_: str, **options: Any) -> Any:
+    given = {"name": "n", "error_prefix": ERRORS, **options}
+    return kind(parts["stack"], id_, source=parts["source"], bucket=parts["bucket"], **given)
+
+
+def test_secrets_are_read_by_the_role_alone(parts: dict[str, Any]) -> None:
+    key = parts["secret"]
+    made(
+        parts, HttpDelivery, "Http", url="https://x/", access_key=key, attributes={"stage": "test"}
+    )
+    made(parts, SplunkDelivery, "Splunk", hec_endpoint="https://x:8088", hec_token=key)
+    template = Template.from_stack(parts["stack"])
+    for destination in ("HttpEndpoint", "Splunk"):
+        template.has_resource_properties(
+            STREAM,
+            {
+                f"{destination}DestinationConfiguration": {
+                    "SecretsManagerConfiguration": {"Enabled": True, "SecretARN": SECRET_ARN}
+                }
+            },
+        )
+    template.has_resource_properties(
+        "AWS::IAM::Policy",
+        {
+            "PolicyDocument": {
+                "Statement": Match.array_with(
+                    [
+                        Match.object_like(
+                            {"Action": "secretsmanager:GetSecretValue", "Resource": SECRET_ARN}
+                        )
+                    ]
+                )
+            }
+        },
+    )
+
+
+HTTP = {"url": "https://x/"}
+SPLUNK = {"hec_endpoint": "https://x", "hec_token": None}
+SEARCH = {"domain": None, "index_name": "f"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "sentence"),
+    [
+        (HttpDelivery, {**HTTP, "name": "a b"}, "A delivery stream's name must match"),
+        (HttpDelivery, {**HTTP, "error_prefix": "e/"}, "must hold !{firehose:error-output-type}"),
+        (HttpDelivery, {**HTTP, "buffering": Buffering(size_mib=65)}, "1 to 64 MiB, not 65"),
+        (HttpDelivery, {**HTTP, "attributes": {str(n): "" for n in range(51)}}, "at most 50"),
+        (HttpDelivery, {**HTTP, "attributes": {" ": ""}}, "1 to 256 characters"),
+        (SearchDelivery, {**SEARCH, "index_name": "Flights"}, "An index's name must match"),
+        (SearchDelivery, {**SEARCH, "rotation": "OneYear"}, "A rotation must be one of"),
+        (SearchDelivery, {**SEARCH, "buffering": Buffering(size_mib=101)}, "1 to 100 MiB"),
+        (SplunkDelivery, {**SPLUNK, "buffering": Buffering(size_mib=6)}, "1 to 5 MiB"),
+        (SplunkDelivery, {**SPLUNK, "buffering": Buffering(interval_s=61)}, "0 to 60 seconds"),
+        (SplunkDelivery, {**SPLUNK, "acknowledged_within_s": 60}, "180 to 600 seconds"),
+        (SplunkDelivery, {**SPLUNK, "endpoint_type": "Both"}, "must be Raw or Event"),
+        (SplunkDelivery, {**SPLUNK, "hec_endpoint": "x"}, "A collector's URL must match"),
+    ],
+)
+def test_what_aws_would_refuse(
+    parts: dict[str, Any], kind: Any, options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        made(parts, kind, f"Bad{abs(hash(sentence))}", **options)
+
+
+@pytest.mark.parametrize("options", [{"interval_s": 901}, {"retry_s": 7201}, {"retry_s": -1}])
+def test_buffering_that_no_destination_takes(options: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="seconds"):
+        Buffering(**options)

@@ -1,0 +1,481 @@
+"""Delivery streams to HTTP endpoints, OpenSearch and Splunk: retries, kills, error output, backup."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.aws.errors import AwsError
+from headrace.core.ids import Ids
+from headrace.core.search import SearchDomainNotFound, SearchServer
+from headrace.search.rest import Asked, Rest
+from headrace.search.store import Store
+from headrace.services.firehose.destinations import DESTINATIONS
+from tests.support.clock import FakeClock
+from tests.support.endpoint import Endpoint, Request, answer, endpoint, json_answer
+from tests.support.hec import TOKEN, Hec, hec, says
+from tests.unit.firehose.destinations.lab import S3, DestinationLab
+from tests.unit.firehose.lab import processing
+
+SECRET = "arn:aws:secretsmanager:us-east-1:000000000000:secret:s"
+
+
+def sound(request: Request) -> bytes:
+    return json_answer(200, {"requestId": request.json["requestId"], "timestamp": 1})
+
+
+def unauthorized(_: Request) -> bytes:
+    return answer(401, "Unauthorized")
+
+
+@pytest.fixture
+def server() -> Iterator[Endpoint]:
+    with endpoint(sound) as running:
+        yield running
+
+
+@pytest.fixture
+def splunk() -> Iterator[Hec]:
+    with hec() as running:
+        yield running
+
+
+def http(tmp_path: Path, server: Endpoint, *, retry_s: int = 60, **given: Any) -> DestinationLab:
+    given = {
+        "EndpointConfiguration": {"Url": f"{server.url}/in", "AccessKey": "k"},
+        "RetryOptions": {"DurationInSeconds": retry_s},
+        **given,
+    }
+    return DestinationLab(tmp_path, "HttpEndpoint", **given)
+
+
+# --- HTTP endpoint ----------------------------------------------------------------------------
+
+
+def test_a_buffer_is_one_request(tmp_path: Path, server: Endpoint):
+    lab = http(tmp_path, server)
+    lab.put(b"one", b"two")
+    lab.settle()
+    assert server.requests == []
+    lab.deliver()
+    (request,) = server.requests
+    assert [record["data"] for record in request.json["records"]] == ["b25l", "dHdv"]
+    assert request.headers["x-amz-firehose-access-key"] == "k"
+    assert request.headers["x-amz-firehose-source-arn"] == lab.stream.arn
+    assert lab.objects.objects == {}
+    assert lab.is_drained
+    names = {(m.name, m.value) for m in lab.metrics.metrics}
+    assert ("DeliveryToHttpEndpoint.Success", 1) in names
+
+
+def test_retries_keep_the_request_id_and_back_off(tmp_path: Path, server: Endpoint):
+    server.behaviours = [unauthorized] * 3
+    lab = http(tmp_path, server)
+    lab.put(b"one")
+    lab.deliver()
+    seconds = lab.settle_until(lambda: lab.is_drained)
+    assert len(server.requests) == 4
+    assert len({r.headers["x-amz-firehose-request-id"] for r in server.requests}) == 1
+    # 1 + 2 + 4 s, each with 15 % of jitter.
+    assert 5 <= seconds <= 9
+    assert lab.objects.objects == {}
+    assert lab.codes[0] == "HttpEndpoint.DestinationException"
+
+
+def test_when_the_retry_duration_is_over_the_error_output_has_awss_line(
+    tmp_path: Path, server: Endpoint
+):
+    server.usual = unauthorized
+    lab = http(tmp_path, server)
+    arrived_ms = lab.clock.now_ms()
+    lab.put(b"one", b"two")
+    lab.deliver()
+    seconds = lab.settle_until(lambda: lab.is_drained)
+    assert 60 <= seconds <= 60 * 2.2
+    first, second = lab.errors("http-endpoint-failed")
+    assert first == {
+        "attemptsMade": len(server.requests),
+        "arrivalTimestamp": arrived_ms,
+        "errorCode": "HttpEndpoint.DestinationException",
+        "errorMessage": "Delivery to the endpoint was unsuccessful. See Troubleshooting HTTP Endpoints in the Firehose"
+        " documentation for more information. Response received with status code. 401: Unauthorized",
+        "attemptEndingTimestamp": lab.clock.now_ms(),
+        "rawData": b"one",
+        "subsequenceNumber": 0,
+        "dataId": f"{lab.number(0)}.0",
+    }
+    assert second["rawData"] == b"two"
+    assert len(lab.objects.objects) == 1
+
+
+def test_a_retry_duration_of_zero_is_one_try(tmp_path: Path, server: Endpoint):
+    server.usual = unauthorized
+    lab = http(tmp_path, server, retry_s=0)
+    lab.put(b"one")
+    lab.deliver()
+    assert len(server.requests) == 1
+    assert [line["attemptsMade"] for line in lab.errors("http-endpoint-failed")] == [1]
+
+
+def test_a_kill_between_tries_keeps_the_request_id_and_the_clock(tmp_path: Path, server: Endpoint):
+    server.usual = unauthorized
+    lab = http(tmp_path, server)
+    lab.put(b"one")
+    lab.deliver()
+    for _ in range(20):
+        wait_s = lab.settle()
+        if lab.is_drained:
+            break
+        lab.clock.advance(wait_s)
+        lab.start()
+    assert lab.is_drained  # a clock that began anew at each start would never end
+    assert len(server.requests) > 5
+    assert len({r.headers["x-amz-firehose-request-id"] for r in server.requests}) == 1
+    assert len(lab.errors("http-endpoint-failed")) == 1
+
+
+def test_what_an_endpoint_finds_too_large_is_lost_and_logged(tmp_path: Path, server: Endpoint):
+    server.behaviours = [lambda _: answer(413, "Payload too large")]
+    lab = http(tmp_path, server)
+    lab.put(b"one")
+    lab.deliver()
+    assert lab.is_drained
+    assert len(server.requests) == 1
+    assert lab.objects.objects == {}
+    assert lab.codes == ["HttpEndpoint.DestinationException"]
+
+
+def test_all_data_is_backed_up_whether_delivered_or_not(tmp_path: Path, server: Endpoint):
+    server.behaviours = [unauthorized]
+    lab = http(tmp_path, server, retry_s=0, S3BackupMode="AllData")
+    lab.put(b"one", b"two")
+    lab.deliver()
+    kept = [body for key, body in lab.objects.objects.items() if key.startswith("lake/p/")]
+    assert kept == [b"onetwo"]
+    assert len(lab.errors("http-endpoint-failed")) == 2
+
+
+def test_the_key_of_the_secrets_manager(tmp_path: Path, server: Endpoint):
+    manager = {"Enabled": True, "SecretARN": SECRET, "RoleARN": "arn:aws:iam::000000000000:role/r"}
+    endpoint_ = {"Url": server.url}
+    lab = http(
+        tmp_path, server, EndpointConfiguration=endpoint_, SecretsManagerConfiguration=manager
+    )
+    lab.put(b"one")
+    lab.deliver()
+    assert server.requests == []
+    assert lab.codes == ["HttpEndpoint.SecretsManagerFailure"]
+    lab.secrets[SECRET] = json.dumps({"api_key": "from the manager"})
+    lab.settle_until(lambda: lab.is_drained)
+    assert server.requests[0].headers["x-amz-firehose-access-key"] == "from the manager"
+
+
+def test_a_function_comes_before_the_endpoint(tmp_path: Path, server: Endpoint):
+    arn = "arn:aws:lambda:us-east-1:000000000000:function:f"
+    lab = http(tmp_path, server, ProcessingConfiguration=processing("Lambda", LambdaArn=arn))
+
+    def drop_the_second(event: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "records": [
+                {
+                    "recordId": record["recordId"],
+                    "result": "Dropped" if place else "Ok",
+                    "data": "WA==",
+                }
+                for place, record in enumerate(event["records"])
+            ]
+        }
+
+    lab.functions.functions[arn] = drop_the_second
+    lab.put(b"one", b"two")
+    lab.deliver()
+    lab.settle_until(lambda: lab.is_drained)
+    assert [r["data"] for request in server.requests for r in request.json["records"]] == ["WA=="]
+
+
+# --- OpenSearch -------------------------------------------------------------------------------
+
+
+class Domains:
+    """`SearchDomains` with an index for one domain, which may be away."""
+
+    def __init__(self, tmp_path: Path, clock: FakeClock) -> None:
+        self.rest = Rest(Store(tmp_path / "search.sqlite"), clock, Ids(3))
+        self.is_away = False
+        self.asked = 0
+
+    def of_domain(self, name: str, *, account: str, region: str) -> SearchServer | str:
+        if name != "flights":
+            raise SearchDomainNotFound(f"There is no domain {name}.")
+        return self
+
+    def of_endpoint(self, url: str, *, account: str, region: str) -> SearchServer | str:
+        return self if url == "https://flights" else url
+
+    def ask(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        self.asked += 1
+        if self.is_away:
+            return 503, b"away"
+        reply = self.rest.answer(Asked("d", method, path.strip("/").split("/"), {}, body))
+        return reply.status, json.dumps(reply.body).encode()
+
+    def found(self, path: str = "_search") -> list[dict[str, Any]]:
+        body = b'{"sort": ["_id"], "size": 100}'
+        return self.rest.answer(Asked("d", "POST", path.split("/"), {}, body)).body["hits"]["hits"]
+
+
+DOMAIN = "arn:aws:es:us-east-1:000000000000:domain/flights"
+
+
+@pytest.fixture
+def domains(tmp_path: Path) -> Domains:
+    return Domains(tmp_path, FakeClock())
+
+
+def search(
+    tmp_path: Path, domains: Domains, kind: str = "Amazonopensearchservice", **given: Any
+) -> DestinationLab:
+    if not {"DomainARN", "ClusterEndpoint", "CollectionEndpoint"} & set(given):
+        given["DomainARN"] = DOMAIN
+    return DestinationLab(tmp_path, kind, search=domains, **{"IndexName": "f", **given})
+
+
+def test_documents_are_indexed_by_day_under_stable_ids(tmp_path: Path, domains: Domains):
+    lab = search(tmp_path, domains)
+    lab.put(b'{"delay": 1}\n', b'{"delay": 2}')
+    lab.deliver()
+    hits = domains.found()
+    numbers = [lab.number(0), lab.number(1)]
+    assert [(hit["_index"], hit["_id"]) for hit in hits] == [
+        ("f-2023-11-14", f"{number}.0") for number in numbers
+    ]
+    assert [hit["_source"]["delay"] for hit in hits] == [1, 2]
+
+
+@pytest.mark.parametrize("fate", ["die before", "die after"])
+def test_a_kill_leaves_each_document_once(tmp_path: Path, domains: Domains, fate: str):
+    lab = search(tmp_path, domains, S3BackupMode="AllDocuments", IndexRotationPeriod="NoRotation")
+    lab.objects.fates = [fate]
+    lab.put(b'{"a": 1}', b'{"a": 2}')
+    lab.settle()
+    lab.clock.advance(60)
+    lab.settle_through_kills()
+    assert domains.asked == 2
+    assert len(domains.found("f/_search")) == 2
+
+
+def test_without_document_ids_a_repeated_request_repeats_documents(
+    tmp_path: Path, domains: Domains
+):
+    options = {"DefaultDocumentIdFormat": "NO_DOCUMENT_ID"}
+    lab = search(tmp_path, domains, S3BackupMode="AllDocuments", DocumentIdOptions=options)
+    lab.objects.fates = ["die before"]
+    lab.put(b'{"a": 1}')
+    lab.settle()
+    lab.clock.advance(60)
+    lab.settle_through_kills()
+    assert len(domains.found()) == 2
+
+
+def test_only_what_was_refused_is_tried_again_after_five_minutes(tmp_path: Path, domains: Domains):
+    lab = search(tmp_path, domains, IndexRotationPeriod="NoRotation")
+    lab.put(b'{"n": 1}', b'{"n": "many"}', b"not\njson")
+    arrived_ms = lab.clock.now_ms()
+    lab.deliver()
+    assert len(domains.found("f/_search")) == 1
+    assert lab.settle_until(lambda: lab.is_drained) == 300
+    refused_for_good, refused = lab.errors("AmazonOpenSearchService-failed")
+    assert refused_for_good["rawData"] == b"not\njson"
+    assert refused["attemptsMade"] == 2
+    assert refused["errorCode"] == "400"
+    assert json.loads(refused["errorMessage"])["type"] == "mapper_parsing_exception"
+    number = lab.number(1)
+    assert {name: refused[name] for name in refused if name.startswith("es")} == {
+        "esDocumentId": f"{number}.0",
+        "esIndexName": "f",
+        "esTypeName": "",
+    }
+    assert refused["arrivalTimestamp"] == arrived_ms
+
+
+def test_a_domain_that_comes_back_has_everything(tmp_path: Path, domains: Domains):
+    domains.is_away = True
+    lab = search(tmp_path, domains, RetryOptions={"DurationInSeconds": 7200})
+    lab.put(b'{"a": 1}')
+    lab.deliver()
+    assert lab.codes[0] == "503"
+    domains.is_away = False
+    lab.settle_until(lambda: lab.is_drained)
+    assert len(domains.found()) == 1
+    assert lab.objects.objects == {}
+
+
+def test_a_domain_that_is_not_there_is_no_success(tmp_path: Path, domains: Domains):
+    lab = search(tmp_path, domains, DomainARN=DOMAIN.replace("flights", "nobody"))
+    lab.put(b'{"a": 1}')
+    lab.deliver()
+    lab.settle_until(lambda: lab.is_drained)
+    (line,) = lab.errors("AmazonOpenSearchService-failed")
+    assert "nobody" in line["errorMessage"]
+
+
+def test_a_real_server_by_its_endpoint(tmp_path: Path, domains: Domains, server: Endpoint):
+    server.usual = lambda _: json_answer(
+        200, {"errors": False, "items": [{"index": {"status": 201}}]}
+    )
+    url = server.url.replace("http://", "http://me:pass@") + "/prefix/"
+    lab = search(tmp_path, domains, ClusterEndpoint=url)
+    lab.put(b'{"a": 1}')
+    lab.deliver()
+    (request,) = server.requests
+    assert request.path == "/prefix/_bulk"
+    assert request.headers["authorization"] == "Basic bWU6cGFzcw=="
+    assert request.headers["content-type"] == "application/x-ndjson"
+
+
+def test_elasticsearch_has_types_and_serverless_other_names(tmp_path: Path, domains: Domains):
+    lab = search(tmp_path, domains, "Elasticsearch", TypeName="t", IndexRotationPeriod="NoRotation")
+    lab.put(b"[]")
+    lab.deliver()
+    lab.settle_until(lambda: lab.is_drained)
+    (line,) = lab.errors("elasticsearch-failed")
+    assert line["esTypeName"] == "t"
+    other = tmp_path / "other"
+    other.mkdir()
+    kind = "AmazonOpenSearchServerless"
+    lab = search(other, domains, kind, CollectionEndpoint="https://flights")
+    lab.put(b'{"a": 1}', b"[]")
+    lab.deliver()
+    lab.settle_until(lambda: lab.is_drained)
+    (line,) = lab.errors("AmazonOpenSearchServerless-failed")
+    assert {"osDocumentId", "osIndexName"} <= set(line)
+    assert [hit["_index"] for hit in domains.found()] == [
+        "f"
+    ]  # a collection's index does not rotate
+
+
+# --- Splunk -----------------------------------------------------------------------------------
+
+
+def to_splunk(tmp_path: Path, splunk: Hec, *, retry_s: int = 300, **given: Any) -> DestinationLab:
+    given = {
+        "HECEndpoint": splunk.url,
+        "HECEndpointType": "Raw",
+        "HECToken": TOKEN,
+        "RetryOptions": {"DurationInSeconds": retry_s},
+        **given,
+    }
+    return DestinationLab(tmp_path, "Splunk", **given)
+
+
+def test_splunk_takes_a_buffer_in_one_request(tmp_path: Path, splunk: Hec):
+    lab = to_splunk(tmp_path, splunk, HECEndpointType="Event")
+    lab.put(b'{"event":1}', b'{"event":2}')
+    lab.deliver()
+    assert splunk.taken == [("/services/collector/event", b'{"event":1}{"event":2}')]
+    assert lab.is_drained
+
+
+def test_splunk_is_tried_again_until_the_retry_duration_is_over(tmp_path: Path, splunk: Hec):
+    splunk.refusals = [lambda _: says(503, 9, "Server is busy")] * 100
+    lab = to_splunk(tmp_path, splunk, S3BackupMode="AllEvents")
+    lab.put(b"one")
+    lab.deliver()
+    assert lab.settle_until(lambda: lab.is_drained) >= 300
+    (line,) = lab.errors("splunk-failed")
+    assert line["errorCode"] == "Splunk.ServerError"
+    assert line["EventId"] == f"{lab.number(0)}.0"
+    assert line["attemptsMade"] > 5
+    assert b"one" in [body for key, body in lab.objects.objects.items() if "/p/" in key]
+
+
+def test_an_acknowledgement_that_is_late_leads_to_a_second_try(tmp_path: Path, splunk: Hec):
+    splunk.polls_needed = -1
+    lab = to_splunk(tmp_path, splunk, retry_s=0)
+    lab.put(b"one")
+    lab.deliver()
+    (line,) = lab.errors("splunk-failed")
+    assert line["errorCode"] == "Splunk.AckTimeout"
+    lab.stream.destination["RetryOptions"] = {"DurationInSeconds": 300}
+    lab.put(b"two")
+    lab.settle()
+    lab.clock.advance(60)
+    lab.delivery.step()
+    splunk.polls_needed = 1
+    lab.settle_until(lambda: lab.is_drained)
+    assert [data for _, data in splunk.taken] == [b"one", b"two", b"two"]
+
+
+# --- configurations ---------------------------------------------------------------------------
+
+COMMON: dict[str, Any] = {"S3Configuration": S3}
+HTTP: dict[str, Any] = {"EndpointConfiguration": {"Url": "https://x/", "AccessKey": "k"}, **COMMON}
+SPLUNK: dict[str, Any] = {
+    "HECEndpoint": "https://x", "HECEndpointType": "Raw", "HECToken": "t", **COMMON,
+}  # fmt: skip
+SEARCH: dict[str, Any] = {"IndexName": "f", "DomainARN": DOMAIN, **COMMON}
+
+
+def test_defaults():
+    made = DESTINATIONS["HttpEndpoint"].checked(HTTP)
+    assert made["BufferingHints"] == {"SizeInMBs": 5, "IntervalInSeconds": 300}
+    assert made["RetryOptions"] == {"DurationInSeconds": 300}
+    assert made["S3BackupMode"] == "FailedDataOnly"
+    assert made["RequestConfiguration"] == {"ContentEncoding": "NONE"}
+    assert made["S3Configuration"]["CompressionFormat"] == "UNCOMPRESSED"
+    made = DESTINATIONS["Splunk"].checked(SPLUNK)
+    assert made["BufferingHints"] == {"SizeInMBs": 5, "IntervalInSeconds": 60}
+    assert made["HECAcknowledgmentTimeoutInSeconds"] == 180
+    made = DESTINATIONS["Elasticsearch"].checked(SEARCH)
+    assert made["IndexRotationPeriod"] == "OneDay"
+    assert made["DocumentIdOptions"] == {"DefaultDocumentIdFormat": "FIREHOSE_DEFAULT"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        ("HttpEndpoint", {**HTTP, "EndpointConfiguration": {"Url": "https:///x"}}),
+        ("HttpEndpoint", {**HTTP, "BufferingHints": {"SizeInMBs": 65, "IntervalInSeconds": 60}}),
+        ("HttpEndpoint", {**HTTP, "BufferingHints": {"SizeInMBs": 5}}),
+        ("HttpEndpoint", {**HTTP, "S3Configuration": {**S3, "BucketARN": "lake"}}),
+        ("HttpEndpoint", {**HTTP, "CloudWatchLoggingOptions": {"Enabled": True}}),
+        ("HttpEndpoint", {**HTTP, "SecretsManagerConfiguration": {"Enabled": True}}),
+        ("Splunk", {**SPLUNK, "HECToken": ""}),
+        ("Splunk", {**SPLUNK, "HECEndpoint": "x"}),
+        ("Splunk", {**SPLUNK, "BufferingHints": {"SizeInMBs": 6, "IntervalInSeconds": 60}}),
+        ("Splunk", {**SPLUNK, "BufferingHints": {"SizeInMBs": 5, "IntervalInSeconds": 61}}),
+        ("Elasticsearch", {**SEARCH, "ClusterEndpoint": "https://x"}),
+        ("Amazonopensearchservice", {"IndexName": "f", **COMMON}),
+        ("AmazonOpenSearchServerless", {"IndexName": "f", **COMMON}),
+    ],
+)
+def test_what_is_refused(kind: str, given: dict[str, Any]):
+    with pytest.raises(AwsError) as caught:
+        DESTINATIONS[kind].checked(given)
+    assert caught.value.code == "InvalidArgumentException"
+
+
+def test_updates_keep_what_they_do_not_name_and_descriptions_hide_the_key():
+    kind = DESTINATIONS["HttpEndpoint"]
+    update = {"EndpointConfiguration": {"Url": "https://y/"}, "S3Update": {"Prefix": "q/"}}
+    made = kind.updated(kind.checked(HTTP), update)
+    assert made["EndpointConfiguration"] == {"Url": "https://y/", "AccessKey": "k"}
+    assert made["S3Configuration"]["Prefix"] == "q/"
+    assert made["S3Configuration"]["BucketARN"] == S3["BucketARN"]
+    shown = kind.described(made)["HttpEndpointDestinationDescription"]
+    assert shown["EndpointConfiguration"] == {"Url": "https://y/"}
+    assert shown["S3DestinationDescription"]["Prefix"] == "q/"
+    search_ = DESTINATIONS["Elasticsearch"]
+    made = search_.updated(search_.checked(SEARCH), {"ClusterEndpoint": "https://x"})
+    assert "DomainARN" not in made
+
+
+def test_a_backup_of_all_events_cannot_be_ended():
+    kind = DESTINATIONS["Splunk"]
+    made = kind.checked({**SPLUNK, "S3BackupMode": "AllEvents"})
+    with pytest.raises(AwsError):
+        kind.updated(made, {"S3BackupMode": "FailedEventsOnly"})
