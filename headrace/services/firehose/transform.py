@@ -143,10 +143,7 @@ def _fail(
     function: Function,
     failed: list[Failed],
 ) -> None:
-    failed += [
-        Failed(record, *reason, attempts, function_arn=function.arn, may_pass=True)
-        for record in records
-    ]
+    failed += [Failed(record, *reason, attempts, function_arn=function.arn) for record in records]
 
 
 def _batches(records: Sequence[Record], batch_bytes: int) -> Iterator[list[Record]]:
