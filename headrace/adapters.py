@@ -102,7 +102,7 @@ class Queues:
 
     def _call(self, queue_arn: str, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
         arn = Arn.parse(queue_arn)
-        where = {"account": arn.account, "region": arn.region}
+        where: dict[str, Any] = {"account": arn.account, "region": arn.region}
         try:
             url = self._control.call("sqs", "GetQueueUrl", {"QueueName": arn.name}, **where)
             return self._control.call(
@@ -164,7 +164,7 @@ class EventBuses:
     def put(self, bus_arn: str, event: BusEvent) -> str:
         """See `EventBusSender.put`."""
         arn = Arn.parse(bus_arn)
-        where = {"account": arn.account, "region": arn.region}
+        where: dict[str, Any] = {"account": arn.account, "region": arn.region}
         name = arn.resource.removeprefix("event-bus/")
         entry = {
             "EventBusName": name,

@@ -24,10 +24,12 @@ from headrace.aws.sessions import RoleSessions, session_secret
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
-from headrace.core.ports import any_secret
 from headrace.core.stream_router import StreamRouter
 from headrace.core.workers import Supervisor
 from headrace.fallback import MotoServices, keep_log_groups_within
+from headrace.fallback.iam_people import MotoPeople, trust_policy_of
+from headrace.iam.judge import Judge
+from headrace.job_credentials import RoleCredentials, any_secret
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages
 from headrace.pages.emr_serverless import ServerlessPages
@@ -35,7 +37,10 @@ from headrace.pages.health import Health
 from headrace.pages.routes import Routes
 from headrace.pages.site import build_site
 from headrace.pages.spark import SparkPages
+from headrace.resource_names import ResourceNames
+from headrace.resource_policies import ResourcePolicies
 from headrace.search.home import SearchHome
+from headrace.services.cloudcontrol.api import build_cloudcontrol, cloudcontrol_api
 from headrace.services.cloudformation.api import build_cloudformation, cloudformation_api
 from headrace.services.emr.api import FOLDER as EMR_FOLDER
 from headrace.services.emr.api import build_emr, emr_api
@@ -121,6 +126,8 @@ class Cloud:
             authentication=authentication,
             strict=config.strict,
         )
+        self.judge = self._judge()
+        self.gateway.permissions = None if config.iam == "off" else self.judge
         keep_log_groups_within(events=config.log_group_events, mib=config.log_group_mib)
         self._metrics = MetricQueue(self.gateway, self._may_send)
         self._logs = LogQueue(self.gateway, self._may_send)
@@ -157,6 +164,31 @@ class Cloud:
         """Whether metrics and log lines may go to moto: not when they would be what loads it."""
         return self._warms_up or self.moto.ready
 
+    def _judge(self) -> Judge:
+        """Return who says what callers may do."""
+        moto = self.moto
+        people = MotoPeople(
+            self.sessions,
+            is_ready=lambda: moto.ready,
+            load=moto.warm_up,
+            version=lambda: moto.policies_version,
+        )
+        policies = ResourcePolicies(
+            self.gateway, trust_policy=trust_policy_of, version=lambda: moto.policies_version
+        )
+        judge = Judge(
+            self.config.iam,
+            clock=self.clock,
+            sessions=self.sessions,
+            people=people,
+            resource_policy=policies.of,
+            find=ResourceNames(self.gateway).find,
+            account=self.config.account_id,
+            region=self.config.region,
+        )
+        moto.before_policies_change = judge.settle
+        return judge
+
     def _key_ring(self) -> KeyRing:
         config = self.config
         return KeyRing(
@@ -170,6 +202,7 @@ class Cloud:
     def _build_services(self) -> None:
         config = self.config
         secret_of = any_secret if self.keys is None else self.keys.secret_for
+        credentials = RoleCredentials(self.sessions, self.gateway, self.clock, secret_of)
         shared: dict[str, Any] = {
             "clock": self.clock,
             "ids": self.ids,
@@ -203,8 +236,10 @@ class Cloud:
             endpoint_url=self.endpoint_url,
             sessions=self.sessions,
             environments=self._environments,
+            guard=self.judge,
             **shared,
         )
+        self.moto.guard = self.judge
         self.moto.function_target = self.lambda_.invoke_for_service
         self.moto.control = self.gateway
         self.s3.keys = KmsKeys(self.gateway)
@@ -228,6 +263,7 @@ class Cloud:
             functions=self.lambda_.invoker,
             logs=self._logs,
             metrics=self._metrics,
+            guard=self.judge,
             search=self.search,
             secrets=Secrets(self.gateway).text_of,
             state_delay_ms=config.state_delay_ms,
@@ -239,7 +275,7 @@ class Cloud:
             supervisor=self.supervisor,
             objects=self.s3.objects,
             endpoint_url=self.endpoint_url,
-            secret_of=secret_of,
+            credentials=credentials,
             sparks=self._sparks,
             metrics=self._metrics,
             buses=EventBuses(self.gateway),
@@ -251,7 +287,7 @@ class Cloud:
             supervisor=self.supervisor,
             objects=self.s3.objects,
             endpoint_url=self.endpoint_url,
-            secret_of=secret_of,
+            credentials=credentials,
             sparks=self._sparks,
             **shared,
         )
@@ -263,6 +299,9 @@ class Cloud:
             endpoint_url=self.endpoint_url,
             strict=config.strict,
             **shared,
+        )
+        self.cloudcontrol = build_cloudcontrol(
+            supervisor=self.supervisor, types=self.cloudformation.door, **shared
         )
         self.tagging = build_tagging(self.gateway)
         for api in self._apis():
@@ -277,6 +316,7 @@ class Cloud:
             emr_api(self.emr),
             emr_serverless_api(self.emr_serverless),
             cloudformation_api(self.cloudformation),
+            cloudcontrol_api(self.cloudcontrol),
             tagging_api(self.tagging),
         ]
 
@@ -291,6 +331,7 @@ class Cloud:
             self.emr,
             self.emr_serverless,
             self.cloudformation,
+            self.cloudcontrol,
         ]
 
     def _build_pages(self, guard: PageAccess | None) -> Routes:
@@ -319,6 +360,7 @@ class Cloud:
             spark=spark,
             state=state,
             rules=self.gateway.faults,
+            judge=self.judge,
             receive_response=self.cloudformation.receive_response,
             search=self.search.answer,
             endpoint_url=self.endpoint_url,
@@ -340,6 +382,8 @@ class Cloud:
         self.supervisor.start(Sweeper(self.s3, self.clock))
         self.supervisor.start(self._metrics)
         self.supervisor.start(self._logs)
+        if self.config.iam != "off":
+            self.supervisor.start(self.judge)
         self.supervisor.start(EventLogBounds(self.config.data_dir))
         self.moto.wake_outbox = self.supervisor.start(self.moto.outbox).wake
         self.supervisor.start(self.moto.retention)

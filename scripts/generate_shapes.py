@@ -25,6 +25,7 @@ SERVICES = {
     "emr-serverless": "emr_serverless",
     "cloudformation": "cloudformation",
     "resourcegroupstaggingapi": "tagging",
+    "cloudcontrol": "cloudcontrol",
 }
 PACKAGE = Path(__file__).parent.parent / "headrace"
 FOLDER = PACKAGE / "aws" / "shapes"

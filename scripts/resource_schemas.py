@@ -1,14 +1,16 @@
-"""Writes headrace/services/cloudformation/resources/schemas.json: what AWS's schemas say of resource types.
+"""Writes what AWS's schemas say of resource types: `schemas.json` and `property_types.json`.
+
+They are in headrace/services/cloudformation/resources/; the second says of which type each property is.
 
 `python -m scripts.resource_schemas` reads them from cfn-lint, which brings AWS's published schemas of us-east-1. With
---check nothing is written: it exits 1 when the file is not what would be written.
+--check nothing is written: it exits 1 when a file is not what would be written.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,15 @@ from headrace.services.cloudformation.resources.tables import DECLARED
 ROOT = Path(__file__).parent.parent
 DECLARED_TYPES = {declared.type for declared in DECLARED}
 FILE = ROOT / "headrace" / "services" / "cloudformation" / "resources" / "schemas.json"
+TYPES_FILE = FILE.with_name("property_types.json")
 REGION = "us-east-1"
+_NAMES = {
+    "string": "String",
+    "integer": "Integer",
+    "number": "Number",
+    "boolean": "Boolean",
+    "object": "Object",
+}
 
 
 def schema_of(name: str) -> dict[str, Any]:
@@ -52,19 +62,65 @@ def schema_of(name: str) -> dict[str, Any]:
     }
 
 
-def text() -> str:
-    """Return what the file should be."""
+def types_of(name: str) -> dict[str, list[Any]]:
+    """Return types of a resource's properties, and of those of the objects in them; see `property_types.py`."""
+    schema: Any = PROVIDER_SCHEMA_MANAGER.get_resource_schema(REGION, name).schema
+    found: dict[str, list[Any]] = {"": []}
+
+    def of_object(node: dict[str, Any]) -> list[Any]:
+        types = {each: type_of(inner) for each, inner in node["properties"].items()}
+        known = {each: kind for each, kind in sorted(types.items()) if kind is not None}
+        return [known, sorted(node.get("required") or [])]
+
+    def type_of(node: dict[str, Any]) -> Any:
+        """Return a property's type; None when there are several, or none that is known."""
+        reference = str(node.get("$ref", ""))
+        if reference:
+            defined = reference.removeprefix("#/definitions/")
+            target = schema.get("definitions", {}).get(defined)
+            if target is None:
+                return None
+            if target.get("type") != "object" or not target.get("properties"):
+                return type_of(target)
+            if defined not in found:
+                found[defined] = []
+                found[defined] = of_object(target)
+            return f"#{defined}"
+        kind = node.get("type")
+        if kind == "array":
+            items = node.get("items")
+            inner = type_of(items) if isinstance(items, dict) else None
+            return [] if inner is None else [inner]
+        return _NAMES.get(kind) if isinstance(kind, str) else None
+
+    found[""] = of_object(schema)
+    return found
+
+
+def _text(row: Callable[[str], Any]) -> str:
     known = set(PROVIDER_SCHEMA_MANAGER.get_resource_types(REGION))
     kinds = sorted(known & {*TYPES, *DECLARED_TYPES})
-    rows = [f"{json.dumps(kind)}: {json.dumps(schema_of(kind))}" for kind in kinds]
+    rows = [f"{json.dumps(kind)}: {json.dumps(row(kind))}" for kind in kinds]
     return "{\n" + ",\n".join(rows) + "\n}\n"
+
+
+def text() -> str:
+    """Return what `schemas.json` should be."""
+    return _text(schema_of)
+
+
+def text_of_types() -> str:
+    """Return what `property_types.json` should be."""
+    return _text(types_of)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Write the file, or with --check compare it."""
     if "--check" in arguments:
-        return 0 if FILE.exists() and FILE.read_text() == text() else 1
+        there = [file.read_text() if file.exists() else "" for file in (FILE, TYPES_FILE)]
+        return 0 if there == [text(), text_of_types()] else 1
     FILE.write_text(text())
+    TYPES_FILE.write_text(text_of_types())
     return 0
 
 

@@ -114,6 +114,17 @@ setup_python() {
   export PATH="$PWD/$VENV/bin:$PATH"
 }
 
+# With the lowest versions of the dependencies' ranges, and what the tests of the core need besides.
+setup_lowest() {
+  VENV=.venv-lowest
+  [ -x "$VENV/bin/python" ] || "$(python_of 3.11)" -m venv "$VENV" ||
+    die "Python's venv module is needed; install it (Debian: apt-get install python3-venv)."
+  install "$VENV/.headrace-installed" pyproject.toml requirements/lowest.txt -- \
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check \
+    -r requirements/lowest.txt -e ".[parquet,testing]" "pytest>=8.4,<9"
+  export PATH="$PWD/$VENV/bin:$PATH"
+}
+
 setup_node() {
   install cdk/.headrace-installed cdk/package-lock.json -- \
     npm ci --prefix cdk --no-audit --no-fund --loglevel=error

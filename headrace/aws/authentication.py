@@ -1,7 +1,7 @@
 """`--auth`: verifies that a request to an AWS operation is signed with a key that this cloud has given out.
 
 Verified are Signature Version 4, in the header and in presigned URLs, the chunks of S3's uploads, and S3's old
-signatures. Every key permits everything: policies are not evaluated. Thread-safe; takes some tens of microseconds.
+signatures. What the holder of a key may do, `headrace.aws.permits` asks. Thread-safe; takes some tens of microseconds.
 """
 
 from __future__ import annotations

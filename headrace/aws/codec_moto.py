@@ -182,7 +182,9 @@ def serialize_error(
             f'<ErrorResponse xmlns="{namespace}"><Error><Type>{kind}</Type>{_elements(fields)}</Error>'
             f"<RequestId>{request_id}</RequestId></ErrorResponse>"
         )
-    return HttpResponse(error.status, [("Content-Type", "application/xml")], text.encode())
+    # A client's text may hold half a character, which is no text in XML.
+    body = text.encode("utf-8", "replace")
+    return HttpResponse(error.status, [("Content-Type", "application/xml")], body)
 
 
 def _json_error(service: str, error: AwsError) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from headrace.aws import codec_json, half_signed, presigned, sigv2
+from headrace.aws import codec_json, half_signed, presigned, requested, sigv2
 from headrace.aws.auth_errors import wording_of
 from headrace.aws.authentication import Authentication
 from headrace.aws.errors import AwsError, internal_failure
@@ -26,11 +26,13 @@ from headrace.aws.faults import Faults
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.operation import Call
 from headrace.aws.owned_service import OwnedService
+from headrace.aws.permits import Permissions, is_restricted
 from headrace.aws.refusals import error_answer
 from headrace.aws.service import Profile, ServiceApi
 from headrace.aws.sessions import KEY_PREFIX, RoleSessions, token_of
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
+from headrace.core.ports import Acting
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +55,10 @@ class Fallback(Protocol):
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
     ) -> dict[str, Any]:
         """Run an operation in process. Raises AwsError."""
+        ...
+
+    def service_of(self, request: HttpRequest, service: str) -> str:
+        """Return botocore's name of the service that a request is for, by what its signature says."""
         ...
 
     def account_of(self, access_key: str) -> str | None:
@@ -156,6 +162,8 @@ class Gateway:
         self._region = region
         self._fallback = fallback
         self.faults = Faults(ids)
+        # Who may do what; set before the first request. Without it, everybody may do everything.
+        self.permissions: Permissions | None = None
         self._services: dict[str, OwnedService] = {}
         self._names = _Names()
         for name, profile in fallback.profiles.items():
@@ -212,7 +220,14 @@ class Gateway:
         owned = self._inline.get(prefix)
         if owned is None or operation not in owned.api.inline:
             return False
-        authentication = self._authentication
+        authentication, permissions = self._authentication, self.permissions
+        if (
+            permissions is not None
+            and permissions.enforces
+            # Policies may have to be read, for which moto may have to be loaded.
+            and is_restricted(scope_of(request).access_key)
+        ):
+            return False
         return authentication is None or authentication.is_quick(scope_of(request).access_key)
 
     def refusal_of(self, request: HttpRequest) -> HttpResponse | None:
@@ -243,6 +258,9 @@ class Gateway:
             refusal = self._refusal(owned, request, call)
             if refusal is not None:
                 return refusal
+        # All keys but those of users and sessions are the account's own, which may do everything.
+        if scope.access_key[:1] == "A" and self.permissions is not None:
+            call.permit = self.permissions.permit_of(scope.access_key, token_of(request))
         if self.faults.rules and self.faults.concerns(service):
             answer = answer_with_faults(
                 self.faults,
@@ -292,7 +310,7 @@ class Gateway:
         self, owned: OwnedService | None, request: HttpRequest, call: Call
     ) -> HttpResponse | Future[HttpResponse]:
         if owned is None:
-            return self._handle_fallback(request, call.service)
+            return self._handle_fallback(request, call)
         if owned.answer_raw is None:
             return owned.answer_parsed(request, call)
         try:
@@ -305,8 +323,13 @@ class Gateway:
             owned.wait_for(answer, request, call)
         return answer
 
-    def _handle_fallback(self, request: HttpRequest, service: str) -> HttpResponse:
+    def _handle_fallback(self, request: HttpRequest, call: Call) -> HttpResponse:
+        service = call.service
         try:
+            if call.permit is not None:
+                refusal = self._denial(request, call)
+                if refusal is not None:
+                    return refusal
             return self._fallback.handle(request, service)
         except AwsError as error:
             return HttpResponse(
@@ -322,6 +345,19 @@ class Gateway:
                 [("Content-Type", codec_json.JSON_1_1)],
                 codec_json.encode_error(error, codec_json.JSON_1_1),
             )
+
+    def _denial(self, request: HttpRequest, call: Call) -> HttpResponse | None:
+        """Refuse a request to one of moto's services that its caller may not make; None to go on."""
+        assert call.permit is not None
+        service = self._fallback.service_of(request, call.service)
+        try:
+            operation, params = requested.operation_of(service, request)
+            call.permit.ask(service, operation, params, account=call.account, region=call.region)
+        except requested.Unreadable:
+            return None  # what is wrong with it, the service says
+        except AwsError as error:
+            return error_answer(request, service, error, call.request_id)
+        return None
 
     def _call(
         self, scope: Scope, service: str, headers: Mapping[str, str], operation: str = ""
@@ -380,10 +416,17 @@ class Gateway:
         *,
         account: str | None = None,
         region: str | None = None,
+        acting: Acting | None = None,
     ) -> dict[str, Any]:
         """See `headrace.core.ports.ControlPlane.call`."""
         owned = self._services.get(service)
+        permit = None
+        if acting is not None and acting.arn and self.permissions is not None:
+            permit = self.permissions.permit_as(acting)
         if owned is None:
+            if permit is not None:
+                where = {"account": account or self._account, "region": region or self._region}
+                permit.ask(service, operation, params, **where)
             return self._fallback.call(
                 service,
                 operation,
@@ -393,6 +436,7 @@ class Gateway:
             )
         scope = Scope(account or self._account, region or self._region, service)
         made = self._call(scope, service, {}, operation)
+        made.permit = permit
         output = owned.run(operation, params, made)
         for wait in made.waits:
             wait.result()

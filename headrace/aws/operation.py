@@ -11,6 +11,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from headrace.aws.permits import Permit
+
 Action = Callable[[Any, "Call", Any], Any]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -25,6 +27,7 @@ class Call:
     Attributes:
         waits: an action adds what must be done before its answer may leave, such as an fsync; so it need not wait
             itself, and may run on the event loop.
+        permit: asks whether the caller may do it; None for callers who may do everything.
     """
 
     account: str
@@ -36,6 +39,7 @@ class Call:
     access_key: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     waits: list[Future[None]] = field(default_factory=list[Future[None]])
+    permit: Permit | None = None
 
 
 def operation(name: str) -> Callable[[_F], _F]:

@@ -89,6 +89,10 @@ class OwnedService:
             log.warning("%s:%s is not built", self.api.name, operation)
             raise unknown_operation(operation, self.api.name)
         try:
+            if call.permit is not None:
+                call.permit.ask(
+                    self.api.name, operation, params, account=call.account, region=call.region
+                )
             if self._protocol != "rest-xml":
                 validate(
                     self.api.name,

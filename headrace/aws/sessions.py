@@ -38,12 +38,16 @@ _KEPT_FOUND = 1024
 
 @dataclass(frozen=True, slots=True)
 class RoleSession:
-    """Who acts: a role under a session's name. `expires_ms` is a wall time."""
+    """Who acts: a role under a session's name. `expires_ms` is a wall time.
+
+    `policy` is the session policy that AssumeRole was given, as JSON; empty without one.
+    """
 
     account: str
     role: str
     name: str
     expires_ms: int
+    policy: str = ""
 
     @property
     def arn(self) -> str:
@@ -71,7 +75,8 @@ class RoleSessions:
 
     def issue(self, session: RoleSession) -> Credentials:
         """Return credentials of a session; the same ones each time."""
-        payload = msgspec.json.encode(astuple(session))
+        sealed = astuple(session)
+        payload = msgspec.json.encode(sealed if session.policy else sealed[:-1])
         seal = self._digest(b"token", payload)
         token = base64.b64encode(seal + payload).decode()
         key = self._key_id(session.account, seal)
@@ -116,7 +121,7 @@ class RoleSessions:
         if not hmac.compare_digest(seal, self._digest(b"token", payload)):
             return None
         # Sealed by this cloud, so it has its form.
-        session = RoleSession(*msgspec.json.decode(payload, type=tuple[str, str, str, int]))
+        session = RoleSession(*msgspec.json.decode(payload))
         return session if access_key == self._key_id(session.account, seal) else None
 
     def _key_id(self, account: str, seal: bytes) -> str:

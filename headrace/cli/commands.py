@@ -11,6 +11,7 @@ from headrace.cli.check import check
 from headrace.cli.down_status import down, status
 from headrace.cli.faults import faults
 from headrace.cli.history import history
+from headrace.cli.iam import iam
 from headrace.cli.interrupts import BROKEN_PIPE, INTERRUPTED, interruptible, silence_output
 from headrace.cli.lint import lint
 from headrace.cli.options import fail, sentence
@@ -86,6 +87,7 @@ for command in (
     check,
     faults,
     trace,
+    iam,
     submit,
     history,
     spark,

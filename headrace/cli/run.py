@@ -43,6 +43,7 @@ from headrace.core.config import (
     DEFAULT_REGION,
     Config,
     Durability,
+    Iam,
     Limits,
     Spark,
 )
@@ -105,6 +106,14 @@ MOST_FILES = 10_240
     help="aws: throttle Kinesis as AWS does, shard by shard and call by call.",
 )
 @click.option(
+    "--iam",
+    type=click.Choice(["off", "report", "enforce"]),
+    default="report",
+    envvar="HEADRACE_IAM",
+    show_default=True,
+    help="report: note what AWS would deny (headrace iam report); enforce: deny it; off: do not look.",
+)
+@click.option(
     "--run-bootstrap-actions",
     is_flag=True,
     help="Run the bootstrap actions of EMR's clusters, on this machine.",
@@ -160,6 +169,7 @@ def up(
     spark: Spark,
     state_delay: float,
     limits: Limits,
+    iam: Iam,
     run_bootstrap_actions: bool,
     function_folders: tuple[Path, ...],
     log_group_events: int,
@@ -213,6 +223,7 @@ def up(
         spark=spark,
         state_delay_ms=round(state_delay * 1000),
         limits=limits,
+        iam=iam,
         run_bootstrap_actions=run_bootstrap_actions,
         function_folders=function_folders,
         log_group_events=log_group_events,

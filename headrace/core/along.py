@@ -40,6 +40,17 @@ def along(note: Note) -> Generator[None]:
 
 
 @contextmanager
+def apart() -> Generator[None]:
+    """Have this thread's transactions meanwhile be none of those that a note and an answer are for."""
+    note, _NOW.note = _NOW.note, None
+    answer, _NOW.answer = _NOW.answer, None
+    try:
+        yield
+    finally:
+        _NOW.note, _NOW.answer = note, answer
+
+
+@contextmanager
 def answering(answer: Callable[[], Answer | None]) -> Generator[None]:
     """Say where the answer of the call under way on this thread is to be had."""
     before, _NOW.answer = _NOW.answer, answer

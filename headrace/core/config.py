@@ -9,6 +9,7 @@ from typing import Literal
 Durability = Literal["os", "fsync"]
 Limits = Literal["off", "aws"]
 Spark = Literal["label", "installed"]
+Iam = Literal["off", "report", "enforce"]
 
 DEFAULT_PORT = 4566
 DEFAULT_REGION = "us-east-1"
@@ -42,6 +43,7 @@ class Config:
         allow_origins: web pages of these origins may use the cloud; `*` is every page.
         allow_hosts: Host headers that this cloud accepts beside the machine's own names.
         auth: verify who signed each request.
+        iam: `report` notes what AWS would deny, `enforce` denies it, `off` does not look.
         opensearch_url: the user's own OpenSearch, which then holds what is put into domains; empty: the data directory.
         auth_keys: the file that lists the keys, in the form of ~/.aws/credentials; None makes one key.
     """
@@ -65,6 +67,7 @@ class Config:
     allow_hosts: tuple[str, ...] = ()
     auth: bool = False
     auth_keys: Path | None = None
+    iam: Iam = "report"
     opensearch_url: str = ""
 
     @property

@@ -365,6 +365,50 @@ class SchemaCatalog(Protocol):
         ...
 
 
+# --- permissions -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """As whom a service does something in process, without a request that somebody has signed.
+
+    Attributes:
+        arn: a role's or a user's, or a service's name such as `events.amazonaws.com`.
+        session: the name of a role's session.
+        source_arn: the resource for which a service acts, which a resource's policy may ask for.
+    """
+
+    arn: str
+    session: str = ""
+    source_arn: str = ""
+
+
+class Guard(Protocol):
+    """Says whether those for whom services act may do what the services do for them. Never blocks for long."""
+
+    def denial(self, acting: Acting, action: str, resource: str) -> str:
+        """Return the sentence with which AWS refuses an action, such as `kinesis:GetRecords`; empty to go on.
+
+        Empty too where a refusal is only noted (`--iam report`). After the first call it costs a dictionary's lookup.
+        """
+        ...
+
+    def note(self, acting: Acting, action: str, resource: str) -> None:
+        """Note an action for the report, also where all others are enforced. Never blocks."""
+        ...
+
+
+class NoGuard:
+    """A `Guard` that lets everything pass, for services that are built without a cloud around them."""
+
+    def denial(self, acting: Acting, action: str, resource: str) -> str:
+        """See `Guard.denial`."""
+        return ""
+
+    def note(self, acting: Acting, action: str, resource: str) -> None:
+        """See `Guard.note`."""
+
+
 # --- control ---------------------------------------------------------------------------------
 
 
@@ -379,10 +423,12 @@ class ControlPlane(Protocol):
         *,
         account: str | None = None,
         region: str | None = None,
+        acting: Acting | None = None,
     ) -> dict[str, Any]:
         """Run an operation as boto3 would name it (`"lambda"`, `"CreateFunction"`).
 
-        Blobs are bytes (a streaming body comes back as bytes), timestamps aware datetimes.
+        Without `acting`, it is the cloud itself that calls, which may do everything. Blobs are bytes (a streaming body
+        comes back as bytes), timestamps aware datetimes.
         Raises headrace.aws.errors.AwsError.
         """
         ...
@@ -391,6 +437,17 @@ class ControlPlane(Protocol):
 FidelityLevel = Literal["enforced", "stored", "ignored"]
 
 
-def any_secret(account: str) -> str:
-    """Return the secret with which functions and jobs of every account sign, while nobody checks it."""
-    return "headrace"
+class JobCredentials(Protocol):
+    """Gives Spark jobs what they sign with."""
+
+    def __call__(self, account: str, role: str, session: str) -> Mapping[str, str]:
+        """Return the environment variables of a job's credentials, as a session of its role.
+
+        `role` is a role's ARN, or the name or ARN of an instance profile; without one it is the account itself.
+        """
+        ...
+
+
+def any_credentials(account: str, role: str, session: str) -> Mapping[str, str]:
+    """Return credentials of an account, for services that are built without a cloud around them."""
+    return {"AWS_ACCESS_KEY_ID": account, "AWS_SECRET_ACCESS_KEY": "headrace"}

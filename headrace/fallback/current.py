@@ -8,8 +8,9 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock, SystemClock
-from headrace.core.ports import ControlPlane
+from headrace.core.ports import ControlPlane, Guard, NoGuard
 
 
 class FunctionTarget(Protocol):
@@ -40,6 +41,8 @@ class Current:
         clock: the cloud's.
         functions: who invokes functions; None while nothing may leave moto, as when it is loaded.
         control: the control plane, for targets that headrace owns; None as above.
+        guard: notes what services do in the name of others.
+        sessions: gives out the credentials of roles' sessions; None in a cloud without any.
         search: where OpenSearch domains keep what is put into them; None as above.
         stream_changed: is told the ARN of a table's stream that has a record more; does not wait.
     """
@@ -47,6 +50,8 @@ class Current:
     clock: Clock = field(default_factory=SystemClock)
     functions: FunctionTarget | None = None
     control: ControlPlane | None = None
+    sessions: RoleSessions | None = None
+    guard: Guard = field(default_factory=NoGuard)
     search: SearchHome | None = None
     stream_changed: Callable[[str], None] | None = None
     _listeners: list[threading.Event] = field(default_factory=list[threading.Event])

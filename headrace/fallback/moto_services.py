@@ -26,7 +26,7 @@ from headrace.aws.service import Profile
 from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import ControlPlane
+from headrace.core.ports import ControlPlane, Guard, NoGuard
 from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import patch_patterns
 from headrace.fallback.current import CURRENT, FunctionTarget, SearchHome
@@ -49,7 +49,14 @@ from headrace.fallback.post import post
 from headrace.fallback.profiles import PROFILES
 from headrace.fallback.queue_peek import queue_is_empty
 from headrace.fallback.refusals import error_response, refusal
-from headrace.fallback.request_kinds import FREES, QUIET, WAITS, changes_rows_only, only_reads
+from headrace.fallback.request_kinds import (
+    FREES,
+    QUIET,
+    WAITS,
+    changes_policies,
+    changes_rows_only,
+    only_reads,
+)
 from headrace.fallback.services import patch_all
 from headrace.fallback.session_identity import answer_of_session
 from headrace.fallback.table_streams import TableStreams
@@ -95,6 +102,11 @@ class MotoServices:
         self.function_target: FunctionTarget | None = None
         self.search: SearchHome | None = None
         self.control: ControlPlane | None = None
+        self.guard: Guard = NoGuard()
+        # Called before a policy changes, so that what was done until then is judged by what it was.
+        self.before_policies_change: Callable[[], None] = lambda: None
+        # Grows with each change of a policy.
+        self.policies_version = 0
         # The streams of DynamoDB's tables, for event source mappings.
         self.table_streams = TableStreams(self.warm_up, clock.now_ms)
         self.wake_outbox: Callable[[], None] = lambda: None
@@ -169,6 +181,7 @@ class MotoServices:
             each.clear()
         backends._instances.clear()  # noqa: SLF001
         CURRENT.clock, CURRENT.control, CURRENT.functions = self._clock, None, None
+        CURRENT.sessions, CURRENT.guard = self.sessions, self.guard
         CURRENT.search = None
         CURRENT.stream_changed = None
         OUTBOX.clear()
@@ -276,6 +289,15 @@ class MotoServices:
                 TOUCHED.service(package)
                 self._save(entry)
             return response
+        if changes_policies(package, operation):
+            self.before_policies_change()
+            try:
+                return self._write(entry, package, operation)
+            finally:
+                self.policies_version += 1
+        return self._write(entry, package, operation)
+
+    def _write(self, entry: Entry, package: str, operation: str) -> HttpResponse:
         with self._alone():
             if _Owner.services is not self:
                 self.warm_up()
@@ -351,6 +373,10 @@ class MotoServices:
             [(str(k), str(v)) for k, v in headers.items() if k.lower() != "content-length"],
             body.encode() if isinstance(body, str) else bytes(body or b""),
         )
+
+    def service_of(self, request: HttpRequest, service: str) -> str:
+        """See `headrace.aws.gateway.Fallback.service_of`."""
+        return service_of(request, service)
 
     def account_of(self, access_key: str) -> str | None:
         """See `headrace.aws.gateway.Fallback.account_of`."""

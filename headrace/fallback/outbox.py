@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from headrace.aws.errors import AwsError
+from headrace.core.ports import Acting
 from headrace.fallback.current import CURRENT
 from headrace.fallback.kept.touched import MOTO_LOCK, TOUCHED, RowKey, Rows
 
@@ -44,6 +45,7 @@ class Delivery(msgspec.Struct, omit_defaults=True):
         service, operation, params: the call of the control plane that delivers it; or
         url, headers: where its `body` is posted.
         account, region: of the call.
+        acting_arn, acting_session: the role in whose name it is called; empty for the cloud's own.
         first_ms, attempts: since when, and how often it was tried.
         most_age_s, most_retries: when it is given up.
         dead_letter_arn: the queue for `body` when it is given up; empty for none.
@@ -65,6 +67,12 @@ class Delivery(msgspec.Struct, omit_defaults=True):
     most_retries: int = MOST_RETRIES
     dead_letter_arn: str = ""
     attributes: dict[str, str] = {}
+    acting_arn: str = ""
+    acting_session: str = ""
+
+
+def _acting(delivery: Delivery) -> Acting | None:
+    return Acting(delivery.acting_arn, delivery.acting_session) if delivery.acting_arn else None
 
 
 class Outbox(Rows):
@@ -184,6 +192,7 @@ class OutboxWorker:
                     delivery.params,
                     account=delivery.account,
                     region=delivery.region,
+                    acting=_acting(delivery),
                 )
         except AwsError as error:
             return error

@@ -21,6 +21,12 @@ WAITS = re.compile(r"^Poll")
 # Requests that give room back, and are served when the disk is full.
 FREES = re.compile(r"^(Delete|BatchDelete|Purge)")
 
+# Requests that change who may do what: all of IAM's that do not only read, and those for policies of resources.
+_POLICIES = re.compile(
+    r"Policy|Policies|Permission|^SetQueueAttributes|^SetTopicAttributes|^(Create|Delete)(Queue|Topic|Key|Repository|Grant)"
+    r"|^CreateEventBus|^RevokeGrant|^RetireGrant"
+)
+
 # By moto's package: what is asked often, and leaves all but rows as it was.
 ROWS_ONLY: dict[str, frozenset[str]] = {
     "dynamodb": frozenset(
@@ -58,3 +64,10 @@ def only_reads(package: str, operation: str) -> bool:
 def changes_rows_only(package: str, operation: str) -> bool:
     """Whether a request leaves all but rows as it was."""
     return operation in ROWS_ONLY.get(package, ())
+
+
+def changes_policies(package: str, operation: str) -> bool:
+    """Whether a request may change what callers may do."""
+    if READ_ONLY.match(operation):
+        return False
+    return package == "iam" or bool(_POLICIES.search(operation))

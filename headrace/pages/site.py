@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 
 from headrace.aws.faults import Faults
 from headrace.aws.service import ServiceApi
-from headrace.pages import custom_responses, faults, fidelity, health, home
+from headrace.iam.judge import Judge
+from headrace.pages import custom_responses, faults, fidelity, health, home, permissions
 from headrace.pages.data import path_of, route_to
 from headrace.pages.health import Health
 from headrace.pages.home import Listed
@@ -22,6 +23,7 @@ def build_site(
     spark: SparkPages,
     state: Health,
     rules: Faults,
+    judge: Judge,
     receive_response: Callable[[str, bytes], bool],
     search: Answer,
     endpoint_url: Callable[[], str],
@@ -35,6 +37,7 @@ def build_site(
         Listed(HISTORY_PATH, "Spark's history server, started by the visit"),
         Listed(SPARK_PATH, "Whether Spark jobs can be run on this machine (JSON)"),
         *(page for page in data if not page.query),
+        Listed(permissions.PATH, "Permissions: what AWS would deny"),
         Listed(faults.PATH, "Faults on demand (JSON)"),
         Listed(fidelity.PATH, "Fidelity: what is only stored or ignored (JSON)"),
         Listed(health.PATH, "Health (JSON)"),
@@ -47,6 +50,7 @@ def build_site(
             *spark.routes(),
             *(route_to(page) for page in shown),
             *faults.routes(rules),
+            *permissions.routes(judge),
             *fidelity.routes(apis),
             *custom_responses.routes(receive_response),
             Route(SEARCH_PATH, search, below=True),

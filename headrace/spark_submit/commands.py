@@ -10,7 +10,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import headrace
-from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore, any_secret
+from headrace.core.ports import (
+    BucketNotFound,
+    JobCredentials,
+    ObjectNotFound,
+    ObjectStore,
+    any_credentials,
+)
 from headrace.spark_submit import connector
 from headrace.spark_submit.arguments import (
     Submission,
@@ -56,14 +62,14 @@ class JobContext:
         objects: where `s3://` URIs lead.
         endpoint_url: this cloud's.
         cores: how many tasks a Spark job runs at a time.
-        secret_of: gives the secret with which a job of an account signs what it asks of this cloud.
+        credentials: gives what a job signs with when it asks something of this cloud.
         sparks: chooses the Spark of each job.
     """
 
     objects: ObjectStore
     endpoint_url: Callable[[], str]
     cores: int
-    secret_of: Callable[[str], str] = any_secret
+    credentials: JobCredentials = any_credentials
     sparks: Sparks = field(default_factory=Sparks)
 
 
@@ -76,9 +82,12 @@ def make_folders(folder: Path) -> Path:
 
 
 def job_environment(
-    context: JobContext, folder: Path, *, account: str, region: str
+    context: JobContext, folder: Path, *, account: str, region: str, role: str, session: str
 ) -> dict[str, str]:
-    """Return what every job's environment holds: credentials, region and endpoint; nothing of the cloud's own."""
+    """Return what every job's environment holds: credentials, region and endpoint; nothing of the cloud's own.
+
+    `role` is the job's, as `JobCredentials` takes it, and `session` the name under which it acts.
+    """
     kept = {
         name: os.environ[name]
         for name in ("PATH", "HOME", "TZ", "JAVA_HOME", "USER", "LD_LIBRARY_PATH")
@@ -88,9 +97,7 @@ def job_environment(
         "PATH": os.defpath,
         **kept,
         **utf8_environment(os.environ),
-        # The account travels as the access key; the secret is checked with `--auth`.
-        "AWS_ACCESS_KEY_ID": account,
-        "AWS_SECRET_ACCESS_KEY": context.secret_of(account),
+        **context.credentials(account, role, session),
         "AWS_ENDPOINT_URL": context.endpoint_url(),
         "AWS_REGION": region,
         "AWS_DEFAULT_REGION": region,

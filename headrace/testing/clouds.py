@@ -21,6 +21,7 @@ from headrace.core.ids import Ids
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.testing import clock as clocks
 from headrace.testing import environment, transport
+from headrace.testing.denials import collect
 from headrace.testing.functions import InProcessEnvironment, Rules
 from headrace.testing.in_process import (
     NO_PORT,
@@ -61,7 +62,7 @@ class LocalCloud(InProcessAccess):
             data_dir: a folder that stays; without one, a temporary folder.
             seed: of the ids that it makes.
             options: those of `headrace up` that tests have a use for: durability, strict, state_delay_ms, limits,
-                log_group_events, log_group_mib, spark.
+                log_group_events, log_group_mib, spark, iam.
 
         Raises UnknownOption.
         """
@@ -111,6 +112,7 @@ class LocalCloud(InProcessAccess):
 
     def close(self) -> None:
         """Stop it, and remove its temporary folder."""
+        collect(self.cloud.judge)
         self.cloud.stop()
         if self._is_temporary:
             shutil.rmtree(self.data_dir, ignore_errors=True)

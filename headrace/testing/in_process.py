@@ -31,6 +31,7 @@ _OPTIONS = frozenset(
         "log_group_events",
         "log_group_mib",
         "spark",
+        "iam",
     }
 )
 

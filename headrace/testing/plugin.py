@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from headrace.testing.stacks import DeployedStacks
 
 _AWS = "aws"
+# Under this name a worker of xdist's hands on what AWS would deny.
+_DENIED = "headrace_denied"
 _STATE = pytest.StashKey["_State"]()
 
 
@@ -70,6 +73,41 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     state.guard = None
     for name, value in state.before.items():
         _put(name, value)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand what AWS would deny on to the process that tells it, when this is a worker of xdist's."""
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[_DENIED] = _denied()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take in what a worker has collected."""
+    rows: list[dict[str, Any]] = getattr(node, "workeroutput", {}).get(_DENIED) or []
+    if rows:
+        from headrace.testing import denials
+
+        denials.add(rows)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in a few lines what AWS would deny."""
+    rows = _denied()
+    if not rows:
+        return
+    from headrace.testing.denials import lines
+
+    terminalreporter.section("headrace: permissions")
+    for line in lines(rows):
+        terminalreporter.line(line)
+
+
+def _denied() -> list[dict[str, Any]]:
+    """Return what the clouds of this process have noted; nothing where there were none."""
+    denials = sys.modules.get("headrace.testing.denials")
+    return [] if denials is None else denials.take()
 
 
 # With these no SDK finds an account of the user's; `headrace.testing.environment` is too much to import here.

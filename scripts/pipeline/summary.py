@@ -9,6 +9,8 @@ from collections import Counter
 import pandas as pd
 from rich.table import Table
 
+from headrace.client.iam import Iam
+from headrace.iam.report import in_words
 from scripts.pipeline.run import ROOT, Check, Run, console
 from scripts.pipeline.targets import HEADRACE
 
@@ -27,6 +29,8 @@ def summary(run: Run, windows: pd.DataFrame, seconds: float, *, stays: bool) -> 
         )
     if run.product == HEADRACE:
         console.print(fidelity(run))
+        for line in in_words(Iam(run.endpoint_url).report(), most=5):
+            console.print(line, soft_wrap=True, markup=False)
     # Nobody can try what is about to be stopped.
     if stays:
         console.print("\ntry it:")

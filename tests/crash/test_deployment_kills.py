@@ -6,6 +6,7 @@ cloud is started on a copy, as after a kill there. The others are real clouds, k
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 import threading
@@ -51,8 +52,15 @@ class Moments:
     def _copy(self) -> None:
         # The database's lock is held: nobody writes to it meanwhile.
         copy = self.copies / str(len(self.found))
-        shutil.copytree(self.data, copy, ignore_dangling_symlinks=True)
         self.found.append(copy)
+        shutil.copytree(self.data, copy, copy_function=_copy_if_there)
+
+
+def _copy_if_there(source: str, target: str) -> None:
+    with contextlib.suppress(
+        FileNotFoundError
+    ):  # what is written beside the database comes and goes
+        shutil.copy2(source, target)
 
 
 def ended(client: Any) -> None:
@@ -135,14 +143,24 @@ def go_on_from(moment: Path, what: str, *, besides: set[tuple[str, str]]) -> Non
     """Start a cloud on a copy, and compare what is there when its operations have ended."""
     with InProcessCloud(moment, spark="installed") as cloud:
         ended(cloud.client)
+        cfn = cloud.client("cloudformation")
         statuses = {
-            stack["StackName"]: stack["StackStatus"]
-            for stack in cloud.client("cloudformation").describe_stacks()["Stacks"]
+            stack["StackName"]: stack["StackStatus"] for stack in cfn.describe_stacks()["Stacks"]
         }
-        assert not any(status.endswith("FAILED") for status in statuses.values()), (what, statuses)
+        failures = [
+            (event["LogicalResourceId"], event.get("ResourceStatusReason"))
+            for name in statuses
+            for event in cfn.describe_stack_events(StackName=name)["StackEvents"]
+            if event["ResourceStatus"] in ("DELETE_FAILED", "UPDATE_FAILED")
+        ]
+        assert not any(status.endswith("FAILED") for status in statuses.values()), (
+            what,
+            statuses,
+            failures,
+        )
         there, known = deployments.things(cloud.client) - besides, deployments.owned(cloud.client)
-        assert there - known == set(), (what, statuses, "no stack has it", there - known)
-        assert known - there == set(), (what, statuses, "it is lost", known - there)
+        assert there - known == set(), (what, statuses, failures, "no stack has it", there - known)
+        assert known - there == set(), (what, statuses, failures, "it is lost", known - there)
 
 
 def go_through(folder: Path, operation: str, monkeypatch: pytest.MonkeyPatch, most: int) -> None:

@@ -21,6 +21,7 @@ from botocore.serialize import create_serializer
 
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.operation import operation_name
+from headrace.services.cloudcontrol.actions import ACTIONS as CLOUDCONTROL
 from headrace.services.cloudformation.actions import ACTIONS as CLOUDFORMATION
 from headrace.services.emr.actions import ACTIONS as EMR
 from headrace.services.emr_serverless.actions import ACTIONS as EMR_SERVERLESS
@@ -32,12 +33,14 @@ REQUESTS = 10
 NIGHTLY_REQUESTS = 10_000
 PUT_RIGHT_EVERY = 20
 SCOPES = {
+    "cloudcontrol": "cloudcontrolapi",
     "cloudformation": "cloudformation",
     "emr": "elasticmapreduce",
     "emr-serverless": "emr-serverless",
     "resourcegroupstaggingapi": "tagging",
 }
 BUILT = {
+    "cloudcontrol": CLOUDCONTROL,
     "cloudformation": CLOUDFORMATION,
     "emr": EMR,
     "emr-serverless": EMR_SERVERLESS,
@@ -87,6 +90,10 @@ class Target:
         except ClientError:
             self.set_arn = self.set_arn or "arn:aws:cloudformation:us-east-1:0:changeSet/cs/1"
 
+    def _put_right_cloudcontrol(self) -> None:
+        state = '{"TopicName": "controlled"}'
+        self.clients["cloudcontrol"].create_resource(TypeName="AWS::SNS::Topic", DesiredState=state)
+
     def _put_right_emr(self) -> None:
         emr = self.clients["emr"]
         living = ["STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING"]
@@ -134,6 +141,31 @@ class Target:
             return lambda random: random.choice(values)
 
         nothing = {
+            "cloudcontrol": {
+                "TypeName": one_of(
+                    "AWS::SNS::Topic", "AWS::SNS::Topic", "AWS::No::Type", "AWS::CDK::Metadata"
+                ),
+                "Identifier": one_of("arn:aws:sns:us-east-1:000000000000:controlled", "none"),
+                "DesiredState": one_of(
+                    '{"TopicName": "controlled"}',
+                    '{"TopicName": 5}',
+                    "[]",
+                    "no JSON",
+                    "[" * 5000,
+                    "{}",
+                ),
+                "PatchDocument": one_of(
+                    '[{"op": "add", "path": "/DisplayName", "value": "d"}]',
+                    '[{"op": "add"}]',
+                    "{}",
+                    "[[]]",
+                    '[{"op": 1, "path": 2}]',
+                    '[{"op": "replace", "path": "", "value": 3}]',
+                    "[" * 5000,
+                ),
+                "NextToken": one_of("x", "MQ=="),
+                "ClientToken": one_of("one", "two"),
+            },
             "cloudformation": {
                 "StackName": one_of("s", "s", "s", "no-such", "arn:aws:cloudformation:x"),
                 "ChangeSetName": lambda random: random.choice(("cs", "other", self.set_arn)),

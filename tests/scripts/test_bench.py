@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scripts.benchmarks import report, slow_clients
+from scripts.benchmarks import firehose, report, slow_clients
 from scripts.benchmarks.kinesis import RESIDENT, WORKLOADS, measure
 from scripts.benchmarks.report import Line
 from scripts.benchmarks.servers import PROGRAMS, CannotStart, Running, version
@@ -108,3 +109,11 @@ def test_a_good_client_hardly_notices_bad_ones():
     for each in others:
         assert each.median_ms < slow_clients.GOAL_TIMES * alone.median_ms, each
         assert each.rss_mb < 1500, each
+
+
+def test_firehoses_records_are_of_the_size_that_is_said_and_of_each_key():
+    records = [firehose.record(number) for number in (0, 7, 99_999)]
+    assert {len(record) for record in records} == {100}
+    assert json.loads(records[1])["c"] == "c7"
+    body, _ = firehose.bodies(firehose.RECORDS_PER_PUT + 1)
+    assert b"Firehose_20150804.PutRecordBatch" in body

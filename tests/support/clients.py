@@ -30,10 +30,11 @@ def client_of(
     region: str,
     endpoint_url: str = ENDPOINT_URL,
     addressing: str = "path",
+    token: str | None = None,
 ) -> Any:
     """Return a boto3 client whose requests `handle` answers; it validates nothing itself and never retries.
 
-    `addressing` is S3's: `path` or `virtual`.
+    `addressing` is S3's: `path` or `virtual`. `account` may be any access key, with a session's `token`.
     """
 
     def send(request: Any, **_: Any) -> AWSResponse:
@@ -41,18 +42,28 @@ def client_of(
         ours.headers.setdefault("host", request.url.split("://")[1].partition("/")[0])
         return aws_response(request.url, handle(ours))
 
-    client = _with_events_of_its_own(_made(service, account, region, endpoint_url, addressing))
+    client = _with_events_of_its_own(
+        _made(service, account, region, endpoint_url, addressing, token)
+    )
     client.meta.events.register_first("before-send.*", send)
     return client
 
 
 @functools.cache
-def _made(service: str, account: str, region: str, endpoint_url: str, addressing: str) -> Any:
+def _made(
+    service: str,
+    account: str,
+    region: str,
+    endpoint_url: str,
+    addressing: str,
+    token: str | None,
+) -> Any:
     return boto3.client(
         service,
         region_name=region,
         aws_access_key_id=account,
         aws_secret_access_key="test",
+        aws_session_token=token,
         endpoint_url=endpoint_url,
         config=BotocoreConfig(
             retries={"total_max_attempts": 1},

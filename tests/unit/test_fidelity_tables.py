@@ -24,6 +24,7 @@ SERVICES = {
     "cloudformation": "cloudformation",
     "emr-serverless": "emr_serverless",
     "resourcegroupstaggingapi": "tagging",
+    "cloudcontrol": "cloudcontrol",
 }
 # Their parameters are headers too: which are acted on is held by the file that the docstring names.
 WITH_HEADERS = {"s3": "s3", "lambda": "lambda_"}

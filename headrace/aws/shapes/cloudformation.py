@@ -295,6 +295,51 @@ DescribeStacksOutput = TypedDict(
     },
 )
 
+DescribeTypeInput = TypedDict(
+    "DescribeTypeInput",
+    {
+    "Type": NotRequired[str],
+    "TypeName": NotRequired[str],
+    "Arn": NotRequired[str],
+    "VersionId": NotRequired[str],
+    "PublisherId": NotRequired[str],
+    "PublicVersionNumber": NotRequired[str],
+    },
+)
+
+DescribeTypeOutput = TypedDict(
+    "DescribeTypeOutput",
+    {
+    "Arn": NotRequired[str],
+    "Type": NotRequired[str],
+    "TypeName": NotRequired[str],
+    "DefaultVersionId": NotRequired[str],
+    "IsDefaultVersion": NotRequired[bool],
+    "TypeTestsStatus": NotRequired[str],
+    "TypeTestsStatusDescription": NotRequired[str],
+    "Description": NotRequired[str],
+    "Schema": NotRequired[str],
+    "ProvisioningType": NotRequired[str],
+    "DeprecatedStatus": NotRequired[str],
+    "LoggingConfig": NotRequired["LoggingConfig"],
+    "RequiredActivatedTypes": NotRequired[list["RequiredActivatedType"]],
+    "ExecutionRoleArn": NotRequired[str],
+    "Visibility": NotRequired[str],
+    "SourceUrl": NotRequired[str],
+    "DocumentationUrl": NotRequired[str],
+    "LastUpdated": NotRequired[datetime],
+    "TimeCreated": NotRequired[datetime],
+    "ConfigurationSchema": NotRequired[str],
+    "PublisherId": NotRequired[str],
+    "OriginalTypeName": NotRequired[str],
+    "OriginalTypeArn": NotRequired[str],
+    "PublicVersionNumber": NotRequired[str],
+    "LatestPublicVersion": NotRequired[str],
+    "IsActivated": NotRequired[bool],
+    "AutoUpdate": NotRequired[bool],
+    },
+)
+
 DetectStackDriftInput = TypedDict(
     "DetectStackDriftInput",
     {
@@ -485,12 +530,62 @@ ListStacksOutput = TypedDict(
     },
 )
 
+ListTypeVersionsInput = TypedDict(
+    "ListTypeVersionsInput",
+    {
+    "Type": NotRequired[str],
+    "TypeName": NotRequired[str],
+    "Arn": NotRequired[str],
+    "MaxResults": NotRequired[int],
+    "NextToken": NotRequired[str],
+    "DeprecatedStatus": NotRequired[str],
+    "PublisherId": NotRequired[str],
+    },
+)
+
+ListTypeVersionsOutput = TypedDict(
+    "ListTypeVersionsOutput",
+    {
+    "TypeVersionSummaries": NotRequired[list["TypeVersionSummary"]],
+    "NextToken": NotRequired[str],
+    },
+)
+
+ListTypesInput = TypedDict(
+    "ListTypesInput",
+    {
+    "Visibility": NotRequired[str],
+    "ProvisioningType": NotRequired[str],
+    "DeprecatedStatus": NotRequired[str],
+    "Type": NotRequired[str],
+    "Filters": NotRequired["TypeFilters"],
+    "MaxResults": NotRequired[int],
+    "NextToken": NotRequired[str],
+    },
+)
+
+ListTypesOutput = TypedDict(
+    "ListTypesOutput",
+    {
+    "TypeSummaries": NotRequired[list["TypeSummary"]],
+    "NextToken": NotRequired[str],
+    },
+)
+
 LiveResourceDrift = TypedDict(
     "LiveResourceDrift",
     {
     "PreviousValue": NotRequired[str],
     "ActualValue": NotRequired[str],
     "DriftDetectionTimestamp": NotRequired[datetime],
+    },
+)
+
+LoggingConfig = TypedDict(
+    "LoggingConfig",
+    {
+    "LogRoleArn": str,
+    "LogGroupName": str,
     },
 )
 
@@ -564,6 +659,16 @@ PropertyDifference = TypedDict(
     "ExpectedValue": str,
     "ActualValue": str,
     "DifferenceType": str,
+    },
+)
+
+RequiredActivatedType = TypedDict(
+    "RequiredActivatedType",
+    {
+    "TypeNameAlias": NotRequired[str],
+    "OriginalTypeName": NotRequired[str],
+    "PublisherId": NotRequired[str],
+    "SupportedMajorVersions": NotRequired[list[int]],
     },
 )
 
@@ -891,6 +996,48 @@ TemplateSummaryConfig = TypedDict(
     "TemplateSummaryConfig",
     {
     "TreatUnrecognizedResourceTypesAsWarnings": NotRequired[bool],
+    },
+)
+
+TypeFilters = TypedDict(
+    "TypeFilters",
+    {
+    "Category": NotRequired[str],
+    "PublisherId": NotRequired[str],
+    "TypeNamePrefix": NotRequired[str],
+    },
+)
+
+TypeSummary = TypedDict(
+    "TypeSummary",
+    {
+    "Type": NotRequired[str],
+    "TypeName": NotRequired[str],
+    "DefaultVersionId": NotRequired[str],
+    "TypeArn": NotRequired[str],
+    "LastUpdated": NotRequired[datetime],
+    "Description": NotRequired[str],
+    "PublisherId": NotRequired[str],
+    "OriginalTypeName": NotRequired[str],
+    "PublicVersionNumber": NotRequired[str],
+    "LatestPublicVersion": NotRequired[str],
+    "PublisherIdentity": NotRequired[str],
+    "PublisherName": NotRequired[str],
+    "IsActivated": NotRequired[bool],
+    },
+)
+
+TypeVersionSummary = TypedDict(
+    "TypeVersionSummary",
+    {
+    "Type": NotRequired[str],
+    "TypeName": NotRequired[str],
+    "VersionId": NotRequired[str],
+    "IsDefaultVersion": NotRequired[bool],
+    "Arn": NotRequired[str],
+    "TimeCreated": NotRequired[datetime],
+    "Description": NotRequired[str],
+    "PublicVersionNumber": NotRequired[str],
     },
 )
 

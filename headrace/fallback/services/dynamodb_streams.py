@@ -33,12 +33,15 @@ TRIMMED = -1
 @functools.cache
 def patch() -> None:
     """Replace moto's methods, once."""
+    from moto.dynamodb.models import DynamoDBBackend
     from moto.dynamodb.models.table import StreamShard
     from moto.dynamodbstreams.models import DynamoDBStreamsBackend
 
     shard: Any = StreamShard
     shard.__init__ = _with_rows(StreamShard.__init__)
     shard.add = _add
+    tables: Any = DynamoDBBackend
+    tables.update_table_streams = _update_table_streams
     streams: Any = DynamoDBStreamsBackend
     streams.describe_stream = _describe_stream
     streams.get_shard_iterator = _get_shard_iterator
@@ -131,6 +134,16 @@ def _plain(typed: Any) -> Any:
 
 def _date(at_ms: int) -> datetime:
     return datetime.fromtimestamp(at_ms / 1000, UTC).replace(tzinfo=None)
+
+
+def _update_table_streams(backend: Any, table: Any, specification: dict[str, Any]) -> None:
+    """Switch a stream on or off; moto never switches a second one on."""
+    from moto.dynamodb.exceptions import StreamAlreadyEnabledException
+
+    wanted = specification.get("StreamEnabled") or specification.get("StreamViewType")
+    if wanted and (table.stream_specification or {}).get("StreamEnabled"):
+        raise StreamAlreadyEnabledException
+    table.set_stream_specification(specification)
 
 
 def _with_rows(init: Any) -> Any:

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from headrace.aws.errors import AwsError
+from headrace.core.ports import Acting
 from headrace.fallback.current import CURRENT
 from headrace.fallback.kept import pickles
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
@@ -206,19 +207,29 @@ def _queue(
             most_retries=int(retry.get("MaximumRetryAttempts", MOST_RETRIES)),
             dead_letter_arn=_dead_letter_arn(target),
             attributes={"RULE_ARN": rule.arn, "TARGET_ARN": str(target["Arn"])},
+            # A rule without a role for such a target is refused by AWS.
+            acting_arn=str(target.get("RoleArn") or ""),
+            acting_session=f"AWSEvents_{rule.name}"[:64],
         )
     )
 
 
-def _to_queue(_: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
+def _note(rule: Any, action: str, arn: str) -> None:
+    """Note for the report what EventBridge does with a target that its own policy must allow."""
+    CURRENT.guard.note(Acting("events.amazonaws.com", source_arn=str(rule.arn)), action, arn)
+
+
+def _to_queue(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
+    _note(rule, "sqs:SendMessage", str(target["Arn"]))
     group = (target.get("SqsParameters") or {}).get("MessageGroupId")
     if not to_queue(target["Arn"], input_of(target, event).decode(), {}, group):
         raise TargetFailed("NO_PERMISSIONS", f"there is no queue {parts[5]}")
 
 
-def _to_topic(_: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
+def _to_topic(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
     import moto.sns.models
 
+    _note(rule, "sns:Publish", str(target["Arn"]))
     topics: Any = moto.sns.models.sns_backends
     topics[parts[4]][parts[3]].publish(
         message=input_of(target, event).decode(), arn=str(target["Arn"])
@@ -230,6 +241,7 @@ def _to_log_group(rule: Any, target: Mapping[str, Any], parts: list[str], event:
 
     backends: Any = moto.logs.models.logs_backends
     backend = backends[parts[4]][parts[3]]
+    _note(rule, "logs:PutLogEvents", str(target["Arn"]))
     group = parts[5].removeprefix("log-group:").removesuffix(":*")
     # moto makes a stream an event; a rule has one.
     stream = str(uuid.uuid5(uuid.NAMESPACE_URL, rule.arn))

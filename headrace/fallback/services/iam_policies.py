@@ -30,11 +30,11 @@ _INLINE: dict[str, tuple[Holder, str]] = {
 def patch() -> None:
     """Replace moto's checks. Called once."""
     import moto.iam.models as iam
-    import moto.iam.policy_validation as policy_validation
 
-    validation: Any = policy_validation
-    validation.IAMPolicyDocumentValidator.validate = _checked_identity
-    validation.IAMTrustPolicyDocumentValidator.validate = _checked_trust
+    # Not the classes themselves: ECR checks its repositories' policies with them.
+    models: Any = iam
+    models.IAMPolicyDocumentValidator = _Identity
+    models.IAMTrustPolicyDocumentValidator = _Trust
     backend: Any = iam.IAMBackend
     for name, (holder, find) in _INLINE.items():
         setattr(backend, name, _inline(getattr(backend, name), holder, find))
@@ -59,14 +59,24 @@ def _check(text: str, kind: PolicyKind, *, is_managed: bool = True) -> None:
     _refused(lambda: check_policy(text, kind, is_managed=is_managed))
 
 
-def _checked_identity(validator: Any) -> None:
-    _check(str(validator._policy_document), "identity", is_managed=not _is_inline.get())
+class _Identity:
+    """Stands for moto's checker of identity policies."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def validate(self) -> None:
+        """Raise moto's error when IAM refuses the policy."""
+        _check(self._text, "identity", is_managed=not _is_inline.get())
 
 
-def _checked_trust(validator: Any) -> None:
-    text = str(validator._policy_document)
-    _check(text, "trust")
-    _refused(lambda: check_size(text, "trust"))
+class _Trust(_Identity):
+    """Stands for moto's checker of trust policies."""
+
+    def validate(self) -> None:
+        """Raise moto's error when IAM refuses the policy."""
+        _check(self._text, "trust")
+        _refused(lambda: check_size(self._text, "trust"))
 
 
 def _inline(put: Any, holder: Holder, find: str) -> Any:

@@ -52,9 +52,28 @@ def patch() -> None:
     backend: Any = models.LogsBackend
     backend.start_query = _few_queries(backend.start_query)
     backend.put_subscription_filter = _without_looking(backend.put_subscription_filter)
+    backend.put_metric_filter = _in_its_place(backend.put_metric_filter)
     pickles.reduces(models.LogGroup, _reduce_group)
     pickles.filters("logs", lambda _, state: {**state, "queries": {}})
     pickles.carries("logs", _keep_events)
+
+
+def _in_its_place(put_metric_filter: Any) -> Any:
+    """Let a metric filter take the place of the one of its name; moto keeps both (documented: API_PutMetricFilter)."""
+
+    @functools.wraps(put_metric_filter)
+    def put(
+        self: Any, filter_name: str, filter_pattern: str, log_group_name: str, *args: Any
+    ) -> None:
+        kept = self.filters.metric_filters
+        kept[:] = [
+            each
+            for each in kept
+            if (each["filterName"], each["logGroupName"]) != (filter_name, log_group_name)
+        ]
+        put_metric_filter(self, filter_name, filter_pattern, log_group_name, *args)
+
+    return put
 
 
 class LogEvent:
@@ -342,5 +361,7 @@ def _send_to_subscriber(
             params=params,
             account=parts[4],
             region=parts[3],
+            acting_arn=str(getattr(group.subscription_filters[filter_name], "role_arn", "") or ""),
+            acting_session="CloudWatchLogs",
         )
     )

@@ -9,6 +9,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from headrace.aws.sessions import RoleSession, RoleSessions, role_name
+from headrace.fallback.current import CURRENT
+
 _ROLE_ARN = re.compile(r"arn:[a-z-]+:iam::\d{12}:role/.+")
 # moto's identity of a caller whom it does not know; AWS has no such ARN.
 _NOBODY = re.compile(r"arn:[a-z-]+:sts::(\d{12}):user/moto")
@@ -55,9 +58,43 @@ def _of_roles_only(assume_role: Any) -> Any:
         arn = str(named["role_arn"])
         if not _ROLE_ARN.fullmatch(arn):
             raise STSValidationError(f"{arn} is invalid")
-        return assume_role(self, *args, **named)
+        sessions = CURRENT.sessions
+        if sessions is None:
+            return assume_role(self, *args, **named)
+        return _session(sessions, arn, named)
 
     return assumed
+
+
+def _session(sessions: RoleSessions, role_arn: str, named: dict[str, Any]) -> Any:
+    """Return a session as moto has one, with credentials that this cloud recognises without keeping them."""
+    from moto.iam.models import AccessKey
+    from moto.sts.models import AssumedRole
+
+    account = role_arn.split(":")[4]
+    key = AccessKey(user_name=None, prefix="ASIA", account_id=account)
+    made: Any = AssumedRole(
+        account_id=account,
+        region_name=named["region_name"],
+        access_key=key,
+        role_session_name=named["role_session_name"],
+        role_arn=role_arn,
+        policy=named["policy"],
+        duration=named["duration"],
+        external_id=named["external_id"],
+    )
+    session = RoleSession(
+        account,
+        role_name(role_arn),
+        str(named["role_session_name"]),
+        CURRENT.clock.now_ms() + int(named["duration"]) * 1000,
+        named["policy"] or "",
+    )
+    credentials = sessions.issue(session)
+    made.access_key_id = credentials.access_key_id
+    made.secret_access_key = credentials.secret_access_key
+    made.session_token = credentials.session_token
+    return made
 
 
 def _in_awss_words(find: Callable[..., Any], sentence: str) -> Any:

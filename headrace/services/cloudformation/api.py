@@ -13,6 +13,7 @@ from headrace.services.cloudformation.actions import ACTIONS
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.custom_responses import Responses
 from headrace.services.cloudformation.deploy import Operations
+from headrace.services.cloudformation.door import ResourceDoor
 from headrace.services.cloudformation.errors import translate
 from headrace.services.cloudformation.exports import Exports
 from headrace.services.cloudformation.fidelity import FIDELITY
@@ -75,6 +76,7 @@ def build_cloudformation(
         ),
         endpoint_url=endpoint_url,
         strict=strict,
+        door=ResourceDoor(stacks, ports),
         notifications=notifications,
     )
 

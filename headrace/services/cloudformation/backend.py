@@ -8,6 +8,7 @@ from headrace.core.ids import Ids
 from headrace.core.ports import ObjectStore
 from headrace.services.cloudformation.custom_responses import Responses
 from headrace.services.cloudformation.deploy import Operations
+from headrace.services.cloudformation.door import ResourceDoor
 from headrace.services.cloudformation.exports import Exports
 from headrace.services.cloudformation.fidelity import fidelity_of
 from headrace.services.cloudformation.notifications import Notifications
@@ -40,8 +41,11 @@ class CloudFormation:
         transforms: Transforms,
         endpoint_url: Callable[[], str],
         strict: bool,
+        door: ResourceDoor,
         notifications: Notifications,
     ) -> None:
+        # For those who make single resources.
+        self.door = door
         self.ids = ids
         self.lock = stacks.lock
         self.stacks = stacks

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.core.along import along
-from headrace.core.ports import ControlPlane
+from headrace.core.ports import Acting, ControlPlane
 from headrace.services.cloudformation.errors import log_defect
 from headrace.services.cloudformation.resource_states import ResourceStates, type_of
 from headrace.services.cloudformation.resources.base import Context, Properties, ResourceType
@@ -45,6 +45,7 @@ class Noting:
         *,
         account: str | None = None,
         region: str | None = None,
+        acting: Acting | None = None,
     ) -> dict[str, Any]:
         """See `ControlPlane.call`."""
 
@@ -55,10 +56,11 @@ class Noting:
             self.begun.calls.append(call)
             self._store()
 
+        where: Any = {"account": account, "region": region, "acting": acting}
         if self.is_over:
-            return self.control.call(service, operation, params, account=account, region=region)
+            return self.control.call(service, operation, params, **where)
         with along(note):
-            return self.control.call(service, operation, params, account=account, region=region)
+            return self.control.call(service, operation, params, **where)
 
     def end(self) -> None:
         """Forget the notes: the physical id is stored now, or nothing was made."""
@@ -130,6 +132,7 @@ class _Noted:
         *,
         account: str | None = None,
         region: str | None = None,
+        acting: Acting | None = None,
     ) -> dict[str, Any]:
         """See `ControlPlane.call`; raises _NotNoted."""
         for at, call in enumerate(self._calls):

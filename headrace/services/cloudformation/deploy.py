@@ -298,6 +298,9 @@ class Deployment:
                 self._stacks.save(
                     stack, *(r for r in [stack.resources.get(logical_id)] if r is not None)
                 )
+        # Dependents first: the clean-up begins at the end.
+        place = {name: number for number, name in enumerate(order)}
+        stack.obsolete.sort(key=lambda resource: place.get(resource.logical_id, 0))
         stack.resources = {**before, **stack.resources}
         self._go_back(previous)
         if failed:

@@ -89,7 +89,10 @@ def change_set_not_found(name: str) -> AwsError:
 
 
 def translate(error: Exception) -> AwsError | None:
-    """Return AWS's error for a wrong template; None for any other error."""
-    if isinstance(error, TemplateError):
+    """Return AWS's error for a wrong template; None for any other error.
+
+    A resource's failure is the template's while a request is looked at: nothing has been made yet.
+    """
+    if isinstance(error, TemplateError | ResourceFailed):
         return validation_error(str(error))
     return None

@@ -43,7 +43,13 @@ class Exports:
 
     def check(self, stack: Stack, outputs: list[dict[str, str]]) -> None:
         """Raise ResourceFailed when new outputs take or change an export that others have or use."""
-        new = {o["ExportName"]: o["OutputValue"] for o in outputs if "ExportName" in o}
+        new: dict[str, str] = {}
+        for output in (output for output in outputs if "ExportName" in output):
+            if output["ExportName"] in new:  # assumed to read as that of another stack
+                raise ResourceFailed(
+                    f"Export with name {output['ExportName']} is already exported by stack {stack.name}."
+                )
+            new[output["ExportName"]] = output["OutputValue"]
         for name, (owner, _) in self.all(stack.account, stack.region).items():
             if name in new and owner.stack_id != stack.stack_id:
                 raise ResourceFailed(

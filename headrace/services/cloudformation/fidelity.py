@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.core.ports import FidelityLevel
+from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources import TYPES, resource_type
+from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.resources.tables import DECLARED
 from headrace.services.cloudformation.signals import SIGNALLED
 from headrace.services.cloudformation.template import Template
@@ -35,7 +37,7 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     },
     "DeleteStack": {
         "DeploymentConfig": "ignored",
-        "RoleARN": "ignored",
+        "RoleARN": "stored",
     },
     "ContinueUpdateRollback": {"RoleARN": "ignored"},
     "RollbackStack": {
@@ -51,6 +53,13 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     },
     # Without transforms both stages are the same text.
     "GetTemplate": {"TemplateStage": "stored"},
+    # AWS's own types have one version and no publisher.
+    "DescribeType": {
+        "VersionId": "ignored",
+        "PublisherId": "ignored",
+        "PublicVersionNumber": "ignored",
+    },
+    "ListTypeVersions": {"PublisherId": "ignored"},
     "GetTemplateSummary": {
         "CallAs": "ignored",
         "StackSetName": "ignored",
@@ -107,7 +116,7 @@ def fidelity_of(template: Template) -> list[dict[str, str]]:
                     "remark": remark,
                 }
             )
-        dropped = kind.dropped(properties) if kind.dropped is not None else ()
+        dropped = _dropped(kind, properties)
         rows += [
             {"resource": logical_id, "type": kind.name, "property": path, "level": "ignored"}
             for path in (*dropped, *_policies_dropped(kind.name, resource))
@@ -124,6 +133,13 @@ def fidelity_of(template: Template) -> list[dict[str, str]]:
                     }
                 )
     return rows
+
+
+def _dropped(kind: ResourceType, properties: dict[str, Any]) -> Sequence[str]:
+    try:
+        return kind.dropped(properties) if kind.dropped is not None else ()
+    except ResourceFailed:
+        return ()  # a value of the wrong form, which the resource is refused for when it is made
 
 
 def _policies_dropped(kind: str, resource: Mapping[str, Any]) -> list[str]:

@@ -139,6 +139,11 @@ def _dynamic(text: str, scope: Scope) -> str:
 def _ref(argument: Any, scope: Scope) -> Any:
     if argument == "AWS::NoValue":
         return NO_VALUE
+    if not isinstance(argument, str):
+        # Observed by many.
+        raise TemplateError(
+            "Template format error: Every Ref object must have a single String value."
+        )
     if argument not in scope.names:
         raise unresolved(argument)
     value = scope.names[argument]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from headrace.services.cloudformation import denials, limits, stack_tags
 from headrace.services.cloudformation.begun import Noting
@@ -27,6 +27,7 @@ from headrace.services.cloudformation.resources.base import (
     ResourceType,
     changed_properties,
 )
+from headrace.services.cloudformation.resources.property_types import with_texts
 from headrace.services.cloudformation.scope import Lookups, decide, scope_of
 from headrace.services.cloudformation.signals import Wanted, creation_policy
 from headrace.services.cloudformation.state import Resource
@@ -112,6 +113,11 @@ class Provisioner:
         try:
             kind = type_of(wanted.type)
             properties = evaluate(definition.get("Properties", {}), self._scope(template))
+            if not isinstance(properties, dict):
+                raise ResourceFailed(
+                    f"Template format error: [/Resources/{logical_id}/Properties] must be an object."
+                )
+            properties = cast("dict[str, Any]", properties)
             wanted.properties = properties
             kind.check(logical_id, properties)
             wanted.metadata = evaluate(definition.get("Metadata", {}), self._scope(template))
@@ -232,7 +238,7 @@ class Provisioner:
 
         try:
             context = self._states.context(resource.logical_id, note)
-            made = kind.create(noting.context(context), resource.properties)
+            made = kind.create(noting.context(context), with_texts(kind.name, resource.properties))
         except Exception as error:
             noting.end()
             name = kind.name_of(resource.properties)
@@ -260,8 +266,8 @@ class Provisioner:
                 made = kind.update(
                     self._states.context(resource.logical_id),
                     resource.physical_id,
-                    present.properties,
-                    wanted.properties,
+                    with_texts(kind.name, present.properties),
+                    with_texts(kind.name, wanted.properties),
                 )
             if stack_tags.follows(kind.name):
                 self._retag(present, wanted)

@@ -91,7 +91,8 @@ def dependencies(template: Template, logical_id: str) -> set[str]:
                 " template"
             )
     found = {*named, *references(resource.get("Properties", {}))}
-    return {name for name in found if name in template.resources and name != logical_id}
+    # A resource that names itself is a circle of one.
+    return {name for name in found if name in template.resources}
 
 
 def conditions_in(value: Any) -> Iterator[str]:

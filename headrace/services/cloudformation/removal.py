@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from headrace.core.values import listed
 from headrace.services.cloudformation import graph, stack_tags
 from headrace.services.cloudformation.errors import log_defect, reason_of
 from headrace.services.cloudformation.parallel import run_in_order
 from headrace.services.cloudformation.resource_states import ResourceStates, type_of
+from headrace.services.cloudformation.resources.property_types import with_texts
 from headrace.services.cloudformation.resources.schemas import named_in
 from headrace.services.cloudformation.state import Resource
 
@@ -52,7 +54,8 @@ class Removal:
             self._states.event(now, "UPDATE_IN_PROGRESS")
             if kind.update is not None and now.properties != old.properties:
                 context = self._states.context(logical_id)
-                kind.update(context, old.physical_id, now.properties, old.properties)
+                before, after = (with_texts(kind.name, each.properties) for each in (now, old))
+                kind.update(context, old.physical_id, before, after)
             if stack_tags.follows(now.type):
                 stack_tags.retag(
                     self._states.ports,
@@ -148,16 +151,14 @@ class Removal:
         if not resource.physical_id:
             return
         kind = type_of(resource.type)
-        properties = resource.properties
+        properties = with_texts(kind.name, resource.properties)
         others = list(self._others(resource))
         # The answers of custom resources name what they like.
         if not kind.any_property and any(_is_the_same(resource, other) for other in others):
             # Another resource has become this one, such as by another logical id.
             return
         if kind.shared:
-            held = {str(each) for other in others for each in listed(other.properties, kind.shared)}
-            left = [each for each in listed(properties, kind.shared) if str(each) not in held]
-            properties = {**properties, kind.shared: left}
+            properties = _unshared(kind.shared, properties, others)
         kind.delete(self._states.context(resource.logical_id), resource.physical_id, properties)
 
     def _others(self, resource: Resource) -> Iterator[Resource]:
@@ -172,6 +173,21 @@ class Removal:
                 # One to be cleaned up is not the one of its name that took its place.
                 if other is not resource:
                     yield other
+
+
+def _unshared(
+    shared: tuple[str, ...], properties: dict[str, Any], others: list[Resource]
+) -> dict[str, Any]:
+    """Return properties without the items that other resources have too; see `ResourceType.shared`."""
+    name, *common = shared
+    alike = [
+        other.properties
+        for other in others
+        if all(other.properties.get(each) == properties.get(each) for each in common)
+    ]
+    held = {str(item) for other in alike for item in listed(other, name)}
+    left = [item for item in listed(properties, name) if str(item) not in held]
+    return {**properties, name: left}
 
 
 def _is_the_same(resource: Resource, other: Resource) -> bool:

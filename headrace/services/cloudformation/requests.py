@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from headrace.aws.errors import AwsError
+from headrace.aws.operation import Call
 from headrace.aws.shapes.cloudformation import (
     CreateChangeSetInput,
     CreateStackInput,
@@ -17,7 +19,7 @@ from headrace.core.wildcards import glob_matches
 from headrace.services.cloudformation import graph, limits, parameters
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.capabilities import check_capabilities
-from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.fidelity import check_types, log_ignored
 from headrace.services.cloudformation.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.references import all_dependencies
@@ -46,6 +48,39 @@ UPDATABLE = (
 StackRequest = CreateStackInput | UpdateStackInput | CreateChangeSetInput
 
 
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """What a request's template becomes, or why it becomes nothing."""
+
+    template: Template | None = None
+    error: Exception | None = None
+
+    def get(self) -> Template:
+        """Return the template. Raises AwsError, TemplateError, ResourceFailed."""
+        if self.template is None:
+            raise self.error or TemplateError("Template format error: there is no template")
+        return self.template
+
+
+def expand(cfn: CloudFormation, call: Call, request: StackRequest) -> Expanded:
+    """Read a request's template and run its transforms; the caller does not hold the lock.
+
+    A macro's function may take minutes, and other stacks go on meanwhile. What is wrong is raised by `prepare`, after
+    what is wrong with the stack.
+    """
+    name = request["StackName"]
+    with cfn.lock:
+        stack = cfn.stacks.find(call.account, call.region, name)
+        if stack is None:
+            stack = Stack("", name, call.account, call.region, "", call.now_ms)
+        previous, parameters = stack.original_body or stack.body, stack.parameters
+    try:
+        body = previous if request.get("UsePreviousTemplate") else cfn.read_template(request)
+        return Expanded(_expanded(cfn, stack, request, body, parameters))
+    except (AwsError, TemplateError, ResourceFailed) as error:
+        return Expanded(error=error)
+
+
 def check_name(name: str) -> None:
     """Raise TemplateError for a name that no stack can have (the first sentence is recorded)."""
     wrong = "1 validation error detected: Value '{}' at 'stackName' failed to satisfy constraint: Member must"
@@ -61,12 +96,10 @@ def check_name(name: str) -> None:
 
 
 def prepare(
-    cfn: CloudFormation, stack: Stack, request: StackRequest
+    cfn: CloudFormation, stack: Stack, request: StackRequest, expanded: Expanded
 ) -> tuple[Template, dict[str, Any]]:
     """Return the template and the resolved parameters of a request. Raises AwsError, TemplateError."""
-    is_previous = request.get("UsePreviousTemplate")
-    body = (stack.original_body or stack.body) if is_previous else cfn.read_template(request)
-    template = _expanded(cfn, stack, request, body)
+    template = expanded.get()
     check_types(template, strict=cfn.strict)
     graph.check_acyclic(all_dependencies(template))
     check_capabilities(
@@ -101,9 +134,15 @@ def prepare(
     return template, values
 
 
-def _expanded(cfn: CloudFormation, stack: Stack, request: StackRequest, body: str) -> Template:
+def _expanded(
+    cfn: CloudFormation,
+    stack: Stack,
+    request: StackRequest,
+    body: str,
+    parameters: Mapping[str, Any],
+) -> Template:
     """Return the template that a text is, or becomes by its transforms. Raises TemplateError."""
-    given = {name: str(value["value"]) for name, value in stack.parameters.items()}
+    given = {name: str(value["value"]) for name, value in parameters.items()}
     given |= {
         p["ParameterKey"]: str(p["ParameterValue"])
         for p in listed(request, "Parameters")

@@ -66,6 +66,7 @@ class ResourceStates:
             functions=self.ports.functions,
             stop=self.stop,
             note_made=note_made,
+            acting=self.stack.acting,
             signals=self.ports.signals,
         )
 

@@ -32,7 +32,11 @@ class Lookups:
 
     def dynamic(self, stack: Stack, service: str, key: str) -> str:
         """Return the value of a dynamic reference. Raises ResourceFailed."""
-        where = {"account": stack.account, "region": stack.region}
+        where: dict[str, Any] = {
+            "account": stack.account,
+            "region": stack.region,
+            "acting": stack.acting,
+        }
         try:
             if service in ("ssm", "ssm-secure"):
                 answer = self.control.call(

@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.aws.operation import Call
+from headrace.core.ports import Acting
+
+# The name of the session in which CloudFormation acts as a stack's role (observed in CloudTrail by many users).
+ROLE_SESSION = "AWSCloudFormation"
 IN_PROGRESS = "_IN_PROGRESS"
 STACK_TYPE = "AWS::CloudFormation::Stack"
 EXECUTED = "EXECUTE_COMPLETE"
@@ -68,6 +73,9 @@ class Stack:
     notification_arns: list[str] = field(default_factory=list[str])
     rollback_configuration: dict[str, Any] = field(default_factory=dict[str, Any])
     role_arn: str = ""
+    # Who asked for the last operation, as whom resources are made without a role; empty for the account itself.
+    caller_arn: str = ""
+    caller_session: str = ""
     termination_protection: bool = False
     disable_rollback: bool = False
     on_failure: str = "ROLLBACK"
@@ -95,6 +103,19 @@ class Stack:
     drift_checked_ms: int | None = None
     # Logical id to physical id of the resources that the operation takes over from outside.
     importing: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def acting(self) -> Acting | None:
+        """As whom its resources are made: its role, else whoever asked; None for the account itself."""
+        if self.role_arn:
+            return Acting(self.role_arn, ROLE_SESSION)
+        return Acting(self.caller_arn, self.caller_session) if self.caller_arn else None
+
+    def note_caller(self, call: Call) -> None:
+        """Keep who asks for an operation."""
+        acting = None if call.permit is None else call.permit.acting
+        self.caller_arn = "" if acting is None else acting.arn
+        self.caller_session = "" if acting is None else acting.session
 
     @property
     def in_progress(self) -> bool:

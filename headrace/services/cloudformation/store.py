@@ -182,7 +182,8 @@ class Stacks:
     def save_change_set(self, change_set: ChangeSet) -> None:
         """Store a change set."""
         self._sets[change_set.change_set_id] = change_set
-        self._change_sets.put(change_set.change_set_id, asdict(change_set))
+        document = {each.name: getattr(change_set, each.name) for each in fields(change_set)}
+        self._change_sets.put(change_set.change_set_id, document)
 
     def delete_change_set(self, change_set: ChangeSet) -> None:
         """Forget a change set."""

@@ -158,7 +158,10 @@ def _check_resources(template: Template) -> None:
         for key in resource.keys() - RESOURCE_KEYS:
             raise TemplateError(f"Invalid template resource property '{key}'")  # recorded
         where = f"Template format error: [/Resources/{name}"
-        if not isinstance(resource.get("Type"), str):
+        if not isinstance(resource.get("Type", ""), str):
+            # Observed: aws-cloudformation/cfn-lint#1630.
+            raise TemplateError(f"{where}] Every Type member must be a string.")
+        if "Type" not in resource:
             raise TemplateError(f"{where}] Every Resources object must contain a Type member.")
         if not isinstance(resource.get("Properties", {}), dict):
             raise TemplateError(f"{where}/Properties] must be an object.")

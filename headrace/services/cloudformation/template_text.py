@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -16,6 +17,8 @@ import yaml
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError
 
+# JSON can write halves of surrogate pairs, which are no text.
+_HALVES = re.compile("[\ud800-\udfff]")
 _TOO_DEEP = f"Template format error: the template is nested more than {limits.NESTED} levels deep"
 
 
@@ -34,9 +37,17 @@ def _check_values(value: Any) -> None:
         if depth > limits.NESTED + 1:
             raise TemplateError(_TOO_DEEP)
         for key, item in _members(one):
+            if _has_half_a_character(key) or _has_half_a_character(item):  # assumed
+                raise TemplateError(
+                    "Template format error: JSON not well-formed. (half of a surrogate pair)"
+                )
             if item is None:
                 raise TemplateError(f"[{path}/{key}] 'null' values are not allowed in templates")
             pending.append((item, f"{path}/{key}", depth + 1))
+
+
+def _has_half_a_character(value: Any) -> bool:
+    return isinstance(value, str) and not value.isascii() and _HALVES.search(value) is not None
 
 
 def _members(value: Any) -> Iterator[tuple[Any, Any]]:

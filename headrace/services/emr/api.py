@@ -9,7 +9,13 @@ from pathlib import Path
 from headrace.aws.service import ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import EventBusSender, MetricSink, ObjectStore, any_secret
+from headrace.core.ports import (
+    EventBusSender,
+    JobCredentials,
+    MetricSink,
+    ObjectStore,
+    any_credentials,
+)
 from headrace.core.workers import Supervisor
 from headrace.services.emr.actions import ACTIONS
 from headrace.services.emr.announcements import Announcer
@@ -37,7 +43,7 @@ def build_emr(
     supervisor: Supervisor,
     objects: ObjectStore,
     endpoint_url: Callable[[], str],
-    secret_of: Callable[[str], str] = any_secret,
+    credentials: JobCredentials = any_credentials,
     sparks: Sparks | None = None,
     metrics: MetricSink,
     buses: EventBusSender,
@@ -49,7 +55,7 @@ def build_emr(
         clock=clock,
         store=store,
         context=JobContext(
-            objects, endpoint_url, os.cpu_count() or 1, secret_of, sparks or Sparks()
+            objects, endpoint_url, os.cpu_count() or 1, credentials, sparks or Sparks()
         ),
         metrics=metrics,
         folder=folder,

@@ -9,7 +9,7 @@ from pathlib import Path
 from headrace.aws.service import ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import ObjectStore, any_secret
+from headrace.core.ports import JobCredentials, ObjectStore, any_credentials
 from headrace.core.workers import Supervisor
 from headrace.services.emr_serverless.actions import ACTIONS
 from headrace.services.emr_serverless.backend import EmrServerless
@@ -36,7 +36,7 @@ def build_emr_serverless(
     supervisor: Supervisor,
     objects: ObjectStore,
     endpoint_url: Callable[[], str],
-    secret_of: Callable[[str], str] = any_secret,
+    credentials: JobCredentials = any_credentials,
     sparks: Sparks | None = None,
 ) -> EmrServerless:
     """Return EMR Serverless with its parts; nothing runs before `EmrServerless.start`."""
@@ -46,7 +46,7 @@ def build_emr_serverless(
         clock=clock,
         store=store,
         context=JobContext(
-            objects, endpoint_url, os.cpu_count() or 1, secret_of, sparks or Sparks()
+            objects, endpoint_url, os.cpu_count() or 1, credentials, sparks or Sparks()
         ),
         folder=(data_dir / FOLDER).absolute(),
         ended=lambda: idle_watch.wake(),

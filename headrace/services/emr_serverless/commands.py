@@ -88,7 +88,14 @@ def prepare(context: JobContext, application: Application, run: JobRun, folder: 
     # An executor finds the job's archives unpacked in the folder that it starts in, and so does the driver.
     unpack_archives(submission, settings, work, lambda uri: fetch(context.objects, uri, work))
     environment = {
-        **job_environment(context, folder, account=run.account, region=run.region),
+        **job_environment(
+            context,
+            folder,
+            account=run.account,
+            region=run.region,
+            role=str(run.request.get("executionRoleArn") or ""),
+            session=run.id,
+        ),
         **more,
         **{name: spark.interpreter_for(value) or value for name, value in driver.items()},
     }

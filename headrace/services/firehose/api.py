@@ -10,8 +10,10 @@ from headrace.core.config import Durability
 from headrace.core.ids import Ids
 from headrace.core.ports import (
     FunctionInvoker,
+    Guard,
     LogSink,
     MetricSink,
+    NoGuard,
     ObjectStore,
     SchemaCatalog,
     StreamReader,
@@ -47,6 +49,7 @@ def build_firehose(
     metrics: MetricSink,
     search: SearchDomains,
     secrets: SecretReader,
+    guard: Guard | None = None,
     state_delay_ms: int = 0,
 ) -> Firehose:
     """Return Firehose with its parts; nothing runs before `Firehose.start`."""
@@ -63,6 +66,7 @@ def build_firehose(
             functions,
             logs,
             metrics,
+            guard or NoGuard(),
             search=search,
             secrets=secrets,
         ),

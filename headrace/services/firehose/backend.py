@@ -68,6 +68,7 @@ class Firehose:
         self._fsync = fsync
         self._reader = streams
         self._ports = ports
+        self.guard = ports.guard
         self._running: dict[Key, _Running] = {}
 
     # --- life ---------------------------------------------------------------------------------

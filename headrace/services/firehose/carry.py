@@ -18,6 +18,7 @@ from headrace.services.firehose.failures import (
     as_lines,
     processing_line,
 )
+from headrace.services.firehose.permits import check_object
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.processing import delimiter_of
 from headrace.services.firehose.records import Record
@@ -154,6 +155,7 @@ def _put(
         from headrace.services.firehose.compress import compressed
 
         body, encoding = compressed(body, kind, key)
+    check_object(ports.guard, s3, key)
     ports.objects.put(
         bucket, key, body, content_type="application/octet-stream", content_encoding=encoding
     )

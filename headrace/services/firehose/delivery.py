@@ -15,19 +15,19 @@ nothing after it, in objects or, beyond the limit of active partitions, in the e
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from headrace.core.ports import StreamRecord
 from headrace.core.workers import WorkerDone
 from headrace.services.firehose.buffers import Buffer, Intake, positions_before, waiting
-from headrace.services.firehose.carry import Pending, carry, delivered, kinds_of, objects_of
+from headrace.services.firehose.carry import Pending, carry, delivered, objects_of
 from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.destinations.base import Hints
-from headrace.services.firehose.partitions import values_of
+from headrace.services.firehose.intending import intend, renamed
+from headrace.services.firehose.permits import check_source
 from headrace.services.firehose.ports import Ports
-from headrace.services.firehose.prefix import name_objects
 from headrace.services.firehose.reports import Reports
 from headrace.services.firehose.rereading import read_again, still_beyond, with_marks
 from headrace.services.firehose.sorting import Sorter
@@ -60,7 +60,7 @@ class Delivery:
         is_current: Callable[[], bool],
     ) -> None:
         self.name = f"firehose {stream.name}"
-        self.reports = Reports(stream, ports.clock, ports.logs, ports.metrics)
+        self.reports = Reports(stream, ports.clock, ports.logs, ports.metrics, ports.guard)
         self.wants_waking = True
         self._stream = stream
         self._source = source
@@ -75,7 +75,11 @@ class Delivery:
         self._starts: dict[str, str] = {}
         # With partitions, records are processed as the stream was when the first of them was; see `_settle_change`.
         self._as_of = as_held(self._stream, self._progress)
-        self._sorter = Sorter(self._as_of, ports, self._progress.passed)
+        self._sorter = self._made_sorter()
+
+    def _made_sorter(self) -> Sorter:
+        routes = self._streams.routes(self._stream.stream_id)
+        return Sorter(self._as_of, self._ports, self._progress.passed, routes)
 
     @property
     def progress(self) -> Progress:
@@ -131,6 +135,7 @@ class Delivery:
             raise
 
     def _step(self) -> float:
+        check_source(self._ports.guard, self._stream)
         intent = self._progress.intent
         if intent is not None:
             wait_s = self._finish(intent)
@@ -172,7 +177,7 @@ class Delivery:
         if not self._is_changed or self._progress.passed:
             return False
         self._as_of = replace(self._stream)
-        self._sorter = Sorter(self._as_of, self._ports, self._progress.passed)
+        self._sorter = self._made_sorter()
         return True
 
     def _fill(self) -> bool:
@@ -258,33 +263,10 @@ class Delivery:
         return {"version": self._as_of.version, "destination": self._as_of.destination}
 
     def _intend(self, partition: str, buffer: Buffer) -> Intent:
-        now_ms = self._ports.clock.now_ms()
         stream = self._as_of if is_partitioned(self._as_of.destination) else self._stream
-        if len(buffer.first) > 1:
-            buffer.records.sort(key=lambda record: record.shard_id)
-        return Intent(
-            version=stream.version,
-            destination=stream.destination,
-            keys=self._names(stream, partition, buffer.oldest_ms, kinds_of(stream, buffer)),
-            oldest_ms=buffer.oldest_ms,
-            newest_ms=buffer.newest_ms,
-            decided_ms=now_ms,
-            counts=dict(buffer.counts),
-            start={
-                shard_id: self._starts.get(shard_id, self._progress.positions.get(shard_id, ""))
-                for shard_id in buffer.last
-            },
-            last=dict(buffer.last),
-            after=positions_before(self._read_to, self._sorter.others_of(partition), self._intake),
-            kind=stream.destination_kind,
-            partition=partition,
-        )
-
-    def _names(
-        self, stream: DeliveryStream, partition: str, oldest_ms: int, kinds: Iterable[str]
-    ) -> dict[str, str]:
-        ids, now_ms = self._ports.ids, self._ports.clock.now_ms()
-        return name_objects(stream, list(kinds), oldest_ms, ids, now_ms, values_of(partition))
+        after = positions_before(self._read_to, self._sorter.others_of(partition), self._intake)
+        starts = {**self._progress.positions, **self._starts}
+        return intend(stream, partition, buffer, starts, after, self._ports)
 
     def _finish(self, intent: Intent) -> float:
         """Carry an intent out; return the seconds until it may be tried again, 0 when it is done."""
@@ -344,11 +326,7 @@ class Delivery:
         stream = self._stream
         if intent.version == stream.version:
             return
-        try:
-            keys = self._names(stream, intent.partition, intent.oldest_ms, intent.keys)
-        except StopIteration:
-            # Its prefix has other partition keys: the objects keep their names.
-            keys = intent.keys
+        keys = renamed(stream, intent, self._ports)
         moved = replace(
             intent,
             version=stream.version,
@@ -409,4 +387,4 @@ class Delivery:
         self._streams.save_progress(self._stream.stream_id, progress)
         # Set last: memory is never ahead of the disk.
         self._progress = progress
-        self._sorter.passed = progress.passed
+        self._sorter.advanced(progress.positions, progress.passed)

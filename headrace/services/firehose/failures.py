@@ -27,7 +27,6 @@ class Failed:
         function_arn: the function that did not process it.
         error_type: where it goes in the error output, empty for that of its stage.
         log_message: what the log says, when it is not `message`.
-        may_pass: another try may not fail: processing it depends on more than the record.
     """
 
     record: Record
@@ -36,7 +35,6 @@ class Failed:
     attempts: int = 1
     function_arn: str = ""
     error_type: str = ""
-    may_pass: bool = False
     log_message: str = ""
 
 

@@ -21,6 +21,11 @@ _DESTINATION: dict[str, FidelityLevel] = {
     "ProcessingConfiguration.Processors.Lambda.RoleArn": "stored",
 }
 
+_S3_UPDATE: dict[str, FidelityLevel] = {
+    f"ExtendedS3DestinationUpdate.{name.replace('BackupConfiguration', 'BackupUpdate')}": level
+    for name, level in _DESTINATION.items()
+}
+
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     # There is nothing here that a deletion would have to be forced against.
     "DeleteDeliveryStream": {"AllowForceDelete": "ignored"},
@@ -36,10 +41,6 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         },
         **destinations.of_creation(),
     },
-    "UpdateDestination": {
-        f"ExtendedS3DestinationUpdate.{name.replace('BackupConfiguration', 'BackupUpdate')}": level
-        for name, level in _DESTINATION.items()
-    }
-    | destinations.of_update(),
+    "UpdateDestination": {**_S3_UPDATE, **destinations.of_update()},
     "StartDeliveryStreamEncryption": {"DeliveryStreamEncryptionConfigurationInput": "stored"},
 }

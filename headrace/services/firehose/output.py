@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.services.firehose import serde
+from headrace.services.firehose.permits import check_table
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.state import DeliveryStream
@@ -45,6 +46,7 @@ def converted(stream: DeliveryStream, records: Sequence[Record], ports: Ports) -
     from headrace.services.firehose import convert
 
     assert stream.conversion is not None
+    check_table(ports.guard, stream)
     table = table_of(stream)
     schema = ports.schemas.table(
         table["databaseName"],

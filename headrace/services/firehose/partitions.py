@@ -94,7 +94,12 @@ class Keys:
 
 def values_of(partition: str) -> list[str]:
     """Return the values of a partition, in the order of the prefix's expressions."""
-    return msgspec.json.decode(partition, type=list[str]) if partition else []
+    return msgspec.json.decode(partition, type=list[str]) if is_values(partition) else []
+
+
+def is_values(partition: str) -> bool:
+    """Whether a buffer is of a partition, and not one of errors or of all records."""
+    return partition.startswith("[")
 
 
 def _failed(record: Record, message: str) -> Failed:

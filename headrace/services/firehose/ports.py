@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import FunctionInvoker, LogSink, MetricSink, ObjectStore, SchemaCatalog
+from headrace.core.ports import (
+    FunctionInvoker,
+    Guard,
+    LogSink,
+    MetricSink,
+    NoGuard,
+    ObjectStore,
+    SchemaCatalog,
+)
 from headrace.core.search import SearchDomainNotFound, SearchDomains, SearchServer
 from headrace.services.firehose.queries import Queries
 
@@ -35,7 +43,7 @@ class NoSearchDomains:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What all deliveries share. `stopping` is set before the cloud stops."""
+    """What all deliveries share. `guard` knows what roles may do. `stopping` is set before the cloud stops."""
 
     clock: Clock
     ids: Ids
@@ -44,6 +52,7 @@ class Ports:
     functions: FunctionInvoker
     logs: LogSink
     metrics: MetricSink
+    guard: Guard = field(default_factory=NoGuard)
     queries: Queries = field(default_factory=Queries)
     search: SearchDomains = field(default_factory=NoSearchDomains)
     secrets: SecretReader = no_secret

@@ -123,8 +123,14 @@ def _staged(
             record.data = parts[0]
             made.append(record)
             continue
+        # Each part fails for itself: were it to fail with the whole record, the others would come back with it.
         made += [
-            Record(part, record.source, record.shard_id, record.sub * 1000 + place)
+            Record(
+                part,
+                replace(record.source, data=part),
+                record.shard_id,
+                record.sub * 1000 + place,
+            )
             for place, part in enumerate(parts)
         ]
     return made

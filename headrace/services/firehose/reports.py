@@ -11,16 +11,19 @@ from typing import Any
 from headrace.core.clock import Clock
 from headrace.core.ports import (
     BucketNotFound,
+    Guard,
     LogLine,
     LogSink,
     Metric,
     MetricSink,
+    NoGuard,
     SchemaNotFound,
     StreamRecord,
 )
 from headrace.core.values import mapped
 from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.permits import Denied, may_log
 from headrace.services.firehose.state import DeliveryStream
 
 log = logging.getLogger(__name__)
@@ -56,8 +59,14 @@ class Reports:
     """The reports of one delivery stream. Thread-safe, as its sinks are; never raises."""
 
     def __init__(
-        self, stream: DeliveryStream, clock: Clock, logs: LogSink, metrics: MetricSink
+        self,
+        stream: DeliveryStream,
+        clock: Clock,
+        logs: LogSink,
+        metrics: MetricSink,
+        guard: Guard | None = None,
     ) -> None:
+        self._guard = guard or NoGuard()
         self._stream = stream
         self._clock = clock
         self._logs = logs
@@ -75,6 +84,8 @@ class Reports:
         match error:
             case BucketNotFound():
                 code, message = "S3.NoSuchBucket", "The specified bucket does not exist."
+            case Denied():
+                code, message = error.code, error.message
             case SchemaNotFound():
                 code = "DataFormatConversion.EntityNotFound"
                 message = f"The specified table or database could not be found: {error}"
@@ -123,9 +134,12 @@ class Reports:
                 "errorCode": code,
             }
         )
+        group, log_stream = str(options["LogGroupName"]), options.get("LogStreamName") or LOG_STREAM
+        if not may_log(self._guard, stream, group, log_stream):
+            return
         self._logs.put(
-            options["LogGroupName"],
-            options.get("LogStreamName") or LOG_STREAM,
+            group,
+            log_stream,
             [LogLine(self._clock.now_ms(), text)],
             account=stream.account,
             region=stream.region,

@@ -7,14 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from headrace.services.firehose.buffers import WHOLE, Buffer, Intake
 from headrace.services.firehose.failures import Failed
 from headrace.services.firehose.limits import ACTIVE_PARTITIONS
-from headrace.services.firehose.partitions import LIMIT_EXCEEDED, LIMIT_SENTENCE
+from headrace.services.firehose.partitions import LIMIT_EXCEEDED, LIMIT_SENTENCE, is_values
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.processing import Processed, Processing
 from headrace.services.firehose.records import Record
+from headrace.services.firehose.routes import Routes, RouteStore
 from headrace.services.firehose.sources import is_past
 from headrace.services.firehose.state import DeliveryStream, is_partitioned
 from headrace.services.firehose.transform import Function
 
+_FAILED_BEFORE = (
+    "Lambda.FunctionError",
+    "The Lambda function was successfully invoked but it returned an error result.",
+)
 # Of partitions beyond the limit, in one delivery of errors that does not wait for the other buffers.
 MOST_MARKS = 200
 
@@ -26,6 +31,7 @@ class Sorter:
         buffers: those that hold something, by partition.
         passed: by partition and shard, up to where records are delivered already: see `Progress.passed`.
         must_empty: all buffers are to be delivered before more is read.
+        active: how many partitions are active.
         exceeded: how many records were beyond the limit of active partitions since it was last asked.
     """
 
@@ -34,14 +40,19 @@ class Sorter:
         stream: DeliveryStream,
         ports: Ports,
         passed: Mapping[str, Mapping[str, str]],
+        store: RouteStore,
     ) -> None:
         self.buffers: dict[str, Buffer] = {}
         self.passed = passed
         self.must_empty = False
         self.exceeded = 0
+        self.active = 0
         self.size_bytes = 0
         self._processing = Processing(stream, ports)
         self._is_partitioned = is_partitioned(stream.destination)
+        # Asked only where a function's answer says where a record goes.
+        has_routes = self._is_partitioned and self._processing.function is not None
+        self._routes = Routes(store) if has_routes else None
         self._backs_up = stream.destination.get("S3BackupMode") == "Enabled"
 
     @property
@@ -49,18 +60,24 @@ class Sorter:
         """The function that transforms records, None without."""
         return self._processing.function
 
-    @property
-    def active(self) -> int:
-        """How many partitions are active."""
-        return len(self.buffers) - (WHOLE in self.buffers) if self._is_partitioned else 0
-
     def open(self, partition: str) -> None:
         """Make a partition active."""
         self._buffer(partition)
 
+    def advanced(
+        self, positions: Mapping[str, str], passed: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        """Take notice of new progress."""
+        self.passed = passed
+        if self._routes is not None:
+            self._routes.forget(positions)
+
     def pop(self, partition: str) -> Buffer:
         """Take a buffer out; an empty one when there is none."""
-        buffer = self.buffers.pop(partition, None) or Buffer()
+        buffer = self.buffers.pop(partition, None)
+        if buffer is None:
+            return Buffer()
+        self.active -= is_values(partition)
         self.size_bytes -= buffer.size_bytes
         if not self.buffers:
             self.must_empty = False
@@ -78,6 +95,8 @@ class Sorter:
         """Process what was read and sort it in. What raises leaves the buffers as they were."""
         made = self._processing.run(intake.records, backup=self._backs_up)
         if self._is_partitioned:
+            if self._routes is not None:
+                self._routes.settle(made)
             self._sort(made, intake.since_s)
         elif made.records or made.failed or made.sources:
             self._append(made, intake)
@@ -100,13 +119,20 @@ class Sorter:
             buffer = self._buffer(WHOLE)
             buffer.sources.append(record)
             buffer.note_any(record, since_s)
-        for failure in made.failed:
-            # One that may pass the next time was not delivered before: see `Delivery`.
-            if failure.may_pass or not self._is_passed(WHOLE, failure.record):
-                self._fail(failure, since_s)
+        # A failure that had a partition, by a function's earlier answer, is delivered as far as that one is.
+        failed = [f for f in made.failed if not self._is_passed(f.record.partition, f.record)]
+        moved = [f.record for f in failed if is_values(f.record.partition)]
+        if moved and self._routes is not None:
+            self._routes.move_to_errors(moved)
+        for failure in failed:
+            self._fail(failure, since_s, failure.record.partition)
         for record in made.records:
             partition = record.partition
             if self.passed and self._is_passed(partition, record):
+                continue
+            if not is_values(partition):
+                # It failed before, and waits among the errors.
+                self._fail(Failed(record, *_FAILED_BEFORE), since_s, partition)
                 continue
             buffer = self.buffers.get(partition)
             if buffer is None:
@@ -128,23 +154,23 @@ class Sorter:
         is delivered of a partition is always all of it up to a sequence number.
         """
         self.exceeded += 1
-        self._fail(Failed(record, LIMIT_EXCEEDED, LIMIT_SENTENCE), since_s)
+        self._fail(Failed(record, LIMIT_EXCEEDED, LIMIT_SENTENCE), since_s, WHOLE)
         buffer = self.buffers[WHOLE]
         shards = buffer.refused.setdefault(record.partition, {})
         shards[record.shard_id] = record.source.sequence_number
         # Each of them becomes a mark in the progress, unless everything else is delivered before.
         buffer.is_last |= len(buffer.refused) > MOST_MARKS
 
-    def _fail(self, failure: Failed, since_s: float) -> None:
-        buffer = self._buffer(WHOLE)
+    def _fail(self, failure: Failed, since_s: float, partition: str) -> None:
+        buffer = self._buffer(partition)
         buffer.failed.append(failure)
-        buffer.is_last |= failure.may_pass
         buffer.note_any(failure.record, since_s)
 
     def _buffer(self, partition: str) -> Buffer:
         buffer = self.buffers.get(partition)
         if buffer is None:
             buffer = self.buffers[partition] = Buffer()
+            self.active += is_values(partition)
         return buffer
 
     def _not_passed(self, partition: str, records: Sequence[Record]) -> Sequence[Record]:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from headrace.services.firehose.state import DeliveryStream, Intent, Progress
-from headrace.store.database import Database
+from headrace.store.database import Database, Documents
 
 
 class DeliveryStreams:
@@ -15,6 +15,7 @@ class DeliveryStreams:
     def __init__(self, database: Database) -> None:
         self._streams = database.documents("firehose_streams")
         self._progress = database.documents("firehose_progress")
+        self._routes = database.documents("firehose_routes")
 
     def load(self) -> list[DeliveryStream]:
         """Return all delivery streams that are stored."""
@@ -46,3 +47,34 @@ class DeliveryStreams:
         """Delete a delivery stream and its progress."""
         self._streams.delete(stream_id)
         self._progress.delete(stream_id)
+        routes = self.routes(stream_id)
+        for name in routes.load():
+            routes.delete(name)
+
+    def routes(self, stream_id: str) -> StreamRoutes:
+        """Return the routes of one delivery stream."""
+        return StreamRoutes(self._routes, stream_id)
+
+
+class StreamRoutes:
+    """The routes of one delivery stream: see `RouteStore`. Thread-safe as the database is."""
+
+    def __init__(self, documents: Documents, stream_id: str) -> None:
+        self._documents = documents
+        self._begin = f"{stream_id}:"
+
+    def load(self) -> dict[str, dict[str, Any]]:
+        """See `RouteStore.load`."""
+        return {
+            key.removeprefix(self._begin): value
+            for key, value in self._documents.items()
+            if key.startswith(self._begin)
+        }
+
+    def put(self, name: str, piece: dict[str, Any]) -> None:
+        """See `RouteStore.put`."""
+        self._documents.put(self._begin + name, piece)
+
+    def delete(self, name: str) -> None:
+        """See `RouteStore.delete`."""
+        self._documents.delete(self._begin + name)

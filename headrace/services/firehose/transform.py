@@ -28,12 +28,19 @@ from headrace.services.firehose.limits import (
     LAMBDA_MOST_RETRIES,
     LAMBDA_RETRIES,
 )
+from headrace.services.firehose.permits import denied_function
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.state import DeliveryStream
 
 MIB = 1024 * 1024
 _RECORD_OVERHEAD_BYTES = 512
+# Source: docs.aws.amazon.com/firehose/latest/dev/monitoring-with-cloudwatch-logs.html (documented).
+_ACCESS_DENIED = "Lambda.InvokeAccessDenied"
+_NO_ACCESS = (
+    "Access was denied to the Lambda function."
+    " Ensure that the access policy allows access to the Lambda function."
+)
 
 
 class Stopping(Exception):
@@ -114,6 +121,10 @@ def transform(
     """
     done: list[Record] = []
     failed: list[Failed] = []
+    sentence = denied_function(ports.guard, stream, function.arn)
+    if sentence:
+        _fail(records, (_ACCESS_DENIED, f"{_NO_ACCESS} {sentence}"), 1, function, failed)
+        return done, failed
     for batch in _batches(records, function.batch_bytes):
         answer, attempts = _invoke(batch, stream, function, ports)
         if answer is None or answer.function_error:
@@ -132,10 +143,7 @@ def _fail(
     function: Function,
     failed: list[Failed],
 ) -> None:
-    failed += [
-        Failed(record, *reason, attempts, function_arn=function.arn, may_pass=True)
-        for record in records
-    ]
+    failed += [Failed(record, *reason, attempts, function_arn=function.arn) for record in records]
 
 
 def _batches(records: Sequence[Record], batch_bytes: int) -> Iterator[list[Record]]:

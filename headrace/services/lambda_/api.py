@@ -14,9 +14,11 @@ from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.ports import (
     EventBusSender,
+    Guard,
     LogSink,
     MessageQueues,
     MetricSink,
+    NoGuard,
     ObjectStore,
     StreamReader,
     TopicPublisher,
@@ -38,6 +40,7 @@ from headrace.services.lambda_.mappings.store import MappingStore
 from headrace.services.lambda_.mappings.trace import Trace
 from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.packages.layers import LayerStore
+from headrace.services.lambda_.permits import Permits
 from headrace.services.lambda_.profile import PROFILE
 from headrace.services.lambda_.store import FunctionStore
 from headrace.services.lambda_.trace_page import backlog_page, trace_page
@@ -64,6 +67,7 @@ def build_lambda(
     endpoint_url: Callable[[], str] | None = None,
     sessions: RoleSessions | None = None,
     environments: MakeEnvironment | None = None,
+    guard: Guard | None = None,
 ) -> Lambda:
     """Return Lambda with its parts; it reads its state and starts its workers in `Lambda.start`.
 
@@ -85,8 +89,15 @@ def build_lambda(
         sessions=sessions or RoleSessions(ids.bytes(32)),
         environments=environments,
     )
+    permits = Permits(guard or NoGuard())
     dispatcher = Dispatcher(
-        clock=clock, ids=ids, functions=functions, pools=pools, logs=logs, metrics=metrics
+        clock=clock,
+        ids=ids,
+        functions=functions,
+        pools=pools,
+        logs=logs,
+        metrics=metrics,
+        permits=permits,
     )
     destinations = Destinations(queues, topics, buses=buses, objects=objects)
     invoker = Invoker(dispatcher, account=account, region=region)
@@ -101,6 +112,7 @@ def build_lambda(
         store=MappingStore(database),
         trace=Trace(database),
         role_of=functions.role_of,
+        permits=permits,
     )
     parts = Parts(
         functions=functions,
@@ -117,7 +129,9 @@ def build_lambda(
             functions=functions,
             dispatcher=dispatcher,
             destinations=destinations,
+            permits=permits,
         ),
+        permits=permits,
         invoker=invoker,
         mappings=Mappings(ports=ports, supervisor=supervisor),
         urls=FunctionUrls(functions=functions, dispatcher=dispatcher, ids=ids, clock=clock),

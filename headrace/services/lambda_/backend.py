@@ -22,6 +22,7 @@ from headrace.services.lambda_.mappings.mappings import Mappings
 from headrace.services.lambda_.names import parse_function
 from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.packages.layers import LayerStore
+from headrace.services.lambda_.permits import EVERYTHING, Permits
 from headrace.services.lambda_.policy import INVOKE, Caller, allows
 from headrace.services.lambda_.runtime.walls import NO_WALLS
 from headrace.services.lambda_.store import FunctionStore
@@ -48,6 +49,7 @@ class Parts:
     invoker: FunctionInvoker
     mappings: Mappings
     urls: FunctionUrls
+    permits: Permits = EVERYTHING
 
 
 class Lambda:
@@ -88,6 +90,7 @@ class Lambda:
         self.invoker = parts.invoker
         self.mappings = parts.mappings
         self._urls = parts.urls
+        self.permits = parts.permits
         self._pools_worker: WorkerHandle | None = None
 
     # --- life ---------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Whether a function's resource policy allows a caller an action.
 
-headrace does not evaluate identity policies: a caller with the function's own account may do everything. Services and
-anonymous callers, who have no identity policy, need a statement of the resource policy, as on AWS.
+Callers with identity policies `headrace.iam` judges; here one with the function's own account may do everything.
+Services and anonymous callers, who have no identity policy, need a statement of the resource policy, as on AWS.
 """
 
 from __future__ import annotations

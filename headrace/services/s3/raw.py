@@ -20,6 +20,7 @@ from headrace.services.s3 import (
     encryption,
     lifecycle,
     limits,
+    permits,
     post_form,
     reads,
     website,
@@ -94,6 +95,7 @@ class HttpFront:
             aws_error = error if isinstance(error, AwsError) else translate(error)
             if aws_error is None:
                 raise
+            aws_error = permits.hidden(request, aws_error)
             if not isinstance(error, AwsError) and aws_error.status >= 500:
                 log.exception("%s %s failed", request.method, request.path)
             response = _error_answer(request, aws_error)
@@ -137,17 +139,22 @@ class HttpFront:
         if target.key and not any(name in query for name in _SUBRESOURCES):
             uploading = "uploadId" in query
             if request.method == "GET" and not uploading:
-                self._check_ignored("GetObject", target)
+                self._begin("GetObject", request, target)
                 return self._get(request, target)
             if request.method == "HEAD":
-                self._check_ignored("HeadObject", target)
+                self._begin("HeadObject", request, target)
                 return self._head(request, target)
             if request.method == "PUT" and "x-amz-copy-source" not in target.headers:
-                self._check_ignored("UploadPart" if uploading else "PutObject", target)
+                self._begin("UploadPart" if uploading else "PutObject", request, target)
                 return (
                     self._upload_part(request, target) if uploading else self._put(request, target)
                 )
         return self._generic(request, target)
+
+    def _begin(self, operation: str, request: HttpRequest, target: Target) -> None:
+        """Refuse what would be ignored, and callers who may not. Raises AwsError."""
+        self._check_ignored(operation, target)
+        permits.ask(self._s3, request.call, operation, permits.params_of(target))
 
     def _check_ignored(self, operation: str, target: Target) -> None:
         """With --strict, refuse parameters that would be ignored. Raises AwsError."""
@@ -204,6 +211,7 @@ class HttpFront:
             log.warning("s3:%s is not built", operation)
             raise _not_implemented(operation)
         check_required(operation, params)
+        permits.ask(self._s3, request.call, operation, params)
         if self._strictness is not None:
             self._strictness.check(operation, params)
         output = action(self._s3, replace(request.call, operation=operation), params)
@@ -223,6 +231,7 @@ class HttpFront:
         assert request.call is not None
         self._check_ignored("PutBucketPolicy", target)
         params = {"Bucket": target.bucket, "Policy": request.body.decode("utf-8", "replace")}
+        permits.ask(self._s3, request.call, "PutBucketPolicy", params)
         call = replace(request.call, operation="PutBucketPolicy")
         self._actions["PutBucketPolicy"](self._s3, call, params)
         return HttpResponse(204)

@@ -67,7 +67,7 @@ class ServiceTargets:
         try:
             parsed = Arn.parse(arn)
             operation, params = _LOOK_UP[parsed.service]
-            where = {"account": parsed.account, "region": parsed.region}
+            where: dict[str, Any] = {"account": parsed.account, "region": parsed.region}
             self._control.call(parsed.service, operation, params(parsed), **where)
         except (AwsError, InvalidArn, KeyError):
             return False
@@ -76,7 +76,7 @@ class ServiceTargets:
     def send(self, arn: str, document: str) -> None:
         """See `Targets.send`."""
         parsed = Arn.parse(arn)
-        where = {"account": parsed.account, "region": parsed.region}
+        where: dict[str, Any] = {"account": parsed.account, "region": parsed.region}
         if parsed.service == "lambda":
             self._invoke(arn, document.encode())
             return

@@ -19,6 +19,16 @@ import json, time, urllib.request
 
 def handler(event, context):
     asked = event["ResourceProperties"]
+    if "Tell" in asked:
+        with open(asked["Tell"], "a") as out:
+            out.write(event["RequestType"] + " " + event.get("PhysicalResourceId", "") + "\\n")
+    if "Large" in asked:
+        send(event["ResponseURL"], b" " * 5000)
+        return
+    if "Broken" in asked:
+        for body in (b"{", b"[]"):
+            send(event["ResponseURL"], body)
+        raise ValueError("nobody understood")
     if asked.get("Silent") == "true":
         return
     if asked.get("Raise") == event["RequestType"]:
@@ -36,10 +46,16 @@ def handler(event, context):
         "LogicalResourceId": event["LogicalResourceId"],
         "Data": {"Seen": json.dumps(event["ResourceProperties"], sort_keys=True)},
     }
-    request = urllib.request.Request(
-        event["ResponseURL"], json.dumps(answer).encode(), {"Content-Type": ""}, method="PUT"
-    )
-    urllib.request.urlopen(request, timeout=10).read()
+    send(event["ResponseURL"], json.dumps(answer).encode())
+    if asked.get("Twice") == "true":
+        send(event["ResponseURL"], json.dumps({**answer, "Status": "FAILED"}).encode())
+
+def send(url, body):
+    request = urllib.request.Request(url, body, {"Content-Type": ""}, method="PUT")
+    try:
+        urllib.request.urlopen(request, timeout=10).read()
+    except OSError as error:
+        print("refused", error)
 """
 
 
@@ -124,6 +140,36 @@ def test_a_function_that_fails_before_it_answers_fails_the_stack(
     (reason,) = reasons(cfn, name)
     assert all(part in reason for part in sentences), reason
     cfn.delete_stack(StackName=name)
+
+
+@pytest.mark.parametrize(
+    ("properties", "ended", "sentence"),
+    [
+        ({"Large": True}, "ROLLBACK_COMPLETE", "Response object is too long."),
+        ({"Broken": True}, "ROLLBACK_COMPLETE", "nobody understood"),
+        ({"Twice": True}, "CREATE_COMPLETE", ""),
+        ({"Silent": True, "ServiceTimeout": 1}, "ROLLBACK_COMPLETE", "did not receive a response"),
+    ],
+)
+def test_every_odd_answer_ends_the_operation(
+    server: ServerProcess, name: str, properties: dict[str, Any], ended: str, sentence: str
+):
+    cfn = server.client("cloudformation")
+    stack = cfn.create_stack(StackName=name, TemplateBody=body(**properties))["StackId"]
+    assert settled(cfn, name) == ended
+    assert all(sentence in reason for reason in reasons(cfn, name))
+    cfn.delete_stack(StackName=name)
+    assert settled(cfn, stack).startswith("DELETE")
+
+
+def test_a_function_that_made_something_by_half_is_told_to_delete_it(
+    server: ServerProcess, name: str
+):
+    told = server.data_dir.parent / f"{name}.told"
+    cfn = server.client("cloudformation")
+    cfn.create_stack(StackName=name, TemplateBody=body(Fail="Create", Tell=str(told)))
+    assert settled(cfn, name) == "ROLLBACK_COMPLETE"
+    assert told.read_text().splitlines() == ["Create ", "Delete made-by-the-function"]
 
 
 def test_a_function_that_fails_at_the_deletion_can_be_left_behind(server: ServerProcess, name: str):

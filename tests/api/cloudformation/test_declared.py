@@ -178,6 +178,9 @@ def test_the_schemas_are_aws_s() -> None:
     assert resource_schemas.FILE.read_text() == resource_schemas.text(), (
         "python -m scripts.resource_schemas"
     )
+    assert resource_schemas.TYPES_FILE.read_text() == resource_schemas.text_of_types(), (
+        "python -m scripts.resource_schemas"
+    )
 
 
 def test_what_goes_nowhere_is_declared_ignored() -> None:

@@ -35,7 +35,8 @@ def test_the_notification_configuration_acts_and_goes_with_its_property(
         "Queue": "arn:aws:sqs:us-east-1:000000000000:q",
         "Filter": {"S3Key": {"Rules": [{"Name": "prefix", "Value": "in/"}]}},
     }
-    wanted = {"QueueConfigurations": [one], "EventBridgeConfiguration": {}}
+    bridge = {"EventBridgeEnabled": True}
+    wanted = {"QueueConfigurations": [one], "EventBridgeConfiguration": bridge}
     properties = {"BucketName": "told", "NotificationConfiguration": wanted}
     made = create(cfn, template(B={"Type": "AWS::S3::Bucket", "Properties": properties}))
     assert made == "CREATE_COMPLETE"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 import zipfile
 from typing import Any
 
@@ -298,6 +299,31 @@ def test_a_macro_rewrites_what_it_stands_in(cloud: InProcessCloud, cfn: Any) -> 
     url = cloud.client("sqs").get_queue_url(QueueName="named-by-macro")["QueueUrl"]
     answer = cloud.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["DelaySeconds"])
     assert answer["Attributes"]["DelaySeconds"] == "5"
+
+
+def test_other_stacks_go_on_while_a_macro_runs(
+    cloud: InProcessCloud, cfn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def macro(stack: Any, name: str, event: dict[str, Any]) -> dict[str, Any]:
+        begun.set()
+        assert go_on.wait(60)
+        return {"status": "success", "fragment": event["fragment"]}
+
+    monkeypatch.setattr(cloud.cloud.cloudformation.transforms, "_run_macro", macro)
+    queue = {"Type": "AWS::SQS::Queue"}
+    body = {"Transform": "Slow", "Resources": {"Q": queue}}
+    caller = threading.Thread(target=create, args=(cfn, body, "slow"), kwargs=EXPAND)
+    caller.start()
+    try:
+        assert begun.wait(60)
+        other = cloud.client("cloudformation")
+        assert create(other, {"Resources": {"Q": queue}}, name="other") == "CREATE_COMPLETE"
+    finally:
+        go_on.set()
+        caller.join(60)
+    assert settled(cfn, "slow") == "CREATE_COMPLETE"
 
 
 def test_an_unknown_transform_is_named(cfn: Any) -> None:

@@ -17,14 +17,19 @@ STREAM = f"arn:aws:kinesis:us-east-1:{ACCOUNT}:stream/flights"
 
 
 @pytest.fixture(scope="module")
-def iam(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
     with InProcessCloud(tmp_path_factory.mktemp("iam")) as cloud:
-        client = cloud.client("iam")
-        client.create_role(RoleName="app", AssumeRolePolicyDocument=TRUST_TEXT)
-        client.create_user(UserName="John")
-        client.create_group(GroupName="readers")
-        client.add_user_to_group(UserName="John", GroupName="readers")
-        yield client
+        yield cloud
+
+
+@pytest.fixture(scope="module")
+def iam(cloud: InProcessCloud) -> Any:
+    client = cloud.client("iam")
+    client.create_role(RoleName="app", AssumeRolePolicyDocument=TRUST_TEXT)
+    client.create_user(UserName="John")
+    client.create_group(GroupName="readers")
+    client.add_user_to_group(UserName="John", GroupName="readers")
+    return client
 
 
 def document(*statements: Any, version: str = "2012-10-17") -> str:
@@ -264,3 +269,21 @@ def test_a_boundary_is_a_policy_that_is_there(iam: Any, kind: str) -> None:
         f"Scope ARN: {gone} does not exist or is not attachable.",
         404,
     )
+
+
+def test_a_repositorys_policy_has_a_principal_and_no_resource(
+    iam: Any, cloud: InProcessCloud
+) -> None:
+    """ECR's policies are a kind of their own; the CDK's bootstrap puts such a one."""
+    iam.list_roles()
+    ecr = cloud.client("ecr")
+    ecr.create_repository(repositoryName="r")
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "lambda.amazonaws.com"},
+        "Action": ["ecr:BatchGetImage"],
+    }
+    text = document(statement)
+    ecr.set_repository_policy(repositoryName="r", policyText=text)
+    kept = json.loads(ecr.get_repository_policy(repositoryName="r")["policyText"])
+    assert kept["Statement"] == [statement]

@@ -158,7 +158,7 @@ def test_states_outlast_a_restart(streams: Streams, kinesis: Any, cloud: InProce
 
 
 def test_the_command_takes_the_delay(tmp_path: Path):
-    with ServerProcess(tmp_path / "data", "--state-delay", "0.3") as server:
+    with ServerProcess(tmp_path / "data", "--state-delay", "2") as server:
         kinesis = server.client("kinesis")
         kinesis.create_stream(StreamName="flights", ShardCount=1)
         assert status(kinesis) == "CREATING"

@@ -229,6 +229,8 @@ def test_nothing_piles_up_with_cold_starts(tmp_path: Path) -> None:
         # The first log line makes a log group, and each process a log stream, which moto's journal keeps.
         cloud.cloud._logs.put = lambda *_, **__: None  # type: ignore[method-assign]
         cold_start()
+        # What is judged is read from moto's services, each of which then has its state.
+        cloud.cloud.judge.settle()
         before = rows()
         for _ in range(5):
             cold_start()

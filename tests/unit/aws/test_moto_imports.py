@@ -37,12 +37,16 @@ def test_the_installed_one_works_and_the_range_is_the_packages() -> None:
 
 
 def test_the_lowest_versions_begin_the_ranges() -> None:
+    """Those of all dependencies, and of the extras of which the core's tests make use; see `scripts/test --lowest`."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = (ROOT / "requirements" / "lowest.txt").read_text().splitlines()
     pinned = dict(line.split("==") for line in lines if "==" in line)
-    for one in project["dependencies"]:
+    extras = project["optional-dependencies"]
+    ranges = [*project["dependencies"], *extras["parquet"], *extras["testing"]]
+    ranges = [one for one in ranges if not one.startswith("pytest")]
+    assert len(pinned) == len(ranges)
+    for one in ranges:
         name, _, rest = one.partition(">=")
-        name = name.partition("[")[0]
-        if name in pinned:
-            lowest = rest.partition(",")[0]
-            assert pinned[name] == lowest or pinned[name].startswith(f"{lowest}."), name
+        lowest = rest.partition(",")[0]
+        pin = pinned[name.partition("[")[0]]
+        assert pin == lowest or pin.startswith(f"{lowest}."), name

@@ -102,6 +102,7 @@ OWNED = {
     "emr-serverless",
     "cloudformation",
     "resourcegroupstaggingapi",
+    "cloudcontrol",
 }
 AWS = Path(gateway_module.__file__).parent
 

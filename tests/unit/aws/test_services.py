@@ -12,6 +12,7 @@ def test_services_declare_only_operations_that_aws_has(tmp_path: Path):
     with InProcessCloud(tmp_path / "data") as cloud:
         apis = cloud.cloud.gateway.owned
         assert sorted(apis) == [
+            "cloudcontrol",
             "cloudformation",
             "emr",
             "emr-serverless",

@@ -93,7 +93,7 @@ def test_functions(value: Any, result: Any):
         ({"Fn::Cidr": ["10.0.0.0/24", 3, 7]}, "does not hold 3 blocks of that size"),
         ({"Fn::Cidr": ["ten", 1, 1]}, "every Fn::Cidr object requires"),
         ({"Fn::Length": 7}, "a function has an argument that it does not take"),
-        ({"Ref": {"a": "b"}}, "a function has an argument that it does not take"),
+        ({"Ref": {"a": "b"}}, "Every Ref object must have a single String value"),
     ],
 )  # fmt: skip
 def test_a_function_refuses_what_it_does_not_take(value: Any, sentence: str):

@@ -17,6 +17,7 @@ OWNED = (
     "emr-serverless",
     "cloudformation",
     "resourcegroupstaggingapi",
+    "cloudcontrol",
 )
 
 

@@ -48,8 +48,9 @@ def test_a_role_is_assumed_without_its_path(cloud: InProcessCloud):
 def test_who_assumed_a_role_is_its_session(cloud: InProcessCloud):
     sts = cloud.client("sts")
     arn = f"arn:aws:iam::{ACCOUNT}:role/other"
-    key = sts.assume_role(RoleArn=arn, RoleSessionName="s")["Credentials"]["AccessKeyId"]
-    mine = client_of("sts", cloud.handle, account=key, region="us-east-1")
+    keys = sts.assume_role(RoleArn=arn, RoleSessionName="s")["Credentials"]
+    key, token = keys["AccessKeyId"], keys["SessionToken"]
+    mine = client_of("sts", cloud.handle, account=key, region="us-east-1", token=token)
     assert mine.get_caller_identity()["Arn"] == f"arn:aws:sts::{ACCOUNT}:assumed-role/other/s"
 
 

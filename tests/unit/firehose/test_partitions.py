@@ -30,6 +30,10 @@ PARTITIONED: dict[str, Any] = {
 }
 
 
+# Nightly many more.
+SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 200))]
+
+
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path, **PARTITIONED)
@@ -159,6 +163,48 @@ def test_a_functions_keys_name_the_partition(tmp_path: Path):
     assert line["errorMessage"] == "partitionKeys values must not be null or empty"
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_fickle_functions_first_answer_holds_over_kills(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+):
+    """A function that gives other keys, or fails, when it is asked again must not lose or double a record."""
+    monkeypatch.setattr(sorting, "ACTIVE_PARTITIONS", 3)
+    dice = random.Random(seed)
+    processing = several(("Lambda", {"LambdaArn": FUNCTION, "NumberOfRetries": "0"}))
+    prefix = {"Prefix": "in/!{partitionKeyFromLambda:who}/", "ProcessingConfiguration": processing}
+    lab = Lab(tmp_path, **{**PARTITIONED, **prefix})
+
+    def fickle(event: dict[str, Any]) -> dict[str, Any]:
+        if dice.random() < 0.1:
+            raise ZeroDivisionError
+        made = answer(event, lambda data: (dice.choice(["Ok"] * 9 + ["ProcessingFailed"]), data))
+        for item in made["records"]:
+            item["metadata"] = {"partitionKeys": {"who": dice.choice("abcd")}}
+        return made
+
+    lab.functions.functions[FUNCTION] = fickle
+    sent = 0
+    for _ in range(60):
+        fates = ["ok", "ok", "die before", "die after", "refuse"]
+        lab.objects.fates = [dice.choice(fates) for _ in range(3)]
+        match dice.randrange(4):
+            case 0:
+                lab.start()
+            case 1:
+                lab.clock.advance(dice.choice([20, 60]))
+            case _:
+                count = dice.randrange(6)
+                lab.put(*[record(sent + n, "-") for n in range(count)])
+                sent += count
+        lab.settle_through_kills()
+    lab.objects.fates = []
+    for _ in range(4):
+        lab.clock.advance(60)
+        lab.settle_through_kills()
+    assert Counter(numbers(lab)) == Counter(range(sent))
+    assert lab.store.routes("id").load() == {}
+
+
 def test_an_update_delivers_what_waits_under_the_prefix_that_it_was_sorted_by(lab: Lab):
     lab.put(record(1, "a"), record(2, "b"))
     lab.settle()
@@ -186,7 +232,7 @@ def test_a_kill_between_two_partitions_delivers_the_other_and_not_the_first_agai
     assert Counter(numbers(lab)) == Counter([1, 2, 3, 4])
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_any_run_of_kills_and_changes_delivers_each_record_once(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ):

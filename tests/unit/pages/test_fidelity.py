@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.aws.http import HttpRequest
+from headrace.services.cloudcontrol.fidelity import FIDELITY as CLOUDCONTROL
 from headrace.services.cloudformation.fidelity import FIDELITY as CLOUDFORMATION
 from headrace.services.emr.fidelity import FIDELITY as EMR
 from headrace.services.emr_serverless.fidelity import FIDELITY as EMR_SERVERLESS
@@ -22,6 +23,7 @@ from headrace.services.tagging.fidelity import FIDELITY as TAGGING
 from tests.support.cloud import InProcessCloud
 
 TABLES = {
+    "cloudcontrol": CLOUDCONTROL,
     "cloudformation": CLOUDFORMATION,
     "emr": EMR,
     "emr-serverless": EMR_SERVERLESS,

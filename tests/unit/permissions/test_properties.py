@@ -154,7 +154,7 @@ def answer(principal: Principal, asked: Asked, given: Given) -> str:
 
 
 @given(questions())
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 def test_it_decides_as_the_model_does(question: tuple[Principal, Asked, Given]) -> None:
     principal, asked, policies = question
     assert answer(principal, asked, policies) == decide(asked, policies)

@@ -40,6 +40,11 @@ from headrace.services.cloudformation.actions.templates import (
     get_template_summary,
     validate_template,
 )
+from headrace.services.cloudformation.actions.types import (
+    describe_type,
+    list_type_versions,
+    list_types,
+)
 
 ACTIONS = [
     cancel_update_stack,
@@ -55,6 +60,7 @@ ACTIONS = [
     describe_stack_resource_drifts,
     describe_stack_resources,
     describe_stacks,
+    describe_type,
     detect_stack_drift,
     detect_stack_resource_drift,
     execute_change_set,
@@ -66,6 +72,8 @@ ACTIONS = [
     list_imports,
     list_stack_resources,
     list_stacks,
+    list_type_versions,
+    list_types,
     rollback_stack,
     set_stack_policy,
     signal_resource,

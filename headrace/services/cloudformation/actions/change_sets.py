@@ -41,6 +41,7 @@ def create_change_set(
         raise validation_error(
             f"headrace does not carry out change sets of DeploymentMode {mode}: detect-stack-drift shows what differs."
         )
+    expanded = requests.expand(cfn, call, request)
     with cfn.lock:
         stack = _stack_for(cfn, call, request, kind)
         token = request.get("ClientToken") or ""
@@ -50,7 +51,7 @@ def create_change_set(
             if token and same.client_token == token:  # the same request once more
                 return {"Id": same.change_set_id, "StackId": stack.stack_id}
             raise AwsError("AlreadyExistsException", f"ChangeSet {name} already exists", 400)
-        template, values = requests.prepare(cfn, stack, request)
+        template, values = requests.prepare(cfn, stack, request, expanded)
         tags = requests.tags_of(request, stack)
         change_set = ChangeSet(
             change_set_id=make_arn(
@@ -251,6 +252,7 @@ def execute_change_set(
         stack.on_failure = change_set.on_failure or "ROLLBACK"
         stack.change_set_id = change_set.change_set_id
         stack.request_token = request.get("ClientRequestToken") or ""
+        stack.note_caller(call)
         if creating:
             stack.updated_ms = call.now_ms
         stack.importing = dict(change_set.importing)

@@ -32,6 +32,7 @@ def create_stack(
     """Make a stack in the background. Source: API_CreateStack."""
     name, token = request["StackName"], request.get("ClientRequestToken") or ""
     requests.check_name(name)
+    expanded = requests.expand(cfn, call, request)
     with cfn.lock:
         present = cfn.stacks.find(call.account, call.region, name)
         if present is not None and present.status != "REVIEW_IN_PROGRESS":
@@ -41,9 +42,10 @@ def create_stack(
         stack = present or cfn.stacks.new(
             name, call.account, call.region, "CREATE_IN_PROGRESS", call.now_ms
         )
-        template, values = requests.prepare(cfn, stack, request)
+        template, values = requests.prepare(cfn, stack, request, expanded)
         stack.policy = policy_of(cfn, request) or ""
         stack.request_token = token
+        stack.note_caller(call)
         # It refuses what cannot be evaluated.
         ResourceChanges(cfn.lookups, stack, template, values, stack.tags)
         requests.take_over(stack, template, values, request)
@@ -64,13 +66,14 @@ def update_stack(
     cfn: CloudFormation, call: Call, request: shapes.UpdateStackInput
 ) -> shapes.UpdateStackOutput:
     """Change a stack in the background. Source: API_UpdateStack."""
+    expanded = requests.expand(cfn, call, request)
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
         if stack.status not in requests.UPDATABLE:
             raise validation_error(
                 f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
             )
-        template, values = requests.prepare(cfn, stack, request)
+        template, values = requests.prepare(cfn, stack, request, expanded)
         tags = requests.tags_of(request, stack)
         found = ResourceChanges(cfn.lookups, stack, template, values, tags)
         if not has_changes(stack, template, found, tags):
@@ -78,6 +81,7 @@ def update_stack(
         policy = policy_of(cfn, request)
         temporary = policy_of(cfn, request, FOR_NOW)
         stack.request_token = request.get("ClientRequestToken") or ""
+        stack.note_caller(call)
         requests.take_over(stack, template, values, request)
         if temporary is not None:
             stack.enforced_policy = stack.temporary_policy = temporary
@@ -109,7 +113,9 @@ def delete_stack(cfn: CloudFormation, call: Call, request: shapes.DeleteStackInp
             )
         if stack.status == "DELETE_IN_PROGRESS":
             return
+        stack.role_arn = request.get("RoleARN") or stack.role_arn
         stack.request_token = request.get("ClientRequestToken") or ""
+        stack.note_caller(call)
         if stack.in_progress:
             overtaken = stack.status in _DELETABLE_IN_PROGRESS and cfn.operations.overtake(
                 stack, "DELETE_IN_PROGRESS"
@@ -182,6 +188,7 @@ def continue_update_rollback(
                 f"The resources to skip must be in UPDATE_FAILED state: [{', '.join(wrong)}] are not"
             )
         stack.request_token = request.get("ClientRequestToken") or ""
+        stack.note_caller(call)
         stack.previous["skip"] = [*stack.previous.get("skip", []), *skip]
         cfn.stacks.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", "User Initiated", whole=True)
     cfn.operations.run(stack, Deployment.roll_back_update)
@@ -196,6 +203,7 @@ def rollback_stack(
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
         stack.request_token = request.get("ClientRequestToken") or ""
+        stack.note_caller(call)
         if (retain := request.get("RetainExceptOnCreate")) is not None:
             stack.retain_except_on_create = bool(retain)
         if stack.status == "CREATE_FAILED":

@@ -79,6 +79,12 @@ def resource_type(name: str) -> ResourceType | None:
 
 
 @functools.cache
+def type_names() -> list[str]:
+    """Return the names of AWS's types that are here, sorted."""
+    return sorted(name for name in (*TYPES, *_DECLARED) if name.startswith("AWS::"))
+
+
+@functools.cache
 def _declared_type(name: str) -> ResourceType | None:
     """Return a declared type, made when it is first asked for: botocore's model of its service is read for it."""
     declared = _DECLARED.get(name)

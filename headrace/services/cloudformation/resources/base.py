@@ -11,10 +11,10 @@ from typing import Any, Protocol, cast
 from headrace.aws.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import ControlPlane, FidelityLevel, FunctionInvoker
+from headrace.core.ports import Acting, ControlPlane, FidelityLevel, FunctionInvoker
 from headrace.core.values import listed
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
-from headrace.services.cloudformation.resources.schemas import named_in
+from headrace.services.cloudformation.resources.property_types import mistaken
 from headrace.services.cloudformation.signals import Signals
 
 Properties = dict[str, Any]
@@ -26,6 +26,7 @@ class Context:
 
     Attributes:
         stop: set when the operation is given up; whoever waits for something checks it.
+        acting: as whom it is made; None for the account itself.
         signals: what wait conditions wait for.
         note_made: stores the physical id of a resource that has been made, before the next call for it.
         note_begun: stores the physical id of a resource that may be made from now on, for the case of a kill.
@@ -46,6 +47,7 @@ class Context:
     functions: FunctionInvoker
     stop: threading.Event
     note_made: Callable[[str], None]
+    acting: Acting | None = None
     signals: Signals = field(default_factory=Signals)
     note_begun: Callable[[str], None] = lambda _: None
     made_up: Callable[[Callable[[], str]], str] = lambda make: make()
@@ -58,7 +60,12 @@ class Context:
     def call(self, service: str, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Call an API in the stack's account and region. Raises AwsError."""
         return self.control.call(
-            service, operation, params, account=self.account, region=self.region
+            service,
+            operation,
+            params,
+            account=self.account,
+            region=self.region,
+            acting=self.acting,
         )
 
     def gone_is_fine(
@@ -179,8 +186,8 @@ class ResourceType:
         named_by: the path of the property that holds the physical name, such as ("QueueName",); empty: there is none.
         find: returns the identifier of a resource that exists already, where the service would not refuse to make it.
         made: returns the physical id of a resource that was made just before a kill, where its name is none.
-        shared: the property that lists things of which another resource of the type may be about too; then the deletion
-            of one leaves those alone.
+        shared: the property that lists things of which another resource of the type may be about too, and what else
+            the two have then in common; the deletion of one leaves those things alone.
         dropped: returns the paths inside properties that are ignored, such as `Code.ImageUri`.
         fixed: whether it cannot be changed, nor replaced.
         reading: reads a resource back; None: its drift is not checked, and it cannot be imported.
@@ -197,9 +204,9 @@ class ResourceType:
     named_by: tuple[str, ...] = ()
     find: Find | None = None
     dropped: Callable[[Properties], Sequence[str]] | None = None
+    shared: tuple[str, ...] = ()
     fixed: bool = False
     reading: Readable | None = None
-    shared: str = ""
     made: Find | None = None
 
     def name_of(self, properties: Mapping[str, Any]) -> str:
@@ -215,11 +222,8 @@ class ResourceType:
 
     def check(self, logical_id: str, properties: Mapping[str, Any]) -> None:
         """Raise ResourceFailed for properties that are missing, and for those that the type does not have."""
-        required = named_in(self.name, "required")
-        missing = [name for name in required if name not in properties]
-        if missing:
-            shown = ", ".join(f"The property {{/{name}}} is required" for name in missing)
-            raise ResourceFailed(f"Property validation failure: [{shown}]")  # recorded
+        if refusal := mistaken(self.name, properties):
+            raise ResourceFailed(refusal)
         if self.any_property:
             return
         unknown = sorted(set(properties) - set(self.properties))

@@ -87,6 +87,9 @@ def _ask(
     }
     if physical_id:
         event["PhysicalResourceId"] = physical_id
+    else:
+        # After a kill nobody knows whether the function made something: the rollback asks it to delete that.
+        context.note_begun(context.generated_name(128))
     if old is not None:
         event["OldResourceProperties"] = _texts(old)
     invocation = _Invocation(context, function, json.dumps(event).encode())
@@ -101,6 +104,10 @@ def _ask(
     if answer is TOO_LONG:
         raise ResourceFailed("Response object is too long.")
     if answer.get("Status") != "SUCCESS":
+        given = answer.get("PhysicalResourceId")
+        if given and not physical_id:
+            # The function has said what it made by half: the rollback asks it to delete that, as on AWS.
+            context.note_made(str(given))
         raise ResourceFailed(
             f"Received response status [FAILED] from custom resource. Message returned: {answer.get('Reason', '')}"
         )

@@ -148,6 +148,7 @@ class Declared:
         ec2_tags: the resource's kind in EC2's TagSpecifications.
         unique: whether no two may have the same name.
         exists: whether one with these properties is there already, where `read` and the service do not say.
+        shared: see `ResourceType.shared`.
         tag: the calls that add and remove tags, with the member that names the resource, and where that comes from.
     """
 
@@ -168,6 +169,7 @@ class Declared:
     ec2_tags: str = ""
     tag: tuple[str, str, str, Source] | None = None
     exists: Callable[[Values], bool] | None = None
+    shared: tuple[str, ...] = ()
 
     @property
     def remade(self) -> bool:
@@ -212,6 +214,7 @@ def resource_type_of(declared: Declared) -> ResourceType:
         named_by=(declared.name,) if declared.name and declared.unique else (),
         find=maker.find if _is_looked_for(declared) else None,
         dropped=maker.dropped,
+        shared=declared.shared,
         reading=None if declared.read is None else maker,
     )
 
@@ -224,7 +227,14 @@ def _is_looked_for(declared: Declared) -> bool:
 def changed_in_place(declared: Declared) -> set[str]:
     """Return the properties that calls change."""
     changed = {name for call in declared.update for name in passed(declared, call)}
+    changed |= _followed(declared)
     return changed | set(_TAGS) if declared.tag or declared.ec2_tags else changed
+
+
+def _followed(declared: Declared) -> set[str]:
+    """Return the lists whose items are made and deleted one by one, and so can be when the list changes."""
+    made = {call.each for call in declared.create if call.each}
+    return made & {call.each for call in declared.delete}
 
 
 @functools.cache
@@ -332,6 +342,8 @@ class _Maker:
             self.delete(context, physical_id, old)
             return self.create(context, {**new, declared.name: values.get(declared.name)})
         values.changed = changed
+        for name in sorted(changed & _followed(declared)):
+            self._follow(name, values, old.get(name) or [], new.get(name) or [])
         for call in declared.update:
             if call.always or changed & set(passed(declared, call)):
                 self._run(call, values)
@@ -339,6 +351,20 @@ class _Maker:
             self._read(values)
             self._change_tags(values, old, new)
         return self._made(values)
+
+    def _follow(self, name: str, values: Values, old: list[Any], new: list[Any]) -> None:
+        """Delete what is gone of a list, and make what is new."""
+        for calls, items, delete in (
+            (self._declared.delete, [item for item in old if item not in new], True),
+            (self._declared.create, [item for item in new if item not in old], False),
+        ):
+            for call in calls:
+                for item in items if call.each == name else ():
+                    values.item = item
+                    if delete:
+                        self._delete(call, values)
+                    else:
+                        values.answer.update(self._call(call, values))
 
     def delete(self, context: Context, physical_id: str, properties: Properties) -> None:
         values = self._values(context, physical_id, properties)
@@ -357,8 +383,16 @@ class _Maker:
                 self._read(values)
             self._call(call, values, only_named=True)
         except AwsError as error:
-            if error.status != 404 and not _GONE.search(error.code):
+            if not _says_gone(error) and not self._is_gone(values):
                 raise
+
+    def _is_gone(self, values: Values) -> bool:
+        """Whether the resource is not there any more: moto does not say so of all that it is told to delete."""
+        try:
+            self._read(values)
+        except AwsError as error:
+            return _says_gone(error)
+        return False
 
     def find(self, context: Context, properties: Properties) -> str | None:
         """Return the name that a template gives when a resource has it already."""
@@ -380,6 +414,9 @@ class _Maker:
             return None
         # A list that is filtered by the name is empty.
         found = [value for value in answer.values() if not isinstance(value, str)] or [answer]
+        if any("prefix" in member.lower() for member in declared.read.members):
+            # Others begin with the name too.
+            found = [_has_value(answer, str(name))]
         return str(name) if any(found) else None
 
     def dropped(self, properties: Properties) -> list[str]:
@@ -527,6 +564,21 @@ def _from(source: Source, values: Values) -> Any:
             raise ResourceFailed(f"The service's answer has no {source.removeprefix('@answer.')}")
         return found
     return values.get(source)
+
+
+def _says_gone(error: AwsError) -> bool:
+    """Whether a service says that something is not there; moto says it of some by failing at the look-up."""
+    is_missed = error.status == 501 and "KeyError" in error.message
+    return error.status == 404 or is_missed or bool(_GONE.search(error.code))
+
+
+def _has_value(value: Any, wanted: str) -> bool:
+    """Whether a text is anywhere among the values of lists and objects."""
+    if isinstance(value, Mapping):
+        return any(_has_value(each, wanted) for each in cast("Mapping[str, Any]", value).values())
+    if isinstance(value, list):
+        return any(_has_value(each, wanted) for each in cast("list[Any]", value))
+    return value == wanted
 
 
 def _shown(value: Any) -> Any:

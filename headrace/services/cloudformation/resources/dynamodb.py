@@ -1,9 +1,12 @@
-"""DynamoDB tables."""
+"""DynamoDB tables, and global tables, of which headrace has the replica of the stack's own region."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
+from headrace.core.values import section
+from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
@@ -11,8 +14,10 @@ from headrace.services.cloudformation.resources.base import (
     ResourceType,
     boolean,
     enforced,
+    ignored,
     stored,
     tag_list,
+    without,
 )
 
 _NUMBERS = frozenset({"ReadCapacityUnits", "WriteCapacityUnits"})
@@ -57,6 +62,8 @@ def _create(context: Context, properties: Properties) -> Made:
 def _made(context: Context, name: str) -> Made:
     table = context.call("dynamodb", "DescribeTable", {"TableName": name})["Table"]
     attributes = {"Arn": table["TableArn"]}
+    if table.get("TableId"):
+        attributes["TableId"] = table["TableId"]
     if table.get("LatestStreamArn"):
         attributes["StreamArn"] = table["LatestStreamArn"]
     return Made(name, attributes)
@@ -90,12 +97,95 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
             params["ProvisionedThroughput"] = _typed(new["ProvisionedThroughput"])
         context.call("dynamodb", "UpdateTable", params)
     _set_time_to_live(context, physical_id, old, new)
+    _set_stream(context, physical_id, old, new)
     return _made(context, physical_id)
+
+
+def _set_stream(context: Context, name: str, old: Properties, new: Properties) -> None:
+    """Switch a table's stream on or off; another view needs the stream off in between, as on AWS."""
+    before = section(old, "StreamSpecification").get("StreamViewType")
+    after = section(new, "StreamSpecification").get("StreamViewType")
+    if before == after:
+        return
+    if before:
+        off = {"TableName": name, "StreamSpecification": {"StreamEnabled": False}}
+        context.call("dynamodb", "UpdateTable", off)
+    if after:
+        on = {"StreamEnabled": True, "StreamViewType": after}
+        context.call("dynamodb", "UpdateTable", {"TableName": name, "StreamSpecification": on})
 
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"TableName": physical_id}
     context.gone_is_fine("dynamodb", "DeleteTable", params, "ResourceNotFoundException")
+
+
+# --- global tables ------------------------------------------------------------------------------
+
+
+def _replica(properties: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """Return a global table's replica of a region. Raises ResourceFailed."""
+    replicas: list[dict[str, Any]] = properties.get("Replicas") or []
+    found = next((one for one in replicas if one.get("Region") == region), None)
+    if found is None:
+        # Documented: the stack's own region must be among them; the sentence is assumed.
+        raise ResourceFailed(f"Global Table must include a replica in the stack's region {region}.")
+    return found
+
+
+def _as_table(context: Context, properties: Properties) -> Properties:
+    """Return the properties of the table that is a global table's replica in the stack's region."""
+    replica = _replica(properties, context.region)
+    table = without(
+        properties, "Replicas", "WriteProvisionedThroughputSettings", "SSESpecification"
+    )
+    table["BillingMode"] = properties.get("BillingMode", "PROVISIONED")
+    if replica.get("Tags"):
+        table["Tags"] = replica["Tags"]
+    indexes: list[dict[str, Any]] = properties.get("GlobalSecondaryIndexes") or []
+    keys = ("IndexName", "KeySchema", "Projection")
+    table["GlobalSecondaryIndexes"] = [
+        {key: index[key] for key in keys if key in index} for index in indexes
+    ]
+    if table["BillingMode"] == "PROVISIONED":
+        table["ProvisionedThroughput"] = _throughput(properties, replica)
+        for index in table["GlobalSecondaryIndexes"]:
+            index["ProvisionedThroughput"] = table["ProvisionedThroughput"]
+    if not indexes:
+        del table["GlobalSecondaryIndexes"]
+    return table
+
+
+def _throughput(properties: Properties, replica: Mapping[str, Any]) -> dict[str, int]:
+    """Return the capacity that automatic scaling begins with; headrace does not scale it."""
+    write = section(
+        properties, "WriteProvisionedThroughputSettings", "WriteCapacityAutoScalingSettings"
+    )
+    read = section(replica, "ReadProvisionedThroughputSettings")
+    scaled = section(read, "ReadCapacityAutoScalingSettings")
+    return {
+        "ReadCapacityUnits": int(
+            read.get("ReadCapacityUnits")
+            or scaled.get("SeedCapacity")
+            or scaled.get("MinCapacity", 5)
+        ),
+        "WriteCapacityUnits": int(write.get("SeedCapacity") or write.get("MinCapacity", 5)),
+    }
+
+
+def _create_global(context: Context, properties: Properties) -> Made:
+    return _create(context, _as_table(context, properties))
+
+
+def _update_global(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    return _update(context, physical_id, _as_table(context, old), _as_table(context, new))
+
+
+def _remark_global(properties: Properties) -> Mapping[str, str]:
+    replicas: list[Any] = properties.get("Replicas") or []
+    if len(replicas) < 2:
+        return {}
+    return {"Replicas": "headrace makes the replica of the stack's region, and no other"}
 
 
 TYPES = [
@@ -132,8 +222,51 @@ TYPES = [
                 "KeySchema",
                 "GlobalSecondaryIndexes",
                 "LocalSecondaryIndexes",
-                "StreamSpecification",
             }
         ),
-    )
+    ),
+    ResourceType(
+        "AWS::DynamoDB::GlobalTable",
+        {
+            **enforced(
+                "TableName",
+                "AttributeDefinitions",
+                "KeySchema",
+                "GlobalSecondaryIndexes",
+                "LocalSecondaryIndexes",
+                "BillingMode",
+                "StreamSpecification",
+                "TimeToLiveSpecification",
+                "Replicas",
+            ),
+            **stored(
+                "WriteProvisionedThroughputSettings",
+                "WriteOnDemandThroughputSettings",
+                "SSESpecification",
+            ),
+            **ignored(
+                "ReadProvisionedThroughputSettings",
+                "ReadOnDemandThroughputSettings",
+                "WarmThroughput",
+                "MultiRegionConsistency",
+                "GlobalTableWitnesses",
+                "GlobalTableSourceArn",
+                "GlobalTableSettingsReplicationMode",
+            ),
+        },
+        _create_global,
+        _delete,
+        update=_update_global,
+        remark=_remark_global,
+        named_by=("TableName",),
+        replace_on=frozenset(
+            {
+                "TableName",
+                "AttributeDefinitions",
+                "KeySchema",
+                "GlobalSecondaryIndexes",
+                "LocalSecondaryIndexes",
+            }
+        ),
+    ),
 ]

@@ -122,9 +122,10 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
 
 def _as_update(kind: str, given: Properties, old: Properties) -> dict[str, Any]:
     """Return a destination as UpdateDestination takes it. Raises AwsError for a change that it cannot make."""
-    before = old.get(f"{kind}DestinationConfiguration") or {}
+    before: Properties = old.get(f"{kind}DestinationConfiguration") or {}
     update: dict[str, Any] = {}
-    for name, value in _typed(given).items():
+    typed: dict[str, Any] = _typed(given)
+    for name, value in typed.items():
         if kind not in _SEARCH_KINDS or name not in _FIXED_OF_SEARCH:
             update[_UPDATES.get(name, name)] = value
         elif before and value != _typed(before).get(name):

@@ -23,6 +23,9 @@ _OF_SUBSCRIPTIONS = {
     "FilterPolicyScope": "MessageAttributes",
     "FilterPolicy": "{}",
     "RawMessageDelivery": "false",
+    "RedrivePolicy": "{}",
+    "DeliveryPolicy": "{}",
+    "SubscriptionRoleArn": "",
 }
 
 
@@ -204,7 +207,10 @@ TYPES = [
     ),
     ResourceType(
         "AWS::SNS::Subscription",
-        enforced("TopicArn", "Protocol", "Endpoint", *_OF_SUBSCRIPTIONS),
+        {
+            **enforced("TopicArn", "Protocol", "Endpoint", *_OF_SUBSCRIPTIONS),
+            **stored("DeliveryPolicy", "SubscriptionRoleArn"),
+        },
         _subscribe,
         _unsubscribe,
         update=_update_subscription,
@@ -217,6 +223,6 @@ TYPES = [
         _put_policy,
         _restore_policy,
         update=_update_policy,
-        shared="Topics",
+        shared=("Topics",),
     ),
 ]

@@ -167,6 +167,6 @@ TYPES = [
         _put_policy,
         _delete_policy,
         update=_update_policy,
-        shared="Queues",
+        shared=("Queues",),
     ),
 ]

@@ -25,7 +25,9 @@ def _put(context: Context, name: str, properties: Properties, *, overwrite: bool
 
 
 def _create(context: Context, properties: Properties) -> Made:
-    name = properties.get("Name") or f"CFN-{context.logical_id}-{context.ids.alnum(12)}"
+    name = properties.get("Name") or context.made_up(
+        lambda: f"CFN-{context.logical_id}-{context.ids.alnum(12)}"
+    )
     return _put(context, name, properties, overwrite=False)
 
 

@@ -94,7 +94,12 @@ class Bootstrap:
         folder, context, cluster = self._folder, self._ports.context, self._cluster
         work, script = make_folders(folder), mapped(action, "ScriptBootstrapAction")
         environment = job_environment(
-            context, folder, account=cluster.account, region=cluster.region
+            context,
+            folder,
+            account=cluster.account,
+            region=cluster.region,
+            role=str(cluster.request.get("JobFlowRole") or ""),
+            session=master_instance_id(cluster),
         )
         release = context.sparks.release_of(cluster.release_label)
         if release is not None:

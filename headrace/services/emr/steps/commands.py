@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace.core.ports import ObjectStore
 from headrace.core.values import listed, mapped
+from headrace.services.emr.clusters.instance_ids import master_instance_id
 from headrace.services.emr.state import Cluster, Step
 from headrace.services.emr.steps.jars import example_submission, jar_command
 from headrace.spark_submit.arguments import (
@@ -47,7 +48,14 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
     work = make_folders(folder)
     exported = _classification(cluster, "spark-env", "export")
     environment = {
-        **job_environment(context, folder, account=cluster.account, region=cluster.region),
+        **job_environment(
+            context,
+            folder,
+            account=cluster.account,
+            region=cluster.region,
+            role=str(cluster.request.get("JobFlowRole") or ""),
+            session=master_instance_id(cluster),
+        ),
         "EMR_CLUSTER_ID": cluster.id,
         "EMR_STEP_ID": step.id,
         **exported,

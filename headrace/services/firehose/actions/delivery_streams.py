@@ -28,6 +28,7 @@ from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.errors import in_use, invalid, not_built
 from headrace.services.firehose.limits import LIST_DEFAULT
+from headrace.services.firehose.permits import check_roles
 from headrace.services.firehose.state import DeliveryStream
 
 DESTINATION_ID = "destinationId-000000000001"
@@ -81,6 +82,7 @@ def create_delivery_stream(
     with firehose.lock:
         if firehose.exists(call.account, call.region, name):
             raise in_use(name, call.account)
+        check_roles(firehose.guard, stream)
         try:
             firehose.add(stream)
         except StreamNotFound as error:

@@ -18,9 +18,15 @@ _DELIMITER: dict[str, FidelityLevel] = {
 _SECRET: dict[str, FidelityLevel] = {"SecretsManagerConfiguration.RoleARN": "stored"}
 _SEARCH: dict[str, FidelityLevel] = {**_COMMON, **_DELIMITER, "VpcConfiguration": "stored"}
 
+_HTTP: dict[str, FidelityLevel] = {
+    **_COMMON,
+    **_DELIMITER,
+    **_SECRET,
+    "EndpointConfiguration.Name": "stored",
+}
 # By kind, and by member of its configuration.
 STORED: dict[str, dict[str, FidelityLevel]] = {
-    "HttpEndpoint": {**_COMMON, **_DELIMITER, **_SECRET, "EndpointConfiguration.Name": "stored"},
+    "HttpEndpoint": _HTTP,
     "Amazonopensearchservice": _SEARCH,
     "AmazonOpenSearchServerless": _SEARCH,
     # Elasticsearch 6 had types of documents; the index of the data directory, as every OpenSearch, has none.

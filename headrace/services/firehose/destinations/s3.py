@@ -13,6 +13,7 @@ from headrace.services.firehose.failures import (
     Failed,
     conversion_line,
 )
+from headrace.services.firehose.permits import check_object
 from headrace.services.firehose.processing import delimiter_of
 
 MIB = 1024 * 1024
@@ -78,6 +79,7 @@ class S3Destination:
             if attempt.again and any(item.key == key for item in objects.list(stream.bucket, key)):
                 objects.delete(stream.bucket, key)
             return outcome
+        check_object(attempt.ports.guard, stream.s3, key)
         objects.put(
             stream.bucket,
             key,

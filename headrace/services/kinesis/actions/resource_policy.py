@@ -1,4 +1,4 @@
-"""PutResourcePolicy, GetResourcePolicy and DeleteResourcePolicy: kept and shown, never evaluated."""
+"""PutResourcePolicy, GetResourcePolicy and DeleteResourcePolicy: kept and shown; `headrace.iam` judges by them."""
 
 import json
 from typing import Any, cast

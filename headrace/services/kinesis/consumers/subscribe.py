@@ -28,6 +28,9 @@ def answer(kinesis: Kinesis, request: HttpRequest, call: Call) -> RawAnswer:
         return None
     content_type = request.headers.get("content-type", codec_json.JSON_1_1)
     params = codec_json.decode_input("kinesis", "SubscribeToShard", request.body, content_type)
+    if call.permit is not None:
+        where = {"account": call.account, "region": call.region}
+        call.permit.ask("kinesis", "SubscribeToShard", params, **where)
     validate("kinesis", "SubscribeToShard", params)
     cbor = codec_json.is_cbor(content_type)
     body = subscribe(kinesis, call, cast("SubscribeToShardInput", params), cbor=cbor)

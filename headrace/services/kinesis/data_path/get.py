@@ -22,6 +22,7 @@ from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call
 from headrace.aws.shapes.kinesis import ChildShard
 from headrace.core.clock import Clock
+from headrace.services.kinesis.data_path.permits import ask
 from headrace.services.kinesis.errors import invalid_argument, shard_absent
 from headrace.services.kinesis.limits import GET_RECORDS_BYTES, ITERATOR_LIFE_MS
 from headrace.services.kinesis.registry import StreamRegistry
@@ -132,6 +133,8 @@ class Iterators:
         if stream is None or shard is None or shard.log is None:
             shard_id = shard_id_of(iterator.shard_number)
             raise shard_absent(shard_id, iterator.stream_name, call.account)
+        if call.permit is not None:
+            ask(call.permit, stream, "GetRecords")
         throttle, now_ms = self._throttle, call.now_ms
         if throttle is not None:
             _check_rate(throttle, stream, shard, now_ms)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from headrace.aws.operation import Call
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.admission import Refused, refusals
+from headrace.services.kinesis.data_path.permits import ask
 from headrace.services.kinesis.errors import invalid_argument, stream_not_found
 from headrace.services.kinesis.limits import (
     HASH_KEYS,
@@ -136,6 +137,8 @@ def put_usual(
         return None
     if request.most_bytes > PUT_RECORDS_BYTES and size_bytes(data, keys) > PUT_RECORDS_BYTES:
         return None
+    if call.permit is not None:
+        ask(call.permit, stream, operation)
     placed = put_many(kinesis, stream, entries, call.now_ms, operation)
     call.waits.extend(placed.waits)
     return stream, placed
@@ -182,6 +185,8 @@ def put_one(
     shard = opened[0 if len(opened) == 1 else bisect_right(starts, hash_key_of(key)) - 1]
     if shard.log is None:
         return None
+    if call.permit is not None:
+        ask(call.permit, stream, "PutRecord")
     data_bytes = entry_bytes(data, key)
     tail = f',"EncryptionType":"{stream.encryption_type}"' if stream.key_id else ""
     keys = (_quote(key)[1:-1],)

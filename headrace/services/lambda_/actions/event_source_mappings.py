@@ -117,6 +117,8 @@ def create_event_source_mapping(
         tags=dict(request.get("Tags") or {}),
     )
     _refuse_second(lambda_, call, mapping, request["FunctionName"])
+    role = lambda_.functions.role_of(mapping.function_arn)
+    lambda_.permits.check_source(role, mapping.stream_arn)
     if source.service == "sqs":
         _check_visibility(lambda_, mapping)
     try:

@@ -53,6 +53,7 @@ def create_function(
         raise conflict(f"Function already exist: {ref.name}")
     signing_arn = request.get("CodeSigningConfigArn")
     lambda_.signing.check_code(signing_arn)
+    lambda_.permits.check_role(request["Role"])
     package = lambda_.code.add(request["Code"])
     version = configuration.new_version(ref, request, package=package, layers=lambda_.layers)
     _check_size(lambda_, package.digest, version.layers)
@@ -117,6 +118,7 @@ def update_function_configuration(
 ) -> FunctionConfiguration:
     """Change `$LATEST`'s configuration; processes with the old one end after what they are doing."""
     ref = unqualified(reference(call, request))
+    lambda_.permits.check_role(request.get("Role") or "")
     with lambda_.functions.changing(ref) as function:
         check_revision(function.latest, request)
         check_settled(function, call)

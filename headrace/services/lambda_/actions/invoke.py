@@ -90,6 +90,8 @@ def _parse(
     check_reachable(ref, call.region)
     if ref.account != call.account:
         _check_caller(lambda_, ref, call.account)
+    if call.permit is not None:
+        call.permit.ask_for("lambda", INVOKE, ref.qualified_arn)
     kind = invocation_type or headers.get("x-amz-invocation-type", "RequestResponse")
     if request.body_file is not None:
         raise too_large(-1, _limit(kind), operation_name)

@@ -31,6 +31,7 @@ from headrace.services.lambda_.limits import (
     ASYNC_RETRY_DELAYS_SECONDS,
 )
 from headrace.services.lambda_.names import LATEST, FunctionRef
+from headrace.services.lambda_.permits import EVERYTHING, Permits
 from headrace.services.lambda_.store import FunctionStore
 from headrace.store.database import Database
 
@@ -55,6 +56,7 @@ class AsyncQueue:
         functions: FunctionStore,
         dispatcher: Dispatcher,
         destinations: Destinations,
+        permits: Permits = EVERYTHING,
     ) -> None:
         self._clock = clock
         self._ids = ids
@@ -63,6 +65,7 @@ class AsyncQueue:
         self._functions = functions
         self._dispatcher = dispatcher
         self._destinations = destinations
+        self._permits = permits
         self._lock = threading.Lock()
         # Only the ids of waiting events are in memory, with their functions' keys: a payload may be a megabyte.
         self._due: list[tuple[int, str, str]] = []
@@ -256,6 +259,10 @@ class AsyncQueue:
 
     def _send(self, event: AsyncEvent, arn: str, packed: Delivery, metric: str) -> None:
         try:
+            role = self._functions.role_of(event.ref.arn)
+            problem = self._permits.problem_with_sending(role, arn, packed.object_key)
+            if problem:
+                raise AwsError("AccessDenied", problem, 403)
             self._destinations.deliver(arn, packed)
         except (LookupError, AwsError) as error:
             log.warning("event %s did not reach %s: %s", event.request_id, arn, error)

@@ -6,13 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.core.arn import make_arn
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionThrottled, InvokeResult, LogSink, Metric, MetricSink
 from headrace.services.lambda_.invocations.concurrency import Concurrency, Slot
 from headrace.services.lambda_.invocations.pools import Pools
 from headrace.services.lambda_.names import FunctionRef, parse_function
+from headrace.services.lambda_.permits import EVERYTHING, Permits
 from headrace.services.lambda_.runtime.channel import Invocation
+from headrace.services.lambda_.runtime.pool import ExecutionEnvironment
 from headrace.services.lambda_.runtime.sandbox import AnswerSink, Outcome
 from headrace.services.lambda_.state import Function, Version
 from headrace.services.lambda_.store import FunctionStore
@@ -45,6 +48,7 @@ class Dispatcher:
         functions: FunctionStore,
         pools: Pools,
         logs: LogSink,
+        permits: Permits = EVERYTHING,
         metrics: MetricSink,
     ) -> None:
         self._clock = clock
@@ -52,6 +56,7 @@ class Dispatcher:
         self._functions = functions
         self._pools = pools
         self._logs = logs
+        self._permits = permits
         self._metrics = metrics
         self.concurrency = Concurrency(functions)
 
@@ -128,14 +133,20 @@ class Dispatcher:
             outcome = sandbox.invoke(invocation, sink)
         finally:
             pool.release(sandbox)
-        self._logs.put(
-            sandbox.spec.log_group,
-            sandbox.log_stream,
-            outcome.lines,
-            account=function.account,
-            region=function.region,
-        )
+        if self._may_log(function, sandbox):
+            self._logs.put(
+                sandbox.spec.log_group,
+                sandbox.log_stream,
+                outcome.lines,
+                account=function.account,
+                region=function.region,
+            )
         return outcome
+
+    def _may_log(self, function: Function, sandbox: ExecutionEnvironment) -> bool:
+        spec = sandbox.spec
+        group = make_arn("logs", function.region, function.account, f"log-group:{spec.log_group}")
+        return self._permits.may_log(spec.role, spec.name, group, sandbox.log_stream)
 
     def _count(
         self,

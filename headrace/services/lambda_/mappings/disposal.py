@@ -85,13 +85,19 @@ class Disposal:
             result=result,
             now_ms=now_ms,
         )
+        key = self._key(now_ms)
+        problem = ports.permits.problem_with_sending(
+            ports.role_of(mapping.function_arn), destination, key
+        )
+        if problem:
+            log.warning("mapping %s: %s", mapping.uuid, problem)
+            mapping.last_result = f"PROBLEM: {problem}"
+            return None
         if destination.split(":")[2] == "s3":
             # Only a bucket has room for the records themselves.
             document["payload"] = events.event(batch.records).decode()
         try:
-            return ports.destinations.send(
-                destination, json.dumps(document), object_key=self._key(now_ms)
-            )
+            return ports.destinations.send(destination, json.dumps(document), object_key=key)
         except LookupError:
             # As on AWS, a destination that is gone loses the document, not the stream's progress.
             log.warning("mapping %s: no failure destination %s", mapping.uuid, destination)

@@ -140,6 +140,13 @@ class ShardPoller:
         position, room = self._progress.read_position, self._room(settings.batch_size)
         if position is None or room <= 0:
             return False
+        problem = self._ports.permits.problem_with_reading(
+            self._ports.role_of(self._mapping.function_arn), self._mapping.stream_arn
+        )
+        if problem:
+            self._mapping.last_result = problem
+            self._later_s = _MISSING_STREAM_RETRY_S
+            return False
         try:
             result = self._ports.streams.read(
                 settings.read_arn,

@@ -11,6 +11,7 @@ from headrace.core.ports import FunctionInvoker, MetricSink, QueueReceiver, Stre
 from headrace.services.lambda_.destinations import Destinations
 from headrace.services.lambda_.mappings.store import MappingStore
 from headrace.services.lambda_.mappings.trace import Trace
+from headrace.services.lambda_.permits import EVERYTHING, Permits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,3 +28,4 @@ class Ports:
     store: MappingStore
     trace: Trace
     role_of: Callable[[str], str]
+    permits: Permits = EVERYTHING

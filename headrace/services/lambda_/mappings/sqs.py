@@ -109,6 +109,10 @@ class QueuePoller:
         room = settings.batch_size - len(self._gathered)
         found: list[QueueMessage] = []
         try:
+            problem = self._problem(room)
+            if problem:
+                mapping.last_result = problem
+                return self._rest(_LONGEST_IDLE_S)
             if not self._queues.is_empty(mapping.stream_arn):
                 found = self._queues.receive(mapping.stream_arn, most=room)
         except LookupError:
@@ -130,6 +134,13 @@ class QueuePoller:
         batch, self._gathered = self._cut()
         self._gathered_bytes = sum(map(_size_bytes, self._gathered))
         return self._invoke(batch)
+
+    def _problem(self, room: int) -> str:
+        """Return why the function's role may not read the queue; empty when it may, or when nothing is to be read."""
+        ports, arn = self._ports, self._mapping.stream_arn
+        if room <= 0 or self._queues.is_empty(arn):
+            return ""
+        return ports.permits.problem_with_reading(ports.role_of(self._mapping.function_arn), arn)
 
     def _rest(self, idle_s: float) -> float:
         """Return how long to sleep: the poller that watches until its next look, the others until woken."""

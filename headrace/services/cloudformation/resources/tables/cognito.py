@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from headrace.services.cloudformation.resources.declared import Call, Declared
+from headrace.services.cloudformation.resources.declared import Call, Declared, Values, made_of
 
 _POOL = {"UserPoolId": "@id"}
 _OF_POOL = {"UserPoolId": "UserPoolId"}
+
+
+@made_of("RefreshTokenValidity")
+def _refresh_days(values: Values) -> int:
+    """Return what an update without it sets (documented: API_UpdateUserPoolClient); moto leaves what it was."""
+    return int(values.get("RefreshTokenValidity") or 30)
+
+
+def _has_domain(values: Values) -> bool:
+    params = {"Domain": values.get("Domain")}
+    found = values.context.call("cognito-idp", "DescribeUserPoolDomain", params)
+    return bool(found.get("DomainDescription"))
+
+
 TYPES = [
     Declared(
         "AWS::Cognito::UserPool",
@@ -44,7 +58,12 @@ TYPES = [
         create=[Call("CreateUserPoolClient")],
         id="@answer.UserPoolClient.ClientId",
         read=Call("DescribeUserPoolClient", {**_OF_POOL, "ClientId": "@id"}),
-        update=[Call("UpdateUserPoolClient", {**_OF_POOL, "ClientId": "@id"})],
+        update=[
+            Call(
+                "UpdateUserPoolClient",
+                {**_OF_POOL, "ClientId": "@id", "RefreshTokenValidity": _refresh_days},
+            )
+        ],
         delete=[Call("DeleteUserPoolClient", {**_OF_POOL, "ClientId": "@id"})],
         name="ClientName",
         name_length=128,
@@ -60,6 +79,7 @@ TYPES = [
         "cognito-idp",
         create=[Call("CreateUserPoolDomain")],
         id="Domain",
+        exists=_has_domain,
         delete=[Call("DeleteUserPoolDomain", {**_OF_POOL, "Domain": "@id"})],
         attributes={"Id": "@id", "CloudFrontDistribution": "@answer.CloudFrontDomain"},
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from headrace.services.cloudformation.resources.declared import (
     Call,
@@ -16,12 +17,22 @@ _NAME = {"Name": "@id"}
 
 @made_of("Statement", "StatementId")
 def _bus_policy(values: Values) -> str | None:
-    """Return the statement of a bus's policy as a whole policy; None for one given by action and principal."""
+    """Return the bus's policy with the statement in it; None for a statement given by action and principal.
+
+    PutPermission puts a whole policy in the place of the bus's (documented: API_PutPermission).
+    """
     statement = values.get("Statement")
     if statement is None:
         return None
-    given = {**statement, "Sid": values.get("StatementId")}
-    return json.dumps({"Version": "2012-10-17", "Statement": [given]})
+    own = values.get("StatementId")
+    others = [each for each in _statements(values) if each.get("Sid") != own]
+    return json.dumps({"Version": "2012-10-17", "Statement": [*others, {**statement, "Sid": own}]})
+
+
+def _statements(values: Values) -> list[dict[str, Any]]:
+    params = {"Name": values.get("EventBusName") or "default"}
+    policy = values.context.call("events", "DescribeEventBus", params).get("Policy") or "{}"
+    return json.loads(policy).get("Statement", [])
 
 
 def _bus_policy_id(values: Values) -> str:
@@ -29,12 +40,12 @@ def _bus_policy_id(values: Values) -> str:
 
 
 def _has_statement(values: Values) -> bool:
-    params = {"Name": values.get("EventBusName") or "default"}
-    policy = values.context.call("events", "DescribeEventBus", params).get("Policy") or "{}"
-    return any(
-        each.get("Sid") == values.get("StatementId")
-        for each in json.loads(policy).get("Statement", [])
-    )
+    return any(each.get("Sid") == values.get("StatementId") for each in _statements(values))
+
+
+@made_of("State")
+def _schedule_state(values: Values) -> str:
+    return values.get("State") or "ENABLED"
 
 
 _GROUP = {"Name": "@id", "GroupName": "GroupName"}
@@ -115,7 +126,10 @@ TYPES = [
         create=[Call("CreateSchedule")],
         id="Name",
         read=Call("GetSchedule", _GROUP),
-        update=[Call("UpdateSchedule", {"Name": "@id"})],
+        update=[
+            # moto forgets the state that it is not told; on AWS it is enabled then (documented: API_UpdateSchedule).
+            Call("UpdateSchedule", {"Name": "@id", "State": _schedule_state}),
+        ],
         delete=[Call("DeleteSchedule", _GROUP)],
         name="Name",
     ),

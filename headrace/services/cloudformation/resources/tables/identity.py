@@ -115,6 +115,7 @@ TYPES = [
             )
         ],
         attributes={"Id": "@id"},
+        shared=("Users", "GroupName"),
     ),
     Declared(
         # moto keeps no roles of identities: what they are for is only checked to be there.

@@ -1,0 +1,69 @@
+"""`headrace iam`: what AWS would deny of what the running cloud does, why, and the smallest policy of a role."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from headrace.cli.options import endpoint_url_option, fail
+from headrace.client.iam import Iam, IamError
+
+
+@click.group()
+def iam() -> None:
+    """Say what AWS would deny, before a deployment does."""
+
+
+@iam.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--clear", is_flag=True, help="Forget what was noted until now.")
+@endpoint_url_option
+def report(*, endpoint_url: str, as_json: bool, clear: bool) -> None:
+    """Print what AWS would deny of what was done since the cloud started."""
+    cloud = Iam(endpoint_url)
+    try:
+        if clear:
+            click.echo(f"{cloud.clear()} forgotten")
+            return
+        found = cloud.report()
+    except IamError as error:
+        raise fail(str(error)) from error
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    from headrace.iam.report import in_words
+
+    for line in in_words(found, most=len(found["denied"])):
+        click.echo(line)
+    for row in found["unknown"]:
+        click.echo(f"Not looked at: {row['operation']} ({row['count']:,} times)")
+
+
+@iam.command()
+@click.argument("role")
+@endpoint_url_option
+def policy(role: str, *, endpoint_url: str) -> None:
+    """Print the smallest policy for what ROLE (a name or an ARN) did, and what of its own nobody used."""
+    try:
+        found = Iam(endpoint_url).policy(role)
+    except IamError as error:
+        raise fail(str(error)) from error
+    click.echo(json.dumps(found["policy"], indent=2))
+    for unused in found["unused"]:
+        click.echo(f"Nobody used: {unused}", err=True)
+
+
+@iam.command()
+@click.argument("arn")
+@click.argument("action")
+@click.argument("resource", default="*")
+@endpoint_url_option
+def why(arn: str, action: str, resource: str, *, endpoint_url: str) -> None:
+    """Say whether ARN may do ACTION on RESOURCE, and which statements decide it."""
+    try:
+        found = Iam(endpoint_url).why(arn, action, resource)
+    except IamError as error:
+        raise fail(str(error)) from error
+    for line in found["lines"]:
+        click.echo(line)

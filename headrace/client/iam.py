@@ -1,0 +1,76 @@
+"""What AWS would deny of what a running cloud does: the report, explanations, the smallest policy of a role.
+
+    for row in Iam("http://127.0.0.1:4566").report()["denied"]:
+        print(row["principal"], row["action"], row["resource"], row["reason"])
+
+Standard library only. Requests are signed for a cloud with `--auth`, see `headrace.client.signing`. Not thread-safe.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+import urllib.request
+from typing import Any, cast
+from urllib.parse import urlencode
+
+from headrace.client.http import ask
+from headrace.client.signing import find_keys, signed_headers
+
+_PATH = "/_headrace/iam"
+_TIMEOUT_S = 60.0
+
+
+class IamError(Exception):
+    """The cloud cannot answer, or there is no cloud; its text is one sentence."""
+
+
+class Iam:
+    """The permissions of one cloud."""
+
+    def __init__(self, endpoint_url: str | None = None) -> None:
+        """Take the cloud's URL; without one, AWS_ENDPOINT_URL's. Nothing is sent yet."""
+        url = endpoint_url or os.environ.get("AWS_ENDPOINT_URL") or "http://127.0.0.1:4566"
+        self._url = url.rstrip("/") + _PATH
+
+    def report(self) -> dict[str, Any]:
+        """Return what AWS would deny (`denied`: rows), and how much was looked at. Raises IamError."""
+        return self._ask("GET", "?format=json", "denied")
+
+    def clear(self) -> int:
+        """Forget what was noted until now; return how many accesses that were. Raises IamError."""
+        return int(self._ask("DELETE", "", "forgotten")["forgotten"])
+
+    def policy(self, role: str) -> dict[str, Any]:
+        """Return the smallest policy for what a role did, and the statements that nobody used. Raises IamError."""
+        return self._ask("GET", f"/policy?{urlencode({'role': role})}", "policy")
+
+    def why(self, arn: str, action: str, resource: str) -> dict[str, Any]:
+        """Return the decision on an access, statement by statement. Raises IamError."""
+        query = urlencode({"arn": arn, "action": action, "resource": resource})
+        return self._ask("GET", f"/why?{query}", "allowed")
+
+    def _ask(self, method: str, path: str, expected: str) -> dict[str, Any]:
+        request = urllib.request.Request(self._url + path, method=method)
+        for name, text in signed_headers(find_keys(), method, request.full_url, b"").items():
+            request.add_header(name, text)
+        try:
+            with ask(request, _TIMEOUT_S) as response:
+                answer: Any = json.load(response)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise IamError(self._sentence(error.read())) from None
+        except OSError as error:
+            raise IamError(f"No cloud answers at {self._url}; start one: headrace up") from error
+        except ValueError as error:
+            raise IamError(f"{self._url} is no headrace cloud's page.") from error
+        if not (isinstance(answer, dict) and expected in answer):
+            raise IamError(f"{self._url} is no headrace cloud's page.")
+        return cast("dict[str, Any]", answer)
+
+    def _sentence(self, body: bytes) -> str:
+        try:
+            return str(json.loads(body)["message"])
+        except (ValueError, KeyError, TypeError):
+            return f"{self._url} is no headrace cloud's page."

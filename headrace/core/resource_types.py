@@ -1,0 +1,87 @@
+"""The door through which Cloud Control makes resources by CloudFormation's resource types, without importing it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+class ResourceRefused(Exception):
+    """A resource could not be made, changed or deleted.
+
+    Attributes:
+        code: a HandlerErrorCode of AWS's, such as `AlreadyExists`.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ResourceCancelled(Exception):
+    """The operation on a resource was given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownResource:
+    """A resource as headrace knows it.
+
+    Attributes:
+        identifier: its physical id.
+        attributes: what GetAtt gives of it, by name.
+        changed_ms: when it was last changed, in milliseconds since the epoch.
+    """
+
+    identifier: str
+    properties: Mapping[str, Any]
+    attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    changed_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePlace:
+    """Where an operation on a resource happens, and how it ends early.
+
+    Attributes:
+        stop: set when the operation is to be given up.
+        note_made: is told the physical id as soon as there is one.
+    """
+
+    account: str
+    region: str
+    stop: threading.Event
+    note_made: Callable[[str], None]
+
+
+class ResourceTypes(Protocol):
+    """CloudFormation's resource types. Thread-safe; every method of a resource raises ResourceRefused."""
+
+    def knows(self, kind: str) -> bool:
+        """Whether resources of a type can be made outside of a stack."""
+        ...
+
+    def is_known(self, kind: str) -> bool:
+        """Whether there is such a type here at all."""
+        ...
+
+    def create(
+        self, place: ResourcePlace, kind: str, properties: Mapping[str, Any]
+    ) -> KnownResource:
+        """Make a resource; also raises ResourceCancelled."""
+        ...
+
+    def update(
+        self, place: ResourcePlace, kind: str, before: KnownResource, properties: Mapping[str, Any]
+    ) -> KnownResource:
+        """Change a resource in place; also raises ResourceCancelled."""
+        ...
+
+    def delete(self, place: ResourcePlace, kind: str, resource: KnownResource) -> None:
+        """Delete a resource; also raises ResourceCancelled."""
+        ...
+
+    def in_stacks(self, account: str, region: str, kind: str) -> list[KnownResource]:
+        """Return the resources of a type that stacks have."""
+        ...

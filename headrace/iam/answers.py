@@ -1,0 +1,98 @@
+"""Answers to people about permissions: why a caller may or may not, and the smallest policy for what a role did."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from headrace.core.ports import Acting
+from headrace.iam.identity import Identity, identity_of
+from headrace.iam.judge import NOT_IN_IAM, Judge, access_to
+from headrace.permissions.explain import explain
+from headrace.permissions.least import Unused, least_policy, unused_statements
+from headrace.permissions.model import Access, Policies
+
+_WHO = re.compile(r"arn:aws[a-z-]*:iam::(\d{12}):(role|user)/\S+")
+_SESSION = re.compile(r"arn:aws[a-z-]*:sts::(\d{12}):assumed-role/([^/\s]+)/(\S+)")
+_SERVICE = re.compile(r"[a-z0-9.-]+\.amazonaws\.com")
+_ACTION = re.compile(r"[a-z0-9-]+:[A-Za-z0-9]+")
+
+
+class Unanswerable(ValueError):
+    """The question names nobody, or is no question; the text is one sentence."""
+
+
+def why(judge: Judge, arn: str, action: str, resource: str) -> dict[str, Any]:
+    """Return whether a user, role or service may do something, with each statement's part in it. Raises Unanswerable.
+
+    `allowed`; `lines`, the explanation for people; `statements`, each with its layer, policy, number from 1, Sid,
+    verdict and reason.
+    """
+    identity = _asked(arn)
+    if _ACTION.fullmatch(action) is None:
+        raise Unanswerable(f"An action is one such as kinesis:PutRecords, not {action!r}.")
+    if resource != "*" and resource.count(":") < 5:
+        raise Unanswerable(f"A resource is an ARN or *, not {resource!r}.")
+    access = access_to(action, resource or "*")
+    found = judge.subject_of(identity, access)
+    if found is None:
+        raise Unanswerable(f"{identity.arn} {NOT_IN_IAM}.")
+    told = explain(found[0], access, found[1])
+    return {
+        "allowed": told.decision.allowed,
+        "lines": list(told.lines()),
+        "statements": [
+            {
+                "layer": each.layer,
+                "policy": each.policy,
+                "statement": each.number,
+                "sid": each.sid,
+                "verdict": each.verdict,
+                "reason": each.reason,
+            }
+            for each in told.statements
+        ],
+    }
+
+
+def policy_of(judge: Judge, role: str, account: str, region: str) -> dict[str, Any]:
+    """Return the smallest policy for what a role did, and its statements that nobody used. Raises Unanswerable.
+
+    `policy` is a document of IAM's; `unused` are sentences; `accesses` says on how many the policy is founded.
+    `account` is that of a role's bare name, `region` the one that becomes `${AWS::Region}`.
+    """
+    if not role:
+        raise Unanswerable("Name a role, or its ARN.")
+    arn = role if role.startswith("arn:") else f"arn:aws:iam::{account}:role/{role}"
+    identity = _asked(arn)
+    entries = [entry for entry in judge.entries() if entry.identity.arn == identity.arn]
+    found = judge.subject_of(identity, Access("sts:GetCallerIdentity"))
+    if found is None and not entries:
+        raise Unanswerable(f"{identity.arn} {NOT_IN_IAM}, and nobody acted as it.")
+    accesses = [entry.access for entry in entries]
+    principal, policies = found or (None, Policies())
+    unused = () if principal is None else unused_statements(principal, accesses, policies)
+    return {
+        "policy": least_policy(accesses, identity.account, region),
+        "unused": [_sentence(each) for each in unused],
+        "accesses": len(accesses),
+    }
+
+
+def _sentence(unused: Unused) -> str:
+    name = f"{unused.policy}, statement {unused.number}" + (
+        f" ({unused.sid})" if unused.sid else ""
+    )
+    return name if unused.is_whole else f"{name}: {', '.join(unused.actions)}"
+
+
+def _asked(arn: str) -> Identity:
+    """Return who is asked about. Raises Unanswerable."""
+    session = _SESSION.fullmatch(arn)
+    if session is not None:
+        return Identity("role", session[2], session[1], session[3])
+    if _WHO.fullmatch(arn) is None and _SERVICE.fullmatch(arn) is None:
+        raise Unanswerable(
+            f"{arn!r} is neither the ARN of a role or user nor a service such as lambda.amazonaws.com."
+        )
+    return identity_of(Acting(arn, "session"))

@@ -1,0 +1,404 @@
+"""Decides for every caller what AWS would decide, notes it, and with `--iam enforce` refuses.
+
+In report mode a call costs its caller a count: what is new is judged later, by a worker, when the report is asked for,
+and before any policy changes. In enforce mode it is judged at once; decisions are kept until policies change.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from headrace.aws.errors import AwsError
+from headrace.aws.permits import Permit, gone, is_restricted, refused
+from headrace.aws.sessions import RoleSessions
+from headrace.core.along import apart
+from headrace.core.clock import Clock
+from headrace.core.config import Iam
+from headrace.core.ports import Acting
+from headrace.iam.entries import Entries, Entry, EntryKey
+from headrace.iam.identity import Identity, identity_of
+from headrace.permissions.accesses import FREE, accesses_of, why_unknown
+from headrace.permissions.evaluate import denial, evaluate
+from headrace.permissions.model import Access, Decision, NamedPolicy, Policies, Principal
+
+log = logging.getLogger(__name__)
+
+JUDGE_EVERY_S = 1.0
+MOST_CALLERS = 2_000
+MOST_UNKNOWN = 1_000
+# How the reason ends when the caller's role or user is no more.
+NOT_IN_IAM = "does not exist in IAM"
+_NOT_THERE = "because no identity-based policy allows the {} action"
+
+
+class People(Protocol):
+    """IAM's users and roles with their policies. Thread-safe; waits until they are loaded."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether nothing is waited for."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """A number that grows with each change of users, roles, policies, or of policies of resources."""
+        ...
+
+    def user_of(self, access_key: str) -> Identity | None:
+        """Return the user of an access key; None when it is nobody's."""
+        ...
+
+    def principal(self, identity: Identity) -> Principal | None:
+        """Return a caller as IAM has it; None when IAM does not have it."""
+        ...
+
+    def policies(self, identity: Identity) -> Policies:
+        """Return a caller's own policies."""
+        ...
+
+
+# Gives the policy of the resource that an access is for; None where it has none.
+ResourcePolicy = Callable[[Access], NamedPolicy | None]
+# Finds, in an account and a region, what a request names without an ARN.
+FindIn = Callable[[str, str, str, str, str], str | None]
+# What is asked where its resource is known: of an iterator only Kinesis knows the stream.
+_ASKED_INSIDE = frozenset({("kinesis", "GetRecords")})
+
+
+class Judge:
+    """`headrace.aws.permits.Permissions`, `headrace.core.ports.Guard`, and the `Worker` that judges. Thread-safe."""
+
+    name = "iam"
+
+    def __init__(
+        self,
+        mode: Iam,
+        *,
+        clock: Clock,
+        sessions: RoleSessions,
+        people: People,
+        resource_policy: ResourcePolicy,
+        find: FindIn,
+        account: str,
+        region: str,
+    ) -> None:
+        """Take the cloud's own account and region too, for what people name without them."""
+        self.mode = mode
+        self.people = people
+        self.account, self.region = account, region
+        self.clock = clock
+        self._sessions = sessions
+        self._resource_policy = resource_policy
+        self._find = find
+        self.lock = threading.Lock()
+        self._judging = threading.RLock()
+        self._by_token: dict[tuple[str, str], Caller | None] = {}
+        self._callers: dict[Identity, Caller] = {}
+        self._pending: list[Entry] = []
+        # Operations of which nobody knows what they access, with the reason.
+        self.unknown: dict[tuple[str, str], int] = {}
+
+    @property
+    def enforces(self) -> bool:
+        """See `Permissions.enforces`."""
+        return self.mode == "enforce"
+
+    # --- callers ------------------------------------------------------------------------------
+
+    def permit_of(self, access_key: str, token: str) -> Permit | None:
+        """See `Permissions.permit_of`."""
+        if self.mode == "off" or not is_restricted(access_key):
+            return None
+        key = (access_key, token)
+        try:
+            return self._by_token[key]
+        except KeyError:
+            pass
+        identity = self._identity(access_key, token)
+        permit = None if identity is None else self._caller(identity)
+        with self.lock:
+            if len(self._by_token) >= MOST_CALLERS:
+                self._by_token.clear()
+            self._by_token[key] = permit
+        return permit
+
+    def _identity(self, access_key: str, token: str) -> Identity | None:
+        session = self._sessions.find(access_key, token)
+        if session is not None:
+            return Identity("role", session.role, session.account, session.name, session.policy)
+        return Identity("key", access_key) if access_key.startswith("AKIA") else None
+
+    def permit_as(self, acting: Acting) -> Permit | None:
+        """See `Permissions.permit_as`."""
+        return None if self.mode == "off" else self._as(acting)
+
+    @functools.lru_cache(maxsize=4096)  # noqa: B019 - there is one judge to a cloud
+    def _as(self, acting: Acting) -> Caller:
+        return self._caller(identity_of(acting))
+
+    def _caller(self, identity: Identity) -> Caller:
+        with self.lock:
+            found = self._callers.get(identity)
+            if found is None:
+                if len(self._callers) >= MOST_CALLERS:
+                    del self._callers[next(iter(self._callers))]
+                found = self._callers[identity] = Caller(self, identity)
+            return found
+
+    def denial(self, acting: Acting, action: str, resource: str) -> str:
+        """See `Guard.denial`."""
+        if self.mode == "off" or not acting.arn:
+            return ""
+        return self._as(acting).sentence_of((action, resource), action, resource)
+
+    def note(self, acting: Acting, action: str, resource: str) -> None:
+        """See `Guard.note`."""
+        if self.mode != "off" and acting.arn:
+            self._as(acting).note(action, resource)
+
+    # --- judging ------------------------------------------------------------------------------
+
+    def later(self, entry: Entry) -> None:
+        """Have an entry judged by the worker."""
+        with self.lock:
+            self._pending.append(entry)
+
+    def step(self) -> float:
+        """Judge what waits, unless IAM is not loaded; see `Worker.step`."""
+        if self.people.is_ready:
+            self.settle()
+        return JUDGE_EVERY_S
+
+    def settle(self) -> None:
+        """Judge whatever waits. Waits until IAM is loaded, if anything does."""
+        with self._judging, apart():
+            with self.lock:
+                pending, self._pending = self._pending, []
+            for entry in pending:
+                try:
+                    self._settle(entry)
+                except Exception:
+                    log.exception("%s cannot be judged", entry.access.action)
+
+    def _settle(self, entry: Entry) -> None:
+        with self.lock:
+            count, entry.pending = entry.pending, 0
+            if count > 1:
+                entry.last_ms = self.clock.now_ms()
+            samples = None if entry.samples is None else dict(entry.samples)
+            if entry.samples is not None:
+                entry.samples.clear()
+        if samples is None:
+            self._count(entry, self.decide(entry.identity, entry), count)
+            return
+        for access, times in samples.items():
+            one = Entry(entry.identity, access)
+            self._count(entry, self.decide(entry.identity, one), times)
+            entry.reason = one.reason or entry.reason
+
+    def _count(self, entry: Entry, sentence: str | None, count: int) -> None:
+        if sentence:
+            entry.denied += count
+            entry.denied_ms = entry.last_ms
+            entry.reason = sentence
+        else:
+            entry.allowed += count
+
+    def decide(self, identity: Identity, entry: Entry) -> str | None:
+        """Return AWS's sentence of refusal; None for an access that AWS allows."""
+        with apart():
+            policy = self._resource_policy(entry.access)
+            version = (self.people.version, None if policy is None else policy.document.text)
+            if entry.version != version or entry.decision is None:
+                entry.reason, entry.decision = self._decide(identity, entry.access, policy)
+                entry.version = version
+        return None if entry.decision.allowed else entry.reason
+
+    def _decide(
+        self, identity: Identity, access: Access, resource: NamedPolicy | None
+    ) -> tuple[str, Decision]:
+        known = self.people.user_of(identity.name) if identity.kind == "key" else identity
+        if known is None:
+            return "", Decision(allowed=True, effect="allow", layer="identity-based policy")
+        principal = self.people.principal(known)
+        if principal is None:
+            sentence = _NOT_THERE.format(access.action)
+            refusal = Decision(
+                allowed=False,
+                effect="implicit deny",
+                layer="identity-based policy",
+                sentence=sentence,
+            )
+            return f"{known.arn} {NOT_IN_IAM}", refusal
+        own = self.people.policies(known)
+        if known.source_arn:
+            access = _from_source(access, known.source_arn)
+        decision = evaluate(principal, access, _with_resource(own, resource))
+        return ("" if decision.allowed else denial(principal, access, decision)), decision
+
+    def subject_of(self, identity: Identity, access: Access) -> tuple[Principal, Policies] | None:
+        """Return a caller as IAM has it, and the policies that apply to an access; None for one that IAM has not."""
+        principal = self.people.principal(identity)
+        if principal is None:
+            return None
+        own = self.people.policies(identity)
+        return principal, _with_resource(own, self._resource_policy(access))
+
+    # --- for the report -----------------------------------------------------------------------
+
+    def entries(self) -> list[Entry]:
+        """Return every entry, judged."""
+        self.settle()
+        with self.lock:
+            return [entry for c in self._callers.values() for entry in c.entries.by_key.values()]
+
+    def clear(self) -> int:
+        """Forget what was noted; return how many entries that were."""
+        with self.lock:
+            count = sum(len(caller.entries.by_key) for caller in self._callers.values())
+            for caller in self._callers.values():
+                caller.entries = Entries(caller.identity)
+            self._pending.clear()
+            self.unknown.clear()
+            return count
+
+    def accesses(
+        self, service: str, operation: str, params: Mapping[str, Any], account: str, region: str
+    ) -> tuple[Access, ...]:
+        """Return what an operation accesses; an operation of which nobody knows it is noted."""
+        if (service, operation) in _ASKED_INSIDE:
+            return ()
+        find = functools.partial(self._find, account, region)
+        with apart():
+            found = accesses_of(service, operation, params, account, region, find)
+        if not found and (service, operation) not in FREE and why_unknown(service, operation):
+            self.note_unknown(service, operation)
+        return found
+
+    def note_unknown(self, service: str, operation: str) -> None:
+        """Count an operation of which nobody knows what it accesses."""
+        with self.lock:
+            key = (service, operation)
+            if key in self.unknown or len(self.unknown) < MOST_UNKNOWN:
+                self.unknown[key] = self.unknown.get(key, 0) + 1
+
+
+def access_to(action: str, resource: str) -> Access:
+    """Return an access of which no more is known than the ARN says."""
+    if not resource.startswith("arn:"):
+        return Access(action, resource)
+    _, _, _, region, account, _ = resource.split(":", 5)
+    context = {"aws:requestedregion": (region,)} if region else {}
+    return Access(action, resource, account, context)
+
+
+def _key_of(access: Access) -> EntryKey:
+    """Return the key of an access: that of `ask_for` where no more is known of it than the ARN says."""
+    context = access.context
+    region = context.get("aws:requestedregion")
+    if len(context) == 1 and region and f":{region[0]}:" in access.resource:
+        return (access.action, access.resource)
+    return (access.action, access.resource, *sorted(context.items()))
+
+
+def _refusal(service: str, sentence: str) -> AwsError:
+    return gone(service) if sentence.endswith(NOT_IN_IAM) else refused(service, sentence)
+
+
+def _from_source(access: Access, source_arn: str) -> Access:
+    """Return an access with the keys that say for which resource a service acts."""
+    source = {"aws:sourcearn": (source_arn,), "aws:sourceaccount": (source_arn.split(":")[4],)}
+    return replace(access, context={**access.context, **source})
+
+
+def _with_resource(own: Policies, resource: NamedPolicy | None) -> Policies:
+    return Policies(own.identity, own.boundary, own.session, resource)
+
+
+class Caller:
+    """The `Permit` of one caller, with what it did. Thread-safe."""
+
+    def __init__(self, judge: Judge, identity: Identity) -> None:
+        self.identity = identity
+        self.entries = Entries(identity)
+        self._judge = judge
+        self._clock = judge.clock
+        self._lock = judge.lock
+        self._enforces = judge.enforces
+
+    @property
+    def acting(self) -> Acting | None:
+        """See `Permit.acting`."""
+        identity = self.identity
+        if identity.kind == "key":
+            known = self._judge.people.user_of(identity.name)
+            if known is None:
+                return None
+            identity = known
+        return Acting(identity.arn, identity.session, identity.source_arn)
+
+    def ask(
+        self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
+    ) -> None:
+        """See `Permit.ask`."""
+        for access in self._judge.accesses(service, operation, params, account, region):
+            sentence = self._note(_key_of(access), access)
+            if sentence:
+                raise _refusal(service, sentence)
+
+    def ask_for(self, service: str, action: str, resource: str) -> None:
+        """See `Permit.ask_for`."""
+        sentence = self.sentence_of((action, resource), action, resource)
+        if sentence:
+            raise _refusal(service, sentence)
+
+    def sentence_of(self, key: EntryKey, action: str, resource: str) -> str:
+        """Note an access; return AWS's sentence when it is to be refused."""
+        entry = self.entries.by_key.get(key)
+        if entry is None:
+            return self._note(key, access_to(action, resource))
+        return self._seen(entry)
+
+    def note(self, action: str, resource: str) -> None:
+        """Note an access, to be judged later."""
+        with self._lock:
+            now_ms = self._clock.now_ms()
+            entry = self.entries.entry_of((action, resource), access_to(action, resource), now_ms)
+        self._pend(entry)
+
+    def _note(self, key: EntryKey, access: Access) -> str:
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            entry = self.entries.entry_of(key, access, now_ms)
+        if entry.samples is not None and self._enforces:
+            one = Entry(self.identity, access)
+            return self._judge.decide(self.identity, one) or ""
+        return self._seen(entry)
+
+    def _seen(self, entry: Entry) -> str:
+        if self._enforces:
+            entry.last_ms = self._clock.now_ms()
+            sentence = self._judge.decide(self.identity, entry)
+            with self._lock:
+                if sentence:
+                    entry.denied += 1
+                    entry.denied_ms = entry.last_ms
+                else:
+                    entry.allowed += 1
+            return sentence or ""
+        self._pend(entry)
+        return ""
+
+    def _pend(self, entry: Entry) -> None:
+        with self._lock:
+            entry.pending += 1
+            if entry.pending > 1:
+                return
+        # When the last of many was, `settle` says: it comes within a second, and here each costs.
+        entry.last_ms = self._clock.now_ms()
+        self._judge.later(entry)

@@ -1,0 +1,104 @@
+"""The report of what AWS would deny: by who, what, on which and why, counted. Plain JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.iam.entries import Entry
+from headrace.iam.judge import NOT_IN_IAM, Judge
+
+MOST_ROWS = 2_000
+
+
+def report_of(judge: Judge) -> dict[str, Any]:
+    """Return the report, judged up to now.
+
+    `denied`: a row for each caller, action and resource, the latest first, with AWS's sentence as its reason, a count
+    and the first and last time in ISO 8601. `unknown`: operations of which headrace does not know what they access.
+    `not_judged`: calls beyond what is kept to be judged. `callers`, `accesses`: how many were looked at.
+    """
+    entries = judge.entries()
+    denied = [entry for entry in entries if entry.denied]
+    rows = sorted(_merged(denied), key=lambda row: row["last"], reverse=True)
+    return {
+        "mode": judge.mode,
+        "denied": rows[:MOST_ROWS],
+        "unknown": [
+            {"operation": f"{service}:{operation}", "count": count}
+            for (service, operation), count in sorted(judge.unknown.items())
+        ],
+        "not_judged": sum(entry.not_judged for entry in entries),
+        "callers": len({entry.identity.arn for entry in entries}),
+        "accesses": sum(entry.allowed + entry.denied for entry in entries),
+    }
+
+
+def accesses_seen(judge: Judge) -> list[dict[str, Any]]:
+    """Return a row for each caller, action and resource: who, what, on which, how often allowed and denied."""
+    rows = [
+        {
+            "principal": entry.identity.arn,
+            "session": entry.identity.session,
+            "action": entry.access.action,
+            "resource": entry.access.resource,
+            "allowed": entry.allowed,
+            "denied": entry.denied,
+        }
+        for entry in judge.entries()
+    ]
+    return sorted(rows, key=lambda row: (row["principal"], row["action"], row["resource"]))
+
+
+def _merged(entries: Iterable[Entry]) -> Iterable[dict[str, Any]]:
+    """Yield a row for all sessions of a role that were denied the same; of a role that is not there, one row."""
+    rows: dict[tuple[str, ...], dict[str, Any]] = {}
+    for entry in entries:
+        is_gone = entry.reason.endswith(NOT_IN_IAM)
+        what = ("*", "*") if is_gone else (entry.access.action, entry.access.resource)
+        key = (entry.identity.arn, *what)
+        row = rows.get(key)
+        if row is None:
+            rows[key] = {
+                "principal": entry.identity.arn,
+                "action": what[0],
+                "resource": what[1],
+                "reason": entry.reason,
+                "count": entry.denied,
+                "first": _time(entry.first_ms),
+                "last": _time(entry.denied_ms),
+            }
+        else:
+            row["count"] += entry.denied
+            row["first"] = min(row["first"], _time(entry.first_ms))
+            row["last"] = max(row["last"], _time(entry.denied_ms))
+    return rows.values()
+
+
+def _time(time_ms: int) -> str:
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time_ms % 1000:03d}Z"
+
+
+def in_words(report: dict[str, Any], *, most: int = 20) -> list[str]:
+    """Return the report in lines, the most frequent denials first, `most` at most."""
+    rows: Sequence[dict[str, Any]] = sorted(report["denied"], key=lambda row: -row["count"])
+    if not rows:
+        seen = f"{report['accesses']:,} accesses of {report['callers']} callers"
+        return [f"AWS would deny nothing of what was done here ({seen})."]
+    things = "1 thing that was" if len(rows) == 1 else f"{len(rows)} things that were"
+    lines = [f"AWS would deny {things} done here:"]
+    if report["mode"] == "enforce":
+        lines = [f"Denied here, as on AWS ({len(rows)}):"]
+    for row in rows[:most]:
+        name = row["principal"].rpartition(":")[2]
+        if row["action"] == "*":
+            lines.append(f"  {name} does not exist in IAM ({row['count']:,} calls)")
+        else:
+            times = f" ({row['count']:,} times)" if row["count"] > 1 else ""
+            lines.append(f"  {name}: {row['action']} on {row['resource']}{times}")
+            lines.append(f"    {row['reason']}")
+    if len(rows) > most:
+        lines.append(f"  and {len(rows) - most} more: headrace iam report")
+    return lines

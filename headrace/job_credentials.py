@@ -1,0 +1,70 @@
+"""Gives EMR's jobs credentials of their roles, as EC2 and EMR Serverless do on AWS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from headrace.aws.errors import AwsError
+from headrace.aws.sessions import RoleSession, RoleSessions, role_name
+from headrace.core.clock import Clock
+from headrace.core.ports import ControlPlane
+
+# On AWS they are renewed every few hours, which variables cannot be; a streaming job runs for as long as it likes.
+VALID_MS = 400 * 24 * 3600 * 1000
+
+
+def any_secret(account: str) -> str:
+    """Return the secret with which jobs of every account sign, while nobody checks it."""
+    return "headrace"
+
+
+class RoleCredentials:
+    """Implements `JobCredentials`. Thread-safe.
+
+    Args:
+        control: asks IAM for the role of an instance profile.
+        secret_of: gives the secret of an account, with which a job without a role signs.
+    """
+
+    def __init__(
+        self,
+        sessions: RoleSessions,
+        control: ControlPlane,
+        clock: Clock,
+        secret_of: Callable[[str], str],
+    ) -> None:
+        self._sessions = sessions
+        self._control = control
+        self._clock = clock
+        self._secret_of = secret_of
+
+    def __call__(self, account: str, role: str, session: str) -> Mapping[str, str]:
+        """See `JobCredentials.__call__`."""
+        if not role:
+            # The account travels as the access key; the secret is checked with `--auth`.
+            return {
+                "AWS_ACCESS_KEY_ID": account,
+                "AWS_SECRET_ACCESS_KEY": self._secret_of(account),
+            }
+        name = role_name(role) if ":role/" in role else self._role_of_profile(account, role)
+        expires_ms = self._clock.now_ms() + VALID_MS
+        issued = self._sessions.issue(RoleSession(account, name, session, expires_ms))
+        return {
+            "AWS_ACCESS_KEY_ID": issued.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": issued.secret_access_key,
+            "AWS_SESSION_TOKEN": issued.session_token,
+        }
+
+    def _role_of_profile(self, account: str, profile: str) -> str:
+        """Return the role's name in an instance profile; the profile's own where IAM has no such profile.
+
+        EMR's default profile, which few make, has a role of its own name.
+        """
+        name = role_name(profile)
+        try:
+            params = {"InstanceProfileName": name}
+            found = self._control.call("iam", "GetInstanceProfile", params, account=account)
+            roles = found["InstanceProfile"]["Roles"]
+        except AwsError:
+            return name
+        return str(roles[0]["RoleName"]) if roles else name

@@ -1,0 +1,79 @@
+"""What AWS would deny, why, and the smallest policy of a role: `/_headrace/iam`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from headrace.aws.documents import json_response, page
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.core.html import element, table
+from headrace.iam.answers import Unanswerable, policy_of, why
+from headrace.iam.judge import Judge
+from headrace.iam.report import accesses_seen, report_of
+from headrace.pages.parts import HOME, wants_json
+from headrace.pages.routes import Route
+
+PATH = "/_headrace/iam"
+
+
+def routes(judge: Judge) -> list[Route]:
+    """Return the routes: GET and DELETE of the report, GET of `/accesses`, `/policy` and `/why`."""
+    return [
+        Route(f"{PATH}/policy", partial(_policy, judge), ("GET",)),
+        Route(f"{PATH}/why", partial(_why, judge), ("GET",)),
+        Route(f"{PATH}/accesses", partial(_accesses, judge), ("GET",)),
+        Route(PATH, partial(_report, judge)),
+    ]
+
+
+def _report(judge: Judge, request: HttpRequest, _: list[str]) -> HttpResponse:
+    if request.method == "DELETE":
+        return json_response({"forgotten": judge.clear()})
+    if request.method not in ("GET", "HEAD"):
+        return json_response({"message": f"{request.method} is not for {request.path}."}, 405)
+    report = report_of(judge)
+    if wants_json(request) or "text/html" not in request.headers.get("accept", ""):
+        return json_response(report)
+    return page("What AWS would deny", _table(report), trail=[HOME])
+
+
+def _accesses(judge: Judge, _: HttpRequest, __: list[str]) -> HttpResponse:
+    return json_response({"accesses": accesses_seen(judge)})
+
+
+def _table(report: dict[str, Any]) -> Any:
+    if not report["denied"]:
+        seen = f"{report['accesses']:,} accesses of {report['callers']} callers were looked at."
+        return element("p", f"Nothing. {seen}")
+    rows = [
+        (
+            element("code", row["principal"]),
+            element("code", row["action"]),
+            element("code", row["resource"]),
+            row["reason"],
+            f"{row['count']:,}",
+            row["last"],
+        )
+        for row in report["denied"]
+    ]
+    return table(("Who", "Action", "Resource", "Why", "Times", "Last"), rows)
+
+
+def _policy(judge: Judge, request: HttpRequest, _: list[str]) -> HttpResponse:
+    try:
+        role = request.query_params().get("role", "")
+        return json_response(policy_of(judge, role, judge.account, judge.region))
+    except Unanswerable as error:
+        return json_response({"message": str(error)}, 400)
+
+
+def _why(judge: Judge, request: HttpRequest, _: list[str]) -> HttpResponse:
+    given = request.query_params()
+    try:
+        answer = why(
+            judge, given.get("arn", ""), given.get("action", ""), given.get("resource", "")
+        )
+        return json_response(answer)
+    except Unanswerable as error:
+        return json_response({"message": str(error)}, 400)

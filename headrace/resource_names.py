@@ -1,0 +1,83 @@
+"""Finds the ARN of what a request names otherwise: the key of an alias, the role of a name, the stack of a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headrace.aws.errors import AwsError
+from headrace.core.ports import ControlPlane
+
+# By service and kind: the operation, its parameters for a name, and the ARN in its answer.
+Look = tuple[str, Callable[[str], Mapping[str, Any]], Callable[[Mapping[str, Any]], Any]]
+
+
+class ResourceNames:
+    """Finds ARNs by each service's own operations, in process. Thread-safe."""
+
+    def __init__(self, control: ControlPlane) -> None:
+        self._control = control
+
+    def find(self, account: str, region: str, service: str, kind: str, name: str) -> str | None:
+        """Return the ARN; None where there is none. See `headrace.permissions.requests.request.Find`."""
+        look = _LOOKS.get((service, kind))
+        if look is None or not name:
+            return None
+        operation, params, arn = look
+        try:
+            answer = self._control.call(
+                service, operation, params(name), account=account, region=region
+            )
+            found = arn(answer)
+        except (AwsError, LookupError):
+            return None
+        return str(found) if found else None
+
+
+def _consumer(name: str) -> Mapping[str, Any]:
+    stream, _, consumer = name.partition("/consumer/")
+    return {"StreamARN": stream, "ConsumerName": consumer}
+
+
+_LOOKS: dict[tuple[str, str], Look] = {
+    ("kms", "alias"): (
+        "DescribeKey",
+        lambda name: {"KeyId": name},
+        lambda answer: answer["KeyMetadata"]["Arn"],
+    ),
+    ("secretsmanager", "secret"): (
+        "DescribeSecret",
+        lambda name: {"SecretId": name},
+        lambda answer: answer["ARN"],
+    ),
+    ("cloudformation", "stack"): (
+        "DescribeStacks",
+        lambda name: {"StackName": name},
+        lambda answer: answer["Stacks"][0]["StackId"],
+    ),
+    ("iam", "role"): (
+        "GetRole",
+        lambda name: {"RoleName": name},
+        lambda answer: answer["Role"]["Arn"],
+    ),
+    ("iam", "user"): (
+        "GetUser",
+        lambda name: {"UserName": name},
+        lambda answer: answer["User"]["Arn"],
+    ),
+    ("iam", "instance profile"): (
+        "GetInstanceProfile",
+        lambda name: {"InstanceProfileName": name},
+        lambda answer: answer["InstanceProfile"]["Roles"][0]["Arn"],
+    ),
+    ("lambda", "mapping"): (
+        "GetEventSourceMapping",
+        lambda name: {"UUID": name},
+        lambda answer: answer["FunctionArn"],
+    ),
+    ("kinesis", "consumer"): (
+        "DescribeStreamConsumer",
+        _consumer,
+        lambda answer: answer["ConsumerDescription"]["ConsumerARN"],
+    ),
+}

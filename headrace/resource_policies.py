@@ -1,0 +1,181 @@
+"""Finds the policy of the resource that somebody accesses: of a bucket, a queue, a key, a function, a role and so on.
+
+Each is read from the service that holds it, by its own operation, in process. What moto's services hold is kept until
+a policy changes; the others' are at hand.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from headrace.aws.errors import AwsError
+from headrace.core.ports import ControlPlane
+from headrace.permissions.document import UnreadableDocument
+from headrace.permissions.model import Access, NamedPolicy
+
+MOST_KEPT = 10_000
+_OWNED = frozenset({"s3", "kinesis", "lambda"})
+Read = Callable[[ControlPlane, "Named"], Any]
+
+
+class Named:
+    """The parts of an ARN, and where its resource is."""
+
+    def __init__(self, access: Access) -> None:
+        _, _, self.service, self.region, account, self.resource = access.resource.split(":", 5)
+        self.arn = access.resource
+        self.account = account or access.account
+        self.name = self.resource.rpartition("/")[2].rpartition(":")[2]
+
+    def ask(
+        self, control: ControlPlane, operation: str, params: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Call an operation of its service, where it is. Raises AwsError."""
+        account, region = self.account or None, self.region or None
+        return control.call(self.service, operation, params, account=account, region=region)
+
+
+class ResourcePolicies:
+    """Reads policies of resources. Thread-safe."""
+
+    def __init__(
+        self,
+        control: ControlPlane,
+        *,
+        trust_policy: Callable[[str], str | None],
+        version: Callable[[], int],
+    ) -> None:
+        self._control = control
+        self._trust_policy = trust_policy
+        self._version = version
+        self._lock = threading.Lock()
+        self._kept: dict[str, tuple[int, NamedPolicy | None]] = {}
+
+    def of(self, access: Access) -> NamedPolicy | None:
+        """Return the policy of the resource of an access; None where it has none, or is not there."""
+        if access.resource.count(":") < 5 or "*" in access.resource:
+            return None
+        named = Named(access)
+        if named.service == "iam":
+            is_trust = access.action.startswith("sts:")
+            return _policy("trust policy", self._trust_policy(named.arn) if is_trust else None)
+        if named.service not in _READERS:
+            return None
+        if named.service in _OWNED:
+            return self._read(named)
+        version = self._version()
+        with self._lock:
+            kept = self._kept.get(named.arn)
+        if kept is not None and kept[0] == version:
+            return kept[1]
+        policy = self._read(named)
+        with self._lock:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            self._kept[named.arn] = (version, policy)
+        return policy
+
+    def _read(self, named: Named) -> NamedPolicy | None:
+        try:
+            text = _READERS[named.service](self._control, named)
+        except (AwsError, LookupError):
+            return None  # no policy, or no such resource, which the service itself will say
+        return _policy(f"{named.service} policy", text)
+
+
+def _policy(name: str, text: Any) -> NamedPolicy | None:
+    if not text or text == "{}":
+        return None
+    try:
+        return NamedPolicy.of(name, str(text))
+    except UnreadableDocument:
+        return None
+
+
+def _bucket(control: ControlPlane, named: Named) -> Any:
+    bucket = named.resource.partition("/")[0]
+    return named.ask(control, "GetBucketPolicy", {"Bucket": bucket})["Policy"]
+
+
+def _stream(control: ControlPlane, named: Named) -> Any:
+    params = {"ResourceARN": named.arn}
+    return named.ask(control, "GetResourcePolicy", params)["Policy"]
+
+
+def _function(control: ControlPlane, named: Named) -> Any:
+    parts = named.resource.split(":")
+    if parts[0] != "function":
+        return None
+    params = {"FunctionName": parts[1], **({"Qualifier": parts[2]} if len(parts) > 2 else {})}
+    return named.ask(control, "GetPolicy", params)["Policy"]
+
+
+def _queue(control: ControlPlane, named: Named) -> Any:
+    url = named.ask(control, "GetQueueUrl", {"QueueName": named.name})["QueueUrl"]
+    params = {"QueueUrl": url, "AttributeNames": ["Policy"]}
+    found = named.ask(control, "GetQueueAttributes", params)
+    return found.get("Attributes", {}).get("Policy")
+
+
+def _topic(control: ControlPlane, named: Named) -> Any:
+    found = named.ask(control, "GetTopicAttributes", {"TopicArn": named.arn})
+    return found["Attributes"].get("Policy")
+
+
+def _key(control: ControlPlane, named: Named) -> Any:
+    if not named.resource.startswith("key/"):
+        return None
+    params = {"KeyId": named.arn, "PolicyName": "default"}
+    return named.ask(control, "GetKeyPolicy", params)["Policy"]
+
+
+def _repository(control: ControlPlane, named: Named) -> Any:
+    params = {"repositoryName": named.resource.removeprefix("repository/")}
+    return named.ask(control, "GetRepositoryPolicy", params)["policyText"]
+
+
+def _bus(control: ControlPlane, named: Named) -> Any:
+    if not named.resource.startswith("event-bus/"):
+        return None
+    params = {"Name": named.resource.removeprefix("event-bus/")}
+    return named.ask(control, "DescribeEventBus", params).get("Policy")
+
+
+def _secret(control: ControlPlane, named: Named) -> Any:
+    params = {"SecretId": named.arn}
+    answer = named.ask(control, "GetResourcePolicy", params)
+    return answer.get("ResourcePolicy")
+
+
+def _table(control: ControlPlane, named: Named) -> Any:
+    params = {"ResourceArn": named.arn}
+    return named.ask(control, "GetResourcePolicy", params).get("Policy")
+
+
+def _logs(control: ControlPlane, named: Named) -> Any:
+    """Logs' policies are the account's: all of them together are that of each group."""
+    found = named.ask(control, "DescribeResourcePolicies", {})
+    statements: list[Any] = []
+    for policy in found.get("resourcePolicies", ()):
+        document: Mapping[str, Any] = json.loads(policy["policyDocument"])
+        said = document.get("Statement", [])
+        statements += cast("list[Any]", said if isinstance(said, list) else [said])
+    return json.dumps({"Version": "2012-10-17", "Statement": statements}) if statements else None
+
+
+_READERS: dict[str, Read] = {
+    "s3": _bucket,
+    "kinesis": _stream,
+    "lambda": _function,
+    "sqs": _queue,
+    "sns": _topic,
+    "kms": _key,
+    "ecr": _repository,
+    "events": _bus,
+    "secretsmanager": _secret,
+    "dynamodb": _table,
+    "logs": _logs,
+}

@@ -1,0 +1,52 @@
+"""GetResourceRequestStatus, ListResourceRequests, CancelResourceRequest."""
+
+from __future__ import annotations
+
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import cloudcontrol as shapes
+from headrace.core.values import BadMarker, page_of
+from headrace.services.cloudcontrol.backend import CloudControl
+from headrace.services.cloudcontrol.errors import invalid
+from headrace.services.cloudcontrol.limits import REQUESTS_PER_PAGE
+
+
+@operation("GetResourceRequestStatus")
+def get_resource_request_status(
+    control: CloudControl, call: Call, request: shapes.GetResourceRequestStatusInput
+) -> shapes.GetResourceRequestStatusOutput:
+    """Return how a request stands."""
+    return {"ProgressEvent": control.request(call, request["RequestToken"]).event()}  # type: ignore[typeddict-item]
+
+
+@operation("ListResourceRequests")
+def list_resource_requests(
+    control: CloudControl, call: Call, request: shapes.ListResourceRequestsInput
+) -> shapes.ListResourceRequestsOutput:
+    """Return the requests of the last seven days, the newest first."""
+    wanted = request.get("ResourceRequestStatusFilter") or {}
+    operations = wanted.get("Operations") or []
+    statuses = wanted.get("OperationStatuses") or []
+    found = [
+        one.event()
+        for one in control.requests(call)
+        if (not operations or one.operation in operations)
+        and (not statuses or one.status in statuses)
+    ]
+    try:
+        shown, token = page_of(
+            found, request.get("NextToken"), request.get("MaxResults") or REQUESTS_PER_PAGE
+        )
+    except BadMarker:
+        raise invalid("Invalid NextToken") from None
+    return {
+        "ResourceRequestStatusSummaries": shown,  # type: ignore[typeddict-item]
+        **({"NextToken": token} if token else {}),
+    }
+
+
+@operation("CancelResourceRequest")
+def cancel_resource_request(
+    control: CloudControl, call: Call, request: shapes.CancelResourceRequestInput
+) -> shapes.CancelResourceRequestOutput:
+    """Give a request up; one that does not wait for anything may end well first."""
+    return {"ProgressEvent": control.cancel(call, request["RequestToken"])}  # type: ignore[typeddict-item]

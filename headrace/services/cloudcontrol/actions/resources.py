@@ -1,0 +1,129 @@
+"""CreateResource, GetResource, UpdateResource, DeleteResource, ListResources."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import jsonpatch
+
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import cloudcontrol as shapes
+from headrace.core.resource_types import KnownResource, ResourcePlace
+from headrace.core.values import BadMarker, page_of
+from headrace.services.cloudcontrol.backend import CloudControl, model_of
+from headrace.services.cloudcontrol.errors import invalid
+from headrace.services.cloudcontrol.limits import RESOURCES_PER_PAGE
+
+
+@operation("CreateResource")
+def create_resource(
+    control: CloudControl, call: Call, request: shapes.CreateResourceInput
+) -> shapes.CreateResourceOutput:
+    """Begin to make a resource from its properties as JSON."""
+    kind = request["TypeName"]
+    control.check_type(kind, "CREATE")
+    properties = _object(request["DesiredState"], "DesiredState")
+
+    def work(place: ResourcePlace) -> KnownResource:
+        return control.types.create(place, kind, properties)
+
+    return {"ProgressEvent": cast("Any", control.ask(call, request, "CREATE", work))}
+
+
+@operation("GetResource")
+def get_resource(
+    control: CloudControl, call: Call, request: shapes.GetResourceInput
+) -> shapes.GetResourceOutput:
+    """Return a resource that a stack or Cloud Control has made."""
+    kind = request["TypeName"]
+    control.check_type(kind, "READ")
+    resource = control.get(call, kind, request["Identifier"])
+    return {"TypeName": kind, "ResourceDescription": _described(resource)}
+
+
+@operation("UpdateResource")
+def update_resource(
+    control: CloudControl, call: Call, request: shapes.UpdateResourceInput
+) -> shapes.UpdateResourceOutput:
+    """Begin to change a resource in place, by a JSON patch (RFC 6902) of its properties."""
+    kind = request["TypeName"]
+    control.check_type(kind, "UPDATE")
+    before = control.get(call, kind, request["Identifier"])
+    properties = _patched(before, request["PatchDocument"])
+
+    def work(place: ResourcePlace) -> KnownResource:
+        return control.types.update(place, kind, before, properties)
+
+    event = control.ask(call, request, "UPDATE", work, before.identifier)
+    return {"ProgressEvent": cast("Any", event)}
+
+
+@operation("DeleteResource")
+def delete_resource(
+    control: CloudControl, call: Call, request: shapes.DeleteResourceInput
+) -> shapes.DeleteResourceOutput:
+    """Begin to delete a resource."""
+    kind = request["TypeName"]
+    control.check_type(kind, "DELETE")
+    before = control.get(call, kind, request["Identifier"])
+
+    def work(place: ResourcePlace) -> None:
+        control.types.delete(place, kind, before)
+
+    event = control.ask(call, request, "DELETE", work, before.identifier)
+    return {"ProgressEvent": cast("Any", event)}
+
+
+@operation("ListResources")
+def list_resources(
+    control: CloudControl, call: Call, request: shapes.ListResourcesInput
+) -> shapes.ListResourcesOutput:
+    """Return the resources of a type that stacks and Cloud Control have made."""
+    kind = request["TypeName"]
+    control.check_type(kind, "LIST")
+    most = request.get("MaxResults") or RESOURCES_PER_PAGE
+    try:
+        shown, token = page_of(control.resources(call, kind), request.get("NextToken"), most)
+    except BadMarker:
+        raise invalid("Invalid NextToken") from None
+    answer: shapes.ListResourcesOutput = {
+        "TypeName": kind,
+        "ResourceDescriptions": [_described(resource) for resource in shown],
+    }
+    if token:
+        answer["NextToken"] = token
+    return answer
+
+
+def _described(resource: KnownResource) -> shapes.ResourceDescription:
+    return {"Identifier": resource.identifier, "Properties": model_of(resource)}
+
+
+def _object(text: str, member: str) -> dict[str, Any]:
+    """Return a JSON object. Raises AwsError."""
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise invalid(f"{member} is not a valid JSON object")
+    return cast("dict[str, Any]", value)
+
+
+def _patched(resource: KnownResource, document: str) -> dict[str, Any]:
+    """Return a resource's properties after a patch. Raises AwsError."""
+    library = cast("Any", jsonpatch)
+    try:
+        patch = library.JsonPatch.from_string(document)
+        found = patch.apply(json.loads(json.dumps(dict(resource.properties))))
+    except (
+        library.JsonPatchException,
+        library.JsonPointerException,
+        ValueError,
+        TypeError,
+    ) as error:
+        raise invalid(f"Invalid patch document: {error}") from error
+    if not isinstance(found, dict):
+        raise invalid("Invalid patch document: the whole model is replaced")
+    return cast("dict[str, Any]", found)

@@ -1,0 +1,36 @@
+"""Cloud Control as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+
+from __future__ import annotations
+
+from headrace.aws.service import ServiceApi
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.resource_types import ResourceTypes
+from headrace.core.workers import Supervisor
+from headrace.services.cloudcontrol.actions import ACTIONS
+from headrace.services.cloudcontrol.backend import CloudControl
+from headrace.services.cloudcontrol.errors import translate
+from headrace.services.cloudcontrol.fidelity import FIDELITY
+from headrace.services.cloudcontrol.profile import PROFILE
+from headrace.services.cloudcontrol.store import ControlStore
+from headrace.store.database import Database
+
+
+def build_cloudcontrol(
+    *, clock: Clock, ids: Ids, database: Database, supervisor: Supervisor, types: ResourceTypes
+) -> CloudControl:
+    """Return Cloud Control, which works with the resource types of `types`; nothing runs before its start."""
+    store = ControlStore(database)
+    return CloudControl(clock=clock, ids=ids, store=store, types=types, supervisor=supervisor)
+
+
+def cloudcontrol_api(control: CloudControl) -> ServiceApi:
+    """Return the service for the gateway."""
+    return ServiceApi(
+        name="cloudcontrol",
+        backend=control,
+        actions=ACTIONS,
+        translate=translate,
+        profile=PROFILE,
+        fidelity=FIDELITY,
+    )

@@ -1,0 +1,225 @@
+"""Single resources: requests that run on threads of their own, and what is known of each resource.
+
+A resource is what a stack has made of it, or what Cloud Control has made of it since. Requests that a killed cloud was
+running are failed at the next start: whether the change was made is seen at the resource itself.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import replace
+from typing import Any
+
+from headrace.aws.operation import Call
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.resource_types import (
+    KnownResource,
+    ResourceCancelled,
+    ResourcePlace,
+    ResourceRefused,
+    ResourceTypes,
+)
+from headrace.core.workers import Supervisor
+from headrace.services.cloudcontrol import errors, limits, state
+from headrace.services.cloudcontrol.state import Kept, Request
+from headrace.services.cloudcontrol.store import ControlStore
+
+Work = Callable[[ResourcePlace], "KnownResource | None"]
+
+
+class CloudControl:
+    """All requests of all accounts and regions. Thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        ids: Ids,
+        store: ControlStore,
+        types: ResourceTypes,
+        supervisor: Supervisor,
+    ) -> None:
+        self.types = types
+        self._clock = clock
+        self._ids = ids
+        self._store = store
+        self._supervisor = supervisor
+        self._lock = threading.RLock()
+        self._stops: dict[str, threading.Event] = {}
+        self._executor: Executor | None = None
+
+    def start(self) -> None:
+        """Load the requests, and fail those that a kill cut short."""
+        self._store.load()
+        self._executor = self._supervisor.executor(limits.AT_ONCE, "cloudcontrol")
+        for request in self._store.requests():
+            if request.status in state.RUNNING:
+                self._end(
+                    request, state.FAILED, "headrace was stopped meanwhile", "InternalFailure"
+                )
+
+    def stop(self) -> None:
+        """Give up what runs, and wait for it."""
+        with self._lock:
+            for stop in self._stops.values():
+                stop.set()
+        if self._executor is not None:
+            self._executor.shutdown(wait=True)
+
+    # --- resources ----------------------------------------------------------------------------
+
+    def check_type(self, kind: str, action: str) -> None:
+        """Raise AwsError for a type that is not here, or that does not go without a stack."""
+        if not self.types.is_known(kind):
+            raise errors.type_not_found(kind)
+        if not self.types.knows(kind):
+            raise errors.unsupported(kind, action)
+
+    def resources(self, call: Call, kind: str) -> list[KnownResource]:
+        """Return the resources of a type, by identifier."""
+        found = {r.identifier: r for r in self.types.in_stacks(call.account, call.region, kind)}
+        for kept in self._store.kept(call.account, call.region, kind):
+            of_stack = found.get(kept.identifier)
+            if of_stack is not None and of_stack.changed_ms > kept.at_ms:
+                continue
+            found.pop(kept.identifier, None)
+            if not kept.gone:
+                found[kept.identifier] = KnownResource(
+                    kept.identifier, kept.properties, kept.attributes, kept.at_ms
+                )
+        return [found[identifier] for identifier in sorted(found)]
+
+    def get(self, call: Call, kind: str, identifier: str) -> KnownResource:
+        """Return a resource by its physical id or ARN. Raises AwsError."""
+        for resource in self.resources(call, kind):
+            if identifier in (resource.identifier, resource.attributes.get("Arn")):
+                return resource
+        raise errors.not_found(kind, identifier, self._ids.uuid())
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def ask(
+        self,
+        call: Call,
+        request: Mapping[str, Any],
+        operation: str,
+        work: Work,
+        identifier: str = "",
+    ) -> dict[str, Any]:
+        """Begin an operation, or find the one that has the client token; return its ProgressEvent. Raises AwsError."""
+        kind, client_token = str(request["TypeName"]), str(request.get("ClientToken") or "")
+        asked = json.dumps([operation, dict(request)], sort_keys=True)
+        with self._lock:
+            same = self._with_client_token(call, client_token)
+            if same is not None:
+                if same.asked != asked:
+                    raise errors.token_conflict(client_token)
+                return same.event()
+            self._refuse_second(call, kind, identifier)
+            made = Request(
+                self._ids.uuid(),
+                call.account,
+                call.region,
+                kind,
+                operation,
+                asked,
+                call.now_ms,
+                call.now_ms,
+                client_token=client_token,
+                identifier=identifier,
+            )
+            self._store.put(made)
+            self._stops[made.token] = threading.Event()
+            event = made.event()
+            assert self._executor is not None
+            self._executor.submit(self._run, made, work)
+        return event
+
+    def _with_client_token(self, call: Call, client_token: str) -> Request | None:
+        if not client_token:
+            return None
+        place = (call.account, call.region, client_token)
+        found = self._store.requests()
+        return next((r for r in found if (r.account, r.region, r.client_token) == place), None)
+
+    def _refuse_second(self, call: Call, kind: str, identifier: str) -> None:
+        place = (call.account, call.region, kind, identifier)
+        for other in self._store.requests():
+            same = (other.account, other.region, other.kind, other.identifier) == place
+            if identifier and same and other.status in state.RUNNING:
+                raise errors.concurrent(kind, identifier)
+
+    def _run(self, request: Request, work: Work) -> None:
+        def note(identifier: str) -> None:
+            request.identifier = identifier
+            self._store.put(request)
+
+        stop = self._stops[request.token]
+        place = ResourcePlace(request.account, request.region, stop, note)
+        try:
+            resource = work(place)
+        except ResourceCancelled as error:
+            self._end(request, state.CANCELLED, str(error))
+        except ResourceRefused as error:
+            self._end(request, state.FAILED, str(error), error.code)
+        else:
+            self._keep(request, resource)
+            if resource is not None:
+                request.identifier = resource.identifier
+                request.model = model_of(resource)
+            self._end(request, state.SUCCESS)
+        finally:
+            with self._lock:
+                self._stops.pop(request.token, None)
+
+    def _keep(self, request: Request, resource: KnownResource | None) -> None:
+        place = (request.account, request.region, request.kind)
+        now_ms = self._clock.now_ms()
+        if resource is None:
+            self._store.keep(Kept(*place, request.identifier, now_ms, gone=True))
+            return
+        properties, attributes = dict(resource.properties), dict(resource.attributes)
+        self._store.keep(
+            Kept(*place, resource.identifier, now_ms, properties=properties, attributes=attributes)
+        )
+
+    def _end(self, request: Request, status: str, message: str = "", code: str = "") -> None:
+        request.status, request.message, request.error_code = status, message, code
+        request.changed_ms = self._clock.now_ms()
+        self._store.put(request)
+
+    def request(self, call: Call, token: str) -> Request:
+        """Return a request. Raises AwsError."""
+        for request in self.requests(call):
+            if request.token == token:
+                return request
+        raise errors.token_not_found(token)
+
+    def requests(self, call: Call) -> list[Request]:
+        """Return the requests of an account and region, the newest first."""
+        place = (call.account, call.region)
+        return [replace(r) for r in self._store.requests() if (r.account, r.region) == place]
+
+    def cancel(self, call: Call, token: str) -> dict[str, Any]:
+        """Have a request given up; return its ProgressEvent. Raises AwsError for one that has ended."""
+        with self._lock:
+            request, stop = self.request(call, token), self._stops.get(token)
+            if stop is None or request.status not in state.RUNNING:
+                raise errors.ended(token)
+            stop.set()
+            request.status = state.CANCELLING
+            return request.event()
+
+
+def model_of(resource: KnownResource) -> str:
+    """Return a resource's properties with its read-only ones, as JSON."""
+    read_only = {
+        name: value
+        for name, value in resource.attributes.items()
+        if "." not in name and name not in resource.properties
+    }
+    return json.dumps({**read_only, **resource.properties})

@@ -1,0 +1,5 @@
+"""How requests name Cloud Control."""
+
+from headrace.aws.service import Profile
+
+PROFILE = Profile(signing_scopes=("cloudcontrolapi",), target_prefix="CloudApiService")

@@ -1,0 +1,69 @@
+"""A request to Cloud Control, and what it leaves of a resource."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.core.values import moment
+
+IN_PROGRESS, SUCCESS, FAILED = "IN_PROGRESS", "SUCCESS", "FAILED"
+CANCELLING, CANCELLED = "CANCEL_IN_PROGRESS", "CANCEL_COMPLETE"
+RUNNING = (IN_PROGRESS, CANCELLING)
+
+
+@dataclass(slots=True)
+class Request:
+    """One request for a change; `asked` is what makes another with its client token the same.
+
+    Attributes:
+        operation: `CREATE`, `UPDATE` or `DELETE`.
+        began_ms, changed_ms: when it came, and when its status last changed.
+        error_code: a HandlerErrorCode of AWS's, when it failed.
+    """
+
+    token: str
+    account: str
+    region: str
+    kind: str
+    operation: str
+    asked: str
+    began_ms: int
+    changed_ms: int
+    client_token: str = ""
+    identifier: str = ""
+    status: str = IN_PROGRESS
+    model: str = ""
+    message: str = ""
+    error_code: str = ""
+
+    def event(self) -> dict[str, Any]:
+        """Return AWS's ProgressEvent."""
+        maybe = {
+            "Identifier": self.identifier,
+            "ResourceModel": self.model,
+            "StatusMessage": self.message,
+            "ErrorCode": self.error_code,
+        }
+        return {
+            "TypeName": self.kind,
+            "RequestToken": self.token,
+            "Operation": self.operation,
+            "OperationStatus": self.status,
+            "EventTime": moment(self.changed_ms),
+            **{name: value for name, value in maybe.items() if value},
+        }
+
+
+@dataclass(slots=True)
+class Kept:
+    """What Cloud Control has last done to a resource, of a stack's or its own; `gone` when it was to delete it."""
+
+    account: str
+    region: str
+    kind: str
+    identifier: str
+    at_ms: int
+    gone: bool = False
+    properties: dict[str, Any] = field(default_factory=dict[str, Any])
+    attributes: dict[str, Any] = field(default_factory=dict[str, Any])

@@ -1,0 +1,56 @@
+"""Requests and resources in the state database; what is acknowledged is stored before."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict
+
+from headrace.services.cloudcontrol.limits import KEPT_MS
+from headrace.services.cloudcontrol.state import RUNNING, Kept, Request
+from headrace.store.database import Database
+
+
+class ControlStore:
+    """Requests of the last seven days, and resources. Thread-safe."""
+
+    def __init__(self, database: Database) -> None:
+        self._requests = database.documents("cloudcontrol_requests")
+        self._resources = database.documents("cloudcontrol_resources")
+        self._lock = threading.Lock()
+        self._by_token: dict[str, Request] = {}
+        self._kept: dict[str, Kept] = {}
+
+    def load(self) -> None:
+        """Read what was stored."""
+        self._by_token = {token: Request(**value) for token, value in self._requests.items()}
+        self._kept = {key: Kept(**value) for key, value in self._resources.items()}
+
+    def put(self, request: Request) -> None:
+        """Store a request, and forget those that are too old."""
+        with self._lock:
+            self._by_token[request.token] = request
+            self._requests.put(request.token, asdict(request))
+            oldest_ms = request.changed_ms - KEPT_MS
+            for old in [r for r in self._by_token.values() if r.began_ms < oldest_ms]:
+                if old.status not in RUNNING:
+                    del self._by_token[old.token]
+                    self._requests.delete(old.token)
+
+    def requests(self) -> list[Request]:
+        """Return all requests, the newest first."""
+        with self._lock:
+            found = list(self._by_token.values())
+        return sorted(found, key=lambda request: (request.began_ms, request.token), reverse=True)
+
+    def keep(self, resource: Kept) -> None:
+        """Store what was done to a resource."""
+        key = "/".join((resource.account, resource.region, resource.kind, resource.identifier))
+        with self._lock:
+            self._kept[key] = resource
+            self._resources.put(key, asdict(resource))
+
+    def kept(self, account: str, region: str, kind: str) -> list[Kept]:
+        """Return the resources of a type that Cloud Control made, changed or deleted."""
+        with self._lock:
+            found = list(self._kept.values())
+        return [r for r in found if (r.account, r.region, r.kind) == (account, region, kind)]

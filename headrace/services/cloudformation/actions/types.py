@@ -1,0 +1,143 @@
+"""DescribeType, ListTypes, ListTypeVersions: AWS's public resource types that are here; nobody registers others."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from headrace.aws.errors import AwsError
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import cloudformation as shapes
+from headrace.services.cloudformation.actions.describe import start_of
+from headrace.services.cloudformation.backend import CloudFormation
+from headrace.services.cloudformation.errors import validation_error
+from headrace.services.cloudformation.limits import PAGE_ITEMS
+from headrace.services.cloudformation.resources import resource_type, type_names
+from headrace.services.cloudformation.resources.base import ResourceType
+from headrace.services.cloudformation.resources.schemas import schemas
+
+# AWS's own types have one version that is told (observed in answers that users have shown).
+_VERSION = "00000001"
+_PUBLIC, _RESOURCE, _AWS_TYPES = "PUBLIC", "RESOURCE", "AWS_TYPES"
+_MUTABLE, _REPLACED = "FULLY_MUTABLE", "IMMUTABLE"
+
+
+@operation("DescribeType")
+def describe_type(
+    cfn: CloudFormation, call: Call, request: shapes.DescribeTypeInput
+) -> shapes.DescribeTypeOutput:
+    """Return a resource type with its schema, as far as headrace goes by it."""
+    kind = _found(call, cast("Any", request))
+    return {
+        "Arn": _arn(call, kind.name),
+        "Type": _RESOURCE,
+        "TypeName": kind.name,
+        "IsDefaultVersion": True,
+        "DefaultVersionId": _VERSION,
+        "Description": f"Resource type schema for {kind.name}",
+        "Schema": json.dumps(_schema(kind)),
+        "ProvisioningType": _provisioning(kind),
+        "DeprecatedStatus": "LIVE",
+        "Visibility": _PUBLIC,
+    }
+
+
+@operation("ListTypes")
+def list_types(
+    cfn: CloudFormation, call: Call, request: shapes.ListTypesInput
+) -> shapes.ListTypesOutput:
+    """Return AWS's resource types that are here; by default the account's own, of which there are none."""
+    filters = request.get("Filters") or {}
+    is_wanted = (
+        (request.get("Visibility") == _PUBLIC or filters.get("Category") == _AWS_TYPES)
+        and request.get("Type", _RESOURCE) == _RESOURCE
+        and filters.get("Category", _AWS_TYPES) == _AWS_TYPES
+        and request.get("DeprecatedStatus", "LIVE") == "LIVE"
+        and not filters.get("PublisherId")
+    )
+    names = type_names() if is_wanted else []
+    prefix, provisioning = filters.get("TypeNamePrefix") or "", request.get("ProvisioningType")
+    found: list[shapes.TypeSummary] = []
+    for name in names:
+        kind = resource_type(name)
+        if kind is None or not name.startswith(prefix):
+            continue
+        if provisioning and _provisioning(kind) != provisioning:
+            continue
+        found.append(
+            {
+                "Type": _RESOURCE,
+                "TypeName": name,
+                "TypeArn": _arn(call, name),
+                "DefaultVersionId": _VERSION,
+                "Description": f"Resource type schema for {name}",
+            }
+        )
+    start, most = start_of(request.get("NextToken")), request.get("MaxResults") or PAGE_ITEMS
+    answer: shapes.ListTypesOutput = {"TypeSummaries": found[start : start + most]}
+    if start + most < len(found):
+        answer["NextToken"] = str(start + most)
+    return answer
+
+
+@operation("ListTypeVersions")
+def list_type_versions(
+    cfn: CloudFormation, call: Call, request: shapes.ListTypeVersionsInput
+) -> shapes.ListTypeVersionsOutput:
+    """Return the one version of a resource type."""
+    kind = _found(call, cast("Any", request))
+    if request.get("DeprecatedStatus", "LIVE") != "LIVE":
+        return {"TypeVersionSummaries": []}
+    return {
+        "TypeVersionSummaries": [
+            {
+                "Type": _RESOURCE,
+                "TypeName": kind.name,
+                "VersionId": _VERSION,
+                "IsDefaultVersion": True,
+                "Arn": f"{_arn(call, kind.name)}/{_VERSION}",
+                "Description": f"Resource type schema for {kind.name}",
+            }
+        ]
+    }
+
+
+def _found(call: Call, request: dict[str, Any]) -> ResourceType:
+    """Return the type that a request names, by name or ARN. Raises AwsError."""
+    name, arn = request.get("TypeName") or "", str(request.get("Arn") or "")
+    if not name and not arn:
+        raise validation_error("Either TypeName and Type or Arn must be specified")  # assumed
+    if arn:
+        name = arn.partition(":type/resource/")[2].partition("/")[0].replace("-", "::")
+    kind = resource_type(name) if name in type_names() else None
+    if kind is None or request.get("Type", _RESOURCE) != _RESOURCE:
+        # Observed: the sentence that users have shown.
+        raise AwsError("TypeNotFoundException", f"The type '{name or arn}' cannot be found.", 404)
+    return kind
+
+
+def _arn(call: Call, name: str) -> str:
+    return f"arn:aws:cloudformation:{call.region}::type/resource/{name.replace('::', '-')}"
+
+
+def _provisioning(kind: ResourceType) -> str:
+    return _REPLACED if kind.update is None else _MUTABLE
+
+
+def _schema(kind: ResourceType) -> dict[str, Any]:
+    """Return a type's schema: names of properties, and what becomes of them; their forms are not here."""
+    known: dict[str, Any] = schemas().get(kind.name, {})
+    read_only = [name.replace(".", "/") for name in known.get("readOnly", ())]
+    names = sorted({*kind.properties, *(name for name in read_only if "/" not in name)})
+    fixed = sorted(kind.replace_on) if kind.update is not None else sorted(kind.properties)
+    identifier = list(known.get("identifier", ())) or list(kind.named_by[:1])
+    return {
+        "typeName": kind.name,
+        "description": f"Resource type schema for {kind.name}",
+        "properties": {name: {} for name in names},
+        "required": list(known.get("required", ())),
+        "createOnlyProperties": [f"/properties/{name}" for name in fixed],
+        "readOnlyProperties": [f"/properties/{name}" for name in read_only],
+        "primaryIdentifier": [f"/properties/{name}" for name in identifier],
+        "additionalProperties": kind.any_property,
+    }

@@ -1,0 +1,168 @@
+"""Lends the resource types to Cloud Control: makes, changes and deletes single resources that no stack has.
+
+Implements `headrace.core.resource_types.ResourceTypes`. A change that would make a new resource is refused, as on AWS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from headrace.aws.errors import AwsError
+from headrace.core.resource_types import (
+    KnownResource,
+    ResourceCancelled,
+    ResourcePlace,
+    ResourceRefused,
+)
+from headrace.services.cloudformation.errors import (
+    Cancelled,
+    ResourceFailed,
+    log_defect,
+    reason_of,
+)
+from headrace.services.cloudformation.existing import means_existing
+from headrace.services.cloudformation.ports import Ports
+from headrace.services.cloudformation.resources import resource_type
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Made,
+    ResourceType,
+    changed_properties,
+)
+from headrace.services.cloudformation.store import Stacks
+
+# Of a stack only; or nothing is behind them.
+_OF_STACKS = (
+    *("Custom::", "AWS::CloudFormation::", "AWS::CDK::"),
+    *("AWS::SNS::TopicPolicy", "AWS::SQS::QueuePolicy"),
+)
+# What names made up for resources begin with, where a stack's name stands otherwise.
+_NAME = "cloudcontrol"
+
+
+class ResourceDoor:
+    """See `headrace.core.resource_types.ResourceTypes`. Thread-safe: it keeps nothing."""
+
+    def __init__(self, stacks: Stacks, ports: Ports) -> None:
+        self._stacks = stacks
+        self._ports = ports
+
+    def is_known(self, kind: str) -> bool:
+        """See `ResourceTypes.is_known`."""
+        return resource_type(kind) is not None
+
+    def knows(self, kind: str) -> bool:
+        """See `ResourceTypes.knows`."""
+        return not kind.startswith(_OF_STACKS) and self.is_known(kind)
+
+    def create(
+        self, place: ResourcePlace, kind: str, properties: Mapping[str, Any]
+    ) -> KnownResource:
+        """See `ResourceTypes.create`."""
+        found, context, wanted = self._type(kind), self._context(place, kind), dict(properties)
+        with _refusals(kind, found.name_of(wanted)):
+            found.check(kind, wanted)
+            existing = found.find(context, wanted) if found.find is not None else None
+            if existing:
+                raise _exists(kind, existing)
+            return self._known(found, found.create(context, wanted), wanted)
+
+    def update(
+        self, place: ResourcePlace, kind: str, before: KnownResource, properties: Mapping[str, Any]
+    ) -> KnownResource:
+        """See `ResourceTypes.update`."""
+        found, old, new = self._type(kind), dict(before.properties), dict(properties)
+        with _refusals(kind, before.identifier):
+            found.check(kind, new)
+            changed = changed_properties(old, new)
+            fixed = [name for name in changed if found.replaces(name)]
+            if fixed:
+                shown = ", ".join(f"/properties/{name}" for name in fixed)
+                raise ResourceRefused(
+                    "NotUpdatable",
+                    f"Invalid patch update: createOnlyProperties [{shown}] cannot be updated",
+                )
+            made = Made(before.identifier, dict(before.attributes))
+            if changed and found.update is not None:
+                made = found.update(self._context(place, kind), before.identifier, old, new)
+            return self._known(found, made, new)
+
+    def delete(self, place: ResourcePlace, kind: str, resource: KnownResource) -> None:
+        """See `ResourceTypes.delete`."""
+        with _refusals(kind, resource.identifier):
+            properties = dict(resource.properties)
+            self._type(kind).delete(self._context(place, kind), resource.identifier, properties)
+
+    def in_stacks(self, account: str, region: str, kind: str) -> list[KnownResource]:
+        """See `ResourceTypes.in_stacks`."""
+        return [
+            KnownResource(
+                resource.physical_id, resource.properties, resource.attributes, resource.updated_ms
+            )
+            for stack, resource in self._stacks.resources_of_type(account, region, kind)
+            if stack.exists and resource.physical_id and not resource.status.startswith("DELETE_")
+        ]
+
+    def _type(self, kind: str) -> ResourceType:
+        found = resource_type(kind)
+        if found is None:
+            raise ResourceRefused("InvalidRequest", f"The type {kind} is not known")
+        return found
+
+    def _known(
+        self, kind: ResourceType, made: Made, properties: Mapping[str, Any]
+    ) -> KnownResource:
+        # The name that was made up is a property of the resource, too.
+        name = {kind.named_by[0]: made.physical_id} if len(kind.named_by) == 1 else {}
+        shown = name if name and kind.named_by[0] not in properties else {}
+        return KnownResource(
+            made.physical_id, {**properties, **shown}, made.attributes, self._ports.clock.now_ms()
+        )
+
+    def _context(self, place: ResourcePlace, kind: str) -> Context:
+        ports = self._ports
+        return Context(
+            control=ports.control,
+            clock=ports.clock,
+            ids=ports.ids,
+            account=place.account,
+            region=place.region,
+            stack_name=_NAME,
+            stack_id="",
+            logical_id=kind.rpartition("::")[2],
+            tags={},
+            endpoint_url=ports.endpoint_url(),
+            responses=ports.responses,
+            functions=ports.functions,
+            stop=place.stop,
+            note_made=place.note_made,
+        )
+
+
+def _exists(kind: str, identifier: str) -> ResourceRefused:
+    return ResourceRefused(
+        "AlreadyExists", f"Resource of type '{kind}' with identifier '{identifier}' already exists."
+    )
+
+
+@contextlib.contextmanager
+def _refusals(kind: str, identifier: str) -> Generator[None]:
+    """Raise what a resource type raises as ResourceRefused, with the code that says what kind of refusal it is."""
+    try:
+        yield
+    except Cancelled as error:
+        raise ResourceCancelled(str(error)) from error
+    except ResourceFailed as error:
+        raise ResourceRefused("InvalidRequest", str(error)) from error
+    except AwsError as error:
+        if means_existing(error):
+            raise _exists(kind, identifier) from error
+        code = "GeneralServiceException" if error.status >= 500 else "InvalidRequest"
+        raise ResourceRefused(code, reason_of(error)) from error
+    except ResourceRefused:
+        raise
+    except Exception as error:
+        log_defect(f"{kind} {identifier}", error)
+        raise ResourceRefused("InternalFailure", reason_of(error)) from error

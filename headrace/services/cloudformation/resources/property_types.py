@@ -1,0 +1,129 @@
+"""Whether a resource's properties have the types that AWS's schemas say: `property_types.json`.
+
+Source: the schemas that AWS publishes, as cfn-lint ships them; `python -m scripts.resource_schemas` writes the file.
+The sentence is AWS's, observed: cloudtools/troposphere#1045, aws-cloudformation/cfn-lint#863.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+_FILE = Path(__file__).with_name("property_types.json")
+_DIGITS = 40
+
+Type = str | list[Any]
+"""String, Integer, Number, Boolean, Object (of anything), `#Name` (an object that is defined), or a list with the type
+of its items, or with nothing for items of every type."""
+
+
+Defined = Mapping[str, tuple[Mapping[str, Type], list[str]]]
+"""The name of an object, empty for the resource itself -> its properties with their types, and those that it needs."""
+
+
+@functools.cache
+def _all_types() -> dict[str, Defined]:
+    """Return type of resource -> what it defines."""
+    return json.loads(_FILE.read_text())
+
+
+def mistaken(kind: str, properties: Mapping[str, Any]) -> str:
+    """Return AWS's sentence about properties that are missing or of the wrong type, or an empty text."""
+    defined = _all_types().get(kind)
+    if defined is None:
+        return ""
+    found = list(_in_object(properties, "", defined, ""))
+    return f"Property validation failure: [{', '.join(found)}]" if found else ""
+
+
+def with_texts(kind: str, properties: dict[str, Any]) -> dict[str, Any]:
+    """Return properties in which a number or a truth is text where AWS's schema says so, as CloudFormation has it."""
+    defined = _all_types().get(kind)
+    return properties if defined is None else _texts_in(properties, "", defined)
+
+
+def _texts_in(value: dict[str, Any], kind: str, defined: Defined) -> dict[str, Any]:
+    types = defined[kind][0]
+    return {
+        name: _text_in(item, types[name], defined) if name in types else item
+        for name, item in value.items()
+    }
+
+
+def _text_in(value: Any, wanted: Type, defined: Defined) -> Any:
+    if isinstance(wanted, list):
+        if not wanted or not isinstance(value, list):
+            return value
+        return [_text_in(item, wanted[0], defined) for item in cast("list[Any]", value)]
+    if wanted.startswith("#") and isinstance(value, dict):
+        return _texts_in(cast("dict[str, Any]", value), wanted[1:], defined)
+    if wanted == "String" and isinstance(value, bool | int | float):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    return value
+
+
+def _in_object(value: Mapping[str, Any], kind: str, defined: Defined, path: str) -> Iterator[str]:
+    types, required = defined[kind]
+    for name in required:
+        if name not in value:
+            yield f"The property {{{path}/{name}}} is required"
+    for name, item in value.items():
+        if name in types:
+            yield from _in_value(item, types[name], defined, f"{path}/{name}")
+
+
+def _in_value(value: Any, wanted: Type, defined: Defined, path: str) -> Iterator[str]:
+    """Yield a sentence about each value of another type, and each that is missing."""
+    if isinstance(wanted, list):
+        if not isinstance(value, list):
+            yield _is_no(path, "Array")
+            return
+        for at, item in enumerate(cast("list[Any]", value) if wanted else ()):
+            yield from _in_value(item, wanted[0], defined, f"{path}/{at}")
+    elif wanted.startswith("#") or wanted == "Object":
+        if not isinstance(value, dict):
+            yield _is_no(path, "Object")
+        elif wanted != "Object":
+            yield from _in_object(cast("dict[str, Any]", value), wanted[1:], defined, path)
+    elif not _SCALARS[wanted](value):
+        yield _is_no(path, wanted)
+
+
+def _is_no(path: str, kind: str) -> str:
+    return f"Value of property {{{path}}} does not match type {{{kind}}}"
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a number, or a text that CloudFormation reads as one."""
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, str):
+        try:
+            return len(value) <= _DIGITS and math.isfinite(float(value))
+        except ValueError:
+            return False
+    return isinstance(value, int | float)
+
+
+def _is_integer(value: Any) -> bool:
+    return _is_number(value) and float(value).is_integer()
+
+
+def _is_boolean(value: Any) -> bool:
+    return isinstance(value, bool) or str(value).lower() in ("true", "false")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str | int | float)
+
+
+_SCALARS = {
+    "String": _is_text,
+    "Integer": _is_integer,
+    "Number": _is_number,
+    "Boolean": _is_boolean,
+}

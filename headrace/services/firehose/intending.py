@@ -1,0 +1,63 @@
+"""Decides on a delivery: which records, and what the objects are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from headrace.services.firehose.buffers import Buffer
+from headrace.services.firehose.carry import kinds_of
+from headrace.services.firehose.partitions import values_of
+from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.prefix import name_objects
+from headrace.services.firehose.state import DeliveryStream, Intent
+
+
+def intend(
+    stream: DeliveryStream,
+    partition: str,
+    buffer: Buffer,
+    starts: Mapping[str, str],
+    after: Mapping[str, str],
+    ports: Ports,
+) -> Intent:
+    """Return the intent of delivering a buffer, whose records are put into the order of their shards.
+
+    Args:
+        stream: the delivery stream as the buffer's records were sorted for it.
+        partition: the buffer's.
+        buffer: what is to be delivered.
+        starts: by shard, where reading begins to find the records again.
+        after: by shard, where it goes on when they are delivered.
+        ports: the rest of the cloud.
+    """
+    if len(buffer.first) > 1:
+        buffer.records.sort(key=lambda record: record.shard_id)
+    return Intent(
+        version=stream.version,
+        destination=stream.destination,
+        keys=_names(stream, partition, buffer.oldest_ms, kinds_of(stream, buffer), ports),
+        oldest_ms=buffer.oldest_ms,
+        newest_ms=buffer.newest_ms,
+        decided_ms=ports.clock.now_ms(),
+        counts=dict(buffer.counts),
+        start={shard_id: starts[shard_id] for shard_id in buffer.last},
+        last=dict(buffer.last),
+        after=dict(after),
+        kind=stream.destination_kind,
+        partition=partition,
+    )
+
+
+def renamed(stream: DeliveryStream, intent: Intent, ports: Ports) -> dict[str, str]:
+    """Return the objects' names under another destination; the same where its prefix has other partition keys."""
+    try:
+        return _names(stream, intent.partition, intent.oldest_ms, intent.keys, ports)
+    except StopIteration:
+        return intent.keys
+
+
+def _names(
+    stream: DeliveryStream, partition: str, oldest_ms: int, kinds: Iterable[str], ports: Ports
+) -> dict[str, str]:
+    now_ms = ports.clock.now_ms()
+    return name_objects(stream, list(kinds), oldest_ms, ports.ids, now_ms, values_of(partition))

@@ -1,0 +1,137 @@
+"""Asks whether the roles of a delivery stream may do what Firehose does in their name.
+
+The actions are those of docs.aws.amazon.com/firehose/latest/dev/controlling-access.html (documented), by what is read,
+invoked and written. What they lack is refused when the delivery stream is made, and ends a delivery later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from headrace.core.arn import make_arn
+from headrace.core.ports import Acting, Guard
+from headrace.core.values import mapped
+from headrace.services.firehose.errors import invalid
+from headrace.services.firehose.state import DeliveryStream
+
+SERVICE = "firehose.amazonaws.com"
+# The name of the session is assumed.
+SESSION = "AWSFirehoseToS3"
+
+_READS = ("DescribeStream", "GetShardIterator", "GetRecords", "ListShards")
+_OF_BUCKET = ("GetBucketLocation", "ListBucket", "ListBucketMultipartUploads")
+_OF_OBJECT = ("AbortMultipartUpload", "GetObject")
+_OF_TABLE = ("GetTable", "GetTableVersion", "GetTableVersions")
+
+
+class Denied(Exception):
+    """A role may not do what a delivery needs.
+
+    Attributes:
+        code: as Firehose logs it.
+        message: its sentence, with AWS's reason.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
+Need = tuple[str, str, str]
+
+
+def check_roles(guard: Guard, stream: DeliveryStream) -> None:
+    """Refuse a new delivery stream whose roles Firehose may not assume, or that may not read. Raises AwsError."""
+    for role in sorted({role for role in _roles(stream) if role}):
+        acting = Acting(SERVICE, source_arn=stream.arn)
+        if guard.denial(acting, "sts:AssumeRole", role):
+            raise invalid(
+                f"Firehose is unable to assume role {role}. Please check the role provided."
+            )
+    for role, action, resource in (*_source_needs(stream), *_table_needs(stream)):
+        if guard.denial(Acting(role, SESSION), action, resource):
+            raise invalid(
+                f"Role {role} is not authorized to perform: {action} on resource {resource}."
+            )
+
+
+def check_source(guard: Guard, stream: DeliveryStream) -> None:
+    """Raise Denied when the role may not read the stream."""
+    _check(guard, _source_needs(stream), "Kinesis.AccessDenied")
+
+
+def check_table(guard: Guard, stream: DeliveryStream) -> None:
+    """Raise Denied when the role may not read the table of a conversion."""
+    _check(guard, _table_needs(stream), "DataFormatConversion.AccessDenied")
+
+
+def check_object(guard: Guard, s3: Mapping[str, Any], key: str) -> None:
+    """Raise Denied when the role of an S3 configuration may not put an object there.
+
+    What else AWS documents as needed is noted only.
+    """
+    role, bucket = str(s3.get("RoleARN") or ""), str(s3["BucketARN"])
+    for action in _OF_BUCKET:
+        guard.denial(Acting(role, SESSION), f"s3:{action}", bucket)
+    for action in _OF_OBJECT:
+        guard.denial(Acting(role, SESSION), f"s3:{action}", f"{bucket}/{key}")
+    _check(guard, [(role, "s3:PutObject", f"{bucket}/{key}")], "S3.AccessDenied")
+    kms = mapped(mapped(s3, "EncryptionConfiguration"), "KMSEncryptionConfig")
+    if kms.get("AWSKMSKeyARN"):
+        key_arn = str(kms["AWSKMSKeyARN"])
+        needs = [(role, f"kms:{name}", key_arn) for name in ("GenerateDataKey", "Decrypt")]
+        _check(guard, needs, "S3.KMS.AccessDeniedException")
+
+
+def denied_function(guard: Guard, stream: DeliveryStream, function_arn: str) -> str:
+    """Return why the role may not invoke the function of a transformation; empty when it may."""
+    acting = Acting(_role(stream), SESSION)
+    guard.denial(acting, "lambda:GetFunctionConfiguration", function_arn)
+    return guard.denial(acting, "lambda:InvokeFunction", function_arn)
+
+
+def may_log(guard: Guard, stream: DeliveryStream, group: str, log_stream: str) -> bool:
+    """Whether the role may write the delivery stream's log; AWS drops the lines of one that may not."""
+    name = f"log-group:{group}:log-stream:{log_stream}"
+    resource = make_arn("logs", stream.region, stream.account, name)
+    return not guard.denial(Acting(_role(stream), SESSION), "logs:PutLogEvents", resource)
+
+
+def _check(guard: Guard, needs: Iterator[Need] | Sequence[Need], code: str) -> None:
+    """Ask for everything, so that the report names all that is missing, and then raise Denied for the first."""
+    refusals = [guard.denial(Acting(role, SESSION), action, of) for role, action, of in needs]
+    for sentence in filter(None, refusals):
+        raise Denied(code, f"Access was denied. {sentence}")
+
+
+def _role(stream: DeliveryStream) -> str:
+    return str(stream.s3.get("RoleARN") or "")
+
+
+def _roles(stream: DeliveryStream) -> Iterator[str]:
+    yield stream.source_role_arn
+    yield _role(stream)
+    if stream.backup is not None:
+        yield str(stream.backup.get("RoleARN") or "")
+    if stream.conversion is not None:
+        yield str(mapped(stream.conversion, "SchemaConfiguration").get("RoleARN") or "")
+
+
+def _source_needs(stream: DeliveryStream) -> Iterator[Need]:
+    if stream.source_arn:
+        for name in _READS:
+            yield stream.source_role_arn, f"kinesis:{name}", stream.source_arn
+
+
+def _table_needs(stream: DeliveryStream) -> Iterator[Need]:
+    if stream.conversion is None:
+        return
+    given = mapped(stream.conversion, "SchemaConfiguration")
+    region = str(given.get("Region") or stream.region)
+    account = str(given.get("CatalogId") or stream.account)
+    database, table = given.get("DatabaseName"), given.get("TableName")
+    for name in _OF_TABLE:
+        for resource in ("catalog", f"database/{database}", f"table/{database}/{table}"):
+            arn = make_arn("glue", region, account, resource)
+            yield str(given.get("RoleARN") or ""), f"glue:{name}", arn

@@ -1,0 +1,108 @@
+"""Asks whether the role of a function may do what Lambda does in its name: read the source, tell of failures, log.
+
+Source: docs.aws.amazon.com/lambda/latest/dg/with-kinesis.html ("Required permissions"), services-sqs-configure.html
+and lambda-intro-execution-role.html (documented); the sentences of the refusals are those that many users report.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from headrace.aws.errors import AwsError
+from headrace.core.arn import Arn
+from headrace.core.ports import Acting, Guard, NoGuard
+from headrace.services.lambda_.errors import invalid_parameter
+
+log = logging.getLogger(__name__)
+
+SERVICE = "lambda.amazonaws.com"
+# The session's name on AWS has a number and a time too (observed in CloudTrail).
+SESSION = "awslambda"
+
+_STREAM_READS = {
+    "kinesis": ("GetRecords", "GetShardIterator", "DescribeStream", "ListShards"),
+    "dynamodb": ("GetRecords", "GetShardIterator", "DescribeStream"),
+}
+_QUEUE_READS = ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes")
+_SENDS = {
+    "sqs": "sqs:SendMessage",
+    "sns": "sns:Publish",
+    "lambda": "lambda:InvokeFunction",
+    "events": "events:PutEvents",
+    "s3": "s3:PutObject",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Permits:
+    """Asks for functions' roles. Thread-safe; a question that was asked before costs a dictionary's lookup."""
+
+    guard: Guard
+
+    def check_role(self, role: str) -> None:
+        """Refuse a role that Lambda may not assume, or that is not there. Raises AwsError."""
+        if role and self.guard.denial(Acting(SERVICE), "sts:AssumeRole", role):
+            raise invalid_parameter(
+                "The role defined for the function cannot be assumed by Lambda."
+            )
+
+    def check_source(self, role: str, read_arn: str) -> None:
+        """Refuse a source that the role may not read. Raises AwsError."""
+        if Arn.parse(read_arn).service == "sqs":
+            for action in _QUEUE_READS:
+                if self._denial(role, f"sqs:{action}", read_arn):
+                    raise _queue_refusal(action)
+            return
+        service = Arn.parse(read_arn).service
+        denied = [
+            name
+            for name in _STREAM_READS[service]
+            if self._denial(role, f"{service}:{name}", _stream(read_arn))
+        ]
+        if "/consumer/" in read_arn and self._denial(role, "kinesis:SubscribeToShard", read_arn):
+            denied.append("SubscribeToShard")
+        if denied:
+            raise invalid_parameter(
+                f"Cannot access stream {read_arn}. Please ensure the role can perform the GetRecords, GetShardIterator,"
+                " DescribeStream, and ListStreams Actions on your stream in IAM."
+            )
+
+    def problem_with_reading(self, role: str, read_arn: str) -> str:
+        """Return a mapping's LastProcessingResult when the role may not read its source any more; else empty."""
+        if "/consumer/" in read_arn:
+            action = "kinesis:SubscribeToShard"
+        else:
+            service = read_arn.split(":", 3)[2]
+            action = "sqs:ReceiveMessage" if service == "sqs" else f"{service}:GetRecords"
+        sentence = self._denial(role, action, read_arn)
+        # The words after PROBLEM are assumed.
+        return f"PROBLEM: {sentence}" if sentence else ""
+
+    def problem_with_sending(self, role: str, arn: str, key: str = "") -> str:
+        """Return why a role may not send to a destination; empty when it may. `key`: of the object in a bucket."""
+        action = _SENDS.get(arn.split(":")[2])
+        resource = f"{arn}/{key}" if action == "s3:PutObject" else arn
+        return "" if action is None else self._denial(role, action, resource)
+
+    def may_log(self, role: str, session: str, group_arn: str, stream: str) -> bool:
+        """Whether a role may write a function's log; AWS drops the lines of one that may not."""
+        acting = Acting(role, session)
+        resource = f"{group_arn}:log-stream:{stream}"
+        return not self.guard.denial(acting, "logs:PutLogEvents", resource)
+
+    def _denial(self, role: str, action: str, resource: str) -> str:
+        return self.guard.denial(Acting(role, SESSION), action, resource) if role else ""
+
+
+EVERYTHING = Permits(NoGuard())
+
+
+def _stream(read_arn: str) -> str:
+    return read_arn.partition("/consumer/")[0]
+
+
+def _queue_refusal(action: str) -> AwsError:
+    return invalid_parameter(
+        f"The provided execution role does not have permissions to call {action} on SQS"
+    )

@@ -1,0 +1,55 @@
+"""Asks whether a caller may do what a request to S3 is for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.aws.errors import AwsError
+from headrace.aws.http import HttpRequest
+from headrace.aws.operation import Call
+from headrace.services.s3.backend import S3
+from headrace.services.s3.routing import Target, target_of
+
+# Headers and query parameters of objects' operations on which permissions depend, by the parameter's name.
+_HEADERS = {
+    "x-amz-tagging": "Tagging",
+    "x-amz-acl": "ACL",
+    "x-amz-bypass-governance-retention": "BypassGovernanceRetention",
+    "x-amz-object-lock-mode": "ObjectLockMode",
+    "x-amz-object-lock-legal-hold": "ObjectLockLegalHoldStatus",
+    "x-amz-server-side-encryption": "ServerSideEncryption",
+    "x-amz-server-side-encryption-aws-kms-key-id": "SSEKMSKeyId",
+}
+_QUERY = {"versionId": "VersionId", "uploadId": "UploadId"}
+
+
+def params_of(target: Target) -> dict[str, Any]:
+    """Return the parameters of GetObject, HeadObject, PutObject or UploadPart as far as permissions depend on them."""
+    params: dict[str, Any] = {"Bucket": target.bucket, "Key": target.key}
+    params |= {name: target.headers[h] for h, name in _HEADERS.items() if h in target.headers}
+    return params | {name: target.query[q] for q, name in _QUERY.items() if q in target.query}
+
+
+def ask(s3: S3, call: Call | None, operation: str, params: Mapping[str, Any]) -> None:
+    """Note an operation, or refuse it. Raises AwsError."""
+    if call is None or call.permit is None:
+        return
+    bucket = str(params.get("Bucket", ""))
+    account = s3.bucket(bucket).account if s3.has_bucket(bucket) else call.account
+    call.permit.ask("s3", operation, params, account=account, region=call.region)
+
+
+def hidden(request: HttpRequest, error: AwsError) -> AwsError:
+    """Return what a caller is told of a missing object: nothing, unless he may list the bucket.
+
+    Source: docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html, "Permissions" (documented).
+    """
+    call = request.call
+    if call is None or call.permit is None or error.code != "NoSuchKey":
+        return error
+    try:
+        call.permit.ask_for("s3", "s3:ListBucket", f"arn:aws:s3:::{target_of(request).bucket}")
+    except AwsError as refusal:
+        return refusal
+    return error

@@ -1,0 +1,229 @@
+"""How long CloudFormation takes: the stacks of `cdk/`, 200 resources with few dependencies, a template of 500.
+
+headrace beside moto's server and ministack, a cloud at a time; the stacks of `cdk/` are deployed to headrace alone.
+Each figure is the time from the request to the end of the operation, as a client sees it that looks every 20 ms.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
+from rich.console import Console
+from rich.table import Table
+
+from scripts.benchmarks.clients import ACCOUNT, client_of
+from scripts.benchmarks.servers import CannotStart, running
+
+CLOUDS = ("headrace", "moto", "ministack")
+LOOK_EVERY_S = 0.02
+WITHIN_S = 300.0
+FEW, MANY = 200, 500
+MANY_BYTES = 950_000
+_ALLOWED = ["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]
+_TRUST = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Principal": {"Service": "lambda.amazonaws.com"},
+            "Action": "sts:AssumeRole",
+        }
+    ],
+}
+# Types that all three clouds make.
+_KINDS: list[tuple[str, dict[str, Any]]] = [
+    ("AWS::SQS::Queue", {}),
+    ("AWS::SNS::Topic", {}),
+    ("AWS::Logs::LogGroup", {}),
+    ("AWS::SSM::Parameter", {"Type": "String", "Value": "v"}),
+    ("AWS::IAM::Role", {"AssumeRolePolicyDocument": _TRUST}),
+    ("AWS::Kinesis::Stream", {"ShardCount": 1}),
+    ("AWS::S3::Bucket", {}),
+    ("AWS::SQS::Queue", {"DelaySeconds": 5}),
+]
+
+
+class Failed(Exception):
+    """A stack that was not made; the sentence says why."""
+
+
+def few() -> str:
+    """Return a template of 200 resources, of which every tenth waits for the one before."""
+    resources: dict[str, Any] = {}
+    for number in range(FEW):
+        kind, properties = _KINDS[number % len(_KINDS)]
+        resources[f"R{number}"] = {"Type": kind, "Properties": properties}
+        if number % 10 == 9:
+            resources[f"R{number}"]["DependsOn"] = f"R{number - 1}"
+    return json.dumps({"Resources": resources})
+
+
+def many() -> str:
+    """Return a template of 500 resources and nearly a megabyte."""
+    value = "v" * (MANY_BYTES // MANY - 120)
+    properties = {"Type": "String", "Value": value, "Description": {"Fn::Sub": "${AWS::StackName}"}}
+    resources = {
+        f"R{number}": {"Type": "AWS::SSM::Parameter", "Properties": properties}
+        for number in range(MANY)
+    }
+    return json.dumps({"Resources": resources})
+
+
+def ended(cfn: Any, name: str) -> None:
+    """Wait until a stack is made. Raises Failed."""
+    deadline_s = time.monotonic() + WITHIN_S
+    while time.monotonic() < deadline_s:
+        status = cfn.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"]
+        if status == "CREATE_COMPLETE":
+            return
+        if not status.endswith("IN_PROGRESS"):
+            raise Failed(f"{name} is {status}")
+        time.sleep(LOOK_EVERY_S)
+    raise Failed(f"{name} is not made after {WITHIN_S:.0f} s")
+
+
+def took_s(started_s: float) -> float:
+    """Return the seconds since a moment."""
+    return time.perf_counter() - started_s
+
+
+def small_rows(port: int, templates: str) -> Iterator[tuple[str, float]]:
+    """Yield the figures that every cloud can give; `templates` is the bucket's address. Raises Failed, ClientError."""
+    s3, cfn = client_of("s3", port), client_of("cloudformation", port)
+    s3.create_bucket(Bucket="bench-templates")
+    for name, body in (("few", few()), ("many", many())):
+        s3.put_object(Bucket="bench-templates", Key=name, Body=body.encode())
+    started_s = time.perf_counter()
+    cfn.create_stack(StackName="few", TemplateURL=f"{templates}few", Capabilities=_ALLOWED)
+    ended(cfn, "few")
+    yield f"{FEW} resources made", took_s(started_s)
+    started_s = time.perf_counter()
+    changes = {"StackName": "many", "ChangeSetName": "c", "ChangeSetType": "CREATE"}
+    cfn.create_change_set(TemplateURL=f"{templates}many", **changes)
+    while cfn.describe_change_set(StackName="many", ChangeSetName="c")["Status"].endswith(
+        ("PENDING", "PROGRESS")
+    ):
+        time.sleep(LOOK_EVERY_S)
+    yield f"{MANY} resources, {MANY_BYTES:,} B: change set", took_s(started_s)
+
+
+def app_rows(port: int) -> Iterator[tuple[str, float]]:
+    """Yield what the stacks of `cdk/` take, and take again without a change. Raises Failed, ClientError."""
+    from cdk.app import build, new_app
+
+    cfn, s3 = client_of("cloudformation", port), client_of("s3", port)
+    with tempfile.TemporaryDirectory() as folder:
+        app = new_app(folder)
+        build(app)
+        app.synth()
+        out = Path(folder)
+        client_of("ssm", port).put_parameter(
+            Name="/cdk-bootstrap/hnb659fds/version", Value="21", Type="String"
+        )
+        made: set[str] = set()
+        for file in sorted(out.glob("*.assets.json")):
+            for asset in json.loads(file.read_text())["files"].values():
+                _upload(s3, out, asset, made)
+        names = _in_order(out)
+        started_s = time.perf_counter()
+        for name in names:
+            body = (out / f"{name}.template.json").read_text()
+            cfn.create_stack(StackName=name, TemplateBody=body, Capabilities=_ALLOWED)
+            ended(cfn, name)
+        yield f"the {len(names)} stacks of cdk/", took_s(started_s)
+        started_s = time.perf_counter()
+        for name in names:
+            body = (out / f"{name}.template.json").read_text()
+            changes = {"StackName": name, "ChangeSetName": "again", "Capabilities": _ALLOWED}
+            cfn.create_change_set(TemplateBody=body, **changes)
+            found = cfn.describe_change_set(StackName=name, ChangeSetName="again")
+            if found["Status"] != "FAILED":
+                raise Failed(f"{name} is said to change: {found['Changes']}")
+        yield "the same again, without a change", took_s(started_s)
+
+
+def _upload(s3: Any, out: Path, asset: dict[str, Any], made: set[str]) -> None:
+    for where in asset["destinations"].values():
+        bucket = where["bucketName"].replace("${AWS::AccountId}", ACCOUNT)
+        bucket = bucket.replace("${AWS::Region}", "us-east-1")
+        if bucket not in made:
+            s3.create_bucket(Bucket=bucket)
+            made.add(bucket)
+        path = out / asset["source"]["path"]
+        data = _zipped(path) if path.is_dir() else path.read_bytes()
+        s3.put_object(Bucket=bucket, Key=where["objectKey"], Body=data)
+
+
+def _zipped(folder: Path) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for file in sorted(folder.rglob("*")):
+            if file.is_file():
+                archive.write(file, file.relative_to(folder))
+    return packed.getvalue()
+
+
+def _in_order(out: Path) -> list[str]:
+    """Return the names of the stacks, each after those that it depends on."""
+    artifacts = json.loads((out / "manifest.json").read_text())["artifacts"]
+    stacks = {
+        name: [each for each in value.get("dependencies", ()) if not each.endswith(".assets")]
+        for name, value in artifacts.items()
+        if value["type"] == "aws:cloudformation:stack"
+    }
+    order: list[str] = []
+    while len(order) < len(stacks):
+        order += [n for n, needs in stacks.items() if n not in order and set(needs) <= set(order)]
+    return order
+
+
+def measured(cloud: str) -> dict[str, float | str]:
+    """Return a cloud's figures, in seconds, and the reason for one that it does not give."""
+    found: dict[str, float | str] = {}
+    rows: list[tuple[str, Callable[[int], Iterator[tuple[str, float]]]]] = [
+        (
+            f"{FEW} and {MANY} resources",
+            # moto finds a bucket by AWS's address alone.
+            lambda port: small_rows(
+                port,
+                "https://bench-templates.s3.amazonaws.com/"
+                if cloud == "moto"
+                else f"http://127.0.0.1:{port}/bench-templates/",
+            ),
+        )
+    ]
+    if cloud == "headrace":
+        rows.append(("cdk/", app_rows))
+    for what, row in rows:
+        try:
+            with running(cloud, -1) as server:
+                found.update(row(server.port))
+        except (CannotStart, Failed, ClientError, BotoCoreError, ResponseParserError) as error:
+            found[what] = str(error)[:200]
+    return found
+
+
+@click.command()
+@click.option("--cloud", "clouds", multiple=True, default=CLOUDS, type=click.Choice(CLOUDS))
+def main(clouds: tuple[str, ...]) -> None:
+    """Measure deployments."""
+    figures = {cloud: measured(cloud) for cloud in clouds}
+    table = Table("what", *clouds)
+    for what in dict.fromkeys(name for of_cloud in figures.values() for name in of_cloud):
+        shown = [figures[cloud].get(what, "-") for cloud in clouds]
+        table.add_row(what, *(f"{x:.2f} s" if isinstance(x, float) else x for x in shown))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

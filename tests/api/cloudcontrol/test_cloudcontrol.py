@@ -1,0 +1,191 @@
+"""Cloud Control: single resources made, read, patched, listed and deleted; requests that last; refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.api.cloudformation.test_stacks import create, physical, template
+from tests.support.cloud import InProcessCloud
+from tests.support.server import wait_until
+
+QUEUE, STREAM = "AWS::SQS::Queue", "AWS::Kinesis::Stream"
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
+    with InProcessCloud(tmp_path_factory.mktemp("control") / "data") as cloud:
+        yield cloud
+
+
+@pytest.fixture
+def control(cloud: InProcessCloud) -> Any:
+    return cloud.client("cloudcontrol")
+
+
+def done(control: Any, answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the event of a request that has ended."""
+    token = answer["ProgressEvent"]["RequestToken"]
+
+    def event() -> dict[str, Any]:
+        return control.get_resource_request_status(RequestToken=token)["ProgressEvent"]
+
+    wait_until(lambda: "IN_PROGRESS" not in event()["OperationStatus"], what=f"{token} ended")
+    return event()
+
+
+def make(control: Any, kind: str, properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+    state = json.dumps(properties)
+    return done(control, control.create_resource(TypeName=kind, DesiredState=state, **more))
+
+
+def patch(control: Any, kind: str, identifier: str, *steps: dict[str, Any]) -> dict[str, Any]:
+    document = json.dumps(steps)
+    return done(
+        control,
+        control.update_resource(TypeName=kind, Identifier=identifier, PatchDocument=document),
+    )
+
+
+def read(control: Any, kind: str, identifier: str) -> dict[str, Any]:
+    found = control.get_resource(TypeName=kind, Identifier=identifier)["ResourceDescription"]
+    assert found["Identifier"] == identifier
+    return json.loads(found["Properties"])
+
+
+def refusal(call: Any, **params: Any) -> tuple[str, str]:
+    with pytest.raises(ClientError) as caught:
+        call(**params)
+    error = caught.value.response["Error"]
+    return error["Code"], error["Message"]
+
+
+def test_a_resource_is_made_read_patched_listed_and_deleted(
+    cloud: InProcessCloud, control: Any
+) -> None:
+    kinesis = cloud.client("kinesis")
+    properties = {"Name": "live", "ShardCount": 1, "RetentionPeriodHours": 24}
+    event = make(control, STREAM, properties)
+    assert (event["OperationStatus"], event["Operation"]) == ("SUCCESS", "CREATE")
+    assert event["Identifier"] == "live"
+    assert json.loads(event["ResourceModel"])["ShardCount"] == 1
+    assert read(control, STREAM, "live")["Arn"].endswith(":stream/live")
+
+    step = {"op": "replace", "path": "/RetentionPeriodHours", "value": 48}
+    assert patch(control, STREAM, "live", step)["OperationStatus"] == "SUCCESS"
+    shown = kinesis.describe_stream_summary(StreamName="live")["StreamDescriptionSummary"]
+    assert shown["RetentionPeriodHours"] == 48
+    assert read(control, STREAM, "live")["RetentionPeriodHours"] == 48
+
+    listed = control.list_resources(TypeName=STREAM)["ResourceDescriptions"]
+    assert [one["Identifier"] for one in listed] == ["live"]
+    gone = done(control, control.delete_resource(TypeName=STREAM, Identifier="live"))
+    assert gone["OperationStatus"] == "SUCCESS"
+    assert refusal(control.get_resource, TypeName=STREAM, Identifier="live")[0] == (
+        "ResourceNotFoundException"
+    )
+    assert kinesis.list_streams()["StreamNames"] == []
+
+
+def test_a_stacks_resource_is_read_and_patched(cloud: InProcessCloud, control: Any) -> None:
+    cfn, sqs = cloud.client("cloudformation"), cloud.client("sqs")
+    queue = {"Type": QUEUE, "Properties": {"QueueName": "hot", "VisibilityTimeout": 30}}
+    assert create(cfn, template(Queue=queue), name="hot") == "CREATE_COMPLETE"
+    url = physical(cfn, "Queue", name="hot")
+    assert read(control, QUEUE, url)["VisibilityTimeout"] == 30
+    step = {"op": "replace", "path": "/VisibilityTimeout", "value": 7}
+    assert patch(control, QUEUE, url, step)["OperationStatus"] == "SUCCESS"
+    found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["VisibilityTimeout"])
+    assert found["Attributes"]["VisibilityTimeout"] == "7"
+    assert read(control, QUEUE, url)["VisibilityTimeout"] == 7
+
+
+def test_what_fails_says_why_with_aws_s_code(control: Any) -> None:
+    assert make(control, QUEUE, {"QueueName": "twice"})["OperationStatus"] == "SUCCESS"
+    second = make(control, QUEUE, {"QueueName": "twice"})
+    assert (second["OperationStatus"], second["ErrorCode"]) == ("FAILED", "AlreadyExists")
+    wrong = make(control, QUEUE, {"QueueColour": "red"})
+    assert wrong["ErrorCode"] == "InvalidRequest"
+    assert "QueueColour" in wrong["StatusMessage"]
+    listed = control.list_resources(TypeName=QUEUE)["ResourceDescriptions"]
+    url = next(one["Identifier"] for one in listed if one["Identifier"].endswith("/twice"))
+    renamed = patch(control, QUEUE, url, {"op": "replace", "path": "/QueueName", "value": "other"})
+    assert renamed["ErrorCode"] == "NotUpdatable"
+    failed = control.list_resource_requests(
+        ResourceRequestStatusFilter={"OperationStatuses": ["FAILED"], "Operations": ["CREATE"]}
+    )["ResourceRequestStatusSummaries"]
+    assert {one["ErrorCode"] for one in failed} == {"AlreadyExists", "InvalidRequest"}
+
+
+def test_a_client_token_makes_one_request_of_two(control: Any) -> None:
+    asked: dict[str, Any] = {"TypeName": QUEUE, "ClientToken": "once"}
+    first = control.create_resource(**asked, DesiredState='{"QueueName": "once"}')
+    again = control.create_resource(**asked, DesiredState='{"QueueName": "once"}')
+    tokens = {answer["ProgressEvent"]["RequestToken"] for answer in (first, again)}
+    assert len(tokens) == 1
+    other = refusal(control.create_resource, **asked, DesiredState='{"QueueName": "other"}')
+    assert other[0] == "ClientTokenConflictException"
+    assert done(control, first)["OperationStatus"] == "SUCCESS"
+
+
+def test_types_and_requests_that_are_not_there_are_refused(control: Any) -> None:
+    unknown = refusal(control.get_resource, TypeName="AWS::No::Thing", Identifier="x")
+    assert unknown == ("TypeNotFoundException", "The type 'AWS::No::Thing' cannot be found.")
+    code, _ = refusal(control.list_resources, TypeName="AWS::CloudFormation::Stack")
+    assert code == "UnsupportedActionException"
+    code, message = refusal(control.delete_resource, TypeName=QUEUE, Identifier="none")
+    assert code == "ResourceNotFoundException"
+    assert "with identifier 'none' was not found" in message
+    code, _ = refusal(control.get_resource_request_status, RequestToken="none")
+    assert code == "RequestTokenNotFoundException"
+
+
+@pytest.mark.parametrize("document", ["no JSON", "{}", '[{"op": "replace", "path": "/No/where"}]'])
+def test_a_patch_that_cannot_be_applied_is_refused(control: Any, document: str) -> None:
+    listed = control.list_resources(TypeName=QUEUE)["ResourceDescriptions"]
+    if not listed:
+        make(control, QUEUE, {"QueueName": "patched"})
+        listed = control.list_resources(TypeName=QUEUE)["ResourceDescriptions"]
+    asked = {"TypeName": QUEUE, "Identifier": listed[0]["Identifier"], "PatchDocument": document}
+    assert refusal(control.update_resource, **asked)[0] == "InvalidRequestException"
+
+
+def test_a_state_that_is_no_object_is_refused(control: Any) -> None:
+    asked = {"TypeName": QUEUE, "DesiredState": "[]"}
+    assert refusal(control.create_resource, **asked)[0] == "InvalidRequestException"
+
+
+def test_a_request_that_has_ended_cannot_be_cancelled(control: Any) -> None:
+    event = make(control, QUEUE, {"QueueName": "ended"})
+    token = event["RequestToken"]
+    assert refusal(control.cancel_resource_request, RequestToken=token)[0] == (
+        "ConcurrentModificationException"
+    )
+
+
+def test_requests_and_resources_outlast_a_restart(tmp_path: Path) -> None:
+    with InProcessCloud(tmp_path / "data") as cloud:
+        token = make(cloud.client("cloudcontrol"), STREAM, {"Name": "kept"})["RequestToken"]
+    with InProcessCloud(tmp_path / "data") as cloud:
+        control = cloud.client("cloudcontrol")
+        event = control.get_resource_request_status(RequestToken=token)["ProgressEvent"]
+        assert event["OperationStatus"] == "SUCCESS"
+        assert read(control, STREAM, "kept")["Name"] == "kept"
+
+
+def test_a_request_that_a_kill_cut_short_has_failed(tmp_path: Path) -> None:
+    with InProcessCloud(tmp_path / "data") as cloud:
+        token = make(cloud.client("cloudcontrol"), STREAM, {"Name": "cut"})["RequestToken"]
+        requests = cloud.cloud.database.documents("cloudcontrol_requests")
+        requests.put(token, {**(requests.get(token) or {}), "status": "IN_PROGRESS"})
+    with InProcessCloud(tmp_path / "data") as cloud:
+        control = cloud.client("cloudcontrol")
+        event = control.get_resource_request_status(RequestToken=token)["ProgressEvent"]
+        assert (event["OperationStatus"], event["ErrorCode"]) == ("FAILED", "InternalFailure")
+        # Nothing holds the resource any more.
+        assert done(control, control.delete_resource(TypeName=STREAM, Identifier="cut"))

@@ -1,0 +1,244 @@
+"""What services do in the name of their roles is denied as AWS denies it: mappings, deliveries, stacks, Spark jobs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from headrace.job_credentials import RoleCredentials
+from tests.support.cloud import InProcessCloud
+from tests.support.iam import ACCOUNT, REGION, allow, as_role, make_role, refusal, statements, trust
+from tests.support.lambda_lab import zipped
+
+STREAM = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/flights"
+READS = ["kinesis:GetRecords", "kinesis:GetShardIterator", "kinesis:DescribeStream", "kinesis:ListShards"]  # fmt: skip
+BUCKET = "arn:aws:s3:::lake"
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
+    with InProcessCloud(tmp_path_factory.mktemp("services"), iam="enforce") as cloud:
+        cloud.client("kinesis").create_stream(StreamName="flights", ShardCount=1)
+        cloud.client("s3").create_bucket(Bucket="lake")
+        yield cloud
+
+
+def until(what: Callable[[], Any]) -> Any:
+    """Return what a function gives once it gives something."""
+    ends = time.monotonic() + 30
+    while not (found := what()):
+        assert time.monotonic() < ends, "it has not come"
+        time.sleep(0.05)
+    return found
+
+
+def put_policy(cloud: InProcessCloud, role: str, *given: dict[str, Any]) -> None:
+    document = json.dumps(statements(*given))
+    cloud.client("iam").put_role_policy(RoleName=role, PolicyName="own", PolicyDocument=document)
+
+
+def make_function(cloud: InProcessCloud, name: str, role: str) -> None:
+    code = zipped({"app.py": "def handler(event, context): return 1"})
+    cloud.client("lambda").create_function(
+        FunctionName=name, Runtime="python3.11", Handler="app.handler", Role=role, Code={"ZipFile": code},
+    )  # fmt: skip
+
+
+def test_a_function_needs_a_role_that_lambda_may_assume(cloud: InProcessCloud):
+    role = make_role(cloud, "for-ec2", trusts="ec2.amazonaws.com")
+    create = cloud.client("lambda").create_function
+    settings = {
+        "Runtime": "python3.11",
+        "Handler": "a.b",
+        "Code": {"ZipFile": zipped({"a.py": ""})},
+    }
+    # Observed by many users, also of a role that is not there.
+    sentence = "The role defined for the function cannot be assumed by Lambda."
+    found = refusal(create, FunctionName="no", Role=role, **settings)
+    assert found == ("InvalidParameterValueException", 400, sentence)
+    gone = f"arn:aws:iam::{ACCOUNT}:role/gone"
+    assert refusal(create, FunctionName="no", Role=gone, **settings)[2] == sentence
+
+
+def test_passing_a_role_is_asked_for(cloud: InProcessCloud):
+    role = make_role(cloud, "passed")
+    make_role(cloud, "deployer", allow("lambda:CreateFunction", "*"))
+    create = as_role(cloud, "deployer", "lambda").create_function
+    settings = {
+        "Runtime": "python3.11",
+        "Handler": "a.b",
+        "Code": {"ZipFile": zipped({"a.py": ""})},
+    }
+    code, status, sentence = refusal(create, FunctionName="no", Role=role, **settings)
+    assert (code, status) == ("AccessDeniedException", 403)
+    assert f"iam:PassRole on resource: {role} because no identity-based policy" in sentence
+
+
+def test_a_mapping_reads_with_the_functions_role(cloud: InProcessCloud):
+    role = make_role(cloud, "blind", allow("kinesis:GetRecords", STREAM))
+    make_function(cloud, "reads", role)
+    lambda_ = cloud.client("lambda")
+    settings = {
+        "FunctionName": "reads",
+        "EventSourceArn": STREAM,
+        "StartingPosition": "TRIM_HORIZON",
+    }
+    code, _, sentence = refusal(lambda_.create_event_source_mapping, **settings)
+    assert code == "InvalidParameterValueException"
+    # Observed by many users.
+    assert sentence == (
+        f"Cannot access stream {STREAM}. Please ensure the role can perform the GetRecords, GetShardIterator,"
+        " DescribeStream, and ListStreams Actions on your stream in IAM."
+    )
+    put_policy(cloud, "blind", allow(READS, STREAM))
+    uuid = lambda_.create_event_source_mapping(**settings)["UUID"]
+    put_policy(cloud, "blind", allow(READS[1:], STREAM))
+    cloud.client("kinesis").put_record(StreamName="flights", Data=b"{}", PartitionKey="a")
+
+    def problem() -> str:
+        result = lambda_.get_event_source_mapping(UUID=uuid)["LastProcessingResult"]
+        return result if "GetRecords" in result else ""
+
+    assert until(problem).startswith(
+        f"PROBLEM: User: arn:aws:sts::{ACCOUNT}:assumed-role/blind/awslambda is not authorized"
+        f" to perform: kinesis:GetRecords on resource: {STREAM}"
+    )
+    lambda_.delete_event_source_mapping(UUID=uuid)
+
+
+def test_a_queue_is_read_with_the_functions_role(cloud: InProcessCloud):
+    make_function(cloud, "takes", make_role(cloud, "taker"))
+    cloud.client("sqs").create_queue(QueueName="jobs")
+    found = refusal(
+        cloud.client("lambda").create_event_source_mapping,
+        FunctionName="takes",
+        EventSourceArn=f"arn:aws:sqs:{REGION}:{ACCOUNT}:jobs",
+    )
+    # Observed by many users.
+    assert found[2] == (
+        "The provided execution role does not have permissions to call ReceiveMessage on SQS"
+    )
+
+
+def delivery(cloud: InProcessCloud, name: str, role: str) -> Any:
+    return cloud.client("firehose").create_delivery_stream, {
+        "DeliveryStreamName": name,
+        "DeliveryStreamType": "KinesisStreamAsSource",
+        "KinesisStreamSourceConfiguration": {"KinesisStreamARN": STREAM, "RoleARN": role},
+        "ExtendedS3DestinationConfiguration": {
+            "RoleARN": role,
+            "BucketARN": BUCKET,
+            "BufferingHints": {"SizeInMBs": 1, "IntervalInSeconds": 0},
+        },
+    }
+
+
+def test_a_delivery_stream_needs_roles_that_firehose_may_assume_and_that_may_read(
+    cloud: InProcessCloud,
+):
+    role = make_role(cloud, "not-firehose")
+    create, settings = delivery(cloud, "no", role)
+    # Observed by many users.
+    sentence = f"Firehose is unable to assume role {role}. Please check the role provided."
+    assert refusal(create, **settings) == ("InvalidArgumentException", 400, sentence)
+    role = make_role(cloud, "unreading", trusts="firehose.amazonaws.com")
+    create, settings = delivery(cloud, "no", role)
+    assert refusal(create, **settings)[2] == (
+        f"Role {role} is not authorized to perform: kinesis:DescribeStream on resource {STREAM}."
+    )
+
+
+def test_a_trust_policy_may_ask_for_the_account_of_the_delivery_stream(cloud: InProcessCloud):
+    role = make_role(cloud, "bounded", allow(READS, STREAM), trusts="firehose.amazonaws.com")
+    asked = trust("firehose.amazonaws.com")
+    condition = {"StringEquals": {"aws:SourceAccount": "111111111111"}}
+    asked["Statement"][0]["Condition"] = condition
+    iam = cloud.client("iam")
+    iam.update_assume_role_policy(RoleName="bounded", PolicyDocument=json.dumps(asked))
+    create, settings = delivery(cloud, "bounded", role)
+    assert "unable to assume" in refusal(create, **settings)[2]
+    condition["StringEquals"]["aws:SourceAccount"] = ACCOUNT
+    iam.update_assume_role_policy(RoleName="bounded", PolicyDocument=json.dumps(asked))
+    create(**settings)
+    cloud.client("firehose").delete_delivery_stream(DeliveryStreamName="bounded")
+
+
+def test_a_delivery_writes_with_its_role(cloud: InProcessCloud):
+    role = make_role(cloud, "unwriting", allow(READS, STREAM), trusts="firehose.amazonaws.com")
+    create, settings = delivery(cloud, "lake", role)
+    create(**settings)
+    cloud.client("kinesis").put_record(StreamName="flights", Data=b"{}", PartitionKey="a")
+    firehose = cloud.cloud.firehose
+
+    def error() -> str:
+        return next((s["last_error"] for s in firehose.statuses()), "")
+
+    assert until(error).startswith("S3.AccessDenied: Access was denied. User: arn:aws:sts::")
+    s3 = cloud.client("s3")
+    assert "Contents" not in s3.list_objects_v2(Bucket="lake")
+    put_policy(cloud, "unwriting", allow(READS, STREAM), allow("s3:PutObject", f"{BUCKET}/*"))
+    until(lambda: s3.list_objects_v2(Bucket="lake").get("Contents"))
+    cloud.client("firehose").delete_delivery_stream(DeliveryStreamName="lake")
+
+
+TEMPLATE = json.dumps(
+    {"Resources": {"Stream": {"Type": "AWS::Kinesis::Stream", "Properties": {"ShardCount": 1}}}}
+)
+
+
+def stack_of(cloud: InProcessCloud, name: str) -> dict[str, Any]:
+    def ended() -> Any:
+        stack = cloud.client("cloudformation").describe_stacks(StackName=name)["Stacks"][0]
+        return None if stack["StackStatus"].endswith("_IN_PROGRESS") else stack
+
+    return until(ended)
+
+
+def test_resources_are_made_by_calls_of_the_stacks_role(cloud: InProcessCloud):
+    role = make_role(cloud, "executes", trusts="cloudformation.amazonaws.com")
+    cfn = cloud.client("cloudformation")
+    cfn.create_stack(StackName="denied", TemplateBody=TEMPLATE, RoleARN=role)
+    assert stack_of(cloud, "denied")["StackStatus"] == "ROLLBACK_COMPLETE"
+    events = cfn.describe_stack_events(StackName="denied")["StackEvents"]
+    (reason,) = [
+        e["ResourceStatusReason"] for e in events if e["ResourceStatus"] == "CREATE_FAILED"
+    ]
+    assert reason.startswith(
+        f"User: arn:aws:sts::{ACCOUNT}:assumed-role/executes/AWSCloudFormation is not authorized to perform:"
+        " kinesis:CreateStream"
+    )
+    put_policy(cloud, "executes", allow("kinesis:*", "*"))
+    cfn.create_stack(StackName="allowed", TemplateBody=TEMPLATE, RoleARN=role)
+    assert stack_of(cloud, "allowed")["StackStatus"] == "CREATE_COMPLETE"
+
+
+def test_without_a_role_a_stack_is_made_by_whoever_asks(cloud: InProcessCloud):
+    make_role(cloud, "stacker", allow("cloudformation:*", "*"))
+    cfn = as_role(cloud, "stacker", "cloudformation")
+    cfn.create_stack(StackName="asked", TemplateBody=TEMPLATE)
+    assert stack_of(cloud, "asked")["StackStatus"] == "ROLLBACK_COMPLETE"
+
+
+def test_a_spark_job_acts_as_the_role_of_its_instance_profile(cloud: InProcessCloud):
+    make_role(cloud, "nodes", allow("kinesis:ListShards", "*"), trusts="ec2.amazonaws.com")
+    iam = cloud.client("iam")
+    iam.create_instance_profile(InstanceProfileName="profile")
+    iam.add_role_to_instance_profile(InstanceProfileName="profile", RoleName="nodes")
+    inner = cloud.cloud
+    give = RoleCredentials(inner.sessions, inner.gateway, inner.clock, lambda _: "secret")
+    from tests.support.clients import client_of
+
+    given = give(ACCOUNT, "profile", "i-1")
+    sts = client_of(
+        "sts",
+        cloud.handle,
+        account=given["AWS_ACCESS_KEY_ID"],
+        region=REGION,
+        token=given["AWS_SESSION_TOKEN"],
+    )
+    assert sts.get_caller_identity()["Arn"] == f"arn:aws:sts::{ACCOUNT}:assumed-role/nodes/i-1"
+    assert give(ACCOUNT, "", "i-1")["AWS_ACCESS_KEY_ID"] == ACCOUNT
