@@ -9,14 +9,18 @@ from typing import Any, cast
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import TemplateError
 
+# The members of a request that give or name a policy: the stack's, and the one for one update.
+STANDING = ("StackPolicyBody", "StackPolicyURL")
+FOR_NOW = ("StackPolicyDuringUpdateBody", "StackPolicyDuringUpdateURL")
+
 
 def policy_of(
-    cfn: CloudFormation, request: Mapping[str, Any], member: str = "StackPolicy"
+    cfn: CloudFormation, request: Mapping[str, Any], members: tuple[str, str] = STANDING
 ) -> str | None:
     """Return the policy that a request gives or names, or None when there is none. Raises TemplateError."""
-    body, url = request.get(f"{member}Body"), request.get(f"{member}URL")
+    body, url = (request.get(member) for member in members)
     if body and url:  # recorded, as is the other sentence
-        raise TemplateError(f"You cannot specify both {member}URL and {member}Body")
+        raise TemplateError(f"You cannot specify both {members[1]} and {members[0]}")
     if not body and not url:
         return None
     text = str(body) if body else cfn.read_object(str(url))

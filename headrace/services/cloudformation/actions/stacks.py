@@ -13,7 +13,7 @@ from headrace.services.cloudformation.errors import (
     stack_not_found,
     validation_error,
 )
-from headrace.services.cloudformation.stack_policy import policy_of
+from headrace.services.cloudformation.stack_policy import FOR_NOW, policy_of
 from headrace.services.cloudformation.state import Stack
 
 
@@ -79,7 +79,7 @@ def update_stack(
         if not has_changes(stack, template, found, tags):
             raise validation_error(requests.NO_UPDATES)
         policy = policy_of(cfn, request)
-        temporary = policy_of(cfn, request, "StackPolicyDuringUpdate")
+        temporary = policy_of(cfn, request, FOR_NOW)
         stack.request_token = request.get("ClientRequestToken") or ""
         stack.note_caller(call)
         requests.take_over(stack, template, values, request)
