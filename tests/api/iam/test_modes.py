@@ -176,3 +176,18 @@ def test_off_looks_at_nothing(tmp_path_factory: pytest.TempPathFactory):
         with pytest.raises(ClientError):
             as_role(cloud, "nowhere", "kinesis").describe_stream_summary(StreamName="no")
         assert report_of(cloud.cloud.judge)["accesses"] == 0
+
+
+def test_the_policy_of_a_repository_is_none_of_an_identity(reporting: InProcessCloud):
+    # As `cdk bootstrap` gives one: a principal, and no resource.
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "lambda.amazonaws.com"},
+        "Action": "ecr:BatchGetImage",
+    }
+    ecr = reporting.client("ecr")
+    ecr.create_repository(repositoryName="images")
+    text = json.dumps(statements(statement))
+    ecr.set_repository_policy(repositoryName="images", policyText=text)
+    kept = ecr.get_repository_policy(repositoryName="images")["policyText"]
+    assert json.loads(kept)["Statement"] == [statement]

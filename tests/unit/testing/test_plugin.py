@@ -223,3 +223,34 @@ def test_it_is_light() -> None:
     run = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True)
     for heavy in ("botocore", "boto3", "moto", "hypothesis", "yaml"):
         assert f"'{heavy}'" not in run.stdout
+
+
+DENIED = """
+import json
+
+def test_a_role_that_may_not(headrace_aws):
+    iam, sts = headrace_aws.client("iam"), headrace_aws.client("sts")
+    trust = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    role = iam.create_role(RoleName="narrow", AssumeRolePolicyDocument=document)["Role"]["Arn"]
+    keys = sts.assume_role(RoleArn=role, RoleSessionName="me")["Credentials"]
+    headrace_aws.session().client(
+        "kinesis",
+        aws_access_key_id=keys["AccessKeyId"],
+        aws_secret_access_key=keys["SecretAccessKey"],
+        aws_session_token=keys["SessionToken"],
+    ).list_streams()
+"""
+
+
+def test_a_run_ends_with_what_aws_would_deny(project: pytest.Pytester):
+    project.makepyfile(test_denied=DENIED)
+    result = project.runpytest_subprocess(*PLUGIN, "-q")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*headrace: permissions*",
+            "AWS would deny 1 thing that was done here:",
+            "  role/narrow: kinesis:ListStreams on [*]",
+        ]
+    )
