@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aws_cdk as cdk
 import pytest
@@ -61,7 +61,7 @@ def build(outdir: Path, version: str, *, deploys: bool) -> None:
     queue = sqs.Queue(stack, "Queue", queue_name="told")
     bucket.add_event_notification(
         s3.EventType.OBJECT_CREATED,
-        notifications.SqsDestination(queue),
+        cast("Any", notifications.SqsDestination(queue)),
         s3.NotificationKeyFilter(prefix="in/"),
     )
     if deploys:
@@ -84,7 +84,7 @@ def build(outdir: Path, version: str, *, deploys: bool) -> None:
         log_retention=logs.RetentionDays.ONE_WEEK,
         **python,
     )
-    provider = cr.Provider(stack, "Provider", on_event_handler=answers)
+    provider = cr.Provider(stack, "Provider", on_event_handler=cast("Any", answers))
     made = cdk.CustomResource(
         stack, "Made", service_token=provider.service_token, properties={"Version": version}
     )

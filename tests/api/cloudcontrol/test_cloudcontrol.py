@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
@@ -61,7 +61,7 @@ def read(control: Any, kind: str, identifier: str) -> dict[str, Any]:
 def refusal(call: Any, **params: Any) -> tuple[str, str]:
     with pytest.raises(ClientError) as caught:
         call(**params)
-    error = caught.value.response["Error"]
+    error: Any = cast("Any", caught.value).response["Error"]
     return error["Code"], error["Message"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
@@ -225,7 +225,7 @@ def test_a_start_by_time_is_refused_as_on_aws(cloud: InProcessCloud, place: Path
     table = Table(cloud, place, "timed")
     with pytest.raises(ClientError) as caught:
         table.map(StartingPosition="AT_TIMESTAMP", StartingPositionTimestamp=1.0)
-    error = caught.value.response["Error"]
+    error: Any = cast("Any", caught.value).response["Error"]
     # Observed: AWS's answers that LocalStack recorded.
     assert error["Code"] == "InvalidParameterValueException"
     assert error["Message"] == f"Unsupported starting position for arn type: {table.stream_arn}"
@@ -236,7 +236,10 @@ def test_a_stream_that_is_not_there_is_refused(cloud: InProcessCloud, place: Pat
     table.stream_arn = table.stream_arn.replace("/there/", "/gone/")
     with pytest.raises(ClientError) as caught:
         table.map()
-    assert caught.value.response["Error"]["Message"] == f"Stream not found: {table.stream_arn}"
+    assert (
+        cast("Any", caught.value).response["Error"]["Message"]
+        == f"Stream not found: {table.stream_arn}"
+    )
 
 
 def test_after_a_restart_the_mapping_goes_on_where_it_was(tmp_path: Path) -> None:
