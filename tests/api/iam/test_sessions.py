@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def test_a_session_is_itself_after_a_restart_and_no_token_is_anothers(tmp_path: 
         one, two = (assume(RoleArn=arn, RoleSessionName=n)["Credentials"] for n in ("s1", "s2"))
     with InProcessCloud(tmp_path / "data") as cloud:
 
-        def sts(key: str, token: str) -> object:
+        def sts(key: str, token: str) -> Any:
             return client_of("sts", cloud.handle, account=key, region=REGION, token=token)
 
         found = sts(one["AccessKeyId"], one["SessionToken"]).get_caller_identity()["Arn"]
