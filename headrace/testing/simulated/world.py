@@ -97,7 +97,8 @@ class SimulatedCloud(InProcessAccess):
         self._order, self._luck, self._ids = (
             random.Random(f"{seed}/{what}") for what in ("order", "luck", "ids")
         )
-        self._options = options
+        # Its functions have the account's own keys, so a report on permissions would only take time.
+        self._options: dict[str, Any] = {"iam": "off", **options}
         self._in_function = 0
         # Called with the data directory of a cloud that has just died; and when another is up, before it does anything.
         self.when_dead: list[Callable[[Path], None]] = []
