@@ -221,7 +221,7 @@ def main(clouds: tuple[str, ...]) -> None:
     table = Table("what", *clouds)
     for what in dict.fromkeys(name for of_cloud in figures.values() for name in of_cloud):
         shown = [figures[cloud].get(what, "-") for cloud in clouds]
-        table.add_row(what, *(f"{x:.2f} s" if isinstance(x, float) else x for x in shown))
+        table.add_row(what, *(x if isinstance(x, str) else f"{x:.2f} s" for x in shown))
     Console().print(table)
 
 
