@@ -352,7 +352,8 @@ def _refused_at_last(
             results = put([datas[place] for place in left])
         except ClientError as error:
             # An answer: nothing of it was taken. Only the service's own trouble passes.
-            if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500) < 500:
+            answer: Any = error.response
+            if answer["ResponseMetadata"]["HTTPStatusCode"] < 500:
                 return left
         else:
             left = [p for p, r in zip(left, results, strict=True) if r.get("ErrorCode")]

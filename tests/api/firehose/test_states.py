@@ -32,7 +32,8 @@ def described(firehose: Any) -> dict[str, Any]:
 def code_of(call: Any, **params: Any) -> str:
     with pytest.raises(ClientError) as caught:
         call(DeliveryStreamName="d", **params)
-    return caught.value.response["Error"]["Code"]
+    answer: Any = caught.value.response
+    return answer["Error"]["Code"]
 
 
 def test_creating_active_deleting(slow: tuple[Any, MovableClock]):
