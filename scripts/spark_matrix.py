@@ -60,7 +60,7 @@ MATRIX = {
     "4.2": Tested("4.2.1", "3.11"),
     "4.3": Tested("4.3.0", "3.11"),
 }
-# What `make test` runs on the oldest and the newest: the source, the sink, a job as a step, a kill.
+# What `make test` runs on the oldest, and nightly on the newest: the source, the sink, a job as a step, a kill.
 _DRAINED = "a_drained_query_has_bounded_batches_and_its_progress_and_goes_on_where_it_stopped"
 _ON_EVERY_SPARK = (
     "tests/spark/test_streams_writes.py::test_a_frame_is_appended_every_key_in_order",

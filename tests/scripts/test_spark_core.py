@@ -1,4 +1,4 @@
-"""The core of the Spark tests on the oldest and the newest Spark, each in its environment, beside all other tests."""
+"""The core of the Spark tests on the oldest Spark and, nightly, on the newest, each in its own environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIMIT_S = 900
 
 @pytest.mark.spark
 @pytest.mark.crash
-@pytest.mark.parametrize("version", ["3.5", "4.3"])
+@pytest.mark.parametrize("version", ["3.5", pytest.param("4.3", marks=pytest.mark.slow)])
 def test_source_sink_a_step_and_a_kill(version: str) -> None:
     command = [sys.executable, "-m", "scripts.spark_matrix", version, "--core", "-q"]
 

@@ -84,6 +84,7 @@ def check(server: ServerProcess, place: Path, *options: str) -> None:
     assert {path.name for path in place.parent.iterdir()} == {place.name}
 
 
+@pytest.mark.slow
 def test_a_step_runs_in_any_folder(place: Path) -> None:
     with cloud_in("C", place) as server:
         check(server, place)

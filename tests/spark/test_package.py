@@ -112,6 +112,7 @@ print("all", "there")
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_job_that_spark_submit_gives_the_zip_reads_a_stream(
     server: ServerProcess, make_stream: Any, tmp_path: Path
 ) -> None:

@@ -103,6 +103,7 @@ class Steps:
         ).decode()
 
 
+@pytest.mark.slow
 def test_a_query_killed_amid_reshards_writes_every_record_once(
     server: ServerProcess, make_stream: Any
 ) -> None:

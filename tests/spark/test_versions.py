@@ -187,6 +187,7 @@ def test_a_limit_that_leaves_records_is_known(options: dict[str, str], left: boo
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 @one_batch_only
 def test_a_limit_that_cuts_the_only_batch_of_a_run_is_told(
     spark: Any, make_stream: Any, places: tuple[str, str], caplog: pytest.LogCaptureFixture
@@ -209,6 +210,7 @@ def test_a_limit_that_cuts_the_only_batch_of_a_run_is_told(
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_available_now_is_whole_with_and_without_its_option(
     spark: Any, make_stream: Any, places: tuple[str, str]
 ) -> None:

@@ -53,6 +53,7 @@ def test_a_step_finds_its_packages_in_its_archive_and_without_it_none(steps: Ste
     assert "ModuleNotFoundError" in failure["FailureDetails"]["Message"]
 
 
+@pytest.mark.slow
 def test_a_step_of_a_job_without_its_packages_fails_as_on_emr(steps: Steps) -> None:
     steps.stream("departed")
     steps.upload("departures.py", (JOBS / "departures.py").read_bytes())

@@ -66,6 +66,7 @@ def test_a_step_and_a_job_run_are_not_mixed_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_spark_itself_reads_kinesis_and_writes_to_s3_without_a_word_in_the_job(
     tmp_path: Path,
 ) -> None:

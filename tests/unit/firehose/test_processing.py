@@ -26,7 +26,7 @@ ENVELOPE = {"messageType": "DATA_MESSAGE", "owner": "1", "logGroup": "g", "logEv
 
 
 def packed(envelope: Any) -> bytes:
-    return gzip.compress(json.dumps(envelope).encode())
+    return gzip.compress(json.dumps(envelope).encode(), mtime=0)
 
 
 def logs(tmp_path: Path, *, messages: bool, **more: Any) -> Lab:
