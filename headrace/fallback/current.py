@@ -6,14 +6,27 @@ import contextlib
 import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.ports import ControlPlane, Guard, NoGuard
 
-if TYPE_CHECKING:
-    from headrace.fallback.executions import Executions
+
+class RunningExecutions(Protocol):
+    """The executions of state machines: `headrace.fallback.executions.Executions`, whose module imports this one."""
+
+    def start(self, started: Any) -> None:
+        """Run a `headrace.fallback.asl.Started`. Raises AwsError."""
+        ...
+
+    def run_of(self, arn: str) -> Any:
+        """Return the `headrace.fallback.asl.Run` if the execution runs, else None."""
+        ...
+
+    def tell(self, token: str, answer: str, **details: Any) -> None:
+        """Pass on the answer to a task token. Raises AwsError."""
+        ...
 
 
 class FunctionTarget(Protocol):
@@ -57,7 +70,7 @@ class Current:
     sessions: RoleSessions | None = None
     guard: Guard = field(default_factory=NoGuard)
     search: SearchHome | None = None
-    executions: Executions | None = None
+    executions: RunningExecutions | None = None
     stream_changed: Callable[[str], None] | None = None
     _listeners: list[threading.Event] = field(default_factory=list[threading.Event])
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.fallback.asl import RUNTIME_ERROR, Outcome, Run, Started
+from headrace.fallback.current import RunningExecutions
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +127,7 @@ def end(execution: Any, outcome: Outcome) -> None:
     execution.error, execution.cause = outcome.error, outcome.cause
 
 
-def settle(execution: Any, executions: Executions | None) -> None:
+def settle(execution: Any, executions: RunningExecutions | None) -> None:
     """End an execution that ran when headrace stopped."""
     if execution.status == "RUNNING" and (
         executions is None or executions.run_of(execution.execution_arn) is None
