@@ -400,10 +400,12 @@ class Cloud:
     def stop(self) -> None:
         """Stop the workers and close the files. What was acknowledged stays."""
         self._is_stopping = True
+        self.moto.executions.stop()
         self._spark_history.stop()
         for service in reversed(self._services):
             service.stop()
         self.supervisor.stop_all()
+        self.moto.executions.join()
         self.search.close()
         self.database.close()
         self._lock_file.close()

@@ -6,11 +6,27 @@ import contextlib
 import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.ports import ControlPlane, Guard, NoGuard
+
+
+class RunningExecutions(Protocol):
+    """The executions of state machines: `headrace.fallback.executions.Executions`, whose module imports this one."""
+
+    def start(self, started: Any) -> None:
+        """Run a `headrace.fallback.asl.Started`. Raises AwsError."""
+        ...
+
+    def run_of(self, arn: str) -> Any:
+        """Return the `headrace.fallback.asl.Run` if the execution runs, else None."""
+        ...
+
+    def tell(self, token: str, answer: str, **details: Any) -> None:
+        """Pass on the answer to a task token. Raises AwsError."""
+        ...
 
 
 class FunctionTarget(Protocol):
@@ -44,6 +60,7 @@ class Current:
         guard: notes what services do in the name of others.
         sessions: gives out the credentials of roles' sessions; None in a cloud without any.
         search: where OpenSearch domains keep what is put into them; None as above.
+        executions: runs state machines; None as above.
         stream_changed: is told the ARN of a table's stream that has a record more; does not wait.
     """
 
@@ -53,6 +70,7 @@ class Current:
     sessions: RoleSessions | None = None
     guard: Guard = field(default_factory=NoGuard)
     search: SearchHome | None = None
+    executions: RunningExecutions | None = None
     stream_changed: Callable[[str], None] | None = None
     _listeners: list[threading.Event] = field(default_factory=list[threading.Event])
 

@@ -30,6 +30,7 @@ from headrace.core.ports import ControlPlane, Guard, NoGuard
 from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import patch_patterns
 from headrace.fallback.current import CURRENT, FunctionTarget, SearchHome
+from headrace.fallback.executions import Executions
 from headrace.fallback.in_process import ANSWERED, InProcessCalls
 from headrace.fallback.journal import Entry
 from headrace.fallback.kept.state import KeptState
@@ -117,6 +118,8 @@ class MotoServices:
             post=post,
         )
         self.retention = _Retention(self)
+        # The state machines that run; stopped with the cloud.
+        self.executions = Executions(self._change_executions)
 
     # --- loading ------------------------------------------------------------------------------
 
@@ -182,13 +185,13 @@ class MotoServices:
         backends._instances.clear()  # noqa: SLF001
         CURRENT.clock, CURRENT.control, CURRENT.functions = self._clock, None, None
         CURRENT.sessions, CURRENT.guard = self.sessions, self.guard
-        CURRENT.search = None
+        CURRENT.search = CURRENT.executions = None
         CURRENT.stream_changed = None
         OUTBOX.clear()
         TOUCHED.take()
         self._kept.load(lambda entry: self._run_entry(entry).status)
         CURRENT.control, CURRENT.functions = self.control, self.function_target
-        CURRENT.search = self.search
+        CURRENT.search, CURRENT.executions = self.search, self.executions
         CURRENT.stream_changed = self.table_streams.changed
         OUTBOX.wake = self.wake_outbox
         _Owner.services = self
@@ -345,6 +348,14 @@ class MotoServices:
             if self._kept.must_load_again:
                 self._ready.clear()
                 _Owner.services = None
+
+    def _change_executions(self, change: Callable[[], None]) -> None:
+        """Change something of Step Functions outside a request, and store it. Raises AwsError."""
+        with self._alone():
+            self.warm_up()
+            change()
+            TOUCHED.service("stepfunctions")
+            self._save(None)
 
     def _run_entry(self, entry: Entry) -> HttpResponse:
         from moto.moto_api._internal import mock_random

@@ -37,6 +37,14 @@ ANSWERS = """
 def handler(event, context):
     return {"PhysicalResourceId": "one", "Data": {"Said": "v" + event["ResourceProperties"]["Version"]}}
 """
+COMPLETES = """
+ASKED = []
+def handler(event, context):
+    ASKED.append(event["RequestType"])
+    if event["RequestType"] == "Delete" or len(ASKED) > 2:
+        return {"IsComplete": True}
+    return {"IsComplete": False}
+"""
 TRIGGERED = """
 import boto3, os
 def handler(event, context):
@@ -89,6 +97,21 @@ def build(outdir: Path, version: str, *, deploys: bool) -> None:
         stack, "Made", service_token=provider.service_token, properties={"Version": version}
     )
     cdk.CfnOutput(stack, "Said", value=made.get_att_string("Said"))
+    completes = lambda_.Function(
+        stack, "Completes", code=lambda_.Code.from_inline(COMPLETES), **python
+    )
+    # Its waiter is a state machine, which asks until the function says that it is complete.
+    waiting = cr.Provider(
+        stack,
+        "Waiting",
+        on_event_handler=cast("Any", answers),
+        is_complete_handler=cast("Any", completes),
+        query_interval=cdk.Duration.seconds(1),
+    )
+    waited = cdk.CustomResource(
+        stack, "Waited", service_token=waiting.service_token, properties={"Version": version}
+    )
+    cdk.CfnOutput(stack, "WaitedFor", value=waited.get_att_string("Said"))
     events = sqs.Queue(stack, "Events", queue_name="triggered")
     trigger = triggers.TriggerFunction(
         stack,
@@ -179,6 +202,11 @@ def test_cdks_custom_resources_are_made_changed_and_deleted(deployer: Deployer) 
         assert deployer.deploy(version) == done, deployer.failures()
         outputs = deployer.cfn.describe_stacks(StackName="custom")["Stacks"][0]["Outputs"]
         assert {one["OutputKey"]: one["OutputValue"] for one in outputs}["Said"] == f"v{version}"
+        for machine in server.client("stepfunctions").list_state_machines()["stateMachines"]:
+            waits = server.client("stepfunctions").list_executions(
+                stateMachineArn=machine["stateMachineArn"]
+            )["executions"]
+            assert [each["status"] for each in waits] == ["SUCCEEDED"] * int(version)
         assert server.client("ssm").get_parameter(Name="/v")["Parameter"]["Value"] == version
         assert deployer.received("triggered") == [version]
         if deployer.deploys:

@@ -11,6 +11,7 @@ from headrace.aws.gateway import Gateway
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
+from headrace.core.ports import Acting
 from headrace.fallback import MotoServices
 from headrace.store.database import Database
 from tests.support.clients import client_of
@@ -33,7 +34,7 @@ class Outside:
 
     def call(
         self, service: str, operation: str, params: Mapping[str, Any], *,
-        account: str | None = None, region: str | None = None,
+        account: str | None = None, region: str | None = None, acting: Acting | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         if service not in ("kinesis", "firehose"):
             return self._lab.moto.call(
@@ -77,6 +78,8 @@ class MotoLab:
 
     def kill(self) -> None:
         """Drop everything that is in memory."""
+        self.moto.executions.stop()
+        self.moto.executions.join()
         self.database.close()
 
     def restart(self) -> None:

@@ -1,0 +1,401 @@
+"""Runs a state machine's definition by moto's interpreter of the Amazon States Language, its AWS calls in this cloud.
+
+moto's interpreter would call AWS's clients at an address of moto's own server, keep every thread that it ever made,
+and sleep through retries; here its calls go to the control plane as the machine's role, and whatever waits can be
+stopped. Waits take real time.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import functools
+import importlib
+import io
+import json
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
+
+from headrace.aws.errors import AwsError
+from headrace.aws.model import service_model
+from headrace.aws.moto_imports import IMPORTING
+from headrace.core.ports import Acting
+from headrace.fallback.current import CURRENT
+
+RUNTIME_ERROR = "States.Runtime"
+SESSION = "headrace-stepfunctions"
+# Documented: the most events of a standard execution; the longest that an express execution runs.
+MOST_EVENTS = 25_000
+EXPRESS_LASTS_S = 300
+LAST_EVENT_WITHIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What an execution is started with; `is_express` is the type of its machine."""
+
+    arn: str
+    name: str
+    machine_arn: str
+    machine_name: str
+    definition: str
+    role_arn: str
+    account: str
+    region: str
+    input: str
+    is_express: bool
+    start_date: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an execution ended: a status in AWS's word; `output` is JSON text when it SUCCEEDED."""
+
+    status: str
+    output: str | None = None
+    error: str | None = None
+    cause: str | None = None
+
+
+class Run:
+    """One execution. `run` is called once, on a thread of its caller's; the rest by any thread."""
+
+    def __init__(self, started: Started) -> None:
+        self.started = started
+        self._environment: Any = None
+        self._lock = threading.Lock()
+        self._stop: tuple[str | None, str | None] | None = None
+
+    def run(self) -> Outcome:
+        """Run to the end and return how it went; whatever the interpreter cannot do is a failure in words."""
+        try:
+            program, environment = self._prepare()
+        except Exception as error:  # noqa: BLE001 - the definition is the client's, its failure the execution's
+            return Outcome("FAILED", error=RUNTIME_ERROR, cause=_words(error))
+        with self._lock:
+            self._environment = environment
+            # `stop` may have come before there was anything to stop.
+            stop = self._stop
+        if stop is not None:
+            return Outcome("ABORTED", error=stop[0], cause=stop[1])
+        self._note_start()
+        try:
+            program.eval(environment)
+            outcome = _outcome_of(environment)
+        except Exception as error:  # noqa: BLE001 - as above
+            return Outcome("FAILED", error=RUNTIME_ERROR, cause=_words(error))
+        if outcome.status == "TIMED_OUT":
+            # The interpreter comes back before its own thread has written the last event.
+            environment.event_manager.ended.wait(LAST_EVENT_WITHIN_S)
+        return outcome
+
+    def stop(self, error: str | None, cause: str | None) -> None:
+        """Have it end soon: waits end at once, a function that runs is not waited for."""
+        with self._lock:
+            self._stop = (error, cause)
+            environment = self._environment
+        if environment is not None:
+            environment.set_stop(stop_date=datetime.now(UTC), error=error, cause=cause)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the history so far, as GetExecutionHistory shows it, with timestamps as ISO text."""
+        environment = self._environment
+        if environment is None:
+            return []
+        return cast(
+            "list[dict[str, Any]]",
+            json.loads(json.dumps(environment.event_manager.get_event_history(), default=str)),
+        )
+
+    def tell(self, token: str, answer: str, **details: Any) -> bool:
+        """Pass on SendTask... (`answer` is success, failure or heartbeat); False when the token is not this run's.
+
+        Raises AwsError when the task no longer waits.
+        """
+        if self._environment is None:
+            return False
+        from moto.stepfunctions.parser.asl.eval.callback import callback
+
+        pool = self._environment.callback_pool_manager
+        try:
+            if answer == "heartbeat":
+                return bool(pool.heartbeat(callback_id=token))
+            kind: Any = {
+                "success": callback.CallbackOutcomeSuccess,
+                "failure": callback.CallbackOutcomeFailure,
+            }[answer]
+            return bool(pool.notify(callback_id=token, outcome=kind(callback_id=token, **details)))
+        except callback.CallbackNotifyConsumerError as error:
+            if isinstance(error.callback_consumer_error, callback.CallbackConsumerTimeout):
+                code, message = (
+                    "TaskTimedOut",
+                    "Task Timed Out: 'Provided task does not exist anymore'",
+                )
+            else:
+                code, message = (
+                    "TaskDoesNotExist",
+                    "Task Does Not Exist: 'Provided task does not exist'",
+                )
+            raise AwsError(code, message) from error
+
+    def _prepare(self) -> tuple[Any, Any]:
+        started = self.started
+        refuse_what_is_missing(json.loads(started.definition))
+        load_interpreter()
+        from moto.stepfunctions.parser.asl.component.common.timeouts.timeout import TimeoutSeconds
+        from moto.stepfunctions.parser.asl.eval.environment import Environment
+        from moto.stepfunctions.parser.asl.eval.evaluation_details import AWSExecutionDetails
+        from moto.stepfunctions.parser.asl.eval.event.event_manager import EventHistoryContext
+        from moto.stepfunctions.parser.asl.eval.states import (
+            ContextObjectData,
+            ExecutionData,
+            StateMachineData,
+        )
+        from moto.stepfunctions.parser.asl.parse.asl_parser import AmazonStateLanguageParser
+
+        parser: Any = AmazonStateLanguageParser
+        program = parser.parse(started.definition)[0]
+        if started.is_express:
+            own = program.timeout_seconds.timeout_seconds if program.timeout_seconds else None
+            program.timeout_seconds = TimeoutSeconds(min(own or EXPRESS_LASTS_S, EXPRESS_LASTS_S))
+        start_time = started.start_date.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+        context_of: Any = ContextObjectData
+        context: Any = context_of(
+            Execution=ExecutionData(
+                Id=started.arn,
+                Input=json.loads(started.input),
+                Name=started.name,
+                RoleArn=started.role_arn,
+                StartTime=start_time,
+            ),
+            StateMachine=StateMachineData(Id=started.machine_arn, Name=started.machine_name),
+        )
+        kind: Any = "EXPRESS" if started.is_express else "STANDARD"
+        environment = Environment(
+            aws_execution_details=AWSExecutionDetails(
+                account=started.account, region=started.region, role_arn=started.role_arn
+            ),
+            execution_type=kind,
+            context=context,
+            event_history_context=EventHistoryContext.of_program_start(),
+            cloud_watch_logging_session=None,
+            activity_store={},
+        )
+        manager: Any = environment.event_manager
+        manager.ended = threading.Event()
+        return program, environment
+
+    def _note_start(self) -> None:
+        environment, started = self._environment, self.started
+        environment.event_manager.add_event(
+            context=environment.event_history_context,
+            event_type="ExecutionStarted",
+            event_details={
+                "executionStartedEventDetails": {
+                    "input": started.input,
+                    "inputDetails": {"truncated": False},
+                    "roleArn": started.role_arn,
+                }
+            },
+            update_source_event_id=False,
+        )
+
+
+def refuse_what_is_missing(definition: Any) -> None:
+    """Raise NotImplementedError with the name of a feature that the interpreter lacks."""
+    if isinstance(definition, dict):
+        states = cast("dict[str, Any]", definition)
+        if states.get("QueryLanguage") == "JSONata":
+            raise NotImplementedError("headrace does not evaluate JSONata (QueryLanguage)")
+        resource = states.get("Resource")
+        if states.get("Type") == "Task" and isinstance(resource, str) and ":activity:" in resource:
+            raise NotImplementedError("headrace does not run tasks of activities")
+        for each in states.values():
+            refuse_what_is_missing(each)
+    elif isinstance(definition, list):
+        for each in cast("list[Any]", definition):
+            refuse_what_is_missing(each)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, NotImplementedError):
+        return str(error)
+    return f"The state machine cannot be run: {type(error).__name__}: {error}"
+
+
+def _outcome_of(environment: Any) -> Outcome:
+    from moto.stepfunctions.parser.asl.eval import program_state
+    from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
+
+    state = environment.program_state()
+    if isinstance(state, program_state.ProgramEnded):
+        output = to_json_str(environment.states.get_input(), separators=(",", ":"))
+        return Outcome("SUCCEEDED", output=output)
+    if isinstance(state, program_state.ProgramStopped):
+        return Outcome("ABORTED", error=state.error, cause=state.cause)
+    if isinstance(state, program_state.ProgramTimedOut):
+        return Outcome("TIMED_OUT")
+    details: Any = getattr(state, "error", None) or {}
+    return Outcome("FAILED", error=details.get("error"), cause=details.get("cause"))
+
+
+# --- the interpreter's surroundings -------------------------------------------------------------------
+
+
+_LOADED = threading.Event()
+
+
+def load_interpreter() -> None:
+    """Import the interpreter, and put this cloud in the place of what it would reach. Takes a second, once."""
+    if _LOADED.is_set():
+        return
+    with IMPORTING:
+        if not _LOADED.is_set():
+            importlib.import_module("moto.stepfunctions.parser.models")
+            _patch_interpreter()
+            _LOADED.set()
+
+
+def _patch_interpreter() -> None:
+    from moto.stepfunctions.parser.asl.component.common.retry import retrier_decl
+    from moto.stepfunctions.parser.asl.eval.event.event_manager import EventManager
+
+    # It logs each failure of an execution, with the client's data, as an error of its own.
+    logging.getLogger("moto.stepfunctions.parser").setLevel(logging.CRITICAL)
+    # Imported by name in many of its modules.
+    instead = {"boto_client_for": client_of_cloud, "TMP_THREADS": _Nothing()}
+    for name, module in list(sys.modules.items()):
+        if name.startswith("moto.stepfunctions.parser."):
+            for attribute, value in instead.items():
+                if hasattr(module, attribute):
+                    setattr(module, attribute, value)
+    decl: Any = retrier_decl
+    decl.time = SimpleNamespace(sleep=_wait_in_retry)
+    retrier, events = decl.RetrierDecl, cast("Any", EventManager)
+    retrier._eval_body = _retrying(retrier._eval_body)  # noqa: SLF001 - moto has no other place for it
+    events._publish_history_event = _bounded(events._publish_history_event)  # noqa: SLF001 - as above
+
+
+class _Nothing:
+    """A list that forgets what it is given."""
+
+    def append(self, value: Any) -> None:
+        """Forget `value`."""
+
+
+class _Retrying(threading.local):
+    """The environment in which a thread waits for its next try."""
+
+    environment: Any = None
+
+
+_RETRYING = _Retrying()
+
+
+def _retrying(evaluate: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    def retrying(self: Any, env: Any) -> None:
+        _RETRYING.environment = env
+        evaluate(self, env)
+
+    return retrying
+
+
+def _wait_in_retry(seconds: float) -> None:
+    """Wait, unless the execution ends meanwhile."""
+    environment = _RETRYING.environment
+    until = time.monotonic() + seconds
+    while environment.is_running() and (left := until - time.monotonic()) > 0:
+        # A stop that comes just before the wait is seen at the next look.
+        environment.program_state_event.wait(min(left, 1.0))
+
+
+def _bounded(publish: Callable[..., None]) -> Callable[..., None]:
+    def bounded(self: Any, *args: Any, **named: Any) -> None:
+        kind = str(named.get("event_type")).rpartition(".")[2]
+        ends = kind.startswith("Execution") and kind != "ExecutionStarted"
+        if len(self._history_event_list) >= MOST_EVENTS and not ends:
+            raise RuntimeError(
+                f"The execution reached the maximum number of history events ({MOST_EVENTS})."
+            )
+        publish(self, *args, **named)
+        if ends:
+            self.ended.set()
+
+    return bounded
+
+
+class _Client:
+    """Stands in for a boto3 client: its methods call operations of this cloud as a role."""
+
+    def __init__(self, service: str, region: str, role_arn: str) -> None:
+        self._service, self._region, self._role_arn = service, region, role_arn
+
+    def __getattr__(self, method: str) -> Callable[..., dict[str, Any]]:
+        operation = _operations(self._service).get(method)
+        if operation is None:
+            raise NotImplementedError(f"{self._service} has no operation {method}")
+        return functools.partial(self._call, operation)
+
+    def _call(self, operation: str, **params: Any) -> dict[str, Any]:
+        from botocore.exceptions import ClientError
+
+        if CURRENT.control is None:
+            raise RuntimeError("headrace is starting or stopping")
+        try:
+            output = CURRENT.control.call(
+                self._service,
+                operation,
+                params,
+                account=self._role_arn.split(":")[4],
+                region=self._region,
+                acting=Acting(self._role_arn, SESSION),
+            )
+        except AwsError as error:
+            raise _exception_class(error.code, ClientError)(
+                {
+                    "Error": {"Code": error.code, "Message": error.message},
+                    "ResponseMetadata": {"HTTPStatusCode": error.status, "RequestId": ""},
+                },
+                operation,
+            ) from error
+        return _with_streams(self._service, operation, output)
+
+
+def client_of_cloud(region: str, service: str, state_credentials: Any = None) -> _Client:
+    """Return what the interpreter calls a service with; takes what moto's function of that purpose takes."""
+    try:
+        service_model(service)
+    except Exception as error:
+        raise NotImplementedError(f"headrace has no service {service}") from error
+    return _Client(service, region, state_credentials.role_arn)
+
+
+@functools.cache
+def _operations(service: str) -> dict[str, str]:
+    from botocore import xform_name
+
+    return {xform_name(name): name for name in service_model(service).operation_names}
+
+
+@functools.lru_cache(maxsize=1000)
+def _exception_class(code: str, base: type) -> Any:
+    """Return a class of the error's name, which the interpreter shows as the error of an SDK integration."""
+    return type(code.replace(".", ""), (base,), {})
+
+
+def _with_streams(service: str, operation: str, output: dict[str, Any]) -> dict[str, Any]:
+    from botocore.response import StreamingBody
+
+    shape: Any = service_model(service).operation_model(operation).output_shape
+    name = shape.serialization.get("payload") if shape is not None else None
+    if name and isinstance(output.get(name), bytes):
+        body = output[name]
+        return {**output, name: StreamingBody(io.BytesIO(body), len(body))}
+    return output

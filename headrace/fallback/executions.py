@@ -1,0 +1,154 @@
+"""Keeps the executions of Step Functions' state machines: starts each on a thread, stores how it ended, stops them.
+
+What DescribeExecution says is in the database. An execution runs in memory: one that was RUNNING when headrace stopped
+or was killed is FAILED after the next start, with a cause that says so.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.aws.errors import AwsError
+from headrace.fallback.asl import RUNTIME_ERROR, Outcome, Run, Started
+from headrace.fallback.current import RunningExecutions
+
+log = logging.getLogger(__name__)
+
+# An execution has one to three threads; AWS has a million executions at a time.
+MOST_RUNNING = 100
+# Finished executions that a machine keeps; AWS keeps them for 90 days.
+MOST_FINISHED = 200
+STOPPED_CAUSE = "headrace was stopped while the execution ran."
+JOIN_S = 5.0
+
+
+class Executions:
+    """The executions that run in one cloud. Thread-safe."""
+
+    def __init__(self, store: Callable[[Callable[[], None]], None]) -> None:
+        """Take what changes moto's state under its lock, and stores it."""
+        self._store = store
+        self._runs: dict[str, tuple[Run, threading.Thread]] = {}
+        self._lock = threading.Lock()
+        self._is_stopping = False
+
+    def start(self, started: Started) -> None:
+        """Run an execution that is stored once the caller lets go of moto's lock. Raises AwsError."""
+        run = Run(started)
+        thread = threading.Thread(
+            target=self._run, args=(run,), name=f"states-{started.name[:40]}", daemon=True
+        )
+        with self._lock:
+            if self._is_stopping:
+                raise AwsError("ServiceUnavailable", "headrace is stopping", 503)
+            if len(self._runs) >= MOST_RUNNING:
+                raise AwsError(
+                    "ExecutionLimitExceeded",
+                    f"headrace runs {MOST_RUNNING} executions at a time: wait for one to end, or stop one.",
+                )
+            self._runs[started.arn] = run, thread
+        thread.start()
+
+    def run_of(self, arn: str) -> Run | None:
+        """Return the execution if it runs."""
+        with self._lock:
+            found = self._runs.get(arn)
+        return found[0] if found else None
+
+    def tell(self, token: str, answer: str, **details: Any) -> None:
+        """Pass on the answer to a task token. Raises AwsError."""
+        with self._lock:
+            runs = [run for run, _ in self._runs.values()]
+        if not any(run.tell(token, answer, **details) for run in runs):
+            raise AwsError("InvalidToken", "Invalid Token: 'Invalid token'")
+
+    def stop(self) -> None:
+        """Have all of them end, without a word in the database; called before the services stop."""
+        with self._lock:
+            self._is_stopping = True
+            running = list(self._runs.values())
+        for run, _ in running:
+            run.stop(None, STOPPED_CAUSE)
+
+    def join(self) -> None:
+        """Wait for the threads of what was stopped, for a few seconds."""
+        with self._lock:
+            running = list(self._runs.values())
+        until = time.monotonic() + JOIN_S
+        for _, thread in running:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def _run(self, run: Run) -> None:
+        is_there: list[bool] = []
+        arn = run.started.arn
+        try:
+            # Waits for the request that started it to be stored: one that could not be has never been.
+            self._store(lambda: is_there.append(_find(run.started) is not None))
+            if not is_there[0]:
+                return
+            outcome = run.run()
+            if not self._is_stopping:
+                self._store(lambda: self._finish(run, outcome))
+        except Exception:
+            # It is RUNNING no longer, and says so when it is asked for.
+            if not self._is_stopping:
+                log.exception("the execution %s could not be stored", arn)
+        finally:
+            self._forget(arn)
+
+    def _finish(self, run: Run, outcome: Outcome) -> None:
+        execution = _find(run.started)
+        if execution is not None:
+            if execution.status == "RUNNING":
+                end(execution, outcome)
+            execution.events = zlib.compress(json.dumps(run.events()).encode(), 1)
+        self._forget(run.started.arn)
+
+    def _forget(self, arn: str) -> None:
+        with self._lock:
+            self._runs.pop(arn, None)
+
+
+def end(execution: Any, outcome: Outcome) -> None:
+    """Set moto's execution to what became of it."""
+    execution.status = outcome.status
+    execution.stop_date = datetime.now(UTC)
+    execution.output = outcome.output
+    execution.output_details = {"included": True} if outcome.output is not None else None
+    execution.error, execution.cause = outcome.error, outcome.cause
+
+
+def settle(execution: Any, executions: RunningExecutions | None) -> None:
+    """End an execution that ran when headrace stopped."""
+    if execution.status == "RUNNING" and (
+        executions is None or executions.run_of(execution.execution_arn) is None
+    ):
+        end(execution, Outcome("FAILED", error=RUNTIME_ERROR, cause=STOPPED_CAUSE))
+
+
+def trim(finished_and_running: list[Any]) -> None:
+    """Drop the oldest finished executions of a machine, in place."""
+    finished = [each for each in finished_and_running if each.status != "RUNNING"]
+    for each in finished[: max(0, len(finished) - MOST_FINISHED)]:
+        finished_and_running.remove(each)
+
+
+def _find(started: Started) -> Any:
+    """Return moto's execution; None when its machine is deleted, or it was never stored."""
+    from moto.stepfunctions.models import stepfunctions_backends
+
+    backends: Any = stepfunctions_backends
+    for machine in backends[started.account][started.region].state_machines:
+        for execution in machine.executions:
+            if execution.execution_arn == started.arn:
+                return execution
+    return None

@@ -1,0 +1,218 @@
+"""Step Functions: executions run, where moto says that they do, and keep what became of them."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import json
+import uuid
+import zlib
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.aws.errors import AwsError
+from headrace.fallback.asl import Outcome, Run, Started
+from headrace.fallback.current import CURRENT
+from headrace.fallback.executions import end, settle, trim
+
+DEFAULT_EVENTS, MOST_EVENTS_A_PAGE = 100, 1000
+
+
+def patch(responses: Any) -> None:
+    """Replace methods of `moto.stepfunctions.responses` and of its models."""
+    from moto.stepfunctions import models
+
+    machine: Any = models.StateMachine
+    machine.start_execution = _starting(machine.start_execution)
+    backend: Any = models.StepFunctionBackend
+    backend.describe_execution = _describing(backend.describe_execution)
+    backend.list_executions = _listing(backend.list_executions)
+    response = responses.StepFunctionResponse
+    for answer in ("success", "failure", "heartbeat"):
+        setattr(response, f"send_task_{answer}", _sending(answer))
+    response.describe_execution = _with_stop_date(response.describe_execution)
+    response.list_executions = _with_stop_dates(response.list_executions)
+    response.stop_execution = _stop_execution
+    response.get_execution_history = _get_execution_history
+    response.start_sync_execution = _start_sync_execution
+
+
+def _started(machine: Any, arn: str, name: str, given: str, start_date: datetime) -> Started:
+    parts = arn.split(":")
+    return Started(
+        arn=arn,
+        name=name,
+        machine_arn=machine.arn,
+        machine_name=machine.name,
+        definition=machine.definition,
+        role_arn=machine.roleArn,
+        account=parts[4],
+        region=parts[3],
+        input=given,
+        is_express=machine.type == "EXPRESS",
+        start_date=start_date,
+    )
+
+
+def _starting(start: Any) -> Any:
+    def start_execution(
+        self: Any, region_name: str, account_id: str, execution_name: str, execution_input: str
+    ) -> Any:
+        for each in self.executions:
+            settle(each, CURRENT.executions)
+        known = len(self.executions)
+        execution = start(self, region_name, account_id, execution_name, execution_input)
+        if len(self.executions) == known or CURRENT.executions is None:
+            return execution
+        # moto's setting of how its pretended executions go does not matter here.
+        execution.status = "RUNNING"
+        try:
+            CURRENT.executions.start(
+                _started(
+                    self,
+                    execution.execution_arn,
+                    execution.name,
+                    execution_input,
+                    execution.start_date,
+                )
+            )
+        except AwsError:
+            self.executions.remove(execution)
+            raise
+        trim(self.executions)
+        return execution
+
+    return start_execution
+
+
+def _describing(describe: Any) -> Any:
+    def describe_execution(self: Any, execution_arn: str) -> Any:
+        execution = describe(self, execution_arn)
+        settle(execution, CURRENT.executions)
+        return execution
+
+    return describe_execution
+
+
+def _listing(list_executions: Any) -> Any:
+    def settled(self: Any, state_machine_arn: str, *args: Any, **named: Any) -> Any:
+        for each in self.describe_state_machine(state_machine_arn).executions:
+            settle(each, CURRENT.executions)
+        return list_executions(self, state_machine_arn, *args, **named)
+
+    return settled
+
+
+def _with_stop_date(describe: Any) -> Any:
+    """Show when an execution has ended also when it is TIMED_OUT, for which moto shows nothing."""
+
+    def describe_execution(self: Any) -> Any:
+        answer = describe(self)
+        execution = self.stepfunction_backend.describe_execution(answer.result["executionArn"])
+        if execution.status == "TIMED_OUT":
+            answer.result["stopDate"] = execution.stop_date
+        return answer
+
+    return describe_execution
+
+
+def _with_stop_dates(list_executions: Any) -> Any:
+    def with_stop_dates(self: Any) -> Any:
+        answer = list_executions(self)
+        for each in answer.result["executions"]:
+            if each["status"] == "TIMED_OUT":
+                execution = self.stepfunction_backend.describe_execution(each["executionArn"])
+                each["stopDate"] = execution.stop_date
+        return answer
+
+    return with_stop_dates
+
+
+def _stop_execution(self: Any) -> Any:
+    from moto.core.responses import ActionResult
+
+    execution = self.stepfunction_backend.describe_execution(self._get_param("executionArn"))
+    if execution.status == "RUNNING":
+        error, cause = self._get_param("error"), self._get_param("cause")
+        end(execution, Outcome("ABORTED", error=error, cause=cause))
+        run = CURRENT.executions and CURRENT.executions.run_of(execution.execution_arn)
+        if run:
+            run.stop(error, cause)
+    return ActionResult({"stopDate": execution.stop_date})
+
+
+def _get_execution_history(self: Any) -> Any:
+    from moto.core.responses import ActionResult
+
+    execution = self.stepfunction_backend.describe_execution(self._get_param("executionArn"))
+    run = CURRENT.executions and CURRENT.executions.run_of(execution.execution_arn)
+    stored = getattr(execution, "events", None)
+    events: list[dict[str, Any]] = json.loads(zlib.decompress(stored)) if stored else []
+    if run:
+        events = run.events()
+    for event in events:
+        event["timestamp"] = datetime.fromisoformat(event["timestamp"])
+    if self._get_param("reverseOrder"):
+        events.reverse()
+    token = self._get_param("nextToken") or "0"
+    if not token.isdecimal():
+        raise AwsError("InvalidToken", f"Invalid Token: '{token}'")
+    first = int(token)
+    # Documented: 0 means the default.
+    last = first + min(self._get_int_param("maxResults") or DEFAULT_EVENTS, MOST_EVENTS_A_PAGE)
+    more = {"nextToken": str(last)} if last < len(events) else {}
+    return ActionResult({"events": events[first:last], **more})
+
+
+def _sending(answer: str) -> Any:
+    def send_task(self: Any) -> Any:
+        from moto.core.responses import EmptyResult
+
+        details: dict[str, Any] = {}
+        if answer == "success":
+            details = {"output": self._get_param("output")}
+        elif answer == "failure":
+            details = {"error": self._get_param("error"), "cause": self._get_param("cause")}
+        if CURRENT.executions is not None:
+            CURRENT.executions.tell(self._get_param("taskToken"), answer, **details)
+        return EmptyResult()
+
+    return send_task
+
+
+def _start_sync_execution(self: Any) -> Any:
+    """Run an express machine while the caller waits; nothing of it is kept, as on AWS."""
+    from moto.core.responses import ActionResult
+
+    machine_arn = self._get_param("stateMachineArn")
+    given = self._get_param("input", if_none="{}")
+    name = self._get_param("name") or str(uuid.uuid4())
+    machine = self.stepfunction_backend.describe_state_machine(machine_arn)
+    if machine.type != "EXPRESS":
+        raise AwsError(
+            "StateMachineTypeNotSupported",
+            "This operation is not supported by this type of state machine",
+        )
+    try:
+        json.loads(given)
+    except ValueError as error:
+        raise AwsError(
+            "InvalidExecutionInput", f"Invalid State Machine Execution Input: '{error}'"
+        ) from error
+    arn = machine.arn.replace(":stateMachine:", ":express:", 1) + f":{name}:{uuid.uuid4()}"
+    started = _started(machine, arn, name, given, datetime.now(UTC))
+    outcome = Run(started).run()
+    found = {"output": outcome.output, "error": outcome.error, "cause": outcome.cause}
+    return ActionResult(
+        {
+            "executionArn": arn,
+            "stateMachineArn": machine.arn,
+            "name": name,
+            "startDate": started.start_date,
+            "stopDate": datetime.now(UTC),
+            # AWS has no ABORTED here.
+            "status": "FAILED" if outcome.status == "ABORTED" else outcome.status,
+            "input": given,
+            **{key: value for key, value in found.items() if value is not None},
+        }
+    )
