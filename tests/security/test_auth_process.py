@@ -204,6 +204,7 @@ def test_a_delivery_with_a_transform_function_reaches_its_bucket(started: Starte
                 "Parameters": [
                     {"ParameterName": "LambdaArn", "ParameterValue": function},
                     {"ParameterName": "BufferIntervalInSeconds", "ParameterValue": "0"},
+                    {"ParameterName": "BufferSizeInMBs", "ParameterValue": "1"},
                 ],
             }]},
         },

@@ -159,6 +159,13 @@ CASES = [
         "x",
     ),
     Case(
+        "AWS::DynamoDB::GlobalTable",
+        called("dynamodb", "create_table", **{**TABLE, "TableName": "global"}),
+        {**TABLE, "TableName": "global", "Replicas": [{"Region": "us-east-1"}]},
+        called("dynamodb", "describe_table", TableName="global"),
+        "global",
+    ),
+    Case(
         "AWS::ECR::Repository",
         called("ecr", "create_repository", repositoryName="x"),
         {"RepositoryName": "x"},

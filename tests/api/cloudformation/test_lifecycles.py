@@ -57,6 +57,7 @@ NO_EXAMPLE = {
     "AWS::CloudFormation::Macro",
     "AWS::CloudFormation::Stack",
     "AWS::CloudFormation::WaitCondition",
+    "AWS::DynamoDB::GlobalTable",
     "AWS::EMR::Cluster",
     "AWS::EMR::InstanceGroupConfig",
     "AWS::EMR::Step",

@@ -34,7 +34,7 @@ class Bucket:
 def cluster(**request: object) -> Cluster:
     return Cluster(
         id="j-1", account="123456789012", region="eu-west-1", name="c",
-        request=dict(request), created_ms=0, keep_alive=True,
+        request={"Instances": {}, **request}, created_ms=0, keep_alive=True,
     )  # fmt: skip
 
 

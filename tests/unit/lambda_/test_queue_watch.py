@@ -10,6 +10,7 @@ import pytest
 from headrace.core.ports import InvokeResult, QueueMessage
 from headrace.services.lambda_.mappings.mapping import Mapping
 from headrace.services.lambda_.mappings.sqs import QueuePoller, Watch
+from headrace.services.lambda_.permits import EVERYTHING
 from tests.support.clock import FakeClock
 
 QUEUE = "arn:aws:sqs:us-east-1:000000000000:work"
@@ -33,6 +34,7 @@ class Bench:
         mapping.members["BatchSize"] = 1
         self.queues = self.invoker = self
         self.metrics = self
+        self.permits = EVERYTHING
         self.watch = Watch()
         ports: Any = self
         self.pollers = [QueuePoller(mapping, n, ports, self.watch) for n in range(pollers)]
@@ -60,6 +62,9 @@ class Bench:
 
     def put(self, metrics: Any, *, account: str, region: str) -> None:
         """Take no metrics."""
+
+    def role_of(self, function_arn: str) -> str:
+        return "arn:aws:iam::000000000000:role/r"
 
     def take_woken(self) -> list[int]:
         woken, self.woken = self.woken, []

@@ -255,6 +255,8 @@ def build_environment(
         "AWS_LAMBDA_RUNTIME_API": runtime_api,
     }
     _add_folders(environment, places, layers)
+    if spec.runtime.startswith("nodejs"):
+        environment["HEADRACE_SDK_FOLDER"] = str(sdk_folder())
     return environment
 
 
@@ -291,7 +293,6 @@ def _add_folders(environment: dict[str, str], places: Places, layers: Sequence[P
     _extend(environment, "LD_LIBRARY_PATH", [path for path in libraries if layers])
     modules = [str(d / "nodejs" / "node_modules") for d in layers]
     _extend(environment, "NODE_PATH", [*modules, *node_path()])
-    environment["HEADRACE_SDK_FOLDER"] = str(sdk_folder())
 
 
 def _extend(environment: dict[str, str], name: str, more: list[str]) -> None:
