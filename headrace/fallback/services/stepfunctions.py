@@ -135,7 +135,8 @@ def _stop_execution(self: Any) -> Any:
     if execution.status == "RUNNING":
         error, cause = self._get_param("error"), self._get_param("cause")
         end(execution, Outcome("ABORTED", error=error, cause=cause))
-        run = CURRENT.executions and CURRENT.executions.run_of(execution.execution_arn)
+        running = CURRENT.executions
+    run = None if running is None else running.run_of(execution.execution_arn)
         if run:
             run.stop(error, cause)
     return ActionResult({"stopDate": execution.stop_date})
@@ -145,7 +146,8 @@ def _get_execution_history(self: Any) -> Any:
     from moto.core.responses import ActionResult
 
     execution = self.stepfunction_backend.describe_execution(self._get_param("executionArn"))
-    run = CURRENT.executions and CURRENT.executions.run_of(execution.execution_arn)
+    running = CURRENT.executions
+    run = None if running is None else running.run_of(execution.execution_arn)
     stored = getattr(execution, "events", None)
     events: list[dict[str, Any]] = json.loads(zlib.decompress(stored)) if stored else []
     if run:
