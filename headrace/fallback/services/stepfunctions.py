@@ -136,7 +136,7 @@ def _stop_execution(self: Any) -> Any:
         error, cause = self._get_param("error"), self._get_param("cause")
         end(execution, Outcome("ABORTED", error=error, cause=cause))
         running = CURRENT.executions
-    run = None if running is None else running.run_of(execution.execution_arn)
+        run = None if running is None else running.run_of(execution.execution_arn)
         if run:
             run.stop(error, cause)
     return ActionResult({"stopDate": execution.stop_date})
