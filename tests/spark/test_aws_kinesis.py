@@ -114,6 +114,7 @@ query.awaitTermination()
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_job_for_the_bundled_connector_runs_as_it_is(
     server: ServerProcess, make_stream: Any, tmp_path: Path
 ) -> None:

@@ -50,6 +50,7 @@ def _jobs(ui: str, server: ServerProcess) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_a_step_s_spark_ui_and_history_are_reached_from_the_status_page(data_dir: Path) -> None:
     with ServerProcess(data_dir) as server:
         s3, emr = server.client("s3"), server.client("emr")

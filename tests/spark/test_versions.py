@@ -246,6 +246,7 @@ def test_a_restart_with_the_wrapper_is_refused_and_loses_nothing(
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_an_interrupted_batch_is_done_again_first(
     spark: Any, make_stream: Any, places: tuple[str, str]
 ) -> None:

@@ -35,6 +35,7 @@ def steps(tmp_path: Path) -> Iterator[Steps]:
         yield steps
 
 
+@pytest.mark.slow
 def test_a_step_finds_its_packages_in_its_archive_and_without_it_none(steps: Steps) -> None:
     said = steps.run("imports.py").splitlines()
 
