@@ -58,7 +58,11 @@ def test_a_global_table_is_the_replica_of_the_stacks_region(
         TableName="world",
         BillingMode="PROVISIONED",
         WriteProvisionedThroughputSettings={
-            "WriteCapacityAutoScalingSettings": {"MinCapacity": "2", "MaxCapacity": "9"}
+            "WriteCapacityAutoScalingSettings": {
+                "TargetTrackingScalingPolicyConfiguration": {"TargetValue": 70},
+                "MinCapacity": "2",
+                "MaxCapacity": "9",
+            }
         },
         Replicas=[
             {"Region": "eu-west-1"},

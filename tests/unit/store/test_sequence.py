@@ -11,7 +11,7 @@ from headrace.store.sequence import MAX_INDEX, STEP, InvalidSequence, SequenceBa
 bases = st.builds(
     SequenceBase,
     created_s=st.integers(1_400_000_000, 4_000_000_000),
-    shard_number=st.integers(0, 2**31),
+    shard_number=st.integers(0, 2**31 - 1),
 )
 indices = st.integers(0, MAX_INDEX)
 times_ms = st.integers(1_400_000_000_000, 4_000_000_000_000)
