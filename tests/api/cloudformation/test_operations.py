@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.cloudformation import deploy
+from headrace.services.cloudformation import operations
 from tests.api.cloudformation.lab import Lab, thing
 from tests.api.cloudformation.test_stacks import (
     create,
@@ -29,7 +29,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     lab = Lab()
     lab.install(monkeypatch)
     # Requests answer at once, so that a test sees their operations in progress.
-    monkeypatch.setattr(deploy, "ANSWER_WITHIN_S", 0.0)
+    monkeypatch.setattr(operations, "ANSWER_WITHIN_S", 0.0)
     yield lab
     lab.go.set()
 
