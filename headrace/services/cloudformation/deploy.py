@@ -14,6 +14,7 @@ from typing import Any
 from headrace.services.cloudformation import graph
 from headrace.services.cloudformation.begun import take_up
 from headrace.services.cloudformation.errors import log_defect, reason_of
+from headrace.services.cloudformation.live_state import give_back
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.provision import Provisioner
 from headrace.services.cloudformation.removal import Removal
@@ -182,6 +183,7 @@ class Deployment:
             reason = f"The following resource(s) failed to update: [{', '.join(sorted(failed))}]. "
             self._stacks.set_status(stack, "UPDATE_ROLLBACK_FAILED", reason, whole=True)
             return
+        give_back(stack.resources, previous.get("deployed", {}))
         self._stacks.set_status(stack, "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS", whole=True)
         self.clean_up("UPDATE_ROLLBACK_COMPLETE")
 
