@@ -13,13 +13,16 @@ _LATER = {
     "moto.backup.models": ("gaps", "backup"),
     "moto.codedeploy.responses": ("gaps", "codedeploy"),
     "moto.cognitoidp.responses": ("gaps", "cognito"),
+    "moto.ec2.models": ("networks", "ec2"),
     "moto.elasticache.responses": ("gaps", "elasticache"),
     "moto.glue.models": ("glue", "patch"),
     "moto.glue.responses": ("gaps", "glue"),
     "moto.kinesisanalyticsv2.responses": ("gaps", "kinesis_analytics"),
     "moto.opensearch.models": ("opensearch", "patch"),
     "moto.s3.models": ("gaps", "s3"),
+    "moto.servicecatalogappregistry.models": ("gaps", "appregistry"),
     "moto.stepfunctions.responses": ("stepfunctions", "patch"),
+    "moto.wafv2.models": ("networks", "wafv2"),
 }
 _patched: set[str] = set()
 
