@@ -596,8 +596,10 @@ def _from(source: Source, values: Values) -> Any:
 
 def _may_be_empty(shape: Any) -> bool:
     """Whether a member is a text that may be empty."""
-    is_free = not (shape.enum or shape.metadata.get("min") or shape.metadata.get("pattern"))
-    return shape.type_name == "string" and is_free
+    bounds = shape.metadata
+    return shape.type_name == "string" and not (
+        shape.enum or bounds.get("min") or bounds.get("pattern")
+    )
 
 
 def _says_gone(error: AwsError) -> bool:
