@@ -50,7 +50,7 @@ _REMEMBERED = re.compile(
     r"/\.?_?tagg(er|ing_service)|emr_serverless_applications|kms/.*/keys/|/\.?versions/|/_parameters/|version_stages"
     r"|kinesis_streams/.*/shards/|pools_identities|ec2/[^/]*/(groups|network_acls|route_tables|tags)/|num_schema"
     r"|/\.?extended_config|base_path_mappings/[^/]*$|/rds:|launch_template_insert_order"
-    r"|route53/.*(rr_changes|delegation_sets)|servicediscovery/[^/]*/operations/|\.load_balancer_arns|task_definitions/[^/]*$"
+    r"|route53/.*(rr_changes|delegation_sets)|servicediscovery/[^/]*/operations/|\.load_balancer_arns|task_definitions/[^/]*$|default-registry"
 )
 # Types that need what is not in these examples: clusters that start, archives of layers, nested templates, functions of
 # macros.
