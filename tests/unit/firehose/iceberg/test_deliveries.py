@@ -14,6 +14,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from headrace.aws.errors import AwsError
+from headrace.cli.redriving import lines_of
 from headrace.services.firehose.destinations.iceberg_commit import DELIVERY_ID
 from tests.unit.firehose.iceberg.lab import PLAIN, ROUTE, IcebergLab, query, table
 from tests.unit.firehose.lab import FUNCTION, processing
@@ -180,6 +181,17 @@ def test_an_error_line_has_the_members_of_aws(tmp_path: Path):
         "SubsequenceNumber": 0,
         "ApproximateArrivalTimestamp": arrival_ms,
     }
+
+
+def test_redrive_reads_the_error_output(tmp_path: Path):
+    """What could not be a row comes back as it was tried: after the function, not as the producer sent it."""
+    lab = IcebergLab(tmp_path)
+    lab.put_json({"id": "x"})
+    lab.deliver()
+    (key,) = [key for key in lab.disk.objects if "iceberg-failed" in key]
+    (line,) = lines_of(key, lab.disk.objects[key], backup=False)
+    assert (line.code, line.data) == ("Iceberg.SchemaTypeMismatch", b'{"id": "x"}')
+    assert not line.is_source
 
 
 def test_a_table_has_an_error_prefix_of_its_own(tmp_path: Path):
