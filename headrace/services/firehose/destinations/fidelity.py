@@ -57,10 +57,10 @@ def _in_update(kind: str, name: str) -> str:
 
 
 def of_update() -> dict[str, FidelityLevel]:
-    """Return the rows of UpdateDestination. A VPC cannot be changed."""
+    """Return the rows of UpdateDestination. A VPC cannot be changed; a change of AppendOnly is refused."""
     return {
         f"{kind}DestinationUpdate.{_in_update(kind, name)}": level
         for kind, members in STORED.items()
         for name, level in members.items()
-        if name != "VpcConfiguration"
+        if name not in ("VpcConfiguration", "AppendOnly")
     }
