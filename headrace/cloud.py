@@ -266,6 +266,7 @@ class Cloud:
             guard=self.judge,
             search=self.search,
             secrets=Secrets(self.gateway).text_of,
+            control=self.gateway,
             state_delay_ms=config.state_delay_ms,
             **shared,
         )

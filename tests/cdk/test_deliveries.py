@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 from aws_cdk import Stack
+from aws_cdk import aws_kinesis as kinesis
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk.assertions import Match, Template
 
 from cdk.app import build, new_app
+from cdk.constructs.delivery_config import Column
 from cdk.constructs.http_delivery import HttpDelivery
+from cdk.constructs.iceberg_delivery import IcebergDelivery
 from cdk.constructs.search_delivery import SearchDelivery
 from cdk.constructs.splunk_delivery import SplunkDelivery
 from cdk.constructs.stream_delivery import Buffering
@@ -63,6 +66,32 @@ def test_flights_go_to_an_endpoint() -> None:
     )
 
 
+def test_flights_go_to_an_iceberg_table() -> None:
+    template = stack_of(destination="iceberg")
+    template.has_resource_properties(
+        STREAM,
+        {
+            "IcebergDestinationConfiguration": {
+                "AppendOnly": True,
+                "CatalogConfiguration": {"CatalogArn": Match.any_value()},
+                "DestinationTableConfigurationList": [
+                    {
+                        "DestinationDatabaseName": "headrace_lake",
+                        "DestinationTableName": "flights",
+                    }
+                ],
+                "s3BackupMode": "FailedDataOnly",
+            }
+        },
+    )
+    template.has_resource_properties(
+        "AWS::Glue::Table",
+        {"OpenTableFormatInput": {"IcebergInput": {"MetadataOperation": "CREATE", "Version": "2"}}},
+    )
+    (delivery,) = template.find_resources(STREAM).values()
+    assert any("Table" in name for name in delivery["DependsOn"])
+
+
 def test_the_context_names_the_destination() -> None:
     app = new_app()
     app.node.set_context("leave_out", "processing, analytics")
@@ -75,7 +104,7 @@ def test_the_context_names_the_destination() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"destination": "ftp"}, "must be one of parquet, opensearch, http"),
+        ({"destination": "ftp"}, "must be one of parquet, iceberg, opensearch, http"),
         ({"destination": "http"}, "-c delivery_url="),
         ({"destination": "http", "url": "http://example.com"}, "must begin with https://"),
     ],
@@ -135,9 +164,38 @@ def test_secrets_are_read_by_the_role_alone(parts: dict[str, Any]) -> None:
     )
 
 
+def test_an_operation_is_a_query_over_unique_keys() -> None:
+    stack = Stack(new_app(), "s")
+    IcebergDelivery(
+        stack,
+        "Ice",
+        name="n",
+        source=kinesis.Stream(stack, "Source"),
+        bucket=s3.Bucket(stack, "Lake"),
+        error_prefix=ERRORS,
+        **ICEBERG,
+        unique_keys=["id"],
+        operation=".op",
+    )
+    template = Template.from_stack(stack)
+    expected = {"ParameterName": "MetadataExtractionQuery", "ParameterValue": "{operation:(.op)}"}
+    processor = {"Type": "MetadataExtraction", "Parameters": Match.array_with([expected])}
+    template.has_resource_properties(
+        STREAM,
+        {
+            "IcebergDestinationConfiguration": {
+                "AppendOnly": False,
+                "ProcessingConfiguration": {"Enabled": True, "Processors": [processor]},
+            }
+        },
+    )
+
+
 HTTP = {"url": "https://x/"}
 SPLUNK = {"hec_endpoint": "https://x", "hec_token": None}
 SEARCH = {"domain": None, "index_name": "f"}
+ID = Column(name="id", type="int")
+ICEBERG: dict[str, Any] = {"database": "d", "table": "t", "location": "t/", "columns": [ID]}
 
 
 @pytest.mark.parametrize(
@@ -151,6 +209,18 @@ SEARCH = {"domain": None, "index_name": "f"}
         (SearchDelivery, {**SEARCH, "index_name": "Flights"}, "An index's name must match"),
         (SearchDelivery, {**SEARCH, "rotation": "OneYear"}, "A rotation must be one of"),
         (SearchDelivery, {**SEARCH, "buffering": Buffering(size_mib=101)}, "1 to 100 MiB"),
+        (IcebergDelivery, {**ICEBERG, "table": "a-b"}, "A Glue table's name must match"),
+        (IcebergDelivery, {**ICEBERG, "location": "t"}, "must end in a slash"),
+        (IcebergDelivery, {**ICEBERG, "columns": []}, "must have a column"),
+        (IcebergDelivery, {**ICEBERG, "columns": [ID, ID]}, "id occurs twice"),
+        (
+            IcebergDelivery,
+            {**ICEBERG, "columns": [Column(name="n", type="tinyint")]},
+            "a type that Iceberg has not",
+        ),
+        (IcebergDelivery, {**ICEBERG, "unique_keys": ["k"]}, "k is no column"),
+        (IcebergDelivery, {**ICEBERG, "operation": ".op"}, "need unique keys"),
+        (IcebergDelivery, {**ICEBERG, "buffering": Buffering(size_mib=129)}, "1 to 128 MiB"),
         (SplunkDelivery, {**SPLUNK, "buffering": Buffering(size_mib=6)}, "1 to 5 MiB"),
         (SplunkDelivery, {**SPLUNK, "buffering": Buffering(interval_s=61)}, "0 to 60 seconds"),
         (SplunkDelivery, {**SPLUNK, "acknowledged_within_s": 60}, "180 to 600 seconds"),

@@ -15,7 +15,7 @@ _LATER = {
     "moto.cognitoidp.responses": ("gaps", "cognito"),
     "moto.elasticache.responses": ("gaps", "elasticache"),
     "moto.glue.models": ("glue", "patch"),
-    "moto.glue.responses": ("gaps", "glue"),
+    "moto.glue.responses": ("glue", "patch_responses"),
     "moto.kinesisanalyticsv2.responses": ("gaps", "kinesis_analytics"),
     "moto.opensearch.models": ("opensearch", "patch"),
     "moto.s3.models": ("gaps", "s3"),

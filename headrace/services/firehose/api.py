@@ -9,6 +9,7 @@ from headrace.core.clock import Clock
 from headrace.core.config import Durability
 from headrace.core.ids import Ids
 from headrace.core.ports import (
+    ControlPlane,
     FunctionInvoker,
     Guard,
     LogSink,
@@ -49,6 +50,7 @@ def build_firehose(
     metrics: MetricSink,
     search: SearchDomains,
     secrets: SecretReader,
+    control: ControlPlane,
     guard: Guard | None = None,
     state_delay_ms: int = 0,
 ) -> Firehose:
@@ -69,6 +71,7 @@ def build_firehose(
             guard or NoGuard(),
             search=search,
             secrets=secrets,
+            control=control,
         ),
         streams=streams,
         supervisor=supervisor,

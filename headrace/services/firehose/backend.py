@@ -11,6 +11,7 @@ from typing import Any
 from headrace.core.ports import StreamReader
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.firehose.delivery import Delivery
+from headrace.services.firehose.destinations.iceberg_glue import check_tables
 from headrace.services.firehose.errors import busy, not_found
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.processors import query_of
@@ -152,6 +153,10 @@ class Firehose:
         query = query_of(destination)
         if query:
             self._ports.queries.check(query)
+
+    def check_tables(self, stream: DeliveryStream) -> None:
+        """Refuse a destination of tables that its role cannot read. Raises AwsError."""
+        check_tables(self._ports.control, stream)
 
     # --- delivery streams ---------------------------------------------------------------------
 

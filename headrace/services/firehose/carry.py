@@ -115,9 +115,12 @@ def _put_outputs(attempt: Attempt, destination: Destination, pending: Pending) -
             if (failure.error_type or PROCESSING_FAILED) == kind
         )
     if pending.refused:
-        bodies[destination.error_type] = as_lines(
-            destination.error_line(failure, attempt) for failure in pending.refused
-        )
+        for kind in {failure.error_type or destination.error_type for failure in pending.refused}:
+            bodies[kind] = as_lines(
+                destination.error_line(failure, attempt)
+                for failure in pending.refused
+                if (failure.error_type or destination.error_type) == kind
+            )
     backup = stream.backup
     if backup is not None:
         if stream.destination["S3BackupMode"] == "Enabled":
@@ -174,7 +177,7 @@ def objects_of(stream: DeliveryStream, intent: Intent) -> list[list[str]]:
 def kinds_of(stream: DeliveryStream, buffer: Buffer) -> list[str]:
     """Return what a delivery of a buffer may write: see `failures`."""
     destination = DESTINATIONS[stream.destination_kind]
-    kinds = [destination.error_type]
+    kinds = [destination.error_type, *stream.own_errors]
     if buffer.records or not is_partitioned(stream.destination):
         kinds.append(DELIVERED)
     kinds += sorted({failure.error_type or PROCESSING_FAILED for failure in buffer.failed})

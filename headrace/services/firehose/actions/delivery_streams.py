@@ -1,6 +1,7 @@
 """Delivery streams: create, describe, list, change, delete."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from headrace.aws.errors import AwsError
@@ -79,6 +80,8 @@ def create_delivery_stream(
         tags=tags,
         settles_ms=firehose.settles_ms(),
     )
+    # Not under the lock: the catalogue may wait for what waits for Firehose.
+    firehose.check_tables(stream)
     with firehose.lock:
         if firehose.exists(call.account, call.region, name):
             raise in_use(name, call.account)
@@ -154,6 +157,11 @@ def update_destination(
     firehose: Firehose, call: Call, request: UpdateDestinationInput
 ) -> UpdateDestinationOutput:
     """Change where and how a delivery stream delivers. Source: API_UpdateDestination."""
+    present = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
+    if request["CurrentDeliveryStreamVersionId"] == str(present.version):
+        kind, destination = _changed(present, cast("dict[str, Any]", request))
+        # Not under the lock, as above; another change meanwhile makes the version another.
+        firehose.check_tables(replace(present, destination_kind=kind, destination=destination))
     with firehose.lock:
         stream = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
         if request["CurrentDeliveryStreamVersionId"] != str(stream.version):

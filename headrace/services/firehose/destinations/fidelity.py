@@ -24,6 +24,12 @@ _HTTP: dict[str, FidelityLevel] = {
     **_SECRET,
     "EndpointConfiguration.Name": "stored",
 }
+_ICEBERG: dict[str, FidelityLevel] = {
+    **_OF_S3,
+    **_DELIMITER,
+    # No limit of throughput is enforced that it would lift; records are kept in order either way.
+    "AppendOnly": "stored",
+}
 # By kind, and by member of its configuration.
 STORED: dict[str, dict[str, FidelityLevel]] = {
     "HttpEndpoint": _HTTP,
@@ -33,6 +39,7 @@ STORED: dict[str, dict[str, FidelityLevel]] = {
     "Elasticsearch": _SEARCH,
     # Its own configuration has no RoleARN.
     "Splunk": {**_OF_S3, **_SECRET},
+    "Iceberg": _ICEBERG,
 }
 
 
@@ -45,11 +52,15 @@ def of_creation() -> dict[str, FidelityLevel]:
     }
 
 
+def _in_update(kind: str, name: str) -> str:
+    return name if kind == "Iceberg" else name.replace("S3Configuration", "S3Update")
+
+
 def of_update() -> dict[str, FidelityLevel]:
-    """Return the rows of UpdateDestination. A VPC cannot be changed."""
+    """Return the rows of UpdateDestination. A VPC cannot be changed; a change of AppendOnly is refused."""
     return {
-        f"{kind}DestinationUpdate.{name.replace('S3Configuration', 'S3Update')}": level
+        f"{kind}DestinationUpdate.{_in_update(kind, name)}": level
         for kind, members in STORED.items()
         for name, level in members.items()
-        if name != "VpcConfiguration"
+        if name not in ("VpcConfiguration", "AppendOnly")
     }
