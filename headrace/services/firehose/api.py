@@ -19,6 +19,7 @@ from headrace.core.ports import (
     StreamReader,
 )
 from headrace.core.search import SearchDomains
+from headrace.core.warehouse import Warehouses
 from headrace.core.workers import Supervisor
 from headrace.services.firehose.actions import ACTIONS
 from headrace.services.firehose.backend import Firehose
@@ -49,6 +50,7 @@ def build_firehose(
     metrics: MetricSink,
     search: SearchDomains,
     secrets: SecretReader,
+    warehouses: Warehouses,
     guard: Guard | None = None,
     state_delay_ms: int = 0,
 ) -> Firehose:
@@ -69,6 +71,7 @@ def build_firehose(
             guard or NoGuard(),
             search=search,
             secrets=secrets,
+            warehouses=warehouses,
         ),
         streams=streams,
         supervisor=supervisor,

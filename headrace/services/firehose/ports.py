@@ -18,6 +18,7 @@ from headrace.core.ports import (
     SchemaCatalog,
 )
 from headrace.core.search import SearchDomainNotFound, SearchDomains, SearchServer
+from headrace.core.warehouse import NoWarehouses, Warehouses
 from headrace.services.firehose.queries import Queries
 
 # Takes a secret's ARN, an account and a region; gives its text, None when there is no such secret.
@@ -56,4 +57,5 @@ class Ports:
     queries: Queries = field(default_factory=Queries)
     search: SearchDomains = field(default_factory=NoSearchDomains)
     secrets: SecretReader = no_secret
+    warehouses: Warehouses = field(default_factory=NoWarehouses)
     stopping: threading.Event = field(default_factory=threading.Event)
