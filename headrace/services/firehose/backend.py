@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from headrace.core.ports import StreamReader
+from headrace.core.warehouse import WarehouseUnavailable
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.firehose.delivery import Delivery
-from headrace.services.firehose.errors import busy, not_found
+from headrace.services.firehose.destinations.redshift import KIND as REDSHIFT
+from headrace.services.firehose.errors import busy, invalid, not_found
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.processors import query_of
 from headrace.services.firehose.sources import JournalSource, KinesisSource, Source
@@ -152,6 +154,15 @@ class Firehose:
         query = query_of(destination)
         if query:
             self._ports.queries.check(query)
+
+    def check_destination(self, kind: str, destination: Mapping[str, Any]) -> None:
+        """Refuse a destination that this machine cannot deliver to, and a query that is none. Raises AwsError."""
+        self.check_query(destination)
+        if kind == REDSHIFT:
+            try:
+                self._ports.warehouses.check()
+            except WarehouseUnavailable as error:
+                raise invalid(str(error)) from error
 
     # --- delivery streams ---------------------------------------------------------------------
 

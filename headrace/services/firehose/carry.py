@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from headrace.core.ports import BucketNotFound
 from headrace.services.firehose.buffers import Buffer
 from headrace.services.firehose.destinations import DESTINATIONS
-from headrace.services.firehose.destinations.base import Attempt, Destination, Outcome
+from headrace.services.firehose.destinations.base import Attempt, Destination, ErrorFile, Outcome
 from headrace.services.firehose.failures import (
     DELIVERED,
     PROCESSING_FAILED,
@@ -115,8 +115,10 @@ def _put_outputs(attempt: Attempt, destination: Destination, pending: Pending) -
             if (failure.error_type or PROCESSING_FAILED) == kind
         )
     if pending.refused:
-        bodies[destination.error_type] = as_lines(
-            destination.error_line(failure, attempt) for failure in pending.refused
+        bodies[destination.error_type] = (
+            destination.error_body(pending.refused, attempt)
+            if isinstance(destination, ErrorFile)
+            else as_lines(destination.error_line(failure, attempt) for failure in pending.refused)
         )
     backup = stream.backup
     if backup is not None:

@@ -49,6 +49,13 @@ def checked(given: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
         **mapped(made, "RetryOptions"),
     }
     made.setdefault("S3BackupMode", rules.backup_modes[0])
+    check_logging(made)
+    check_processors(made)
+    return made
+
+
+def check_logging(made: dict[str, Any]) -> None:
+    """Raise AwsError when a log is to be written and has no name; fill in that none is."""
     logging = made.setdefault("CloudWatchLoggingOptions", {"Enabled": False})
     if logging.get("Enabled"):
         for member, words in (("LogGroupName", "Log Group"), ("LogStreamName", "Log Stream")):
@@ -56,8 +63,6 @@ def checked(given: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
                 raise invalid(
                     f"CloudWatch {words} Name is required if CloudWatch Logging is enabled"
                 )
-    check_processors(made)
-    return made
 
 
 def merged(present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:

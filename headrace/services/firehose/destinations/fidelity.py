@@ -31,6 +31,15 @@ STORED: dict[str, dict[str, FidelityLevel]] = {
     "AmazonOpenSearchServerless": _SEARCH,
     # Elasticsearch 6 had types of documents; the index of the data directory, as every OpenSearch, has none.
     "Elasticsearch": _SEARCH,
+    "Redshift": {
+        # Firehose's role reads for COPY; who writes the objects is the S3 configuration's.
+        **{name: level for name, level in _OF_S3.items() if not name.endswith("BufferingHints")},
+        **_SECRET,
+        "S3BackupConfiguration.RoleARN": "stored",
+        "S3BackupConfiguration.EncryptionConfiguration": "stored",
+        "S3BackupConfiguration.CloudWatchLoggingOptions": "stored",
+        "S3BackupConfiguration.BufferingHints": "stored",
+    },
     # Its own configuration has no RoleARN.
     "Splunk": {**_OF_S3, **_SECRET},
 }
@@ -48,8 +57,14 @@ def of_creation() -> dict[str, FidelityLevel]:
 def of_update() -> dict[str, FidelityLevel]:
     """Return the rows of UpdateDestination. A VPC cannot be changed."""
     return {
-        f"{kind}DestinationUpdate.{name.replace('S3Configuration', 'S3Update')}": level
+        f"{kind}DestinationUpdate.{_as_update(name)}": level
         for kind, members in STORED.items()
         for name, level in members.items()
         if name != "VpcConfiguration"
     }
+
+
+def _as_update(name: str) -> str:
+    return name.replace("S3Configuration", "S3Update").replace(
+        "BackupConfiguration", "BackupUpdate"
+    )
