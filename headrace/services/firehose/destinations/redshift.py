@@ -60,9 +60,8 @@ class RedshiftDestination:
             raise invalid(
                 f"Compression format {s3['CompressionFormat']} is not supported for Redshift destination."
             )
-        for name in ("Prefix", "ErrorOutputPrefix"):
-            if _EXPRESSION.search(str(s3.get(name) or "")):
-                raise invalid(f"Expressions in {name} are not supported for Redshift destination.")
+        if _EXPRESSION.search(str(s3.get("Prefix") or "")):
+            raise invalid("Expressions in Prefix are not supported for Redshift destination.")
         _check_credentials(made)
         made["RetryOptions"] = {
             "DurationInSeconds": DEFAULT_RETRY_S,
