@@ -51,6 +51,7 @@ from headrace.services.kinesis.api import build_kinesis, kinesis_api
 from headrace.services.kinesis.fault_targets import shards_by_stream
 from headrace.services.lambda_.api import build_lambda, lambda_api
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
+from headrace.services.redshift_data.api import build_redshift_data, redshift_data_api
 from headrace.services.s3.api import build_s3, s3_api
 from headrace.services.s3.cors import BucketRules
 from headrace.services.s3.encryption import KmsKeys
@@ -63,6 +64,7 @@ from headrace.spark_submit.sparks import Sparks
 from headrace.store.check import STATE_FILE
 from headrace.store.data_dir import DataDirInUse, check_no_repair_is_half_done, lock
 from headrace.store.database import Database
+from headrace.warehouse.home import WarehouseHome
 
 __all__ = ["Cloud", "DataDirInUse", "server_for"]
 
@@ -253,6 +255,13 @@ class Cloud:
             real_url=config.opensearch_url,
             fsync=config.durability == "fsync",
         )
+        self.warehouses = self.moto.warehouses = WarehouseHome(
+            config.data_dir,
+            control=self.gateway,
+            objects=self.s3.objects,
+            supervisor=self.supervisor,
+            real_url=config.redshift_url,
+        )
         self.firehose = build_firehose(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
@@ -267,7 +276,15 @@ class Cloud:
             search=self.search,
             secrets=Secrets(self.gateway).text_of,
             control=self.gateway,
+            warehouses=self.warehouses,
             state_delay_ms=config.state_delay_ms,
+            **shared,
+        )
+        self.redshift_data = build_redshift_data(
+            supervisor=self.supervisor,
+            warehouses=self.warehouses,
+            secrets=Secrets(self.gateway).text_of,
+            guard=self.judge,
             **shared,
         )
         self._sparks = Sparks(installed=config.spark == "installed", strict=config.strict)
@@ -314,6 +331,7 @@ class Cloud:
             kinesis_api(self.kinesis),
             lambda_api(self.lambda_, strict=self.config.strict),
             firehose_api(self.firehose),
+            redshift_data_api(self.redshift_data),
             emr_api(self.emr),
             emr_serverless_api(self.emr_serverless),
             cloudformation_api(self.cloudformation),
@@ -329,6 +347,7 @@ class Cloud:
             self.kinesis,
             self.lambda_,
             self.firehose,
+            self.redshift_data,
             self.emr,
             self.emr_serverless,
             self.cloudformation,
@@ -379,6 +398,7 @@ class Cloud:
         self.moto.endpoint_host = self.config.endpoint_url.removeprefix("http://")
         for service in self._services:
             service.start()
+        self.warehouses.start()
         self.s3.notifications.wake = self.supervisor.start(self.s3.notifications).wake
         self.supervisor.start(Sweeper(self.s3, self.clock))
         self.supervisor.start(self._metrics)
@@ -408,6 +428,7 @@ class Cloud:
         self.supervisor.stop_all()
         self.moto.executions.join()
         self.search.close()
+        self.warehouses.stop()
         self.database.close()
         self._lock_file.close()
         self._started = False

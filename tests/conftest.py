@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,16 @@ def nightly(request: pytest.FixtureRequest) -> bool:
 def clock() -> FakeClock:
     """A clock that moves only when told."""
     return FakeClock()
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """The URL of one PostgreSQL for all tests of this process, for `--redshift`."""
+    from tests.support.postgres import SharedPostgres
+
+    shared = SharedPostgres()
+    yield shared.url
+    shared.stop()
 
 
 @pytest.fixture

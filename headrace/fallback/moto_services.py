@@ -27,6 +27,7 @@ from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, Guard, NoGuard
+from headrace.core.warehouse import Warehouses
 from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import patch_patterns
 from headrace.fallback.current import CURRENT, FunctionTarget, SearchHome
@@ -102,6 +103,7 @@ class MotoServices:
         # targets; set before the first request.
         self.function_target: FunctionTarget | None = None
         self.search: SearchHome | None = None
+        self.warehouses: Warehouses | None = None
         self.control: ControlPlane | None = None
         self.guard: Guard = NoGuard()
         # Called before a policy changes, so that what was done until then is judged by what it was.
@@ -185,13 +187,14 @@ class MotoServices:
         backends._instances.clear()  # noqa: SLF001
         CURRENT.clock, CURRENT.control, CURRENT.functions = self._clock, None, None
         CURRENT.sessions, CURRENT.guard = self.sessions, self.guard
-        CURRENT.search = CURRENT.executions = None
+        CURRENT.search = CURRENT.executions = CURRENT.warehouses = None
         CURRENT.stream_changed = None
         OUTBOX.clear()
         TOUCHED.take()
         self._kept.load(lambda entry: self._run_entry(entry).status)
         CURRENT.control, CURRENT.functions = self.control, self.function_target
         CURRENT.search, CURRENT.executions = self.search, self.executions
+        CURRENT.warehouses = self.warehouses
         CURRENT.stream_changed = self.table_streams.changed
         OUTBOX.wake = self.wake_outbox
         _Owner.services = self

@@ -18,6 +18,7 @@ _LATER = {
     "moto.glue.responses": ("glue", "patch_responses"),
     "moto.kinesisanalyticsv2.responses": ("gaps", "kinesis_analytics"),
     "moto.opensearch.models": ("opensearch", "patch"),
+    "moto.redshift.models": ("redshift", "patch"),
     "moto.s3.models": ("gaps", "s3"),
     "moto.stepfunctions.responses": ("stepfunctions", "patch"),
 }

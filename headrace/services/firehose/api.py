@@ -20,6 +20,7 @@ from headrace.core.ports import (
     StreamReader,
 )
 from headrace.core.search import SearchDomains
+from headrace.core.warehouse import Warehouses
 from headrace.core.workers import Supervisor
 from headrace.services.firehose.actions import ACTIONS
 from headrace.services.firehose.backend import Firehose
@@ -51,6 +52,7 @@ def build_firehose(
     search: SearchDomains,
     secrets: SecretReader,
     control: ControlPlane,
+    warehouses: Warehouses,
     guard: Guard | None = None,
     state_delay_ms: int = 0,
 ) -> Firehose:
@@ -72,6 +74,7 @@ def build_firehose(
             search=search,
             secrets=secrets,
             control=control,
+            warehouses=warehouses,
         ),
         streams=streams,
         supervisor=supervisor,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from headrace.core.ports import BucketNotFound
 from headrace.services.firehose.buffers import Buffer
 from headrace.services.firehose.destinations import DESTINATIONS
-from headrace.services.firehose.destinations.base import Attempt, Destination, Outcome
+from headrace.services.firehose.destinations.base import Attempt, Destination, ErrorFile, Outcome
 from headrace.services.firehose.failures import (
     DELIVERED,
     PROCESSING_FAILED,
@@ -116,10 +116,15 @@ def _put_outputs(attempt: Attempt, destination: Destination, pending: Pending) -
         )
     if pending.refused:
         for kind in {failure.error_type or destination.error_type for failure in pending.refused}:
-            bodies[kind] = as_lines(
-                destination.error_line(failure, attempt)
+            of_kind = [
+                failure
                 for failure in pending.refused
                 if (failure.error_type or destination.error_type) == kind
+            ]
+            bodies[kind] = (
+                destination.error_body(of_kind, attempt)
+                if isinstance(destination, ErrorFile)
+                else as_lines(destination.error_line(failure, attempt) for failure in of_kind)
             )
     backup = stream.backup
     if backup is not None:

@@ -46,7 +46,7 @@ def create_delivery_stream(
         raise invalid("Exactly one destination configuration is supported for a Firehose")
     destination_kind = _kind_of(members[0].removesuffix("DestinationConfiguration"))
     destination = DESTINATIONS[destination_kind].checked(cast("Any", request)[members[0]])
-    firehose.check_query(destination)
+    firehose.check_destination(destination_kind, destination)
     kind = request.get("DeliveryStreamType", "DirectPut")
     source = request.get("KinesisStreamSourceConfiguration")
     if kind not in ("DirectPut", "KinesisStreamAsSource"):
@@ -173,7 +173,7 @@ def update_destination(
         if request["DestinationId"] != DESTINATION_ID:
             raise invalid(f"Destination Id {request['DestinationId']} not found")
         kind, destination = _changed(stream, cast("dict[str, Any]", request))
-        firehose.check_query(destination)
+        firehose.check_destination(kind, destination)
         if (kind, destination) == (stream.destination_kind, stream.destination):
             return {}  # As on AWS, no new version (observed by others, 2026).
         stream.destination_kind, stream.destination = kind, destination
