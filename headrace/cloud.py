@@ -18,6 +18,7 @@ from headrace.aws.front_door import FrontDoor
 from headrace.aws.gateway import Gateway
 from headrace.aws.hosts import Hosts
 from headrace.aws.origins import AllowedOrigins
+from headrace.aws.own_addresses import OwnAddresses
 from headrace.aws.server import Server
 from headrace.aws.service import ServiceApi
 from headrace.aws.sessions import RoleSessions, session_secret
@@ -27,6 +28,7 @@ from headrace.core.ids import Ids
 from headrace.core.stream_router import StreamRouter
 from headrace.core.workers import Supervisor
 from headrace.fallback import MotoServices, keep_log_groups_within
+from headrace.fallback.execute_api.front import ExecuteApi
 from headrace.fallback.iam_people import MotoPeople, trust_policy_of
 from headrace.iam.judge import Judge
 from headrace.job_credentials import RoleCredentials, any_secret
@@ -133,10 +135,18 @@ class Cloud:
         self._logs = LogQueue(self.gateway, self._may_send)
         self._build_services()
         self._hosts = Hosts(config.allow_hosts, bound=config.host)
+        apis = ExecuteApi(
+            self.moto.warm_up,
+            functions=self.lambda_,
+            control=self.gateway,
+            clock=self.clock,
+            ids=self.ids,
+        )
+        addresses = OwnAddresses((self.lambda_, self.lambda_.url_rules()), (apis, apis))
         door = FrontDoor(
             hosts=self._hosts,
             origins=AllowedOrigins(config.allow_origins),
-            function_urls=self.lambda_.url_rules(),
+            function_urls=addresses,
             buckets=BucketRules(self.s3, self.gateway.service_of_head),
             exposed_headers=self.gateway.exposed_headers,
         )
@@ -145,7 +155,7 @@ class Cloud:
         self.entrance = Entrance(
             door,
             gateway=self.gateway,
-            function_urls=self.lambda_,
+            function_urls=addresses,
             pages=self._build_pages(guard).answer,
             authentication=authentication,
             page_guard=guard,
