@@ -30,6 +30,9 @@ from headrace.core.workers import Supervisor
 from headrace.fallback import MotoServices, keep_log_groups_within
 from headrace.fallback.execute_api.front import ExecuteApi
 from headrace.fallback.iam_people import MotoPeople, trust_policy_of
+from headrace.fallback.pipes import Parts as PipeParts
+from headrace.fallback.pipes import Pipes, Positions
+from headrace.fallback.schedules import Schedules
 from headrace.iam.judge import Judge
 from headrace.job_credentials import RoleCredentials, any_secret
 from headrace.pages.access import PageAccess
@@ -230,15 +233,17 @@ class Cloud:
             **shared,
         )
         self.gateway.faults.shards_by_stream = partial(shards_by_stream, self.kinesis)
+        streams = StreamRouter(
+            {"kinesis": self.kinesis.reader, "dynamodb": self.moto.table_streams}
+        )
+        queues = Queues(self.gateway, self.moto.queue_is_empty)
         self.lambda_ = build_lambda(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
             config=config,
             objects=self.s3.objects,
-            streams=StreamRouter(
-                {"kinesis": self.kinesis.reader, "dynamodb": self.moto.table_streams}
-            ),
-            queues=Queues(self.gateway, self.moto.queue_is_empty),
+            streams=streams,
+            queues=queues,
             topics=Topics(self.gateway),
             buses=EventBuses(self.gateway),
             logs=self._logs,
@@ -248,6 +253,17 @@ class Cloud:
             environments=self._environments,
             guard=self.judge,
             **shared,
+        )
+        self._pipes = Pipes(
+            PipeParts(
+                state=self.moto,
+                supervisor=self.supervisor,
+                clock=self.clock,
+                control=self.gateway,
+                streams=streams,
+                queues=queues,
+                positions=Positions(self.database),
+            )
         )
         self.moto.guard = self.judge
         self.moto.function_target = self.lambda_.invoke_for_service
@@ -397,6 +413,8 @@ class Cloud:
         self.supervisor.start(EventLogBounds(self.config.data_dir))
         self.moto.wake_outbox = self.supervisor.start(self.moto.outbox).wake
         self.supervisor.start(self.moto.retention)
+        self.supervisor.start(Schedules(self.moto, self.clock))
+        self.supervisor.start(self._pipes)
         if self._warms_up:
             # Not waited for: a request that needs moto before it is ready waits by itself.
             self.moto.warm_up_in_background(on_warm, is_stopping=lambda: self._is_stopping)

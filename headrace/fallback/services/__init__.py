@@ -19,6 +19,7 @@ _LATER = {
     "moto.kinesisanalyticsv2.responses": ("gaps", "kinesis_analytics"),
     "moto.opensearch.models": ("opensearch", "patch"),
     "moto.s3.models": ("gaps", "s3"),
+    "moto.scheduler.models": ("time_of", "use_clock"),
     "moto.stepfunctions.responses": ("stepfunctions", "patch"),
 }
 _patched: set[str] = set()
