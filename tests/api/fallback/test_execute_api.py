@@ -356,7 +356,7 @@ def test_an_integration_that_is_no_proxy_maps_the_functions_error(lab: Lab):
 
 
 def test_a_mock_answers_a_preflight_and_its_origin_alone_is_let_in(lab: Lab):
-    asked = {"access_control_request_method": "GET", "user_agent": "Mozilla/5.0"}
+    asked: dict[str, Any] = {"access_control_request_method": "GET", "user_agent": "Mozilla/5.0"}
     let_in = lab.ask(
         lab.rest_id, "/prod/mock", method="OPTIONS", origin="https://a.example", **asked
     )
@@ -389,7 +389,7 @@ def test_the_cors_configuration_of_an_http_api_answers_and_lets_in(lab: Lab):
         ApiId=lab.http_id,
         CorsConfiguration={"AllowOrigins": ["https://a.example"], "AllowMethods": ["POST"]},
     )
-    asked = {"access_control_request_method": "POST", "user_agent": "Mozilla/5.0"}
+    asked: dict[str, Any] = {"access_control_request_method": "POST", "user_agent": "Mozilla/5.0"}
     answer = lab.ask(lab.http_id, "/x/7", method="OPTIONS", origin="https://a.example", **asked)
     assert answer.status == 204
     assert ("access-control-allow-methods", "POST") in answer.headers
