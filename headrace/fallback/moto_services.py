@@ -352,6 +352,26 @@ class MotoServices:
                 self._ready.clear()
                 _Owner.services = None
 
+    def change(self, change: Callable[[], None], service: str = "") -> None:
+        """Change moto's state outside a request and store it: all of `service`, or what notes itself.
+
+        Raises AwsError.
+        """
+        with self._alone():
+            self.warm_up()
+            TOUCHED.is_watching = True
+            try:
+                change()
+            finally:
+                TOUCHED.is_watching = False
+                if service:
+                    TOUCHED.service(service)
+                self._save(None, with_services=bool(service))
+
+    def is_loaded(self) -> bool:
+        """Whether moto has this cloud's state now."""
+        return self._ready.is_set() and _Owner.services is self
+
     def _change_executions(self, change: Callable[[], None]) -> None:
         """Change something of Step Functions outside a request, and store it. Raises AwsError."""
         with self._alone():

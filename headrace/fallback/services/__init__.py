@@ -20,6 +20,7 @@ _LATER = {
     "moto.opensearch.models": ("opensearch", "patch"),
     "moto.redshift.models": ("redshift", "patch"),
     "moto.s3.models": ("gaps", "s3"),
+    "moto.scheduler.models": ("time_of", "use_clock"),
     "moto.stepfunctions.responses": ("stepfunctions", "patch"),
 }
 _patched: set[str] = set()
