@@ -26,6 +26,7 @@ from headrace.services.firehose.errors import translate
 from headrace.services.firehose.fidelity import FIDELITY
 from headrace.services.firehose.ports import Ports, SecretReader
 from headrace.services.firehose.profile import PROFILE
+from headrace.services.firehose.raw import RawRequests
 from headrace.services.firehose.store import DeliveryStreams
 from headrace.services.firehose.wording import WORDING
 from headrace.store.check import JOURNALS_FOLDER
@@ -85,6 +86,7 @@ def firehose_api(firehose: Firehose) -> ServiceApi:
         actions=ACTIONS,
         translate=translate,
         profile=PROFILE,
+        raw=RawRequests(firehose).answer_raw,
         fidelity=FIDELITY,
         wording=WORDING,
         pages=[

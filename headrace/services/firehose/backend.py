@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -241,12 +242,26 @@ class Firehose:
                 running.source.remove()
 
     def put(self, stream: DeliveryStream, datas: list[bytes], now_ms: int) -> list[str]:
-        """Write records to the journal and return their ids. Durable when this returns."""
+        """Write records to the journal and return their ids. Durable when this returns. Raises LogFull, OSError."""
+        texts = [base64.b64encode(data).decode() for data in datas]
+        return self.put_texts(stream, texts, sum(map(len, datas)), now_ms)
+
+    def put_texts(
+        self, stream: DeliveryStream, texts: Sequence[str], size_bytes: int, now_ms: int
+    ) -> list[str]:
+        """Do as `put` with records that are base64 texts already, of `size_bytes` when decoded."""
         running = self._running[(stream.account, stream.region, stream.name)]
         assert isinstance(running.source, JournalSource)
-        numbers = running.source.put(datas, now_ms, sync=self._fsync)
-        running.delivery.reports.incoming(datas)
+        numbers = running.source.put(texts, size_bytes, now_ms, sync=self._fsync)
+        running.delivery.reports.incoming(len(texts), size_bytes)
         return numbers
+
+    def usual(self, account: str, region: str, name: str, now_ms: int) -> DeliveryStream | None:
+        """Return a delivery stream that takes puts now; None when there is none, or its action must look closer."""
+        running = self._running.get((account, region, name))
+        if running is None or running.stream.kind != "DirectPut":
+            return None
+        return running.stream if running.stream.status(now_ms) == "ACTIVE" else None
 
     def statuses(self) -> list[dict[str, Any]]:
         """Return the status of every delivery stream for `/_headrace/firehose`. See `Delivery.status`."""

@@ -7,8 +7,10 @@ the error output with the data that the source had.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from headrace.core.ports import StreamRecord
 from headrace.services.firehose.aggregates import taken_apart
@@ -83,7 +85,12 @@ class Processing:
                     records.append(Record(source.data, source, shard_id))
                     continue
                 records += [
-                    Record(data, replace(source, partition_key=key, data=data), shard_id, sub)
+                    Record(
+                        data,
+                        msgspec.structs.replace(source, partition_key=key, data=data),
+                        shard_id,
+                        sub,
+                    )
                     for sub, (key, data) in enumerate(users)
                 ]
         return records
@@ -127,7 +134,7 @@ def _staged(
         made += [
             Record(
                 part,
-                replace(record.source, data=part),
+                msgspec.structs.replace(record.source, data=part),
                 record.shard_id,
                 record.sub * 1000 + place,
             )

@@ -154,11 +154,11 @@ class Reports:
             ("DataReadFromKinesisStream.Bytes", sum(len(r.data) for r in records), "Bytes"),
         )
 
-    def incoming(self, datas: Sequence[bytes]) -> None:
+    def incoming(self, records: int, size_bytes: int) -> None:
         """Report that records were put directly."""
         self._measure(
-            ("IncomingRecords", len(datas), "Count"),
-            ("IncomingBytes", sum(map(len, datas)), "Bytes"),
+            ("IncomingRecords", records, "Count"),
+            ("IncomingBytes", size_bytes, "Bytes"),
         )
 
     def processed(self, *, records: int, size_bytes: int, seconds: float) -> None:
