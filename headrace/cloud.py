@@ -267,6 +267,7 @@ class Cloud:
             search=self.search,
             secrets=Secrets(self.gateway).text_of,
             state_delay_ms=config.state_delay_ms,
+            limits=config.limits,
             **shared,
         )
         self._sparks = Sparks(installed=config.spark == "installed", strict=config.strict)

@@ -135,6 +135,7 @@ class Delivery:
             raise
 
     def _step(self) -> float:
+        self.reports.send()
         check_source(self._ports.guard, self._stream)
         intent = self._progress.intent
         if intent is not None:
@@ -198,7 +199,7 @@ class Delivery:
                 self._intake.add(read, self._ports.clock.monotonic_s())
             more |= read.more
             if read.records and self._stream.source_arn:
-                self.reports.read(read.records)
+                self.reports.read(len(read.records), read.size_bytes, read.behind_ms)
         return more
 
     def _room_bytes(self) -> int:
@@ -219,8 +220,9 @@ class Delivery:
                 and self._room_bytes() > 0
             ):
                 return
-        self._sorter.take(intake)
+        made = self._sorter.take(intake)
         self._intake = Intake()
+        self.reports.measure(*made.measured)
 
     def _next(self) -> tuple[str | None, float]:
         """Return the partition whose buffer is due, if any, and the seconds until the next may be."""

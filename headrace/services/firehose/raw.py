@@ -73,8 +73,8 @@ class RawRequests:
         size_bytes = decoded_bytes(datas)
         if size_bytes > BATCH_BYTES:
             return None
+        operation = "PutRecordBatch" if is_batch else "PutRecord"
         if call.permit is not None:
-            operation = "PutRecordBatch" if is_batch else "PutRecord"
             call.permit.ask(
                 "firehose",
                 operation,
@@ -82,7 +82,7 @@ class RawRequests:
                 account=call.account,
                 region=call.region,
             )
-        numbers = firehose.put_texts(stream, datas, size_bytes, call.now_ms)
+        numbers = firehose.put_texts(stream, datas, size_bytes, call.now_ms, operation)
         body = _batch_body if is_batch else _one_body
         return HttpResponse(200, [_CONTENT_TYPE], body(stream, numbers, call.now_ms))
 

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from headrace.services.firehose.buffers import WHOLE, Buffer, Intake
 from headrace.services.firehose.failures import Failed
 from headrace.services.firehose.limits import ACTIVE_PARTITIONS
-from headrace.services.firehose.partitions import LIMIT_EXCEEDED, LIMIT_SENTENCE, is_values
+from headrace.services.firehose.partitions import (
+    LIMIT_EXCEEDED,
+    LIMIT_OUTPUT,
+    LIMIT_SENTENCE,
+    is_values,
+)
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.processing import Processed, Processing
 from headrace.services.firehose.records import Record
@@ -154,7 +159,9 @@ class Sorter:
         is delivered of a partition is always all of it up to a sequence number.
         """
         self.exceeded += 1
-        self._fail(Failed(record, LIMIT_EXCEEDED, LIMIT_SENTENCE), since_s, WHOLE)
+        self._fail(
+            Failed(record, LIMIT_EXCEEDED, LIMIT_SENTENCE, error_type=LIMIT_OUTPUT), since_s, WHOLE
+        )
         buffer = self.buffers[WHOLE]
         shards = buffer.refused.setdefault(record.partition, {})
         shards[record.shard_id] = record.source.sequence_number

@@ -88,6 +88,7 @@ class ShardRead:
         size_bytes: of the records' data.
         after: the position after the records, `END` when the shard has ended.
         more: whether the shard is worth another look at once.
+        behind_ms: how much newer the shard's newest record is than the last of these.
     """
 
     shard_id: str
@@ -96,6 +97,7 @@ class ShardRead:
     size_bytes: int
     after: str
     more: bool
+    behind_ms: int = 0
 
 
 class Source(Protocol):
@@ -139,7 +141,8 @@ def read_shards(
         elif got.records:
             after = position_text(got.next_position)
             more = len(got.records) >= READ_RECORDS or size_bytes >= most_bytes // 2
-            yield ShardRead(shard_id, start, got.records, size_bytes, after, more)
+            behind_ms = got.millis_behind_latest
+            yield ShardRead(shard_id, start, got.records, size_bytes, after, more, behind_ms)
 
 
 class KinesisSource:

@@ -130,6 +130,7 @@ def describe_delivery_stream(
         description["Source"] = {
             "DirectPutSourceDescription": {"ThroughputHintInMBs": stream.throughput_hint_mb}
         }
+    firehose.reports(stream).called("DescribeDeliveryStream", call.now_ms)
     return {"DeliveryStreamDescription": description}
 
 
@@ -172,6 +173,7 @@ def update_destination(
         stream.version += 1
         stream.updated_ms = call.now_ms
         firehose.save(stream)
+    firehose.reports(stream).called("UpdateDeliveryStream", call.now_ms)
     return {}
 
 
