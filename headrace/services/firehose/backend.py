@@ -288,7 +288,10 @@ class Firehose:
         running = self._running.get((account, region, name))
         if self.throttle is not None or running is None or running.stream.kind != "DirectPut":
             return None
-        return running.stream if running.stream.status(now_ms) == "ACTIVE" else None
+        stream = running.stream
+        if stream.status(now_ms) != "ACTIVE" or "Decompression" in stream.processors:
+            return None
+        return stream
 
     def statuses(self) -> list[dict[str, Any]]:
         """Return the status of every delivery stream for `/_headrace/firehose`. See `Delivery.status`."""

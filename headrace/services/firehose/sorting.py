@@ -27,6 +27,8 @@ _FAILED_BEFORE = (
 )
 # Of partitions beyond the limit, in one delivery of errors that does not wait for the other buffers.
 MOST_MARKS = 200
+# Two objects, two of bytes, and a sequence number of 56 digits (measured).
+_AROUND_RECORD_BYTES = 450
 
 
 class Sorter:
@@ -64,6 +66,12 @@ class Sorter:
     def function(self) -> Function | None:
         """The function that transforms records, None without."""
         return self._processing.function
+
+    @property
+    def held_bytes(self) -> int:
+        """About the memory that the buffers take, what each record needs beside its data included."""
+        records = sum([len(buffer.records) for buffer in self.buffers.values()])
+        return self.size_bytes + _AROUND_RECORD_BYTES * records
 
     def open(self, partition: str) -> None:
         """Make a partition active."""

@@ -11,10 +11,13 @@ from headrace.aws.shapes.firehose import (
     PutRecordOutput,
 )
 from headrace.services.firehose.backend import Firehose
-from headrace.services.firehose.errors import invalid, not_found
+from headrace.services.firehose.errors import invalid, invalid_source, not_found
 from headrace.services.firehose.limits import BATCH_BYTES, RECORD_BYTES
 from headrace.services.firehose.quotas import SLOW_DOWN, THROTTLED, slow_down
 from headrace.services.firehose.state import DeliveryStream
+
+# As whom CloudWatch Logs delivers what a subscription matches.
+LOGS_SESSION = "CloudWatchLogs"
 
 
 @operation("PutRecord")
@@ -64,6 +67,10 @@ def _direct(firehose: Firehose, call: Call, name: str) -> DeliveryStream:
         raise invalid(
             "This operation is not permitted on KinesisStreamAsSource delivery stream type."
         )
+    if "Decompression" in stream.processors:
+        acting = call.acting
+        if acting is None or acting.session != LOGS_SESSION:
+            raise invalid_source()
     return stream
 
 
