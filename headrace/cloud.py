@@ -304,6 +304,7 @@ class Cloud:
             control=self.gateway,
             warehouses=self.warehouses,
             state_delay_ms=config.state_delay_ms,
+            limits=config.limits,
             **shared,
         )
         self.redshift_data = build_redshift_data(
