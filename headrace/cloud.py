@@ -27,7 +27,8 @@ from headrace.core.ids import Ids
 from headrace.core.stream_router import StreamRouter
 from headrace.core.workers import Supervisor
 from headrace.fallback import MotoServices, keep_log_groups_within
-from headrace.fallback.iam_people import MotoPeople, trust_policy_of
+from headrace.fallback.iam_people import MotoPeople
+from headrace.fallback.iam_records import trust_policy_of
 from headrace.iam.judge import Judge
 from headrace.job_credentials import RoleCredentials, any_secret
 from headrace.pages.access import PageAccess

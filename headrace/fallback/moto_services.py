@@ -60,6 +60,8 @@ from headrace.fallback.request_kinds import (
 )
 from headrace.fallback.services import patch_all
 from headrace.fallback.session_identity import answer_of_session
+from headrace.fallback.sts_sessions import OPERATIONS as STS_SESSIONS
+from headrace.fallback.sts_sessions import answer_of_sts
 from headrace.fallback.table_streams import TableStreams
 from headrace.store.database import Database
 
@@ -268,6 +270,8 @@ class MotoServices:
             answer = answer_of_session(self.sessions, request)
             if answer is not None:
                 return answer
+        if package == "sts" and operation in STS_SESSIONS and self.sessions is not None:
+            return answer_of_sts(self.sessions, request)
         if package == "iam" and operation in SIMULATIONS:
             return answer_of_simulation(request)
 

@@ -21,7 +21,7 @@ from headrace.core.clock import Clock
 from headrace.core.config import Iam
 from headrace.core.ports import Acting
 from headrace.iam.entries import Entries, Entry, EntryKey
-from headrace.iam.identity import Identity, identity_of
+from headrace.iam.identity import Identity, identity_of, identity_of_session
 from headrace.permissions.accesses import FREE, accesses_of, why_unknown
 from headrace.permissions.evaluate import denial, evaluate
 from headrace.permissions.model import Access, Decision, NamedPolicy, Policies, Principal
@@ -130,7 +130,7 @@ class Judge:
     def _identity(self, access_key: str, token: str) -> Identity | None:
         session = self._sessions.find(access_key, token)
         if session is not None:
-            return Identity("role", session.role, session.account, session.name, session.policy)
+            return identity_of_session(session)
         return Identity("key", access_key) if access_key.startswith("AKIA") else None
 
     def permit_as(self, acting: Acting) -> Permit | None:

@@ -40,7 +40,7 @@ def test_a_role_may_do_what_its_policy_allows_and_nothing_else(enforcing: InProc
     assert refusal(kinesis.put_record, StreamName="flights", Data=b"1", PartitionKey="a") == (
         "AccessDeniedException",
         400,
-        f"User: arn:aws:sts::{ACCOUNT}:assumed-role/putter/s {NOT} kinesis:PutRecord on resource: {STREAM} {BECAUSE}",
+        f"User: arn:aws:sts::{ACCOUNT}:assumed-role/putter/s1 {NOT} kinesis:PutRecord on resource: {STREAM} {BECAUSE}",
     )
 
 
@@ -111,10 +111,10 @@ def test_only_whom_the_role_trusts_becomes_it(enforcing: InProcessCloud):
     )
     sts = as_role(enforcing, "caller", "sts")
     arn = f"arn:aws:iam::{ACCOUNT}:role/callee"
-    assert refusal(sts.assume_role, RoleArn=arn, RoleSessionName="x")[0] == "AccessDenied"
+    assert refusal(sts.assume_role, RoleArn=arn, RoleSessionName="x1")[0] == "AccessDenied"
     document = json.dumps(trust(f"arn:aws:iam::{ACCOUNT}:role/caller"))
     enforcing.client("iam").update_assume_role_policy(RoleName="callee", PolicyDocument=document)
-    assert sts.assume_role(RoleArn=arn, RoleSessionName="x")["Credentials"]
+    assert sts.assume_role(RoleArn=arn, RoleSessionName="x1")["Credentials"]
 
 
 def test_a_session_policy_narrows_a_role(enforcing: InProcessCloud):
