@@ -6,8 +6,9 @@ import re
 from typing import Any
 
 from headrace.core.ports import Acting
+from headrace.iam.entries import access_to
 from headrace.iam.identity import Identity, identity_of
-from headrace.iam.judge import NOT_IN_IAM, Judge, access_to
+from headrace.iam.judge import NOT_IN_IAM, Judge
 from headrace.permissions.explain import explain
 from headrace.permissions.least import Unused, least_policy, unused_statements
 from headrace.permissions.model import Access, Policies
