@@ -34,7 +34,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
         yield cloud
 
 
-def lets(who: Any, action: str, resource: str) -> dict[str, Any]:
+def lets(who: Any, action: str | list[str], resource: str | list[str]) -> dict[str, Any]:
     return {**allow(action, resource), "Principal": who}
 
 
