@@ -9,6 +9,7 @@ from headrace.core.ports import Acting
 from headrace.iam.entries import access_to
 from headrace.iam.identity import Identity, identity_of
 from headrace.iam.judge import NOT_IN_IAM, Judge
+from headrace.iam.moment import at
 from headrace.permissions.explain import explain
 from headrace.permissions.least import Unused, least_policy, unused_statements
 from headrace.permissions.model import Access, Policies
@@ -38,7 +39,7 @@ def why(judge: Judge, arn: str, action: str, resource: str) -> dict[str, Any]:
     found = judge.subject_of(identity, access)
     if found is None:
         raise Unanswerable(f"{identity.arn} {NOT_IN_IAM}.")
-    told = explain(found[0], access, found[1])
+    told = explain(found[0], at(access, found[1], judge.clock.now_ms())[0], found[1])
     return {
         "allowed": told.decision.allowed,
         "lines": list(told.lines()),

@@ -22,6 +22,7 @@ from headrace.core.config import Iam
 from headrace.core.ports import Acting
 from headrace.iam.entries import Entries, Entry, EntryKey, access_to, key_of
 from headrace.iam.identity import Identity, identity_of, identity_of_session
+from headrace.iam.moment import at
 from headrace.permissions.accesses import FREE, accesses_of, why_unknown
 from headrace.permissions.evaluate import denial, evaluate
 from headrace.permissions.model import Access, Decision, NamedPolicy, Policies, Principal
@@ -224,16 +225,19 @@ class Judge:
             policy = self._resource_policy(entry.access)
             version = (self.people.version, None if policy is None else policy.document.text)
             if entry.version != version or entry.decision is None:
-                entry.reason, entry.decision = self._decide(identity, entry.access, policy)
-                entry.version = version
+                entry.reason, entry.decision, is_lasting = self._decide(
+                    identity, entry.access, policy
+                )
+                entry.version = version if is_lasting else None
         return None if entry.decision.allowed else entry.reason
 
     def _decide(
         self, identity: Identity, access: Access, resource: NamedPolicy | None
-    ) -> tuple[str, Decision]:
+    ) -> tuple[str, Decision, bool]:
         known = self.people.user_of(identity.name) if identity.kind == "key" else identity
         if known is None:
-            return "", Decision(allowed=True, effect="allow", layer="identity-based policy")
+            allow = Decision(allowed=True, effect="allow", layer="identity-based policy")
+            return "", allow, True
         principal = self.people.principal(known)
         if principal is None:
             sentence = _NOT_THERE.format(access.action)
@@ -243,12 +247,15 @@ class Judge:
                 layer="identity-based policy",
                 sentence=sentence,
             )
-            return f"{known.arn} {NOT_IN_IAM}", refusal
+            return f"{known.arn} {NOT_IN_IAM}", refusal, True
         own = self.people.policies(known)
         if known.source_arn:
             access = _from_source(access, known.source_arn)
-        decision = evaluate(principal, access, _with_resource(own, resource))
-        return ("" if decision.allowed else denial(principal, access, decision)), decision
+        policies = _with_resource(own, resource)
+        access, is_timed = at(access, policies, self.clock.now_ms())
+        decision = evaluate(principal, access, policies)
+        sentence = "" if decision.allowed else denial(principal, access, decision)
+        return sentence, decision, not is_timed
 
     def subject_of(self, identity: Identity, access: Access) -> tuple[Principal, Policies] | None:
         """Return a caller as IAM has it, and the policies that apply to an access; None for one that IAM has not."""

@@ -54,6 +54,7 @@ MOST_CHARACTERS: dict[Holder, int] = {
     "policy": 6144, "role": 10240, "user": 2048, "group": 5120, "trust": 2048,
 }  # fmt: skip
 _SYNTAX = "Syntax errors in policy."
+_NO_VENDOR = "Actions/Conditions must be prefaced by a vendor, e.g., iam, sdb, ec2, etc."
 _LEGACY = "The policy failed legacy parsing"
 
 
@@ -273,9 +274,7 @@ def _check_action(action: str) -> None:
         return
     vendor, colon, name = action.partition(":")
     if not colon:
-        raise _malformed(
-            "Actions/Conditions must be prefaced by a vendor, e.g., iam, sdb, ec2, etc."
-        )
+        raise _malformed(_NO_VENDOR)
     if ":" in name:
         raise _malformed("Actions/Condition can contain only one colon.")
     if vendor != "*" and not _VENDOR.fullmatch(vendor):

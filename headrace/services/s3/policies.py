@@ -38,6 +38,7 @@ def check_bucket_policy(text: str, bucket: str, exists: Exists) -> None:
         raise _malformed("Invalid principal in policy")
     for statement in statements:
         _check_actions(statement, bucket)
+        _check_keys(statement)
 
 
 def _statements(text: str) -> list[dict[str, Any]]:
@@ -91,6 +92,15 @@ def _check_actions(statement: dict[str, Any], bucket: str) -> None:
     for named in actions.values():
         if not any(_fits(action, resources) for action in named):
             raise _malformed("Action does not apply to any resource(s) in statement")
+
+
+def _check_keys(statement: dict[str, Any]) -> None:
+    """Refuse keys of other services. Which of its own S3 knows, is not looked at; an identity provider's have a dot."""
+    for keys in cast("dict[str, dict[str, Any]]", statement.get("Condition", {})).values():
+        for key in keys:
+            vendor = key.lower().partition(":")[0] if ":" in key else ""
+            if vendor not in ("aws", "s3", "saml") and "." not in vendor:
+                raise _malformed("Policy has an invalid condition key")
 
 
 def _named(said: str) -> tuple[Action, ...]:

@@ -151,6 +151,8 @@ OBJECTS = "arn:aws:s3:::box/*"
         (allow("s3:GetObject", OBJECTS), "Missing required field Principal"),
         ({"Effect": "Allow", "Principal": "*", "Resource": OBJECTS}, "Missing required field Action"),
         ({"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject"}, "Missing required field Resource"),
+        ({**lets("*", "s3:GetObject", OBJECTS), "Condition": {"StringEquals": {"sqs:x": "y"}}},
+         "Policy has an invalid condition key"),
         ({**lets("*", "s3:GetObject", OBJECTS), "Effect": "Perhaps"}, "Invalid effect: Perhaps"),
         ({**lets("*", "s3:GetObject", OBJECTS), "Sid": "x" * 20480},
          "Policy exceeds the maximum allowed document size."),
