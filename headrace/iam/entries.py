@@ -73,7 +73,7 @@ class Entries:
             self._resources[action] = self._resources.get(action, 0) + 1
 
     def _of_many(self, access: Access, now_ms: int) -> Entry:
-        folder = _folder_of(access.resource) if len(self.by_key) < 2 * MOST_ENTRIES else "*"
+        folder = folder_of(access.resource) if len(self.by_key) < 2 * MOST_ENTRIES else "*"
         key = (access.action, folder, None)
         found = self.by_key.get(key)
         if found is None:
@@ -88,7 +88,7 @@ class Entries:
         return found
 
 
-def _folder_of(resource: str) -> str:
+def folder_of(resource: str) -> str:
     """Return what many resources have in common: a bucket's ARN, or all before the last slash or colon."""
     if resource.startswith("arn:aws:s3:::"):
         return resource.partition("/")[0] + "/*"
