@@ -84,11 +84,11 @@ def _time(time_ms: int) -> str:
 
 
 def in_words(report: dict[str, Any], *, most: int = 20) -> list[str]:
-    """Return the report in lines, the most frequent denials first, `most` at most."""
+    """Return the report, or its rows of denials only, in lines: the most frequent first, `most` at most."""
     rows: Sequence[dict[str, Any]] = sorted(
         _shared(report["denied"]), key=lambda row: -row["count"]
     )
-    missed = report["not_judged"]
+    missed = report.get("not_judged", 0)
     rest = [f"Not looked at: {missed:,} calls, of very many different resources."] if missed else []
     if not rows:
         seen = f"{report['accesses']:,} accesses of {report['callers']} callers"
