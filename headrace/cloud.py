@@ -29,11 +29,13 @@ from headrace.core.stream_router import StreamRouter
 from headrace.core.workers import Supervisor
 from headrace.fallback import MotoServices, keep_log_groups_within
 from headrace.fallback.execute_api.front import ExecuteApi
-from headrace.fallback.iam_people import MotoPeople, trust_policy_of
+from headrace.fallback.iam_people import MotoPeople
+from headrace.fallback.iam_records import trust_policy_of
 from headrace.fallback.pipes import Parts as PipeParts
 from headrace.fallback.pipes import Pipes, Positions
 from headrace.fallback.schedules import Schedules
 from headrace.iam.judge import Judge
+from headrace.iam.keeping import ReportKeeper
 from headrace.job_credentials import RoleCredentials, any_secret
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages
@@ -134,6 +136,7 @@ class Cloud:
             strict=config.strict,
         )
         self.judge = self._judge()
+        self.report = ReportKeeper(self.judge, config.data_dir)
         self.gateway.permissions = None if config.iam == "off" else self.judge
         keep_log_groups_within(events=config.log_group_events, mib=config.log_group_mib)
         self._metrics = MetricQueue(self.gateway, self._may_send)
@@ -271,6 +274,7 @@ class Cloud:
         self.moto.function_target = self.lambda_.invoke_for_service
         self.moto.control = self.gateway
         self.s3.keys = KmsKeys(self.gateway)
+        self.s3.has_principal = self.moto.has_principal
         self.s3.notifications.targets = ServiceTargets(self.gateway, self.lambda_.invoke_later)
         self.search = self.moto.search = SearchHome(
             config.data_dir,
@@ -431,7 +435,9 @@ class Cloud:
         self.supervisor.start(self._metrics)
         self.supervisor.start(self._logs)
         if self.config.iam != "off":
+            self.report.load()
             self.supervisor.start(self.judge)
+            self.supervisor.start(self.report)
         self.supervisor.start(EventLogBounds(self.config.data_dir))
         self.moto.wake_outbox = self.supervisor.start(self.moto.outbox).wake
         self.supervisor.start(self.moto.retention)
@@ -456,6 +462,8 @@ class Cloud:
             service.stop()
         self.supervisor.stop_all()
         self.moto.executions.join()
+        if self.config.iam != "off":
+            self.report.close()
         self.search.close()
         self.warehouses.stop()
         self.database.close()
