@@ -14,6 +14,7 @@ from headrace.aws.shapes.cloudformation import (
     CreateStackInput,
     UpdateStackInput,
 )
+from headrace.core.arn import Arn, InvalidArn
 from headrace.core.values import listed
 from headrace.core.wildcards import glob_matches
 from headrace.services.cloudformation import graph, limits, parameters
@@ -167,8 +168,15 @@ def check_triggers(configuration: Mapping[str, Any]) -> None:
     for trigger in listed(configuration, "RollbackTriggers"):
         if trigger["Type"] not in ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm"):
             raise TemplateError("Rollback Trigger Type not supported")
-        if ":alarm:" not in trigger["Arn"]:
+        if not _is_alarm(trigger["Arn"]):
             raise TemplateError("RelativeId of a Rollback Trigger's ARN is incorrect")
+
+
+def _is_alarm(text: str) -> bool:
+    try:
+        return Arn.parse(text).resource.startswith("alarm:")
+    except InvalidArn:
+        return False
 
 
 def check_rules(template: Template, scope: Scope) -> None:
@@ -233,7 +241,8 @@ def take_over(
     if request.get("NotificationARNs") is not None:
         stack.notification_arns = listed(request, "NotificationARNs")
     if configuration := request.get("RollbackConfiguration"):
-        stack.rollback_configuration = dict(configuration)
+        # What it does not say stands (documented: API_RollbackConfiguration).
+        stack.rollback_configuration = {**stack.rollback_configuration, **configuration}
     log_ignored(stack.name, template)
 
 
