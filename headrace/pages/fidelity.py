@@ -11,6 +11,7 @@ from functools import partial
 
 from headrace.aws.documents import json_response
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.newer import with_newer
 from headrace.aws.service import ServiceApi
 from headrace.pages.routes import Route
 
@@ -32,7 +33,8 @@ def _answer(apis: Sequence[ServiceApi], request: HttpRequest, _: list[str]) -> H
 
 def rows_of(api: ServiceApi) -> Iterator[Mapping[str, str]]:
     """Yield the rows of a service's own table."""
-    for operation, parameters in api.fidelity.items():
+    table = with_newer(api.name, api.by_name(), api.fidelity)
+    for operation, parameters in table.items():
         for name, level in parameters.items():
             note = api.fidelity_notes.get(f"{operation}.{name}")
             yield {

@@ -17,6 +17,7 @@ _LATER = {
     "moto.glue.models": ("glue", "patch"),
     "moto.glue.responses": ("gaps", "glue"),
     "moto.kinesisanalyticsv2.responses": ("gaps", "kinesis_analytics"),
+    "moto.kms.models": ("gaps", "kms"),
     "moto.opensearch.models": ("opensearch", "patch"),
     "moto.s3.models": ("gaps", "s3"),
     "moto.stepfunctions.responses": ("stepfunctions", "patch"),
