@@ -72,11 +72,11 @@ def structures(model: ServiceModel) -> dict[str, StructureShape]:
         shape = model.shape_for(name)
         if isinstance(shape, StructureShape) and not shape.metadata.get("exception"):
             found[name] = shape
-    for operation_name in model.operation_names:
-        operation = model.operation_model(operation_name)
+    for name in model.operation_names:
+        operation = model.operation_model(name)
         for suffix, shape in (("Input", operation.input_shape), ("Output", operation.output_shape)):
             if isinstance(shape, StructureShape):
-                found.setdefault(f"{operation_name}{suffix}", shape)
+                found.setdefault(f"{name}{suffix}", shape)
     return found
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.fallback.current import CURRENT
 
-
 _MANAGED_KEYS = {
     "alias/aws/s3": "Default key that protects my S3 objects when no other key is defined"
 }
