@@ -140,9 +140,10 @@ def check(operation: str, answer: HttpResponse) -> None:
     if answer.status < 300:
         shape = MODEL.operation_model(operation).output_shape
         has_stream = shape is not None and "Body" in shape.members
+        # Without its sub-resource a request is for an object, whose body is anything.
         # As on AWS, no XML parser reads a key's control characters unless `encoding-type` was asked for:
         # https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListMultipartUploads.html
-        if not has_stream and not _CONTROL.search(answer.body):
+        if not has_stream and answer.body[:1] == b"<" and not _CONTROL.search(answer.body):
             parser = parsers.create_parser("rest-xml")
             parser.parse({"status_code": 200, "headers": headers, "body": answer.body}, shape)
     elif answer.body:
