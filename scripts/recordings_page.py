@@ -1,9 +1,9 @@
-"""Writes docs/conformance/recordings.md: how many of AWS's recorded answers are replayed, by service, and why not the others.
+"""Writes docs/conformance/recordings.md: how many of AWS's recorded answers are replayed, and why not the others.
 
-`tests/conformance/recordings.json` has for each file of recordings (LocalStack's tests/aws/services, tag v4.9.2) how many
-tests it holds, and, by reason, which are not replayed and how many variants each has; a number where a reason holds for
-whole services of moto's. What is replayed is counted from the evidence of the scenarios. With --check nothing is written:
-it exits 1 when the page is not what would be written.
+`tests/conformance/recordings.json` has for each file of recordings (LocalStack's tests/aws/services, tag v4.9.2) how
+many tests it holds, and, by reason, which are not replayed and how many variants each has; a number where a reason
+holds for whole services of moto's. What is replayed is counted from the evidence of the scenarios. With --check nothing
+is written: it exits 1 when the page is not what would be written.
 """
 
 from __future__ import annotations
