@@ -20,6 +20,7 @@ from headrace.core.values import iso_of
 from headrace.fallback.current import CURRENT
 from headrace.fallback.kept.touched import TOUCHED
 from headrace.fallback.outbox import OUTBOX, Delivery, to_queue
+from headrace.fallback.services import sns_checks
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ def patch() -> None:
     subscription: Any = Subscription
     subscription.publish = _publisher(Subscription.publish)
     subscription.get_post_data = _post_data
+    sns_checks.patch()
 
 
 def _delivery_policies(get_topic_attributes: Any) -> Any:
