@@ -18,6 +18,7 @@ _LATER = {
     "moto.glue.models": ("glue", "patch"),
     "moto.glue.responses": ("glue", "patch_responses"),
     "moto.kinesisanalyticsv2.responses": ("gaps", "kinesis_analytics"),
+    "moto.kms.models": ("gaps", "kms"),
     "moto.opensearch.models": ("opensearch", "patch"),
     "moto.redshift.models": ("redshift", "patch"),
     "moto.s3.models": ("gaps", "s3"),
