@@ -14,6 +14,10 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.fallback.current import CURRENT
 
+_MANAGED_KEYS = {
+    "alias/aws/s3": "Default key that protects my S3 objects when no other key is defined"
+}
+
 
 def _has_bucket(account: str, region: str, name: str) -> bool:
     """Whether there is a bucket; S3 is headrace's own, and moto's has none."""
@@ -199,6 +203,22 @@ class _Elsewhere:
         raise JsonRESTError(
             "NotImplementedException", f"headrace's {self._name} is not written to by this service"
         )
+
+
+def kms(module: Any) -> None:
+    """Have AWS's own keys say that they are AWS's. Observed in AWS's recorded answers (DescribeKey)."""
+    generate = module.KmsBackend._generate_default_keys
+
+    @functools.wraps(generate)
+    def generate_managed(self: Any, alias_name: str) -> Any:
+        key_id = generate(self, alias_name)
+        if key_id is not None:
+            key = self.keys[key_id]
+            key.key_manager = "AWS"
+            key.description = _MANAGED_KEYS.get(alias_name, key.description)
+        return key_id
+
+    module.KmsBackend._generate_default_keys = generate_managed
 
 
 def s3(module: Any) -> None:

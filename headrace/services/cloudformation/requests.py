@@ -108,13 +108,7 @@ def prepare(
     )
     check_allowed_types(template, listed(request, "ResourceTypes"))
     check_triggers(request.get("RollbackConfiguration") or {})
-    given = listed(request, "Parameters")
-    for place, parameter in enumerate(given, 1):
-        if not parameter.get("ParameterKey"):  # assumed to read as other missing members do
-            raise TemplateError(
-                f"1 validation error detected: Value null at 'parameters.{place}.member.parameterKey' failed to satisfy"
-                " constraint: Member must not be null"
-            )
+    given = _parameters(request)
     resolved = parameters.resolve(
         template.parameters,
         {
@@ -135,6 +129,18 @@ def prepare(
     return template, values
 
 
+def _parameters(request: StackRequest) -> list[Any]:
+    """Return the parameters that a request gives. Raises TemplateError when one has no key."""
+    given = listed(request, "Parameters")
+    for place, parameter in enumerate(given, 1):
+        if not parameter.get("ParameterKey"):  # assumed to read as other missing members do
+            raise TemplateError(
+                f"1 validation error detected: Value null at 'parameters.{place}.member.parameterKey' failed to satisfy"
+                " constraint: Member must not be null"
+            )
+    return given
+
+
 def _expanded(
     cfn: CloudFormation,
     stack: Stack,
@@ -146,7 +152,7 @@ def _expanded(
     given = {name: str(value["value"]) for name, value in parameters.items()}
     given |= {
         p["ParameterKey"]: str(p["ParameterValue"])
-        for p in listed(request, "Parameters")
+        for p in _parameters(request)
         if p.get("ParameterValue") is not None
     }
     made = cfn.transforms.expand(body, stack, given)
