@@ -41,7 +41,7 @@ GROUPS = {**EXAMPLES, **OWNED}
 SAMPLED = 5
 SEED = 15
 # Their services take seconds to import or to store.
-SLOW_GROUPS = {"analytics", "databases", "ec2", "operations", "storage", "web"}
+SLOW_GROUPS = {"analytics", "compute", "databases", "edge", "ec2", "operations", "storage", "web"}
 # What services remember of what was: moto a deleted resource's tags, identities and default groups of networks, EMR
 # Serverless terminated applications, KMS keys that wait for their deletion, Glue, SSM and Secrets Manager versions,
 # Kinesis closed shards, RDS its own snapshots; a user pool's client its own id, once it is changed; EC2 the order of

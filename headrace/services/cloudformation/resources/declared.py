@@ -37,7 +37,10 @@ _GONE = re.compile(
     r"NotFound|NoSuch|NotExist|Nonexistent|NotAttached|UnknownResource", re.IGNORECASE
 )
 # What services say whose code does not tell.
-_SAID_GONE = re.compile(r"^Could not find|^No \w+ \w+ found|does not exist", re.IGNORECASE)
+_SAID_GONE = re.compile(
+    r"^Could not find|^No \w+ \w+ found|not found|does not exist", re.IGNORECASE
+)
+_SAID_BY = ("ValidationException", "InvalidDocument", "ClientException")
 
 
 @dataclass(slots=True)
@@ -612,9 +615,7 @@ def _may_be_empty(shape: Any) -> bool:
 def _says_gone(error: AwsError) -> bool:
     """Whether a service says that something is not there; moto says it of some by failing at the look-up."""
     is_missed = error.status == 501 and any(each in error.message for each in _MISSED)
-    is_said = error.code in ("ValidationException", "InvalidDocument") and _SAID_GONE.search(
-        error.message
-    )
+    is_said = error.code in _SAID_BY and _SAID_GONE.search(error.message)
     return error.status == 404 or is_missed or bool(is_said or _GONE.search(error.code))
 
 
