@@ -166,7 +166,7 @@ def _without_its_stage(values: Values) -> str:
     if name:
         call = values.context.call
         stages = call("apigateway", "GetStages", {**api, "deploymentId": values.id})
-        for stage in stages.get("item") or []:
+        for stage in cast("list[dict[str, Any]]", stages.get("item") or []):
             if stage["stageName"] == name and stage["deploymentId"] == values.id:
                 call("apigateway", "DeleteStage", {**api, "stageName": name})
     return values.id
