@@ -29,11 +29,13 @@ from headrace.core.stream_router import StreamRouter
 from headrace.core.workers import Supervisor
 from headrace.fallback import MotoServices, keep_log_groups_within
 from headrace.fallback.execute_api.front import ExecuteApi
-from headrace.fallback.iam_people import MotoPeople, trust_policy_of
+from headrace.fallback.iam_people import MotoPeople
+from headrace.fallback.iam_records import trust_policy_of
 from headrace.fallback.pipes import Parts as PipeParts
 from headrace.fallback.pipes import Pipes, Positions
 from headrace.fallback.schedules import Schedules
 from headrace.iam.judge import Judge
+from headrace.iam.keeping import ReportKeeper
 from headrace.job_credentials import RoleCredentials, any_secret
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages
@@ -56,6 +58,7 @@ from headrace.services.kinesis.api import build_kinesis, kinesis_api
 from headrace.services.kinesis.fault_targets import shards_by_stream
 from headrace.services.lambda_.api import build_lambda, lambda_api
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
+from headrace.services.redshift_data.api import build_redshift_data, redshift_data_api
 from headrace.services.s3.api import build_s3, s3_api
 from headrace.services.s3.cors import BucketRules
 from headrace.services.s3.encryption import KmsKeys
@@ -68,6 +71,7 @@ from headrace.spark_submit.sparks import Sparks
 from headrace.store.check import STATE_FILE
 from headrace.store.data_dir import DataDirInUse, check_no_repair_is_half_done, lock
 from headrace.store.database import Database
+from headrace.warehouse.home import WarehouseHome
 
 __all__ = ["Cloud", "DataDirInUse", "server_for"]
 
@@ -132,6 +136,7 @@ class Cloud:
             strict=config.strict,
         )
         self.judge = self._judge()
+        self.report = ReportKeeper(self.judge, config.data_dir)
         self.gateway.permissions = None if config.iam == "off" else self.judge
         keep_log_groups_within(events=config.log_group_events, mib=config.log_group_mib)
         self._metrics = MetricQueue(self.gateway, self._may_send)
@@ -269,6 +274,7 @@ class Cloud:
         self.moto.function_target = self.lambda_.invoke_for_service
         self.moto.control = self.gateway
         self.s3.keys = KmsKeys(self.gateway)
+        self.s3.has_principal = self.moto.has_principal
         self.s3.notifications.targets = ServiceTargets(self.gateway, self.lambda_.invoke_later)
         self.search = self.moto.search = SearchHome(
             config.data_dir,
@@ -278,6 +284,13 @@ class Cloud:
             endpoint_url=self.endpoint_url,
             real_url=config.opensearch_url,
             fsync=config.durability == "fsync",
+        )
+        self.warehouses = self.moto.warehouses = WarehouseHome(
+            config.data_dir,
+            control=self.gateway,
+            objects=self.s3.objects,
+            supervisor=self.supervisor,
+            real_url=config.redshift_url,
         )
         self.firehose = build_firehose(
             data_dir=config.data_dir,
@@ -292,7 +305,17 @@ class Cloud:
             guard=self.judge,
             search=self.search,
             secrets=Secrets(self.gateway).text_of,
+            control=self.gateway,
+            warehouses=self.warehouses,
             state_delay_ms=config.state_delay_ms,
+            limits=config.limits,
+            **shared,
+        )
+        self.redshift_data = build_redshift_data(
+            supervisor=self.supervisor,
+            warehouses=self.warehouses,
+            secrets=Secrets(self.gateway).text_of,
+            guard=self.judge,
             **shared,
         )
         self._sparks = Sparks(installed=config.spark == "installed", strict=config.strict)
@@ -339,6 +362,7 @@ class Cloud:
             kinesis_api(self.kinesis),
             lambda_api(self.lambda_, strict=self.config.strict),
             firehose_api(self.firehose),
+            redshift_data_api(self.redshift_data),
             emr_api(self.emr),
             emr_serverless_api(self.emr_serverless),
             cloudformation_api(self.cloudformation),
@@ -354,6 +378,7 @@ class Cloud:
             self.kinesis,
             self.lambda_,
             self.firehose,
+            self.redshift_data,
             self.emr,
             self.emr_serverless,
             self.cloudformation,
@@ -404,12 +429,15 @@ class Cloud:
         self.moto.endpoint_host = self.config.endpoint_url.removeprefix("http://")
         for service in self._services:
             service.start()
+        self.warehouses.start()
         self.s3.notifications.wake = self.supervisor.start(self.s3.notifications).wake
         self.supervisor.start(Sweeper(self.s3, self.clock))
         self.supervisor.start(self._metrics)
         self.supervisor.start(self._logs)
         if self.config.iam != "off":
+            self.report.load()
             self.supervisor.start(self.judge)
+            self.supervisor.start(self.report)
         self.supervisor.start(EventLogBounds(self.config.data_dir))
         self.moto.wake_outbox = self.supervisor.start(self.moto.outbox).wake
         self.supervisor.start(self.moto.retention)
@@ -434,7 +462,10 @@ class Cloud:
             service.stop()
         self.supervisor.stop_all()
         self.moto.executions.join()
+        if self.config.iam != "off":
+            self.report.close()
         self.search.close()
+        self.warehouses.stop()
         self.database.close()
         self._lock_file.close()
         self._started = False
