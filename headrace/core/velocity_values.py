@@ -128,6 +128,13 @@ def _replaced(text: str, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
+def _replaced_all(text: str, pattern: str, new: str) -> str:
+    """Replace what Java would take for a regular expression; only one that is plain text is taken here."""
+    if any(char in pattern for char in "\\^$.|?*+()[]{}"):
+        raise TemplateError("headrace's mapping templates replace plain texts, no patterns")
+    return _replaced(text, pattern, new.replace("\\", ""))
+
+
 def _place(items: list[Any], item: Any) -> int:
     return next((at for at, each in enumerate(items) if are_equal(each, item)), -1)
 
@@ -158,6 +165,7 @@ _METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
         "isEmpty": lambda text: not text,
         "substring": lambda text, first, last=None: text[first:last],
         "replace": _replaced,
+        "replaceAll": _replaced_all,
         "toUpperCase": str.upper,
         "toLowerCase": str.lower,
         "trim": str.strip,

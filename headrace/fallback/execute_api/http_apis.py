@@ -125,7 +125,9 @@ class HttpApiRequest:
             raise Refused(500, "Internal Server Error")
         version = str(integration.get("payloadFormatVersion") or "1.0")
         authorizer = self._authorize(route, key, parameters, version)
-        kind, subtype = integration.get("integrationType"), integration.get("integrationSubtype")
+        # Descriptions that are imported write it in small letters.
+        kind = str(integration.get("integrationType")).upper()
+        subtype = integration.get("integrationSubtype")
         if kind == "AWS_PROXY" and subtype:
             return self._call_service(str(subtype), integration, parameters)
         if kind != "AWS_PROXY":

@@ -58,7 +58,9 @@ def response(
 ) -> tuple[int, list[tuple[str, str]], bytes] | None:
     """Return status, headers and body for the client; None when no integration response fits. Raises TemplateError."""
     responses: Mapping[str, Any] = members(integration.get("integrationResponses"))
-    chosen = _chosen(list(responses.values()), outcome, is_mock=integration["type"] == "MOCK")
+    chosen = _chosen(
+        list(responses.values()), outcome, is_mock=str(integration["type"]).upper() == "MOCK"
+    )
     if chosen is None:
         return None
     templates: Mapping[str, Any] = members(chosen.get("responseTemplates"))
@@ -66,8 +68,9 @@ def response(
     accepted = seen.header.get("accept", "").partition(",")[0].partition(";")[0].strip()
     kind = next((each for each in (accepted, _JSON, *templates) if each in templates), None)
     body = answered.body
+    override: dict[str, Any] = {"header": {}}
     if kind is not None and templates[kind]:
-        body = filled(str(templates[kind]), text, seen).encode()
+        body = filled(str(templates[kind]), text, seen, override).encode()
     headers = [("Content-Type", kind or _JSON)]
     given: Mapping[str, Any] = members(chosen.get("responseParameters"))
     for name, source in given.items():
@@ -77,7 +80,10 @@ def response(
             if header.lower() == "content-type":
                 headers = []
             headers.append((header, value))
-    return int(chosen["statusCode"]), headers, body
+    changed = {name.lower(): str(value) for name, value in members(override["header"]).items()}
+    headers = [each for each in headers if each[0].lower() not in changed]
+    status = override.get("status") or chosen["statusCode"]
+    return int(status), [*headers, *changed.items()], body
 
 
 def _chosen(

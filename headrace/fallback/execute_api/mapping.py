@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import quote_plus, unquote_plus
@@ -94,8 +93,11 @@ def parsed(text: str) -> Any:
         return text
 
 
-def filled(template: str, body: str, seen: Seen, context: Mapping[str, Any] | None = None) -> str:
-    """Return a mapping template filled for a request's or an answer's body. Raises TemplateError."""
+def filled(template: str, body: str, seen: Seen, override: dict[str, Any] | None = None) -> str:
+    """Return a mapping template filled for a request's or an answer's body. Raises TemplateError.
+
+    What an answer's template sets of `$context.responseOverride`, its status and header, is put into `override`.
+    """
     value = parsed(body)
 
     def json_of(path: str) -> str:
@@ -119,7 +121,7 @@ def filled(template: str, body: str, seen: Seen, context: Mapping[str, Any] | No
             {"body": body}, {"json": json_of, "path": path_of, "params": parameters}, "input"
         ),
         "util": _UTIL,
-        "context": {**seen.context, **(context or {})},
+        "context": {**seen.context, "responseOverride": override},
         "stageVariables": dict(seen.stage),
     }
     return render(template, variables)

@@ -99,7 +99,8 @@ class RestRequest:
         integration: Mapping[str, Any] | None = method.get("integration")
         if integration is None:
             raise Refused(500, "No integration defined for method", "InternalServerErrorException")
-        kind = str(integration.get("type"))
+        # Descriptions that are imported write it in small letters.
+        kind = str(integration.get("type")).upper()
         if kind == "AWS_PROXY":
             return self._proxy(integration, event)
         seen = Seen(

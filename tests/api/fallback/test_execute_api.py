@@ -158,7 +158,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
                     ' "Data": "$util.base64Encode($input.json(\'$.data\'))"}'
                 },
                 "responses": {
-                    "200": {"responseTemplates": {"application/json": '{"ok": true}'}},
+                    "200": {
+                        "responseTemplates": {
+                            "application/json": "#set($context.responseOverride.status = 202)"
+                            "#set($context.responseOverride.header.x-b = 'c'){\"ok\": true}"
+                        }
+                    },
                     "400": {
                         "selectionPattern": "4\\d{2}",
                         "responseTemplates": {"application/json": "$input.json('$.__type')"},
@@ -319,7 +324,8 @@ def test_a_function_that_does_not_permit_it_is_not_invoked(lab: Lab):
 
 def test_a_template_puts_a_record(lab: Lab):
     answer = lab.ask(lab.rest_id, "/prod/records", b'{"key": "k", "data": {"a": 1}}')
-    assert (answer.status, answer.body) == (200, b'{"ok": true}')
+    assert (answer.status, answer.body) == (202, b'{"ok": true}')
+    assert ("x-b", "c") in answer.headers
     kinesis = lab.cloud.client("kinesis")
     (shard,) = kinesis.list_shards(StreamName="s")["Shards"]
     iterator = kinesis.get_shard_iterator(

@@ -7,7 +7,7 @@ quote them in public issues; those of the others follow their form (assumed).
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
@@ -59,7 +59,7 @@ def test_a_definition_is_refused_when_it_is_made_or_changed(
     states = lab.client("stepfunctions")
     with pytest.raises(ClientError) as caught:
         states.create_state_machine(name="m", definition=definition, roleArn=ROLE)
-    error = caught.value.response["Error"]
+    error: Any = cast("Any", caught.value).response["Error"]
     assert error["Code"] == "InvalidDefinition"
     assert error["Message"] == f"Invalid State Machine Definition: '{said}'"
     good = states.create_state_machine(name="m", definition=text({"A": PASS}), roleArn=ROLE)

@@ -177,6 +177,21 @@ _STAGE_PATHS = {
     "CacheClusterSize": "/cacheClusterSize",
     "Variables": "/variables",
 }
+
+
+@made_of("StageName")
+def _without_its_stage(values: Values) -> str:
+    """Return the deployment's id once the stage that it was made with, if it still points to it, is deleted."""
+    name, api = values.get("StageName"), {"restApiId": values.get("RestApiId")}
+    if name:
+        call = values.context.call
+        stages = call("apigateway", "GetStages", {**api, "deploymentId": values.id})
+        for stage in cast("list[dict[str, Any]]", stages.get("item") or []):
+            if stage["stageName"] == name and stage["deploymentId"] == values.id:
+                call("apigateway", "DeleteStage", {**api, "stageName": name})
+    return values.id
+
+
 TYPES = [
     Declared(
         "AWS::ApiGateway::RestApi",
@@ -233,7 +248,7 @@ TYPES = [
         "apigateway",
         create=[Call("CreateDeployment", only=("RestApiId", "Description", "StageName"))],
         id="@answer.id",
-        delete=[Call("DeleteDeployment", {**_OF_API, "deploymentId": "@id"})],
+        delete=[Call("DeleteDeployment", {**_OF_API, "deploymentId": _without_its_stage})],
         attributes={"DeploymentId": "@id"},
     ),
     Declared(

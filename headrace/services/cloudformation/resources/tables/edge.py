@@ -27,6 +27,7 @@ _COUNTED = (
     "OriginGroups",
     "Origins",
     "OriginCustomHeaders",
+    "OriginSSLProtocols",
     "Locations",
     "QueryStringCacheKeys",
     "WhitelistedNames",

@@ -1,0 +1,463 @@
+"""Deploys, feeds and destroys stacks that were not written for headrace, and says which of them do what they should.
+
+`python -m scripts.strangers [CASE ...]` takes the stacks of `scripts/strangers/app.js` (aws-cdk-lib's constructs, AWS
+Solutions Constructs, installed by npm) and the templates in `scripts/strangers/templates`. Each is deployed into a
+cloud of its own process, something is put in (`flows.json` says what, and where it must arrive), and it is destroyed.
+A `*` at a case's end means all that begin so. Exits 1 when a case does not pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from boto3.session import Session
+from botocore.config import Config
+
+from headrace.core.clock import SystemClock
+
+HERE = Path(__file__).parent / "strangers"
+ACCOUNT, REGION = "000000000000", "us-east-1"
+ASSETS, SINK = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}", "survey-sink"
+WITHIN_S, SCHEDULED_WITHIN_S, DEPLOYED_WITHIN_S = 25.0, 75.0, 120.0
+CAPABILITIES = ["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]
+
+
+class Cloud:
+    """A headrace process and clients of it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._clients: dict[str, Any] = {}
+
+    def __call__(self, service: str) -> Any:
+        """Return a client; it never retries."""
+        if service not in self._clients:
+            self._clients[service] = Session().client(
+                service,
+                endpoint_url=self.url,
+                region_name=REGION,
+                aws_access_key_id="test",
+                aws_secret_access_key="test",
+                config=Config(retries={"total_max_attempts": 1}, read_timeout=60),
+            )
+        return self._clients[service]
+
+    def ids(self, stack: str, kind: str) -> list[str]:
+        """Return the physical ids of a stack's resources of a type, but for dead-letter queues and log buckets."""
+        found = self("cloudformation").describe_stack_resources(StackName=stack)["StackResources"]
+        beside = ("dlq", "deadletter", "log")
+        return [
+            each["PhysicalResourceId"]
+            for each in found
+            if each["ResourceType"] == kind
+            and not any(word in each["LogicalResourceId"].lower() for word in beside)
+        ]
+
+
+# --- what goes in -------------------------------------------------------------------------------
+
+
+def _post(url: str) -> None:
+    # API Gateway's methods may ask for a signature, of which a cloud without --auth looks at the key alone.
+    key = f"{ACCOUNT}/20260101/{REGION}/execute-api/aws4_request"
+    headers = {
+        "content-type": "application/json",
+        "authorization": f"AWS4-HMAC-SHA256 Credential={key}, SignedHeaders=host, Signature=0",
+    }
+    body = b'{"data": "x", "id": "x", "n": 1, "partitionKey": "a"}'
+    request = urllib.request.Request(url, data=body, headers=headers, method="POST")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        answer.read()
+
+
+def _rest(cloud: Cloud, stack: str, path: str) -> None:
+    api = cloud.ids(stack, "AWS::ApiGateway::RestApi")[0]
+    stage = cloud("apigateway").get_stages(restApiId=api)["item"][0]["stageName"]
+    _post(f"{cloud.url}/_aws/execute-api/{api}/{stage}{path}")
+
+
+def _http(cloud: Cloud, stack: str, path: str) -> None:
+    api = cloud.ids(stack, "AWS::ApiGatewayV2::Api")[0]
+    _post(f"{cloud.url}/_aws/execute-api/{api}{path}")
+
+
+def _send(cloud: Cloud, stack: str, _: str) -> None:
+    queues = cloud.ids(stack, "AWS::SQS::Queue")
+    url = next((each for each in queues if not each.endswith("-out")), queues[0])
+    grouped = {"MessageGroupId": "g"} if url.endswith(".fifo") else {}
+    cloud("sqs").send_message(QueueUrl=url, MessageBody='{"a": 1}', **grouped)
+
+
+def _put_item(cloud: Cloud, stack: str, _: str) -> None:
+    kinds = ("AWS::DynamoDB::Table", "AWS::DynamoDB::GlobalTable")
+    table = next(each for kind in kinds for each in cloud.ids(stack, kind))
+    keys = cloud("dynamodb").describe_table(TableName=table)["Table"]["KeySchema"]
+    cloud("dynamodb").put_item(
+        TableName=table, Item={key["AttributeName"]: {"S": "x"} for key in keys}
+    )
+
+
+def _put_event(cloud: Cloud, stack: str, source: str) -> None:
+    entry = {"Source": source or stack, "DetailType": "t", "Detail": '{"a": 1}'}
+    buses = cloud.ids(stack, "AWS::Events::EventBus")
+    # The bus of that name alone: `ev-bus` feeds the default one.
+    if stack in buses:
+        entry["EventBusName"] = stack
+    cloud("events").put_events(Entries=[entry])
+
+
+def _log(cloud: Cloud, stack: str, _: str) -> None:
+    cloud("logs").create_log_stream(logGroupName=stack, logStreamName="s")
+    line = {"timestamp": SystemClock().now_ms(), "message": "hello"}
+    cloud("logs").put_log_events(logGroupName=stack, logStreamName="s", logEvents=[line])
+
+
+FEEDS: dict[str, Callable[[Cloud, str, str], Any]] = {
+    "nothing": lambda _cloud, _stack, _how: None,
+    "kinesis": lambda cloud, stack, _how: cloud("kinesis").put_record(
+        StreamName=cloud.ids(stack, "AWS::Kinesis::Stream")[0],
+        PartitionKey="a",
+        Data=b'{"id": 1}\n',
+    ),
+    "table": _put_item,
+    "queue": _send,
+    "topic": lambda cloud, stack, _how: cloud("sns").publish(
+        TopicArn=cloud.ids(stack, "AWS::SNS::Topic")[0], Message='{"kind": "a"}'
+    ),
+    "bucket": lambda cloud, stack, _how: cloud("s3").put_object(
+        Bucket=cloud.ids(stack, "AWS::S3::Bucket")[0], Key="in/x", Body=b"1"
+    ),
+    "function": lambda cloud, stack, how: cloud("lambda").invoke(
+        FunctionName=how or cloud.ids(stack, "AWS::Lambda::Function")[0],
+        InvocationType="Event",
+        Payload=b"{}",
+    ),
+    "machine": lambda cloud, stack, _how: cloud("stepfunctions").start_execution(
+        stateMachineArn=f"arn:aws:states:{REGION}:{ACCOUNT}:stateMachine:{stack}", input='{"n": 1}'
+    ),
+    "event": _put_event,
+    "firehose": lambda cloud, stack, _how: cloud("firehose").put_record(
+        DeliveryStreamName=cloud.ids(stack, "AWS::KinesisFirehose::DeliveryStream")[0],
+        Record={"Data": b'{"id": 1}\n'},
+    ),
+    "log": _log,
+    "rest": _rest,
+    "http": _http,
+    "url": lambda cloud, stack, _how: _post(
+        cloud("lambda").get_function_url_config(
+            FunctionName=cloud.ids(stack, "AWS::Lambda::Function")[0]
+        )["FunctionUrl"]
+    ),
+}
+
+
+# --- where it arrives -----------------------------------------------------------------------------
+
+
+def _in_functions(cloud: Cloud, stack: str, how: str) -> bool:
+    names = [how] if how else cloud.ids(stack, "AWS::Lambda::Function")
+    return any(
+        cloud("s3").list_objects_v2(Bucket=SINK, Prefix=f"{name}/").get("KeyCount")
+        for name in names
+    )
+
+
+def _in_stream(cloud: Cloud, stack: str, _: str) -> bool:
+    kinesis = cloud("kinesis")
+    for name in cloud.ids(stack, "AWS::Kinesis::Stream"):
+        for shard in kinesis.list_shards(StreamName=name)["Shards"]:
+            iterator = kinesis.get_shard_iterator(
+                StreamName=name, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
+            )["ShardIterator"]
+            if kinesis.get_records(ShardIterator=iterator)["Records"]:
+                return True
+    return False
+
+
+def _in_queue(cloud: Cloud, stack: str, _: str) -> bool:
+    queues = cloud.ids(stack, "AWS::SQS::Queue")
+    outs = [each for each in queues if each.endswith("-out")]
+    for url in outs or queues or [f"{cloud.url}/{ACCOUNT}/{stack}-q"]:
+        answer = cloud("sqs").receive_message(
+            QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=0
+        )
+        if any("s3:TestEvent" not in each["Body"] for each in answer.get("Messages", [])):
+            return True
+    return False
+
+
+def _in_bucket(cloud: Cloud, stack: str, _: str) -> bool:
+    return any(
+        not each["Key"].startswith("err")
+        for bucket in cloud.ids(stack, "AWS::S3::Bucket")
+        for each in cloud("s3").list_objects_v2(Bucket=bucket).get("Contents", [])
+    )
+
+
+def _in_table(cloud: Cloud, stack: str, _: str) -> bool:
+    tables = cloud.ids(stack, "AWS::DynamoDB::Table")
+    return any(cloud("dynamodb").scan(TableName=table)["Count"] for table in tables)
+
+
+def _in_executions(cloud: Cloud, stack: str, _: str) -> bool:
+    return any(
+        cloud("stepfunctions").list_executions(stateMachineArn=arn, statusFilter="SUCCEEDED")[
+            "executions"
+        ]
+        for arn in cloud.ids(stack, "AWS::StepFunctions::StateMachine")
+    )
+
+
+SIGHTS: dict[str, Callable[[Cloud, str, str], bool]] = {
+    "function": _in_functions,
+    "kinesis": _in_stream,
+    "queue": _in_queue,
+    "bucket": _in_bucket,
+    "table": _in_table,
+    "machine": _in_executions,
+    "log": lambda cloud, _stack, how: bool(
+        cloud("logs").filter_log_events(logGroupName=how)["events"]
+    ),
+}
+
+
+# --- a case ---------------------------------------------------------------------------------------
+
+
+class Case:
+    """One stack, and what became of it."""
+
+    def __init__(self, name: str, template: Path, flow: Sequence[str]) -> None:
+        self.name, self.template, self.flow = name, template, flow
+        self.deploys = self.destroys = False
+        self.flows: bool | None = None
+        self.why = ""
+
+    @property
+    def passes(self) -> bool:
+        """Whether all was as it should be."""
+        return self.deploys and self.destroys and self.flows is not False
+
+    def run(self, cloud: Cloud) -> None:
+        """Deploy, feed and destroy it."""
+        try:
+            self._publish(cloud)
+            self._deploy(cloud)
+            if self.deploys and self.flow:
+                self._feed(cloud)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the table shows it
+            self.why = self.why or f"{type(error).__name__}: {error}"[:300]
+            if self.deploys:
+                self.flows = False
+        self._destroy(cloud)
+
+    def _publish(self, cloud: Cloud) -> None:
+        """Upload the assets, as the CDK CLI does."""
+        listed = self.template.with_name(f"{self.name}.assets.json")
+        files = json.loads(listed.read_text())["files"] if listed.exists() else {}
+        for asset in files.values():
+            source = listed.parent / asset["source"]["path"]
+            body = _zipped(source) if asset["source"]["packaging"] == "zip" else source.read_bytes()
+            for place in asset["destinations"].values():
+                cloud("s3").put_object(Bucket=ASSETS, Key=place["objectKey"], Body=body)
+
+    def _deploy(self, cloud: Cloud) -> None:
+        body = self.template.read_bytes()
+        cloud("s3").put_object(Bucket=ASSETS, Key=f"{self.name}.template", Body=body)
+        cloud("cloudformation").create_stack(
+            StackName=self.name,
+            TemplateURL=f"{cloud.url}/{ASSETS}/{self.name}.template",
+            Capabilities=CAPABILITIES,
+        )
+        self.deploys = self._status(cloud) == "CREATE_COMPLETE"
+        if not self.deploys:
+            self.why = self._reason(cloud, "CREATE_FAILED")
+
+    def _feed(self, cloud: Cloud) -> None:
+        feed, how_in, sight, how_out = [*self.flow, "", "", "", ""][:4]
+        FEEDS[feed](cloud, self.name, how_in)
+        is_scheduled = feed == "nothing" and self.name.startswith(("sch-", "ev-sched"))
+        until = time.monotonic() + (SCHEDULED_WITHIN_S if is_scheduled else WITHIN_S)
+        self.flows = False
+        while time.monotonic() < until and not self.flows:
+            self.flows = SIGHTS[sight](cloud, self.name, how_out)
+            time.sleep(0.3)
+        if not self.flows:
+            self.why = f"nothing arrived in the {sight}"
+
+    def _destroy(self, cloud: Cloud) -> None:
+        try:
+            if self.template.suffix == ".yaml" and self.deploys:
+                self._empty(cloud)
+            cloud("cloudformation").delete_stack(StackName=self.name)
+            self.destroys = self._status(cloud) in ("", "DELETE_COMPLETE")
+            if not self.destroys:
+                self.why = self.why or self._reason(cloud, "DELETE_FAILED")
+        except Exception as error:  # noqa: BLE001 - as above
+            self.why = self.why or f"{type(error).__name__}: {error}"[:300]
+
+    def _empty(self, cloud: Cloud) -> None:
+        """Empty the buckets, which no raw template does by itself and without which they stay, on AWS too."""
+        for bucket in cloud.ids(self.name, "AWS::S3::Bucket"):
+            found = cloud("s3").list_object_versions(Bucket=bucket)
+            for each in [*found.get("Versions", []), *found.get("DeleteMarkers", [])]:
+                cloud("s3").delete_object(
+                    Bucket=bucket, Key=each["Key"], VersionId=each["VersionId"]
+                )
+
+    def _status(self, cloud: Cloud) -> str:
+        """Return the stack's status once nothing is in progress; '' when it is gone."""
+        until = time.monotonic() + DEPLOYED_WITHIN_S
+        while True:
+            try:
+                (stack,) = cloud("cloudformation").describe_stacks(StackName=self.name)["Stacks"]
+            except cloud("cloudformation").exceptions.ClientError:
+                return ""
+            if not stack["StackStatus"].endswith("IN_PROGRESS") or time.monotonic() > until:
+                return str(stack["StackStatus"])
+            time.sleep(0.3)
+
+    def _reason(self, cloud: Cloud, status: str) -> str:
+        events = cloud("cloudformation").describe_stack_events(StackName=self.name)["StackEvents"]
+        failed = [each for each in events if each["ResourceStatus"] == status]
+        shown = failed[-1] if failed else events[0]
+        return f"{shown['ResourceType']}: {shown.get('ResourceStatusReason', '')}"[:300]
+
+
+def _zipped(folder: Path) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for file in sorted(folder.rglob("*")):
+            if file.is_file():
+                archive.write(file, file.relative_to(folder))
+    return made.getvalue()
+
+
+# --- all of them ------------------------------------------------------------------------------------
+
+
+def synthesised(folder: Path) -> list[Path]:
+    """Return the templates of the app, which npm's packages are installed for."""
+    npm, node = shutil.which("npm"), shutil.which("node")
+    if npm is None or node is None:
+        raise SystemExit("scripts.strangers needs Node.js and npm.")
+    if not (HERE / "node_modules").exists():
+        subprocess.run([npm, "install", "--no-audit", "--no-fund"], cwd=HERE, check=True)
+    subprocess.run(
+        [node, "app.js", str(folder)],
+        cwd=HERE,
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    return sorted(folder.glob("*.template.json"))
+
+
+def cases(folder: Path, wanted: Sequence[str]) -> list[Case]:
+    """Return the cases that are asked for, all by default; the app is synthesised unless the folder is there."""
+    flows: dict[str, list[str]] = json.loads((HERE / "flows.json").read_text())
+    there = sorted(folder.glob("*.template.json"))
+    templates = [*(there or synthesised(folder)), *sorted((HERE / "templates").glob("*.yaml"))]
+    found: list[Case] = []
+    for template in templates:
+        name = template.name.removesuffix(".template.json").removesuffix(".yaml")
+        is_wanted = not wanted or any(
+            name == each or (each.endswith("*") and name.startswith(each[:-1])) for each in wanted
+        )
+        if is_wanted and "nested" not in name:
+            found.append(Case(name, template, flows.get(name, [])))
+    return found
+
+
+def _started(folder: Path, port: int) -> subprocess.Popen[bytes]:
+    headrace = str(Path(sys.executable).with_name("headrace"))
+    command = [headrace, "up", "--port", str(port)]
+    process = subprocess.Popen(
+        [*command, "--data-dir", str(folder)],
+        stdout=subprocess.DEVNULL,
+        stderr=(folder.parent / "up.log").open("wb"),
+        env={**os.environ, "AWS_EC2_METADATA_DISABLED": "true"},
+    )
+    until = time.monotonic() + 60
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/_headrace/health", timeout=2):
+                return process
+        except OSError:
+            time.sleep(0.2)
+    process.terminate()
+    raise SystemExit(f"headrace did not start; see {folder.parent / 'up.log'}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the cases and print the table."""
+    parser = argparse.ArgumentParser(prog="scripts.strangers", description=__doc__)
+    parser.add_argument("cases", nargs="*", help="all without any")
+    parser.add_argument("--port", type=int, default=4739)
+    parser.add_argument("--cdk-out", type=Path, help="where the app is synthesised, or was before")
+    parser.add_argument("--at-a-time", type=int, default=4)
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="strangers-") as name:
+        folder = Path(name)
+        found = cases(options.cdk_out or folder / "cdk.out", options.cases)
+        process = _started(folder / "data", options.port)
+        try:
+            cloud = Cloud(f"http://127.0.0.1:{options.port}")
+            for bucket in (SINK, ASSETS):
+                cloud("s3").create_bucket(Bucket=bucket)
+            version = "/cdk-bootstrap/hnb659fds/version"
+            cloud("ssm").put_parameter(Name=version, Value="30", Type="String")
+            for service in (
+                "cloudformation",
+                "lambda",
+                "sqs",
+                "sns",
+                "kinesis",
+                "dynamodb",
+                "events",
+            ):
+                cloud(service)
+            with concurrent.futures.ThreadPoolExecutor(options.at_a_time) as pool:
+                for case in pool.map(lambda case: (case.run(cloud), case)[1], found):
+                    print(_line(case), flush=True)
+        finally:
+            process.terminate()
+            process.wait(30)
+    print(summary(found))
+    return 0 if all(case.passes for case in found) else 1
+
+
+def _line(case: Case) -> str:
+    flows = "-" if case.flows is None else "flows" if case.flows else "DOES NOT FLOW"
+    deploys = "deploys" if case.deploys else "DOES NOT DEPLOY"
+    destroys = "is destroyed" if case.destroys else "IS NOT DESTROYED"
+    return f"{case.name:42} {deploys}, {flows}, {destroys}  {case.why}"
+
+
+def summary(found: Sequence[Case]) -> str:
+    """Return the counts in a sentence."""
+    return (
+        f"{sum(case.passes for case in found)} of {len(found)} cases pass:"
+        f" {sum(case.deploys for case in found)} deploy,"
+        f" {sum(case.flows is True for case in found)} of"
+        f" {sum(bool(case.flow) for case in found)} flow,"
+        f" {sum(case.destroys for case in found)} are destroyed."
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
