@@ -81,7 +81,7 @@ _NO_SLOW_LOGS = (
     "Its log groups would need a resource policy of the whole account, of which there are ten; turn them on for a"
     " domain that people search."
 )
-_DOCUMENTED_PATHS = "AWS documents these paths as what Firehose needs of a domain, whose indexes get their names at run time."
+_DOCUMENTED_PATHS = "AWS documents these paths as what Firehose needs of a domain; indexes get their names at run time."
 # The same of `-c delivery=opensearch`, in place of the delivery to Parquet; that of http has no findings.
 NAG_OF_OPENSEARCH: dict[str, dict[str, str]] = {
     "headrace-delivery/Domain": {
