@@ -45,6 +45,8 @@ class Config:
         auth: verify who signed each request.
         iam: `report` notes what AWS would deny, `enforce` denies it, `off` does not look.
         opensearch_url: the user's own OpenSearch, which then holds what is put into domains; empty: the data directory.
+        redshift_url: the user's own PostgreSQL, which then holds the databases of all Redshift clusters; empty: one for
+            each cluster in the data directory.
         auth_keys: the file that lists the keys, in the form of ~/.aws/credentials; None makes one key.
     """
 
@@ -69,6 +71,7 @@ class Config:
     auth_keys: Path | None = None
     iam: Iam = "report"
     opensearch_url: str = ""
+    redshift_url: str = ""
 
     @property
     def endpoint_url(self) -> str:

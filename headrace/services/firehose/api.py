@@ -9,6 +9,7 @@ from headrace.core.clock import Clock
 from headrace.core.config import Durability, Limits
 from headrace.core.ids import Ids
 from headrace.core.ports import (
+    ControlPlane,
     FunctionInvoker,
     Guard,
     LogSink,
@@ -19,6 +20,7 @@ from headrace.core.ports import (
     StreamReader,
 )
 from headrace.core.search import SearchDomains
+from headrace.core.warehouse import Warehouses
 from headrace.core.workers import Supervisor
 from headrace.services.firehose.actions import ACTIONS
 from headrace.services.firehose.backend import Firehose
@@ -51,6 +53,8 @@ def build_firehose(
     metrics: MetricSink,
     search: SearchDomains,
     secrets: SecretReader,
+    control: ControlPlane,
+    warehouses: Warehouses,
     guard: Guard | None = None,
     state_delay_ms: int = 0,
     limits: Limits = "off",
@@ -72,6 +76,8 @@ def build_firehose(
             guard or NoGuard(),
             search=search,
             secrets=secrets,
+            control=control,
+            warehouses=warehouses,
         ),
         streams=streams,
         supervisor=supervisor,

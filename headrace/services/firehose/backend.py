@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from headrace.core.ports import StreamReader
+from headrace.core.warehouse import WarehouseUnavailable
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.firehose.delivery import Delivery
-from headrace.services.firehose.errors import busy, not_found
+from headrace.services.firehose.destinations.iceberg_glue import check_tables
+from headrace.services.firehose.destinations.redshift import KIND as REDSHIFT
+from headrace.services.firehose.errors import busy, invalid, not_found
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.processors import query_of
 from headrace.services.firehose.quotas import Throttle
@@ -157,6 +160,19 @@ class Firehose:
         query = query_of(destination)
         if query:
             self._ports.queries.check(query)
+
+    def check_tables(self, stream: DeliveryStream) -> None:
+        """Refuse a destination of tables that its role cannot read. Raises AwsError."""
+        check_tables(self._ports.control, stream)
+
+    def check_destination(self, kind: str, destination: Mapping[str, Any]) -> None:
+        """Refuse a destination that this machine cannot deliver to, and a query that is none. Raises AwsError."""
+        self.check_query(destination)
+        if kind == REDSHIFT:
+            try:
+                self._ports.warehouses.check()
+            except WarehouseUnavailable as error:
+                raise invalid(str(error)) from error
 
     # --- delivery streams ---------------------------------------------------------------------
 

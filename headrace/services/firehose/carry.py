@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from headrace.core.ports import BucketNotFound
 from headrace.services.firehose.buffers import Buffer
 from headrace.services.firehose.destinations import DESTINATIONS
-from headrace.services.firehose.destinations.base import Attempt, Destination, Outcome
+from headrace.services.firehose.destinations.base import Attempt, Destination, ErrorFile, Outcome
 from headrace.services.firehose.failures import (
     DELIVERED,
     PROCESSING_FAILED,
@@ -121,9 +121,17 @@ def _put_outputs(attempt: Attempt, destination: Destination, pending: Pending) -
     for kind, failed in by_kind.items():
         bodies[kind] = as_lines(processing_line(failure, intent.decided_ms) for failure in failed)
     if pending.refused:
-        bodies[destination.error_type] = as_lines(
-            destination.error_line(failure, attempt) for failure in pending.refused
-        )
+        for kind in {failure.error_type or destination.error_type for failure in pending.refused}:
+            of_kind = [
+                failure
+                for failure in pending.refused
+                if (failure.error_type or destination.error_type) == kind
+            ]
+            bodies[kind] = (
+                destination.error_body(of_kind, attempt)
+                if isinstance(destination, ErrorFile)
+                else as_lines(destination.error_line(failure, attempt) for failure in of_kind)
+            )
     backup = stream.backup
     if backup is not None:
         if stream.destination["S3BackupMode"] == "Enabled":
@@ -182,7 +190,7 @@ def objects_of(stream: DeliveryStream, intent: Intent) -> list[list[str]]:
 def kinds_of(stream: DeliveryStream, buffer: Buffer) -> list[str]:
     """Return what a delivery of a buffer may write: see `failures`."""
     destination = DESTINATIONS[stream.destination_kind]
-    kinds = [destination.error_type]
+    kinds = [destination.error_type, *stream.own_errors]
     if buffer.records or not is_partitioned(stream.destination):
         kinds.append(DELIVERED)
     kinds += sorted({failure.error_type or PROCESSING_FAILED for failure in buffer.failed})

@@ -1,6 +1,7 @@
 """Delivery streams: create, describe, list, change, delete."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from headrace.aws.errors import AwsError
@@ -47,7 +48,7 @@ def create_delivery_stream(
         raise invalid("Exactly one destination configuration is supported for a Firehose")
     destination_kind = _kind_of(members[0].removesuffix("DestinationConfiguration"))
     destination = DESTINATIONS[destination_kind].checked(cast("Any", request)[members[0]])
-    firehose.check_query(destination)
+    firehose.check_destination(destination_kind, destination)
     kind = request.get("DeliveryStreamType", "DirectPut")
     source = request.get("KinesisStreamSourceConfiguration")
     if kind not in ("DirectPut", "KinesisStreamAsSource"):
@@ -81,6 +82,8 @@ def create_delivery_stream(
         tags=tags,
         settles_ms=firehose.settles_ms(),
     )
+    # Not under the lock: the catalogue may wait for what waits for Firehose.
+    firehose.check_tables(stream)
     with firehose.lock:
         if firehose.exists(call.account, call.region, name):
             raise in_use(name, call.account)
@@ -157,6 +160,11 @@ def update_destination(
     firehose: Firehose, call: Call, request: UpdateDestinationInput
 ) -> UpdateDestinationOutput:
     """Change where and how a delivery stream delivers. Source: API_UpdateDestination."""
+    present = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
+    if request["CurrentDeliveryStreamVersionId"] == str(present.version):
+        kind, destination = _changed(present, cast("dict[str, Any]", request))
+        # Not under the lock, as above; another change meanwhile makes the version another.
+        firehose.check_tables(replace(present, destination_kind=kind, destination=destination))
     with firehose.lock:
         stream = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
         if request["CurrentDeliveryStreamVersionId"] != str(stream.version):
@@ -168,7 +176,7 @@ def update_destination(
         if request["DestinationId"] != DESTINATION_ID:
             raise invalid(f"Destination Id {request['DestinationId']} not found")
         kind, destination = _changed(stream, cast("dict[str, Any]", request))
-        firehose.check_query(destination)
+        firehose.check_destination(kind, destination)
         if (kind, destination) == (stream.destination_kind, stream.destination):
             return {}  # As on AWS, no new version (observed by others, 2026).
         stream.destination_kind, stream.destination = kind, destination

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from headrace.services.firehose.failures import Failed
 from headrace.services.firehose.metrics import Measure
@@ -114,4 +114,13 @@ class Destination(Protocol):
 
     def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
         """Return the error output's line for a record in AWS's members."""
+        ...
+
+
+@runtime_checkable
+class ErrorFile(Protocol):
+    """A destination whose error output is a file of its own, and not a line for each record."""
+
+    def error_body(self, failures: Sequence[Failed], attempt: Attempt) -> bytes:
+        """Return the error output of records that could not be delivered."""
         ...
