@@ -34,7 +34,7 @@ _STOCK = {("ec2", "snapshots")}
 # Tables of the database that are CloudFormation's own, moto's, or logs.
 _TABLES_LEFT_OUT = re.compile(
     r"^(doc_cfn_|cfn_|fallback_|sqlite_|headrace_|doc_shard_log|lambda_trace|doc_lambda_checkpoints|doc_firehose_progress"
-    r"|doc_lambda_async|doc_lambda_layer_counters)"
+    r"|doc_lambda_async|doc_lambda_layer_counters|pipe_positions)"
 )
 
 

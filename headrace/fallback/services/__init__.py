@@ -15,6 +15,7 @@ _LATER = {
     "moto.cognitoidp.responses": ("gaps", "cognito"),
     "moto.ec2.models": ("networks", "ec2"),
     "moto.elasticache.responses": ("gaps", "elasticache"),
+    "moto.events.responses": ("gaps", "events"),
     "moto.glue.models": ("glue", "patch"),
     "moto.glue.responses": ("glue", "patch_responses"),
     "moto.kinesisanalyticsv2.responses": ("gaps", "kinesis_analytics"),

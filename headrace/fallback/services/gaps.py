@@ -157,6 +157,19 @@ def elasticache(module: Any) -> None:
     module.ElastiCacheResponse.delete_cache_subnet_group = delete_cache_subnet_group
 
 
+def events(module: Any) -> None:
+    """Let event buses be changed."""
+
+    def update_event_bus(self: Any) -> str:
+        bus = self.events_backend.describe_event_bus(self._get_param("Name"))
+        bus.description = self._get_param("Description")
+        bus.kms_key_identifier = self._get_param("KmsKeyIdentifier")
+        bus.dead_letter_config = self._get_param("DeadLetterConfig")
+        return _json({"Arn": bus.arn, "Name": bus.name})
+
+    module.EventsHandler.update_event_bus = update_event_bus
+
+
 def glue(module: Any) -> None:
     """Let connections be deleted."""
 

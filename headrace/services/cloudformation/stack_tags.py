@@ -85,7 +85,10 @@ def all_tags(properties: Mapping[str, Any], of_stack: Mapping[str, str]) -> dict
     if isinstance(own, dict):
         named = cast("dict[str, Any]", own)
         return {**of_stack, **{key: str(value) for key, value in named.items()}}
-    return {**of_stack, **{tag["Key"]: str(tag["Value"]) for tag in listed(properties, "Tags")}}
+    return {
+        **of_stack,
+        **{tag["Key"]: str(tag.get("Value", "")) for tag in listed(properties, "Tags")},
+    }
 
 
 def _arn_of(stack: Stack, resource: Resource) -> str:

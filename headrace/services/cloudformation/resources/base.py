@@ -274,7 +274,7 @@ def tag_list(properties: Mapping[str, Any], context: Context) -> list[dict[str, 
     """Return the resource's and its stack's tags as AWS's list; the resource's win."""
     tags = dict(context.tags)
     for tag in listed(properties, "Tags"):
-        tags[tag["Key"]] = str(tag["Value"])
+        tags[tag["Key"]] = str(tag.get("Value", ""))
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 

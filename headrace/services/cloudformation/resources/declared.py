@@ -37,7 +37,10 @@ _GONE = re.compile(
     r"NotFound|NoSuch|NotExist|Nonexistent|NotAttached|UnknownResource", re.IGNORECASE
 )
 # What services say whose code does not tell.
-_SAID_GONE = re.compile(r"^Could not find|^No \w+ \w+ found|does not exist", re.IGNORECASE)
+_SAID_GONE = re.compile(
+    r"^Could not find|^No \w+ \w+ found|not found|does not exist", re.IGNORECASE
+)
+_SAID_BY = ("ValidationException", "InvalidDocument", "ClientException")
 
 
 @dataclass(slots=True)
@@ -156,6 +159,7 @@ class Declared:
         exists: whether one with these properties is there already, where `read` and the service do not say.
         shared: see `ResourceType.shared`.
         tag: the calls that add and remove tags, with the member that names the resource, and where that comes from.
+        holder: whether other resources hang on it that would go with it: it is never deleted to be made again.
         in_place: properties that are changed in place where AWS makes a new resource in the place of the old one, which
             then cannot be brought back: the service lets there be one only.
         holds: of a type of which a thing has one at most: whether it is this one; the deletion of another leaves it
@@ -180,12 +184,18 @@ class Declared:
     tag: tuple[str, str, str, Source] | None = None
     exists: Callable[[Values], bool] | None = None
     shared: tuple[str, ...] = ()
+    holder: bool = False
     in_place: frozenset[str] = frozenset()
     holds: Callable[[Values], bool] | None = None
 
     @property
     def remade(self) -> bool:
         """Whether a change that no call makes is made by deleting it and making it again, under the same name."""
+        return self.is_by_name and not self.holder
+
+    @property
+    def is_by_name(self) -> bool:
+        """Whether the physical id is the name."""
         by_name = self.id in (self.name, f"@answer.{self.name}") and bool(self.name)
         return by_name and bool(self.delete)
 
@@ -305,7 +315,7 @@ class _Maker:
     def __init__(self, declared: Declared) -> None:
         self._declared = declared
         # Which property the physical id is, is only known of those that have their name for it.
-        self.named = declared.remade and declared.schema["primary"] == [declared.name]
+        self.named = declared.is_by_name and declared.schema["primary"] == [declared.name]
 
     def read(self, context: Context, physical_id: str, wanted: Properties) -> dict[str, Any] | None:
         """See `Readable.read`."""
@@ -605,9 +615,7 @@ def _may_be_empty(shape: Any) -> bool:
 def _says_gone(error: AwsError) -> bool:
     """Whether a service says that something is not there; moto says it of some by failing at the look-up."""
     is_missed = error.status == 501 and any(each in error.message for each in _MISSED)
-    is_said = error.code in ("ValidationException", "InvalidDocument") and _SAID_GONE.search(
-        error.message
-    )
+    is_said = error.code in _SAID_BY and _SAID_GONE.search(error.message)
     return error.status == 404 or is_missed or bool(is_said or _GONE.search(error.code))
 
 

@@ -69,7 +69,9 @@ TYPES = [
         "apigatewayv2",
         create=[Call("CreateStage")],
         id="StageName",
-        update=[Call("UpdateStage", {"StageName": "@id"})],
+        # moto has no UpdateStage: it is made anew under its name.
+        name="StageName",
+        unique=False,
         delete=[Call("DeleteStage", _STAGE)],
         attributes={"Id": "@id"},
     ),

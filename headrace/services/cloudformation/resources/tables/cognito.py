@@ -104,7 +104,9 @@ TYPES = [
         "cognito-idp",
         create=[Call("CreateResourceServer")],
         id="Identifier",
-        update=[Call("UpdateResourceServer")],
+        # moto has no UpdateResourceServer: it is made anew under its name.
+        name="Identifier",
+        unique=False,
         delete=[Call("DeleteResourceServer", {**_OF_POOL, "Identifier": "@id"})],
     ),
     Declared(

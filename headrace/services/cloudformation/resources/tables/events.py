@@ -61,10 +61,17 @@ TYPES = [
         ],
         id="Name",
         read=Call("DescribeEventBus", _NAME),
+        # Its rules, and statements of others.
+        holder=True,
         update=[
             Call(
+                "UpdateEventBus",
+                _NAME,
+                only=("Description", "KmsKeyIdentifier", "DeadLetterConfig", "LogConfig"),
+            ),
+            Call(
                 "PutPermission", {"EventBusName": "@id", "Policy": "Policy"}, only=(), when="Policy"
-            )
+            ),
         ],
         delete=[Call("DeleteEventBus", _NAME)],
         name="Name",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.services.cloudformation.resources.declared import Call, Declared
+from headrace.services.cloudformation.resources.declared import Call, Declared, made_of
 
 _USER = {"UserName": "@id"}
 _GROUP = {"GroupName": "@id"}
@@ -76,6 +76,15 @@ TYPES = [
         ],
         id="GroupName",
         read=Call("GetGroup", _GROUP),
+        # Its users.
+        holder=True,
+        update=[
+            Call(
+                "UpdateGroup",
+                {**_GROUP, "NewPath": made_of("Path")(lambda v: v.get("Path") or "/")},
+                only=(),
+            )
+        ],
         delete=[
             Call(
                 "DeleteGroupPolicy", {**_GROUP, "PolicyName": "@item.PolicyName"}, each="Policies"
