@@ -5,16 +5,16 @@
 
 from __future__ import annotations
 
-from aws_cdk import Aws, RemovalPolicy, Stack
+from aws_cdk import Aws, Stack
 from aws_cdk import aws_glue as glue
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kinesis as kinesis
 from aws_cdk import aws_kinesisfirehose as firehose
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk.constructs.delivery_config import DeliveryConfig
+from cdk.constructs.delivery_log import DeliveryLog
 
 FORMATS = "org.apache.hadoop.hive.ql.io.parquet"
 
@@ -38,20 +38,7 @@ class ParquetDelivery(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._config, self._source, self._bucket = config, source, bucket
-        self._log_group = logs.LogGroup(
-            self,
-            "Logs",
-            log_group_name=f"/aws/kinesisfirehose/{config.name}",
-            retention=logs.RetentionDays.ONE_WEEK,
-            removal_policy=RemovalPolicy.DESTROY,
-        )
-        self._log_stream = logs.LogStream(
-            self,
-            "LogStream",
-            log_group=self._log_group,
-            log_stream_name="DestinationDelivery",
-            removal_policy=RemovalPolicy.DESTROY,
-        )
+        self._log = DeliveryLog(self, config.name)
         self.database = glue.CfnDatabase(
             self,
             "Database",
@@ -150,9 +137,7 @@ class ParquetDelivery(Construct):
                         )
                     ],
                 ),
-                iam.PolicyStatement(
-                    actions=["logs:PutLogEvents"], resources=[self._log_group.log_group_arn]
-                ),
+                iam.PolicyStatement(actions=["logs:PutLogEvents"], resources=[self._log.group_arn]),
             ],
         )
         return role, policy
@@ -177,11 +162,7 @@ class ParquetDelivery(Construct):
                 ),
                 # Parquet compresses inside; the object as a whole must not be compressed again.
                 compression_format="UNCOMPRESSED",
-                cloud_watch_logging_options=stream.CloudWatchLoggingOptionsProperty(
-                    enabled=True,
-                    log_group_name=self._log_group.log_group_name,
-                    log_stream_name=self._log_stream.log_stream_name,
-                ),
+                cloud_watch_logging_options=self._log.options,
                 data_format_conversion_configuration=(
                     stream.DataFormatConversionConfigurationProperty(
                         enabled=True,

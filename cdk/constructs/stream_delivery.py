@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aws_cdk import Aws, RemovalPolicy, Token
+from aws_cdk import Aws, Token
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kinesis as kinesis
 from aws_cdk import aws_kinesisfirehose as firehose
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk.constructs.checks import check_between, check_name
 from cdk.constructs.delivery_config import INTERVAL_S, NAME_PATTERN
+from cdk.constructs.delivery_log import DeliveryLog
 
 # Source: API_HttpEndpointRetryOptions and its like.
 RETRY_S = (0, 7200)
@@ -82,20 +82,7 @@ class StreamDelivery(Construct):
             raise ValueError(f"The error prefix must hold {_ERROR_TYPE}.")
         self._name, self._source, self._bucket = name, source, bucket
         self._error_prefix = error_prefix
-        self._log_group = logs.LogGroup(
-            self,
-            "Logs",
-            log_group_name=f"/aws/kinesisfirehose/{name}",
-            retention=logs.RetentionDays.ONE_WEEK,
-            removal_policy=RemovalPolicy.DESTROY,
-        )
-        self._log_stream = logs.LogStream(
-            self,
-            "LogStream",
-            log_group=self._log_group,
-            log_stream_name="DestinationDelivery",
-            removal_policy=RemovalPolicy.DESTROY,
-        )
+        self._log = DeliveryLog(self, name)
         self.role = iam.Role(
             self,
             "Role",
@@ -107,11 +94,7 @@ class StreamDelivery(Construct):
     @property
     def logging(self) -> firehose.CfnDeliveryStream.CloudWatchLoggingOptionsProperty:
         """Where errors are logged."""
-        return firehose.CfnDeliveryStream.CloudWatchLoggingOptionsProperty(
-            enabled=True,
-            log_group_name=self._log_group.log_group_name,
-            log_stream_name=self._log_stream.log_stream_name,
-        )
+        return self._log.options
 
     @property
     def errors(self) -> firehose.CfnDeliveryStream.S3DestinationConfigurationProperty:
@@ -170,7 +153,5 @@ class StreamDelivery(Construct):
                     self._bucket.arn_for_objects(f"{self._error_prefix.partition('!')[0]}*")
                 ],
             ),
-            iam.PolicyStatement(
-                actions=["logs:PutLogEvents"], resources=[self._log_group.log_group_arn]
-            ),
+            iam.PolicyStatement(actions=["logs:PutLogEvents"], resources=[self._log.group_arn]),
         ]

@@ -25,6 +25,7 @@ from headrace.services.firehose.limits import (
 )
 from headrace.services.firehose.partitions import check_keys
 from headrace.services.firehose.processors import check_processors
+from headrace.services.firehose.ranges import check_between, check_both
 from headrace.services.firehose.state import is_partitioned
 
 __all__ = ["PLAIN_MEMBERS", "check_processors", "checked", "checked_s3", "updated"]
@@ -111,10 +112,7 @@ def hints_of(
     default_interval_s: int = DEFAULT_INTERVAL_S,
 ) -> dict[str, int]:
     """Return BufferingHints with defaults. Raises AwsError for one without the other, and out of AWS's range."""
-    if len({"SizeInMBs", "IntervalInSeconds"} & set(given)) == 1:
-        raise invalid(
-            "Both BufferSizeInMBs and BufferIntervalInSeconds are required to configure buffering."
-        )  # assumed
+    check_both(given, "SizeInMBs", "IntervalInSeconds")  # its sentence here is assumed
     large = converts or partitioned
     default_mib = min(CONVERSION_DEFAULT_BUFFER_MIB if large else DEFAULT_BUFFER_MIB, most_mib)
     size_mib = int(given.get("SizeInMBs", default_mib))
@@ -134,10 +132,8 @@ def hints_of(
             f"BufferingHints.SizeInMBs must be at least {CONVERSION_MIN_BUFFER_MIB} when data format conversion is"
             " enabled."
         )
-    if not MIN_BUFFER_MIB <= size_mib <= most_mib:
-        raise invalid(f"BufferingHints.SizeInMBs must be between {MIN_BUFFER_MIB} and {most_mib}.")
-    if not 0 <= interval_s <= most_interval_s:
-        raise invalid(f"BufferingHints.IntervalInSeconds must be between 0 and {most_interval_s}.")
+    check_between("BufferingHints.SizeInMBs", size_mib, MIN_BUFFER_MIB, most_mib)
+    check_between("BufferingHints.IntervalInSeconds", interval_s, 0, most_interval_s)
     return {"SizeInMBs": size_mib, "IntervalInSeconds": interval_s}
 
 

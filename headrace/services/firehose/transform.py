@@ -31,6 +31,7 @@ from headrace.services.firehose.limits import (
 from headrace.services.firehose.metrics import Measure
 from headrace.services.firehose.permits import denied_function
 from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.ranges import check_between, check_both
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.state import DeliveryStream
 
@@ -84,26 +85,17 @@ def function_of(parameters: Mapping[str, str]) -> Function:
             raise InvalidArn(arn)
     except InvalidArn as error:
         raise invalid(f"Invalid Lambda ARN: {arn}") from error
-    if ("BufferSizeInMBs" in parameters) != ("BufferIntervalInSeconds" in parameters):
-        raise invalid(
-            "Both BufferSizeInMBs and BufferIntervalInSeconds are required to configure buffering for lambda processor."
-        )
+    of = " for lambda processor"
+    check_both(parameters, "BufferSizeInMBs", "BufferIntervalInSeconds", of)
     try:
         retries = int(parameters.get("NumberOfRetries", LAMBDA_RETRIES))
         size_mib = float(parameters.get("BufferSizeInMBs", LAMBDA_BUFFER_MIB))
         interval_s = int(parameters.get("BufferIntervalInSeconds", LAMBDA_INTERVAL_S))
     except ValueError as error:
         raise invalid("The parameters of the lambda processor must be numbers.") from error
-    if not LAMBDA_MIN_BUFFER_MIB <= size_mib <= LAMBDA_MAX_BUFFER_MIB:
-        raise invalid(
-            f"BufferSizeInMBs for lambda processor must be between {LAMBDA_MIN_BUFFER_MIB} and {LAMBDA_MAX_BUFFER_MIB}."
-        )
-    if not 0 <= interval_s <= LAMBDA_MOST_INTERVAL_S:
-        raise invalid(
-            f"BufferIntervalInSeconds for lambda processor must be between 0 and {LAMBDA_MOST_INTERVAL_S}."
-        )
-    if not 0 <= retries <= LAMBDA_MOST_RETRIES:
-        raise invalid(f"Number of retries for lambda must be between 0 and {LAMBDA_MOST_RETRIES}.")
+    check_between(f"BufferSizeInMBs{of}", size_mib, LAMBDA_MIN_BUFFER_MIB, LAMBDA_MAX_BUFFER_MIB)
+    check_between(f"BufferIntervalInSeconds{of}", interval_s, 0, LAMBDA_MOST_INTERVAL_S)
+    check_between("Number of retries for lambda", retries, 0, LAMBDA_MOST_RETRIES)
     return Function(arn, retries, int(size_mib * MIB), float(interval_s))
 
 

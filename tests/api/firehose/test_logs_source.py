@@ -49,7 +49,8 @@ def test_others_are_refused(cloud: InProcessCloud, operation: str, given: dict[s
     put = getattr(cloud.client("firehose"), operation)
     with pytest.raises(ClientError) as caught:
         put(DeliveryStreamName="logs", **given)
-    error: Any = caught.value.response["Error"]
+    answer: Any = caught.value.response
+    error = answer["Error"]
     assert error["Code"] == "InvalidSourceException"
     assert error["Message"] == (
         "Only requests from CloudWatch Logs are supported when CloudWatch Logs decompression is enabled."

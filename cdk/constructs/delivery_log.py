@@ -1,0 +1,46 @@
+"""The log of a delivery stream's errors: a group of its own, kept for a week, and the stream in it."""
+
+# jsii names the parameters of its interfaces unlike those of its classes, so that no class fits its interface.
+# pyright: reportArgumentType=false
+
+from __future__ import annotations
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_kinesisfirehose as firehose
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+
+class DeliveryLog:
+    """Makes both in a construct of the delivery stream's.
+
+    Attributes:
+        group_arn: what the role of the delivery stream must be allowed to write to.
+    """
+
+    def __init__(self, scope: Construct, name: str) -> None:
+        """Make them in `scope`, for the delivery stream of a name."""
+        self._group = logs.LogGroup(
+            scope,
+            "Logs",
+            log_group_name=f"/aws/kinesisfirehose/{name}",
+            retention=logs.RetentionDays.ONE_WEEK,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        self._stream = logs.LogStream(
+            scope,
+            "LogStream",
+            log_group=self._group,
+            log_stream_name="DestinationDelivery",
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        self.group_arn = self._group.log_group_arn
+
+    @property
+    def options(self) -> firehose.CfnDeliveryStream.CloudWatchLoggingOptionsProperty:
+        """Where errors are logged, as the delivery stream is told."""
+        return firehose.CfnDeliveryStream.CloudWatchLoggingOptionsProperty(
+            enabled=True,
+            log_group_name=self._group.log_group_name,
+            log_stream_name=self._stream.log_stream_name,
+        )
