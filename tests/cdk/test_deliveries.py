@@ -15,6 +15,7 @@ from cdk.app import build, new_app
 from cdk.constructs.delivery_config import Column
 from cdk.constructs.http_delivery import HttpDelivery
 from cdk.constructs.iceberg_delivery import IcebergDelivery
+from cdk.constructs.redshift_delivery import RedshiftDelivery
 from cdk.constructs.search_delivery import SearchDelivery
 from cdk.constructs.splunk_delivery import SplunkDelivery
 from cdk.constructs.stream_delivery import Buffering
@@ -48,6 +49,29 @@ def test_flights_go_to_a_domain_of_the_stack() -> None:
     template.resource_count_is("AWS::OpenSearchService::Domain", 1)
     template.resource_count_is("AWS::Glue::Table", 0)
     template.has_output("DomainEndpoint", {})
+
+
+def test_flights_go_into_a_table_of_a_cluster_of_the_stack() -> None:
+    template = stack_of(destination="redshift")
+    template.has_resource_properties(
+        STREAM,
+        {
+            "RedshiftDestinationConfiguration": {
+                "CopyCommand": {"DataTableName": "flights", "CopyOptions": "json 'auto' gzip"},
+                "RetryOptions": {"DurationInSeconds": 3600},
+                "SecretsManagerConfiguration": {"Enabled": True},
+                "S3Configuration": {"Prefix": "redshift/", "CompressionFormat": "GZIP"},
+                "Username": Match.absent(),
+            }
+        },
+    )
+    template.resource_count_is("AWS::Redshift::Cluster", 1)
+    statement = template.find_outputs("CreateTable")["CreateTable"]["Value"]
+    assert statement.startswith(
+        "create table flights (event_id varchar(256), event_time varchar(256)"
+    )
+    # The password is not in the template.
+    assert "resolve:secretsmanager" in str(template.to_json())
 
 
 def test_flights_go_to_an_endpoint() -> None:
@@ -104,7 +128,7 @@ def test_the_context_names_the_destination() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"destination": "ftp"}, "must be one of parquet, iceberg, opensearch, http"),
+        ({"destination": "ftp"}, "must be one of parquet, iceberg, opensearch, redshift, http"),
         ({"destination": "http"}, "-c delivery_url="),
         ({"destination": "http", "url": "http://example.com"}, "must begin with https://"),
     ],
@@ -193,6 +217,8 @@ def test_an_operation_is_a_query_over_unique_keys() -> None:
 
 HTTP = {"url": "https://x/"}
 SPLUNK = {"hec_endpoint": "https://x", "hec_token": None}
+JDBC = "jdbc:redshift://c.x.us-east-1.redshift.amazonaws.com:5439/dev"
+REDSHIFT = {"jdbc_url": JDBC, "login": None, "table": "public.flights"}
 SEARCH = {"domain": None, "index_name": "f"}
 ID = Column(name="id", type="int")
 ICEBERG: dict[str, Any] = {"database": "d", "table": "t", "location": "t/", "columns": [ID]}
@@ -221,6 +247,12 @@ ICEBERG: dict[str, Any] = {"database": "d", "table": "t", "location": "t/", "col
         (IcebergDelivery, {**ICEBERG, "unique_keys": ["k"]}, "k is no column"),
         (IcebergDelivery, {**ICEBERG, "operation": ".op"}, "need unique keys"),
         (IcebergDelivery, {**ICEBERG, "buffering": Buffering(size_mib=129)}, "1 to 128 MiB"),
+        (RedshiftDelivery, {**REDSHIFT, "table": "a b"}, "A table's name must match"),
+        (RedshiftDelivery, {**REDSHIFT, "columns": ["a,b"]}, "A column's name must match"),
+        (RedshiftDelivery, {**REDSHIFT, "jdbc_url": "redshift://x"}, "A JDBC URL must match"),
+        (RedshiftDelivery, {**REDSHIFT, "prefix": "a/!{timestamp:yyyy}/"}, "A prefix must match"),
+        (RedshiftDelivery, {**REDSHIFT, "copy_options": "csv MANIFEST"}, "COPY is told MANIFEST"),
+        (RedshiftDelivery, {**REDSHIFT, "buffering": Buffering(size_mib=129)}, "1 to 128 MiB"),
         (SplunkDelivery, {**SPLUNK, "buffering": Buffering(size_mib=6)}, "1 to 5 MiB"),
         (SplunkDelivery, {**SPLUNK, "buffering": Buffering(interval_s=61)}, "0 to 60 seconds"),
         (SplunkDelivery, {**SPLUNK, "acknowledged_within_s": 60}, "180 to 600 seconds"),

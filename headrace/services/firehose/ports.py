@@ -19,6 +19,7 @@ from headrace.core.ports import (
     SchemaCatalog,
 )
 from headrace.core.search import SearchDomainNotFound, SearchDomains, SearchServer
+from headrace.core.warehouse import NoWarehouses, Warehouses
 from headrace.services.firehose.queries import Queries
 
 # Takes a secret's ARN, an account and a region; gives its text, None when there is no such secret.
@@ -61,4 +62,5 @@ class Ports:
     search: SearchDomains = field(default_factory=NoSearchDomains)
     secrets: SecretReader = no_secret
     control: ControlPlane | None = None
+    warehouses: Warehouses = field(default_factory=NoWarehouses)
     stopping: threading.Event = field(default_factory=threading.Event)

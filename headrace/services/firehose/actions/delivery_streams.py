@@ -21,6 +21,7 @@ from headrace.aws.shapes.firehose import (
     UpdateDestinationInput,
     UpdateDestinationOutput,
 )
+from headrace.aws.validate import validate
 from headrace.core.ports import StreamNotFound
 from headrace.core.values import moment
 from headrace.services.firehose.actions.encryption import checked_encryption
@@ -31,6 +32,7 @@ from headrace.services.firehose.errors import in_use, invalid, not_built
 from headrace.services.firehose.limits import LIST_DEFAULT
 from headrace.services.firehose.permits import check_roles
 from headrace.services.firehose.state import DeliveryStream
+from headrace.services.firehose.wording import WORDING
 
 DESTINATION_ID = "destinationId-000000000001"
 
@@ -46,7 +48,7 @@ def create_delivery_stream(
         raise invalid("Exactly one destination configuration is supported for a Firehose")
     destination_kind = _kind_of(members[0].removesuffix("DestinationConfiguration"))
     destination = DESTINATIONS[destination_kind].checked(cast("Any", request)[members[0]])
-    firehose.check_query(destination)
+    firehose.check_destination(destination_kind, destination)
     kind = request.get("DeliveryStreamType", "DirectPut")
     source = request.get("KinesisStreamSourceConfiguration")
     if kind not in ("DirectPut", "KinesisStreamAsSource"):
@@ -133,6 +135,7 @@ def describe_delivery_stream(
         description["Source"] = {
             "DirectPutSourceDescription": {"ThroughputHintInMBs": stream.throughput_hint_mb}
         }
+    firehose.reports(stream).called("DescribeDeliveryStream", call.now_ms)
     return {"DeliveryStreamDescription": description}
 
 
@@ -173,13 +176,14 @@ def update_destination(
         if request["DestinationId"] != DESTINATION_ID:
             raise invalid(f"Destination Id {request['DestinationId']} not found")
         kind, destination = _changed(stream, cast("dict[str, Any]", request))
-        firehose.check_query(destination)
+        firehose.check_destination(kind, destination)
         if (kind, destination) == (stream.destination_kind, stream.destination):
             return {}  # As on AWS, no new version (observed by others, 2026).
         stream.destination_kind, stream.destination = kind, destination
         stream.version += 1
         stream.updated_ms = call.now_ms
         firehose.save(stream)
+    firehose.reports(stream).called("UpdateDeliveryStream", call.now_ms)
     return {}
 
 
@@ -200,6 +204,9 @@ def _changed(stream: DeliveryStream, request: Mapping[str, Any]) -> tuple[str, d
         name.removesuffix("Update") + "Configuration" if name.endswith("Update") else name: value
         for name, value in update.items()
     }
+    # What a new destination needs, an update's shape leaves out; that AWS judges it as CreateDeliveryStream is assumed.
+    whole = {"DeliveryStreamName": stream.name, f"{kind}DestinationConfiguration": given}
+    validate("firehose", "CreateDeliveryStream", whole, wording=WORDING)
     return kind, destination.checked(given)
 
 

@@ -37,6 +37,15 @@ STORED: dict[str, dict[str, FidelityLevel]] = {
     "AmazonOpenSearchServerless": _SEARCH,
     # Elasticsearch 6 had types of documents; the index of the data directory, as every OpenSearch, has none.
     "Elasticsearch": _SEARCH,
+    "Redshift": {
+        # Firehose's role reads for COPY; who writes the objects is the S3 configuration's.
+        **{name: level for name, level in _OF_S3.items() if not name.endswith("BufferingHints")},
+        **_SECRET,
+        "S3BackupConfiguration.RoleARN": "stored",
+        "S3BackupConfiguration.EncryptionConfiguration": "stored",
+        "S3BackupConfiguration.CloudWatchLoggingOptions": "stored",
+        "S3BackupConfiguration.BufferingHints": "stored",
+    },
     # Its own configuration has no RoleARN.
     "Splunk": {**_OF_S3, **_SECRET},
     "Iceberg": _ICEBERG,
@@ -53,7 +62,11 @@ def of_creation() -> dict[str, FidelityLevel]:
 
 
 def _in_update(kind: str, name: str) -> str:
-    return name if kind == "Iceberg" else name.replace("S3Configuration", "S3Update")
+    if kind == "Iceberg":
+        return name
+    return name.replace("S3Configuration", "S3Update").replace(
+        "BackupConfiguration", "BackupUpdate"
+    )
 
 
 def of_update() -> dict[str, FidelityLevel]:
