@@ -186,6 +186,7 @@ def test_a_stack_makes_and_changes_an_iceberg_table(cloud: InProcessCloud, glue:
 SOON = {"Delay": 1, "MaxAttempts": 30}
 
 
+@pytest.mark.slow
 def test_a_table_outlasts_a_restart(tmp_path_factory: pytest.TempPathFactory):
     data_dir = tmp_path_factory.mktemp("again") / "data"
     with InProcessCloud(data_dir) as cloud:
