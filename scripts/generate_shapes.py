@@ -26,6 +26,7 @@ SERVICES = {
     "cloudformation": "cloudformation",
     "resourcegroupstaggingapi": "tagging",
     "cloudcontrol": "cloudcontrol",
+    "redshift-data": "redshift_data",
 }
 PACKAGE = Path(__file__).parent.parent / "headrace"
 FOLDER = PACKAGE / "aws" / "shapes"

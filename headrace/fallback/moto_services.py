@@ -27,6 +27,7 @@ from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, Guard, NoGuard
+from headrace.core.warehouse import Warehouses
 from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import patch_patterns
 from headrace.fallback.current import CURRENT, FunctionTarget, SearchHome
@@ -106,6 +107,7 @@ class MotoServices:
         # targets; set before the first request.
         self.function_target: FunctionTarget | None = None
         self.search: SearchHome | None = None
+        self.warehouses: Warehouses | None = None
         self.control: ControlPlane | None = None
         self.guard: Guard = NoGuard()
         # Called before a policy changes, so that what was done until then is judged by what it was.
@@ -189,13 +191,14 @@ class MotoServices:
         backends._instances.clear()  # noqa: SLF001
         CURRENT.clock, CURRENT.control, CURRENT.functions = self._clock, None, None
         CURRENT.sessions, CURRENT.guard = self.sessions, self.guard
-        CURRENT.search = CURRENT.executions = None
+        CURRENT.search = CURRENT.executions = CURRENT.warehouses = None
         CURRENT.stream_changed = None
         OUTBOX.clear()
         TOUCHED.take()
         self._kept.load(lambda entry: self._run_entry(entry).status)
         CURRENT.control, CURRENT.functions = self.control, self.function_target
         CURRENT.search, CURRENT.executions = self.search, self.executions
+        CURRENT.warehouses = self.warehouses
         CURRENT.stream_changed = self.table_streams.changed
         OUTBOX.wake = self.wake_outbox
         _Owner.services = self
@@ -355,6 +358,26 @@ class MotoServices:
             if self._kept.must_load_again:
                 self._ready.clear()
                 _Owner.services = None
+
+    def change(self, change: Callable[[], None], service: str = "") -> None:
+        """Change moto's state outside a request and store it: all of `service`, or what notes itself.
+
+        Raises AwsError.
+        """
+        with self._alone():
+            self.warm_up()
+            TOUCHED.is_watching = True
+            try:
+                change()
+            finally:
+                TOUCHED.is_watching = False
+                if service:
+                    TOUCHED.service(service)
+                self._save(None, with_services=bool(service))
+
+    def is_loaded(self) -> bool:
+        """Whether moto has this cloud's state now."""
+        return self._ready.is_set() and _Owner.services is self
 
     def _change_executions(self, change: Callable[[], None]) -> None:
         """Change something of Step Functions outside a request, and store it. Raises AwsError."""

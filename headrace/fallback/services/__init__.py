@@ -15,10 +15,12 @@ _LATER = {
     "moto.cognitoidp.responses": ("gaps", "cognito"),
     "moto.elasticache.responses": ("gaps", "elasticache"),
     "moto.glue.models": ("glue", "patch"),
-    "moto.glue.responses": ("gaps", "glue"),
+    "moto.glue.responses": ("glue", "patch_responses"),
     "moto.kinesisanalyticsv2.responses": ("gaps", "kinesis_analytics"),
     "moto.opensearch.models": ("opensearch", "patch"),
+    "moto.redshift.models": ("redshift", "patch"),
     "moto.s3.models": ("gaps", "s3"),
+    "moto.scheduler.models": ("time_of", "use_clock"),
     "moto.stepfunctions.responses": ("stepfunctions", "patch"),
 }
 _patched: set[str] = set()

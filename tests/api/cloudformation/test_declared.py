@@ -124,7 +124,13 @@ def names_itself(resource: dict[str, Any]) -> bool:
     )
 
 
-@pytest.mark.parametrize("group", EXAMPLES)
+@pytest.mark.parametrize(
+    "group",
+    [
+        pytest.param(group, marks=[pytest.mark.slow] if group in ("compute", "edge") else [])
+        for group in EXAMPLES
+    ],
+)
 def test_types_are_made_changed_deleted_and_made_again(
     cloud: InProcessCloud, cfn: Any, group: str
 ) -> None:

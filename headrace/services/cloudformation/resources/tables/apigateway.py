@@ -1,4 +1,4 @@
-"""API Gateway's REST APIs. Their data plane, which would answer requests, is not there: all of it is stored."""
+"""API Gateway's REST APIs. `headrace/fallback/execute_api/` answers requests to them; the rest is stored."""
 
 from __future__ import annotations
 
