@@ -55,6 +55,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=_cloud,
         help="of tests/integration: headrace, localstack, ministack, moto, http://host:port, or aws (costs money)",
     )
+    parser.addoption("--fuzz-requests", type=int, help="so many fuzzed requests an action")
+    parser.addoption("--fuzz-seed", default=1, type=int, help="other fuzzed requests")
     parser.addoption("--seen", help="a file for what tests/integration sees of the cloud")
 
 

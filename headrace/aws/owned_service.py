@@ -34,7 +34,7 @@ class OwnedService:
 
     def __init__(self, api: ServiceApi, *, strict: bool = False) -> None:
         self.api = api
-        self._strictness = Strictness(api.name, api.fidelity) if strict else None
+        self._strictness = Strictness.of(api.name, api.actions, api.fidelity) if strict else None
         self._actions: dict[str, Action] = api.by_name()
 
     @property

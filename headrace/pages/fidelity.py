@@ -11,6 +11,7 @@ from functools import partial
 
 from headrace.aws.documents import json_response
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.newer import with_newer
 from headrace.aws.service import FidelityTable, ServiceApi
 from headrace.fallback.fidelity import FIDELITY, NOTES
 from headrace.pages.routes import Route
@@ -35,7 +36,8 @@ def _answer(apis: Sequence[ServiceApi], request: HttpRequest, _: list[str]) -> H
 
 def rows_of(api: ServiceApi) -> Iterator[Mapping[str, str]]:
     """Yield the rows of a service's own table."""
-    yield from _rows(api.name, api.fidelity, api.fidelity_notes)
+    table = with_newer(api.name, api.by_name(), api.fidelity)
+    yield from _rows(api.name, table, api.fidelity_notes)
 
 
 def _rows(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -99,8 +99,10 @@ def known(kind: str = "ExtendedS3") -> Known:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_no_request_breaks_an_action(fuzz: JsonFuzz, operation: str, nightly: bool):
-    statuses = fuzz.run(operation, NIGHTLY_REQUESTS if nightly else REQUESTS)
+def test_no_request_breaks_an_action(
+    fuzz: JsonFuzz, operation: str, how_many: Callable[[int, int], int], seed: int
+):
+    statuses = fuzz.run(operation, how_many(REQUESTS, NIGHTLY_REQUESTS), seed)
     assert len(statuses) > REQUESTS // 2
 
 

@@ -36,6 +36,8 @@ def patch(responses: Any) -> None:
     response.validate_state_machine_definition = _validate_state_machine_definition
     for answer in ("success", "failure", "heartbeat"):
         setattr(response, f"send_task_{answer}", _sending(answer))
+    backend.update_state_machine = _revising(backend.update_state_machine)
+    response._describe_state_machine = _whole_machine(response._describe_state_machine)
     response.describe_execution = _with_stop_date(response.describe_execution)
     response.list_executions = _with_stop_dates(response.list_executions)
     response.stop_execution = _stop_execution
@@ -177,6 +179,33 @@ def _listing(list_executions: Any) -> Any:
         return list_executions(self, state_machine_arn, *args, **named)
 
     return settled
+
+
+def _revising(update: Any) -> Any:
+    """Give a machine a revision with each update, as AWS does."""
+
+    def update_state_machine(self: Any, *args: Any, **named: Any) -> Any:
+        machine = update(self, *args, **named)
+        machine.revision_id = str(uuid.uuid4())
+        return machine
+
+    return update_state_machine
+
+
+def _whole_machine(describe: Any) -> Any:
+    """Show what AWS shows of a machine (recorded): its revision, from the first update on, and how it logs."""
+
+    def describe_state_machine(self: Any, state_machine_arn: str) -> Any:
+        answer = describe(self, state_machine_arn)
+        machine = self.stepfunction_backend.describe_state_machine(state_machine_arn)
+        logging: dict[str, Any] = answer.result["loggingConfiguration"] or {}
+        unless_given = {"level": "OFF", "includeExecutionData": False}
+        answer.result["loggingConfiguration"] = {**unless_given, **logging}
+        if revision := getattr(machine, "revision_id", ""):
+            answer.result["revisionId"] = revision
+        return answer
+
+    return describe_state_machine
 
 
 def _with_stop_date(describe: Any) -> Any:
