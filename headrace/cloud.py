@@ -274,7 +274,8 @@ class Cloud:
         self.moto.function_target = self.lambda_.invoke_for_service
         self.moto.control = self.gateway
         self.s3.keys = KmsKeys(self.gateway)
-        self.s3.has_principal = self.moto.has_principal
+        for service in (self.s3, self.lambda_, self.kinesis):
+            service.has_principal = self.moto.has_principal
         self.s3.notifications.targets = ServiceTargets(self.gateway, self.lambda_.invoke_later)
         self.search = self.moto.search = SearchHome(
             config.data_dir,

@@ -38,7 +38,14 @@ class RoleCredentials:
         self._clock = clock
         self._secret_of = secret_of
 
-    def __call__(self, account: str, role: str, session: str) -> Mapping[str, str]:
+    def __call__(
+        self,
+        account: str,
+        role: str,
+        session: str,
+        policy: str = "",
+        policy_arns: tuple[str, ...] = (),
+    ) -> Mapping[str, str]:
         """See `JobCredentials.__call__`."""
         if not role:
             # The account travels as the access key; the secret is checked with `--auth`.
@@ -48,7 +55,9 @@ class RoleCredentials:
             }
         name = role_name(role) if ":role/" in role else self._role_of_profile(account, role)
         expires_ms = self._clock.now_ms() + VALID_MS
-        issued = self._sessions.issue(RoleSession(account, name, session, expires_ms))
+        issued = self._sessions.issue(
+            RoleSession(account, name, session, expires_ms, policy, policy_arns)
+        )
         return {
             "AWS_ACCESS_KEY_ID": issued.access_key_id,
             "AWS_SECRET_ACCESS_KEY": issued.secret_access_key,

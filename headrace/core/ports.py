@@ -442,14 +442,24 @@ FidelityLevel = Literal["enforced", "stored", "ignored"]
 class JobCredentials(Protocol):
     """Gives Spark jobs what they sign with."""
 
-    def __call__(self, account: str, role: str, session: str) -> Mapping[str, str]:
+    def __call__(
+        self,
+        account: str,
+        role: str,
+        session: str,
+        policy: str = "",
+        policy_arns: tuple[str, ...] = (),
+    ) -> Mapping[str, str]:
         """Return the environment variables of a job's credentials, as a session of its role.
 
         `role` is a role's ARN, or the name or ARN of an instance profile; without one it is the account itself.
+        `policy` and `policy_arns` are session policies, which limit the role: a document, and managed ones.
         """
         ...
 
 
-def any_credentials(account: str, role: str, session: str) -> Mapping[str, str]:
+def any_credentials(
+    account: str, role: str, session: str, policy: str = "", policy_arns: tuple[str, ...] = ()
+) -> Mapping[str, str]:
     """Return credentials of an account, for services that are built without a cloud around them."""
     return {"AWS_ACCESS_KEY_ID": account, "AWS_SECRET_ACCESS_KEY": "headrace"}

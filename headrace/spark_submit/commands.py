@@ -82,11 +82,20 @@ def make_folders(folder: Path) -> Path:
 
 
 def job_environment(
-    context: JobContext, folder: Path, *, account: str, region: str, role: str, session: str
+    context: JobContext,
+    folder: Path,
+    *,
+    account: str,
+    region: str,
+    role: str,
+    session: str,
+    policy: str = "",
+    policy_arns: tuple[str, ...] = (),
 ) -> dict[str, str]:
     """Return what every job's environment holds: credentials, region and endpoint; nothing of the cloud's own.
 
-    `role` is the job's, as `JobCredentials` takes it, and `session` the name under which it acts.
+    `role` is the job's, as `JobCredentials` takes it, `session` the name under which it acts, and the policies those
+    that limit the role for this job.
     """
     kept = {
         name: os.environ[name]
@@ -97,7 +106,7 @@ def job_environment(
         "PATH": os.defpath,
         **kept,
         **utf8_environment(os.environ),
-        **context.credentials(account, role, session),
+        **context.credentials(account, role, session, policy, policy_arns),
         "AWS_ENDPOINT_URL": context.endpoint_url(),
         "AWS_REGION": region,
         "AWS_DEFAULT_REGION": region,

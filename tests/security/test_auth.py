@@ -219,15 +219,20 @@ def test_a_roles_session_is_good_with_its_token_and_for_its_time(guarded: Guarde
     guarded.clock.advance(-30)
 
 
-def test_session_tokens_that_everybody_knows_open_nothing(guarded: Guarded):
-    """moto gives all callers of these the same keys."""
+def test_a_users_session_is_its_own_and_opens_nothing_without_its_token(guarded: Guarded):
+    """Each of these has keys of its own, whose token is asked for (moto gives all callers the same)."""
     sts = guarded.client("sts")
-    for made in (sts.get_session_token(), sts.get_federation_token(Name="name")):
-        key = made["Credentials"]
-        client = guarded.client(
-            "kinesis", key["AccessKeyId"], key["SecretAccessKey"], key["SessionToken"]
+    one, two = (sts.get_session_token()["Credentials"] for _ in range(2))
+    federated = sts.get_federation_token(Name="name")["Credentials"]
+    for key in (one, federated):
+        named = (key["AccessKeyId"], key["SecretAccessKey"])
+        assert (
+            guarded.client("kinesis", *named, key["SessionToken"]).list_streams()["StreamNames"]
+            == []
         )
-        assert refused(client.list_streams)[0] == "UnrecognizedClientException"
+        for token in (federated if key is one else two)["SessionToken"], None:
+            client = guarded.client("kinesis", *named, token)
+            assert refused(client.list_streams)[0] == "UnrecognizedClientException"
 
 
 def test_nobody_gets_keys_for_a_token_that_nobody_verifies(guarded: Guarded):

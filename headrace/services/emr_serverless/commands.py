@@ -87,10 +87,13 @@ def prepare(context: JobContext, application: Application, run: JobRun, folder: 
     )
     # An executor finds the job's archives unpacked in the folder that it starts in, and so does the driver.
     unpack_archives(submission, settings, work, lambda uri: fetch(context.objects, uri, work))
+    limits = mapped(run.request, "executionIamPolicy")
     environment = {
         **job_environment(
             context,
             folder,
+            policy=str(limits.get("policy") or ""),
+            policy_arns=tuple(str(arn) for arn in listed(limits, "policyArns")),
             account=run.account,
             region=run.region,
             role=str(run.request.get("executionRoleArn") or ""),

@@ -33,7 +33,6 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "UpdateApplication": _APPLICATION,
     "StartJobRun": {
         "executionRoleArn": "stored",
-        "executionIamPolicy": "stored",
         # Of the classifications, spark-defaults and spark-driver-log4j2 reach the job; of the monitoring, the
         # S3 logUri is used.
         "configurationOverrides": "stored",

@@ -68,6 +68,8 @@ class Kinesis:
         state_delay_ms: int = 0,
     ) -> None:
         """Take the parts that `api.build_kinesis` makes. `workers` makes what runs in the background."""
+        # Whether IAM has a principal that a policy names: of which account, and the principal's ARN or unique id.
+        self.has_principal: Callable[[str, str], bool] = lambda _, __: True
         self.clock = clock
         self.ids = ids
         self.lock = threading.RLock()

@@ -75,6 +75,8 @@ class Lambda:
         self.clock = clock
         self.ids = ids
         self.endpoint_url = endpoint_url
+        # Whether IAM has a principal that a policy names: of which account, and the principal's ARN.
+        self.has_principal: Callable[[str, str], bool] = lambda _, __: True
         self._supervisor = supervisor
         self._account = account
         self._region = region

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace.aws.http import HttpRequest
@@ -176,6 +178,7 @@ def test_an_application_that_may_not_start_itself_takes_no_job(lab: Lab) -> None
         ({"executionTimeoutMinutes": 1}, "at least 5 minutes"),
         ({"executionRoleArn": ROLE.replace("0000", "1111")}, "Cross-account pass role"),
         ({"retryPolicy": {"maxAttempts": 11}}, "between 1 and 10"),
+        ({"executionIamPolicy": {"policy": "{}"}}, "Syntax errors in policy."),
         ({"retryPolicy": {"maxFailedAttemptsPerHour": 1}}, "STREAMING"),
         ({"mode": "SOMETIMES"}, "enum value set"),
         (
@@ -258,3 +261,19 @@ def test_a_run_uses_the_spark_of_its_label_and_its_archives_are_unpacked(
     assert (driver, path, told) == ("./environment/bin/python", "path=", "unpacked")
     (controller,) = (data_dir / "emr-serverless").glob("*/*/*/controller")
     assert "Spark 3.5.5 of emr-7.9.0, from pip" in controller.read_text()
+
+
+def test_a_runs_own_policies_limit_its_role(lab: Lab) -> None:
+    """API_StartJobRun.html, executionIamPolicy: a document and managed policies are the session's."""
+    made = lab.application()
+    policy = (
+        '{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"s3:*","Resource":"*"}}'
+    )
+    arns = ["arn:aws:iam::aws:policy/AmazonKinesisReadOnlyAccess"]
+    limits = {"policy": policy, "policyArns": arns}
+    run_id = lab.start(made, 'echo "$AWS_SESSION_TOKEN"', executionIamPolicy=limits)
+    assert lab.ended(made, run_id)["state"] == "SUCCESS"
+    token = lab.log(made, run_id, "stdout").strip()
+    # What the session carries stands sealed, and readable, behind the seal.
+    account, role, *_, said, managed = msgspec.json.decode(base64.b64decode(token)[32:])
+    assert (account, role, said, managed) == ("000000000000", "job", policy, arns)

@@ -39,6 +39,7 @@ MADE: Read = (
 STARTED: Read = ("StartApplication", application)
 GET: Read = ("GetApplication", application)
 TOKEN = {"clientToken": "it makes a repeated call one; test_applications.py"}
+DENIAL = '{"Version":"2012-10-17","Statement":{"Effect":"Deny","Action":"*","Resource":"*"}}'
 CONFIGURATION = [{"classification": "spark-defaults", "properties": {"a": "b"}}]
 
 KEY = "arn:aws:kms:us-east-1:000000000000:key/0000"
@@ -120,6 +121,7 @@ CASES = [
             "configurationOverrides.applicationConfiguration": CONFIGURATION,
             "configurationOverrides.monitoringConfiguration": MONITORING,
             "configurationOverrides.diskEncryptionConfiguration": DISK,
+            "executionIamPolicy.policy": DENIAL,
             "executionIamPolicy.policyArns": ["arn:aws:iam::000000000000:policy/p"],
             "name": "a run",
             "mode": "BATCH",

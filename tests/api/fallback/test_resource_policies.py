@@ -241,6 +241,26 @@ def test_a_role_made_anew_is_not_the_one_that_was_trusted(cloud: InProcessCloud)
     assert as_role(cloud, "caller", "sts").assume_role(**become)["Credentials"]
 
 
+def test_functions_and_streams_are_not_opened_to_who_is_not_there(cloud: InProcessCloud):
+    role = make_role(cloud, "opened")
+    kinesis, lambda_ = cloud.client("kinesis"), cloud.client("lambda")
+    kinesis.create_stream(StreamName="opened", ShardCount=1)
+    arn = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/opened"
+    for who, is_there in ((GONE, False), (role, True)):
+        policy = json.dumps(statements(lets({"AWS": who}, "kinesis:GetRecords", arn)))
+        put = {"ResourceARN": arn, "Policy": policy}
+        add = {"StatementId": "s", "Action": "lambda:InvokeFunction", "Principal": who}
+        if is_there:
+            kinesis.put_resource_policy(**put)
+            code = refusal(lambda_.add_permission, FunctionName="no-such", **add)[0]
+            assert code == "ResourceNotFoundException"
+        else:
+            assert refusal(kinesis.put_resource_policy, **put)[0] == "InvalidArgumentException"
+            found = refusal(lambda_.add_permission, FunctionName="no-such", **add)
+            assert found[0] == "InvalidParameterValueException"
+            assert found[2].startswith("The provided principal was invalid.")
+
+
 # --- quotas ---------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.aws.http import HttpRequest
+from headrace.fallback.fidelity import FIDELITY as OF_MOTO
 from headrace.services.cloudcontrol.fidelity import FIDELITY as CLOUDCONTROL
 from headrace.services.cloudformation.fidelity import FIDELITY as CLOUDFORMATION
 from headrace.services.emr.fidelity import FIDELITY as EMR
@@ -32,6 +33,7 @@ TABLES = {
     "lambda": LAMBDA,
     "resourcegroupstaggingapi": TAGGING,
     "s3": S3,
+    **OF_MOTO,
 }
 TEMPLATE = {
     "Resources": {

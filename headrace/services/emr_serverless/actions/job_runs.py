@@ -7,6 +7,7 @@ from typing import Any, cast
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr_serverless as shapes
 from headrace.core.values import moment, present
+from headrace.permissions.grammar import PolicyError, check_policy
 from headrace.services.emr_serverless.actions.applications import begin
 from headrace.services.emr_serverless.actions.common import (
     epoch_ms,
@@ -93,6 +94,14 @@ def _check(call: Call, request: shapes.StartJobRunRequest) -> None:
         )
     if request["executionRoleArn"].split(":")[4] != call.account:
         raise validation("Cross-account pass role is not allowed.")
+    limits = (request.get("executionIamPolicy") or {}).get("policy")
+    if limits:
+        try:
+            check_policy(limits, "session")
+        except PolicyError as error:
+            raise validation(
+                error.message
+            ) from None  # IAM's sentence; that it is passed on, assumed
     timeout = request.get("executionTimeoutMinutes")
     if timeout is not None and 0 < timeout < SHORTEST_TIMEOUT_MINUTES:
         raise validation(f"RunTimeout must be at least {SHORTEST_TIMEOUT_MINUTES} minutes.")

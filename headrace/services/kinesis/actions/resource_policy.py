@@ -1,5 +1,6 @@
 """PutResourcePolicy, GetResourcePolicy and DeleteResourcePolicy: kept and shown; `headrace.iam` judges by them."""
 
+import functools
 import json
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ from headrace.aws.shapes.kinesis import (
     GetResourcePolicyOutput,
     PutResourcePolicyInput,
 )
+from headrace.permissions.resource_grammar import missing_principal
 from headrace.services.kinesis.actions.resources import (
     find_active_resource,
     find_resource,
@@ -28,8 +30,13 @@ _EMPTY = "{}"
 def put_resource_policy(kinesis: Kinesis, call: Call, request: PutResourcePolicyInput) -> None:
     """Attach a policy to a stream or a consumer. Source: API_PutResourcePolicy."""
     with kinesis.lock:
+        find_active_resource(kinesis, call, request)
+    _check(request["Policy"], request["ResourceARN"])
+    # Without the lock: IAM may have to be loaded.
+    if missing_principal(request["Policy"], functools.partial(kinesis.has_principal, call.account)):
+        raise invalid_argument("Policy contains an invalid principal.")  # the sentence is assumed
+    with kinesis.lock:
         _, resource = find_active_resource(kinesis, call, request)
-        _check(request["Policy"], request["ResourceARN"])
         resource.policy = request["Policy"]
         save_resource(kinesis, resource)
 

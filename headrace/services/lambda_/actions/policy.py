@@ -44,10 +44,14 @@ def _principal(principal: str) -> Any:
     if principal.startswith("arn:"):
         return {"AWS": principal}
     if not principal.endswith(_SERVICES):
-        raise invalid_parameter(
-            "The provided principal was invalid. Please check the principal and try again."
-        )
+        raise _invalid_principal()
     return {"Service": principal}
+
+
+def _invalid_principal() -> AwsError:
+    return invalid_parameter(
+        "The provided principal was invalid. Please check the principal and try again."
+    )
 
 
 def _check_target(function: Function, ref: FunctionRef) -> None:
@@ -84,6 +88,8 @@ def add_permission(lambda_: Lambda, call: Call, request: AddPermissionInput) -> 
     if ref.qualifier == LATEST:
         raise invalid_parameter("We currently do not support adding policies for $LATEST.")
     principal = _principal(request["Principal"])
+    if not lambda_.has_principal(call.account, request["Principal"]):
+        raise _invalid_principal()
     with lambda_.functions.changing(ref) as function:
         _check_target(function, ref)
         qualifier = ref.qualifier or ""
