@@ -1,4 +1,4 @@
-"""Where enriched flights go: Parquet in a data lake, an OpenSearch index, a table of Redshift, or an HTTP endpoint."""
+"""Where enriched flights go: Parquet or Iceberg in a data lake, an OpenSearch index, Redshift, or an HTTP endpoint."""
 
 # jsii names the parameters of its interfaces unlike those of its classes, so that no class fits its interface.
 # pyright: reportArgumentType=false
@@ -20,9 +20,11 @@ from constructs import Construct
 
 from cdk.constructs.delivery_config import DeliveryConfig, load_delivery
 from cdk.constructs.http_delivery import HttpDelivery
+from cdk.constructs.iceberg_delivery import IcebergDelivery
 from cdk.constructs.parquet_delivery import ParquetDelivery
 from cdk.constructs.redshift_delivery import RedshiftDelivery
 from cdk.constructs.search_delivery import SearchDelivery
+from cdk.constructs.stream_delivery import Buffering
 from cdk.constructs.workspace_bucket import WorkspaceBucket
 
 # Redshift's default is 5439, which everybody tries first.
@@ -31,14 +33,14 @@ ADMIN = "flights_admin"
 DATABASE = "flights"
 _TYPES = {"string": "varchar(256)"}
 CONFIG = Path(__file__).resolve().parents[2] / "firehose" / "flights" / "delivery.json"
-DESTINATIONS = ("parquet", "opensearch", "redshift", "http")
+DESTINATIONS = ("parquet", "iceberg", "opensearch", "redshift", "http")
 
 
 class DeliveryStack(Stack):
     """Enriched flights, delivered.
 
-    Outputs: LakeBucketName, LakeErrorPrefix, DeliveryStreamName; of Parquet also LakePrefix, GlueDatabaseName and
-    GlueTableName; of OpenSearch DomainEndpoint; of Redshift ClusterIdentifier, DatabaseName, and
+    Outputs: LakeBucketName, LakeErrorPrefix, DeliveryStreamName; of Parquet and Iceberg also LakePrefix,
+    GlueDatabaseName and GlueTableName; of OpenSearch DomainEndpoint; of Redshift ClusterIdentifier, DatabaseName, and
     CreateTable, the statement that makes the table: nobody else does, and COPY is tried until it is there.
     """
 
@@ -75,6 +77,8 @@ class DeliveryStack(Stack):
         CfnOutput(self, "LakeErrorPrefix", value=config.error_prefix.partition("!")[0])
         if destination == "opensearch":
             name = self._to_opensearch(config, enriched, lake)
+        elif destination == "iceberg":
+            name = self._to_iceberg(config, enriched, lake)
         elif destination == "redshift":
             name = self._to_redshift(config, enriched, lake)
         elif destination == "http":
@@ -89,6 +93,24 @@ class DeliveryStack(Stack):
         self, config: DeliveryConfig, enriched: kinesis.IStream, lake: s3.IBucket
     ) -> str:
         delivery = ParquetDelivery(self, "Flights", config=config, source=enriched, bucket=lake)
+        CfnOutput(self, "LakePrefix", value=config.table_location)
+        CfnOutput(self, "GlueDatabaseName", value=delivery.database.ref)
+        CfnOutput(self, "GlueTableName", value=delivery.table.ref)
+        return delivery.delivery.ref
+
+    def _to_iceberg(
+        self, config: DeliveryConfig, enriched: kinesis.IStream, lake: s3.IBucket
+    ) -> str:
+        delivery = IcebergDelivery(
+            self,
+            "Flights",
+            database=config.database,
+            table=config.table,
+            location=config.table_location,
+            columns=config.columns,
+            buffering=Buffering(size_mib=config.size_mib, interval_s=config.interval_s),
+            **_common(config, enriched, lake),
+        )
         CfnOutput(self, "LakePrefix", value=config.table_location)
         CfnOutput(self, "GlueDatabaseName", value=delivery.database.ref)
         CfnOutput(self, "GlueTableName", value=delivery.table.ref)

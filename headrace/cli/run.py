@@ -103,7 +103,7 @@ MOST_FILES = 10_240
     default="off",
     envvar="HEADRACE_LIMITS",
     show_default=True,
-    help="aws: throttle Kinesis as AWS does, shard by shard and call by call.",
+    help="aws: throttle Kinesis, shard by shard and call by call, and Firehose's direct puts as AWS does.",
 )
 @click.option(
     "--iam",

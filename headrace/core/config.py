@@ -32,7 +32,7 @@ class Config:
             `fsync` what the disk holds (survives a power cut).
         ephemeral: the data directory is a temporary one, removed when the cloud stops.
         state_delay_ms: how long streams, consumers and delivery streams stay CREATING, UPDATING or DELETING.
-        limits: `aws` throttles Kinesis as AWS does: each shard's throughput, and the rates of calls.
+        limits: `aws` throttles as AWS does: Kinesis's shards, Firehose's direct puts, and the rates of their calls.
         run_bootstrap_actions: run the bootstrap actions of EMR's clusters on this machine.
         strict: refuse parameters of calls and properties of templates that would be ignored, and Spark jobs whose
             Spark would not be their label's.

@@ -32,6 +32,7 @@ from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import patch_patterns
 from headrace.fallback.current import CURRENT, FunctionTarget, SearchHome
 from headrace.fallback.executions import Executions
+from headrace.fallback.iam_principals import exists_for
 from headrace.fallback.in_process import ANSWERED, InProcessCalls
 from headrace.fallback.journal import Entry
 from headrace.fallback.kept.state import KeptState
@@ -59,8 +60,11 @@ from headrace.fallback.request_kinds import (
     changes_rows_only,
     only_reads,
 )
+from headrace.fallback.resource_policy_checks import check_put
 from headrace.fallback.services import patch_all
 from headrace.fallback.session_identity import answer_of_session
+from headrace.fallback.sts_sessions import OPERATIONS as STS_SESSIONS
+from headrace.fallback.sts_sessions import answer_of_sts
 from headrace.fallback.table_streams import TableStreams
 from headrace.store.database import Database
 
@@ -271,6 +275,9 @@ class MotoServices:
             answer = answer_of_session(self.sessions, request)
             if answer is not None:
                 return answer
+        if package == "sts" and operation in STS_SESSIONS and self.sessions is not None:
+            return answer_of_sts(self.sessions, request)
+        check_put(service, package, operation, request, self.sessions)
         if package == "iam" and operation in SIMULATIONS:
             return answer_of_simulation(request)
 
@@ -352,6 +359,26 @@ class MotoServices:
                 self._ready.clear()
                 _Owner.services = None
 
+    def change(self, change: Callable[[], None], service: str = "") -> None:
+        """Change moto's state outside a request and store it: all of `service`, or what notes itself.
+
+        Raises AwsError.
+        """
+        with self._alone():
+            self.warm_up()
+            TOUCHED.is_watching = True
+            try:
+                change()
+            finally:
+                TOUCHED.is_watching = False
+                if service:
+                    TOUCHED.service(service)
+                self._save(None, with_services=bool(service))
+
+    def is_loaded(self) -> bool:
+        """Whether moto has this cloud's state now."""
+        return self._ready.is_set() and _Owner.services is self
+
     def _change_executions(self, change: Callable[[], None]) -> None:
         """Change something of Step Functions outside a request, and store it. Raises AwsError."""
         with self._alone():
@@ -403,6 +430,13 @@ class MotoServices:
             if any(access_key in backend.access_keys for backend in list(regions.values())):
                 return str(account)
         return None
+
+    def has_principal(self, account: str, name: str) -> bool:
+        """Whether IAM has a principal of a policy of `account`, by ARN or unique id. Waits until moto is loaded."""
+        if ":root" in name or name == "*":
+            return True
+        self.warm_up()
+        return exists_for(account)(name)
 
     def queue_is_empty(self, account: str, region: str, name: str) -> bool:
         """Whether a queue has nothing to receive now, or moto is not loaded yet. Raises LookupError."""

@@ -213,7 +213,7 @@ def _column(item: psycopg.Column, types: Any) -> Column:
 
 
 def _filled(sql: str, parameters: Sequence[tuple[str, str]]) -> str:
-    """Return a statement with the values of `:name` in it: texts, whose type their place says. Raises WarehouseError."""
+    """Return a statement with the values of `:name` in it: texts; their place says the type. Raises WarehouseError."""
     if not parameters:
         return sql
     values = dict(parameters)

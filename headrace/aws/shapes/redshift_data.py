@@ -45,6 +45,13 @@ BatchExecuteStatementOutput = TypedDict(
     },
 )
 
+CancelStatementInput = TypedDict(
+    "CancelStatementInput",
+    {
+    "Id": str,
+    },
+)
+
 CancelStatementRequest = TypedDict(
     "CancelStatementRequest",
     {
@@ -75,6 +82,14 @@ ColumnMetadata = TypedDict(
     "typeName": NotRequired[str],
     "length": NotRequired[int],
     "columnDefault": NotRequired[str],
+    },
+)
+
+DescribeStatementInput = TypedDict(
+    "DescribeStatementInput",
+    {
+    "Id": str,
+    "WaitTimeSeconds": NotRequired[int],
     },
 )
 
@@ -111,6 +126,22 @@ DescribeStatementResponse = TypedDict(
     "ResultFormat": NotRequired[str],
     "SessionId": NotRequired[str],
     "ExecutionMode": NotRequired[str],
+    },
+)
+
+DescribeTableInput = TypedDict(
+    "DescribeTableInput",
+    {
+    "ClusterIdentifier": NotRequired[str],
+    "SecretArn": NotRequired[str],
+    "DbUser": NotRequired[str],
+    "Database": str,
+    "ConnectedDatabase": NotRequired[str],
+    "Schema": NotRequired[str],
+    "Table": NotRequired[str],
+    "NextToken": NotRequired[str],
+    "MaxResults": NotRequired[int],
+    "WorkgroupName": NotRequired[str],
     },
 )
 
@@ -189,6 +220,15 @@ Field = TypedDict(
     },
 )
 
+GetStatementResultInput = TypedDict(
+    "GetStatementResultInput",
+    {
+    "Id": str,
+    "NextToken": NotRequired[str],
+    "WaitTimeSeconds": NotRequired[int],
+    },
+)
+
 GetStatementResultRequest = TypedDict(
     "GetStatementResultRequest",
     {
@@ -205,6 +245,15 @@ GetStatementResultResponse = TypedDict(
     "ColumnMetadata": NotRequired[list["ColumnMetadata"]],
     "TotalNumRows": NotRequired[int],
     "NextToken": NotRequired[str],
+    },
+)
+
+GetStatementResultV2Input = TypedDict(
+    "GetStatementResultV2Input",
+    {
+    "Id": str,
+    "NextToken": NotRequired[str],
+    "WaitTimeSeconds": NotRequired[int],
     },
 )
 
@@ -228,6 +277,19 @@ GetStatementResultV2Response = TypedDict(
     },
 )
 
+ListDatabasesInput = TypedDict(
+    "ListDatabasesInput",
+    {
+    "ClusterIdentifier": NotRequired[str],
+    "Database": NotRequired[str],
+    "SecretArn": NotRequired[str],
+    "DbUser": NotRequired[str],
+    "NextToken": NotRequired[str],
+    "MaxResults": NotRequired[int],
+    "WorkgroupName": NotRequired[str],
+    },
+)
+
 ListDatabasesRequest = TypedDict(
     "ListDatabasesRequest",
     {
@@ -246,6 +308,21 @@ ListDatabasesResponse = TypedDict(
     {
     "Databases": NotRequired[list[str]],
     "NextToken": NotRequired[str],
+    },
+)
+
+ListSchemasInput = TypedDict(
+    "ListSchemasInput",
+    {
+    "ClusterIdentifier": NotRequired[str],
+    "SecretArn": NotRequired[str],
+    "DbUser": NotRequired[str],
+    "Database": str,
+    "ConnectedDatabase": NotRequired[str],
+    "SchemaPattern": NotRequired[str],
+    "NextToken": NotRequired[str],
+    "MaxResults": NotRequired[int],
+    "WorkgroupName": NotRequired[str],
     },
 )
 
@@ -272,6 +349,20 @@ ListSchemasResponse = TypedDict(
     },
 )
 
+ListStatementsInput = TypedDict(
+    "ListStatementsInput",
+    {
+    "NextToken": NotRequired[str],
+    "MaxResults": NotRequired[int],
+    "StatementName": NotRequired[str],
+    "Status": NotRequired[str],
+    "RoleLevel": NotRequired[bool],
+    "Database": NotRequired[str],
+    "ClusterIdentifier": NotRequired[str],
+    "WorkgroupName": NotRequired[str],
+    },
+)
+
 ListStatementsRequest = TypedDict(
     "ListStatementsRequest",
     {
@@ -291,6 +382,22 @@ ListStatementsResponse = TypedDict(
     {
     "Statements": list["StatementData"],
     "NextToken": NotRequired[str],
+    },
+)
+
+ListTablesInput = TypedDict(
+    "ListTablesInput",
+    {
+    "ClusterIdentifier": NotRequired[str],
+    "SecretArn": NotRequired[str],
+    "DbUser": NotRequired[str],
+    "Database": str,
+    "ConnectedDatabase": NotRequired[str],
+    "SchemaPattern": NotRequired[str],
+    "TablePattern": NotRequired[str],
+    "NextToken": NotRequired[str],
+    "MaxResults": NotRequired[int],
+    "WorkgroupName": NotRequired[str],
     },
 )
 

@@ -21,7 +21,6 @@ log = logging.getLogger(__name__)
 # Shown, and without effect.
 _SHOWN: dict[str, FidelityLevel] = {
     "RoleARN": "stored",
-    "RollbackConfiguration": "stored",
 }
 _DROPPED: dict[str, FidelityLevel] = dict.fromkeys(
     ("DeploymentConfig.Mode", "DisableValidation"), "ignored"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.metrics import Measure
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.state import DeliveryStream, Intent
@@ -58,6 +59,7 @@ class Outcome:
         dropped: records that are lost, neither delivered nor put into the error output: they are logged (an HTTP
             endpoint's 413).
         end_ms: when the try ended, for the clock of retries: waiting for an answer does not count (0: now).
+        measured: values of the destination's own metrics, beside those that every destination has.
     """
 
     failed: list[Failed] = field(default_factory=list[Failed])
@@ -66,6 +68,7 @@ class Outcome:
     objects: int = 0
     dropped: list[Failed] = field(default_factory=list[Failed])
     end_ms: int = 0
+    measured: list[Measure] = field(default_factory=list[Measure])
 
 
 class Destination(Protocol):

@@ -34,8 +34,11 @@ class Rules:
     default_interval_s: int = 300
 
 
-def checked(given: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
-    """Return a configuration with AWS's defaults. Raises AwsError. Ranges the model has checked already."""
+def checked(given: Mapping[str, Any], rules: Rules, *, has_queries: bool = False) -> dict[str, Any]:
+    """Return a configuration with AWS's defaults. Raises AwsError. Ranges the model has checked already.
+
+    `has_queries`: it may have a MetadataExtraction processor, as otherwise only dynamic partitioning has.
+    """
     made = dict(given)
     made["S3Configuration"] = checked_s3(mapped(made, "S3Configuration"))
     made["BufferingHints"] = hints_of(
@@ -50,7 +53,7 @@ def checked(given: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
     }
     made.setdefault("S3BackupMode", rules.backup_modes[0])
     check_logging(made)
-    check_processors(made)
+    check_processors(made, has_queries=has_queries)
     return made
 
 

@@ -24,6 +24,12 @@ _HTTP: dict[str, FidelityLevel] = {
     **_SECRET,
     "EndpointConfiguration.Name": "stored",
 }
+_ICEBERG: dict[str, FidelityLevel] = {
+    **_OF_S3,
+    **_DELIMITER,
+    # No limit of throughput is enforced that it would lift; records are kept in order either way.
+    "AppendOnly": "stored",
+}
 # By kind, and by member of its configuration.
 STORED: dict[str, dict[str, FidelityLevel]] = {
     "HttpEndpoint": _HTTP,
@@ -42,6 +48,7 @@ STORED: dict[str, dict[str, FidelityLevel]] = {
     },
     # Its own configuration has no RoleARN.
     "Splunk": {**_OF_S3, **_SECRET},
+    "Iceberg": _ICEBERG,
 }
 
 
@@ -54,17 +61,19 @@ def of_creation() -> dict[str, FidelityLevel]:
     }
 
 
-def of_update() -> dict[str, FidelityLevel]:
-    """Return the rows of UpdateDestination. A VPC cannot be changed."""
-    return {
-        f"{kind}DestinationUpdate.{_as_update(name)}": level
-        for kind, members in STORED.items()
-        for name, level in members.items()
-        if name != "VpcConfiguration"
-    }
-
-
-def _as_update(name: str) -> str:
+def _in_update(kind: str, name: str) -> str:
+    if kind == "Iceberg":
+        return name
     return name.replace("S3Configuration", "S3Update").replace(
         "BackupConfiguration", "BackupUpdate"
     )
+
+
+def of_update() -> dict[str, FidelityLevel]:
+    """Return the rows of UpdateDestination. A VPC cannot be changed; a change of AppendOnly is refused."""
+    return {
+        f"{kind}DestinationUpdate.{_in_update(kind, name)}": level
+        for kind, members in STORED.items()
+        for name, level in members.items()
+        if name not in ("VpcConfiguration", "AppendOnly")
+    }
