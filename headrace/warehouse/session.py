@@ -83,7 +83,7 @@ def _as_connecting(said: str) -> WarehouseError:
 def as_warehouse_error(error: psycopg.Error) -> WarehouseError:
     """Return a statement's failure."""
     state = error.sqlstate or "08"
-    found = [k for begin, k in _KINDS.items() if state.startswith(begin)]
+    found: list[Kind] = [k for begin, k in _KINDS.items() if state.startswith(begin)]
     kind = found[0] if found else _OTHER
     diagnosis = error.diag
     words = f"ERROR: {diagnosis.message_primary or str(error).strip()}"

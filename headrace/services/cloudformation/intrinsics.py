@@ -238,11 +238,25 @@ def _of_value(function: _Evaluated) -> _Function:
     return lambda argument, scope: function(_evaluate(argument, scope), scope)
 
 
+_plain_join = _of_list("Fn::Join", functions.join, 2)
+
+
+def _join(argument: Any, scope: Scope) -> Any:
+    """Join, and replace a dynamic reference that the parts make up together, as CDK writes those to its own secrets."""
+    joined = _plain_join(argument, scope)
+    parts: Any = cast("list[Any]", argument)[1]
+    begins = isinstance(parts, list) and any(
+        isinstance(part, str) and part.rfind(_DYNAMIC_START) > part.rfind(_DYNAMIC_END)
+        for part in cast("list[Any]", parts)
+    )
+    return _dynamic(joined, scope) if begins and isinstance(joined, str) else joined
+
+
 _FUNCTIONS: dict[str, _Function] = {
     "Ref": _ref,
     "Condition": _condition,
     "Fn::GetAtt": _get_att,
-    "Fn::Join": _of_list("Fn::Join", functions.join, 2),
+    "Fn::Join": _join,
     "Fn::Sub": _sub,
     "Fn::Select": _of_list("Fn::Select", functions.select, 2),
     "Fn::Split": _of_list("Fn::Split", functions.split, 2),

@@ -39,6 +39,18 @@ def test_dynamic_references_are_replaced(text: str, value: str):
     assert evaluate(text, scope()) == value
 
 
+def test_a_dynamic_reference_may_be_joined_of_parts():
+    # As CDK writes a reference to a secret of the same template.
+    parts = ["{{resolve:secretsmanager:", {"Ref": "P"}, ":SecretString:k::}}"]
+    there = scope(P="arn")
+    assert evaluate({"Fn::Join": ["", parts]}, there) == "<secretsmanager arn:SecretString:k::>"
+    # What stands in a value is no reference.
+    assert (
+        evaluate({"Fn::Join": ["", ["a", {"Ref": "P"}]]}, scope(P="{{resolve:ssm:p}}"))
+        == "a{{resolve:ssm:p}}"
+    )
+
+
 @pytest.mark.parametrize("text", ["{{resolve:ssm:" * 60_000, "{{resolve:x:" * 60_000 + "}}"])
 def test_references_without_an_end_are_left_as_they_are(text: str):
     assert evaluate(text, scope()) == text
