@@ -29,7 +29,7 @@ from headrace.core.workers import Supervisor
 from headrace.fallback import MotoServices, keep_log_groups_within
 from headrace.fallback.iam_people import MotoPeople, trust_policy_of
 from headrace.iam.judge import Judge
-from headrace.job_credentials import RoleCredentials, any_secret
+from headrace.job_credentials import RoleAccess, RoleCredentials, any_secret
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages
 from headrace.pages.emr_serverless import ServerlessPages
@@ -203,6 +203,7 @@ class Cloud:
         config = self.config
         secret_of = any_secret if self.keys is None else self.keys.secret_for
         credentials = RoleCredentials(self.sessions, self.gateway, self.clock, secret_of)
+        access = RoleAccess(self.gateway, self.judge, config.iam)
         shared: dict[str, Any] = {
             "clock": self.clock,
             "ids": self.ids,
@@ -276,6 +277,7 @@ class Cloud:
             objects=self.s3.objects,
             endpoint_url=self.endpoint_url,
             credentials=credentials,
+            access=access,
             sparks=self._sparks,
             metrics=self._metrics,
             buses=EventBuses(self.gateway),
@@ -288,6 +290,7 @@ class Cloud:
             objects=self.s3.objects,
             endpoint_url=self.endpoint_url,
             credentials=credentials,
+            access=access,
             sparks=self._sparks,
             **shared,
         )

@@ -32,7 +32,6 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         "EbsRootVolumeSize": "stored",
         "EbsRootVolumeIops": "stored",
         "EbsRootVolumeThroughput": "stored",
-        "JobFlowRole": "stored",
         "ServiceRole": "stored",
         "AutoScalingRole": "stored",
         "ScaleDownBehavior": "stored",
@@ -48,7 +47,6 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         "MonitoringConfiguration": "stored",
         "ExtendedSupport": "stored",
         "SessionEnabled": "stored",
-        "StepExecutionRoleArn": "stored",
         # Of StepMonitoringConfiguration.
         "EncryptionKeyArn": "stored",
         "AdditionalInfo": "ignored",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headrace.core.clock import Clock
 from headrace.core.workers import WorkerDone
-from headrace.services.emr_serverless.commands import log_uri, prepare
+from headrace.services.emr_serverless.commands import context_of, log_uri, prepare
 from headrace.services.emr_serverless.limits import LONGEST_DETAILS
 from headrace.services.emr_serverless.state import ENDED, Application, Attempt, JobRun, JobState
 from headrace.services.emr_serverless.store import Store
@@ -205,7 +205,7 @@ class JobRunner:
         place = self._place()
         return JobLogs(
             self._ports.clock,
-            self._ports.context.objects,
+            context_of(self._ports.context, self._run).objects,
             self.folder,
             [] if place is None else [place],
         )
