@@ -174,7 +174,10 @@ class Cloud:
             version=lambda: moto.policies_version,
         )
         policies = ResourcePolicies(
-            self.gateway, trust_policy=trust_policy_of, version=lambda: moto.policies_version
+            self.gateway,
+            trust_policy=trust_policy_of,
+            held=moto.policy_of,
+            version=lambda: moto.policies_version,
         )
         judge = Judge(
             self.config.iam,
@@ -244,6 +247,7 @@ class Cloud:
         self.moto.function_target = self.lambda_.invoke_for_service
         self.moto.control = self.gateway
         self.s3.keys = KmsKeys(self.gateway)
+        self.s3.notifications.guard = self.judge
         self.s3.notifications.targets = ServiceTargets(self.gateway, self.lambda_.invoke_later)
         self.search = self.moto.search = SearchHome(
             config.data_dir,
@@ -278,6 +282,7 @@ class Cloud:
             endpoint_url=self.endpoint_url,
             credentials=credentials,
             access=access,
+            guard=self.judge,
             sparks=self._sparks,
             metrics=self._metrics,
             buses=EventBuses(self.gateway),
@@ -291,6 +296,7 @@ class Cloud:
             endpoint_url=self.endpoint_url,
             credentials=credentials,
             access=access,
+            guard=self.judge,
             sparks=self._sparks,
             **shared,
         )

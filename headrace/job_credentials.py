@@ -77,10 +77,14 @@ class RoleAccess:
 
     def denial(self, account: str, role: str, session: str, action: str, resource: str) -> str:
         """See `JobAccess.denial`."""
-        if not role:
+        arn = self.role_arn(account, role)
+        return self._guard.denial(Acting(arn, session), action, resource) if arn else ""
+
+    def role_arn(self, account: str, role: str) -> str:
+        """See `JobAccess.role_arn`."""
+        if not role or self._mode == "off":
             return ""
-        arn = f"arn:aws:iam::{account}:role/{_role_named(self._control, account, role)}"
-        return self._guard.denial(Acting(arn, session), action, resource)
+        return f"arn:aws:iam::{account}:role/{_role_named(self._control, account, role)}"
 
 
 def _role_named(control: ControlPlane, account: str, role: str) -> str:

@@ -31,6 +31,7 @@ from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import patch_patterns
 from headrace.fallback.current import CURRENT, FunctionTarget, SearchHome
 from headrace.fallback.executions import Executions
+from headrace.fallback.held_policies import policy_held
 from headrace.fallback.in_process import ANSWERED, InProcessCalls
 from headrace.fallback.journal import Entry
 from headrace.fallback.kept.state import KeptState
@@ -215,6 +216,11 @@ class MotoServices:
         return (
             f"headrace is loading the state of moto's services: {progress.done} of {progress.all}."
         )
+
+    def policy_of(self, arn: str) -> str | None:
+        """Return the policy, as JSON, of a queue, a topic, an event bus or a log group; None for none."""
+        self.warm_up()
+        return policy_held(arn)
 
     # --- requests -----------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ class Identity:
         account: empty for services and keys.
         session: the name of a role's session.
         policy: the session policy, as AssumeRole was given it.
-        source_arn: of a service.
+        source_arn, source_account: of a service; see `Acting`.
     """
 
     kind: Literal["role", "user", "service", "key"]
@@ -27,6 +27,7 @@ class Identity:
     session: str = ""
     policy: str = ""
     source_arn: str = ""
+    source_account: str = ""
 
     @property
     def arn(self) -> str:
@@ -39,7 +40,12 @@ class Identity:
 def identity_of(acting: Acting) -> Identity:
     """Return the identity of those for whom a service acts."""
     if not acting.arn.startswith("arn:"):
-        return Identity("service", acting.arn, source_arn=acting.source_arn)
+        return Identity(
+            "service",
+            acting.arn,
+            source_arn=acting.source_arn,
+            source_account=acting.source_account,
+        )
     account, resource = acting.arn.split(":", 5)[4:]
     kind = "user" if resource.startswith("user/") else "role"
     return Identity(kind, resource.rpartition("/")[2], account, acting.session)

@@ -24,7 +24,7 @@ from headrace.iam.entries import Entries, Entry, EntryKey
 from headrace.iam.identity import Identity, identity_of
 from headrace.permissions.accesses import FREE, accesses_of, why_unknown
 from headrace.permissions.evaluate import denial, evaluate
-from headrace.permissions.model import Access, Decision, NamedPolicy, Policies, Principal
+from headrace.permissions.model import Access, Context, Decision, NamedPolicy, Policies, Principal
 
 log = logging.getLogger(__name__)
 
@@ -150,10 +150,14 @@ class Judge:
                 found = self._callers[identity] = Caller(self, identity)
             return found
 
-    def denial(self, acting: Acting, action: str, resource: str) -> str:
+    def denial(
+        self, acting: Acting, action: str, resource: str, context: Context | None = None
+    ) -> str:
         """See `Guard.denial`."""
         if self.mode == "off" or not acting.arn:
             return ""
+        if context:
+            return self._as(acting).sentence_in(access_to(action, resource), context)
         return self._as(acting).sentence_of((action, resource), action, resource)
 
     def note(self, acting: Acting, action: str, resource: str) -> None:
@@ -237,7 +241,7 @@ class Judge:
             return f"{known.arn} {NOT_IN_IAM}", refusal
         own = self.people.policies(known)
         if known.source_arn:
-            access = _from_source(access, known.source_arn)
+            access = _from_source(access, known)
         decision = evaluate(principal, access, _with_resource(own, resource))
         return ("" if decision.allowed else denial(principal, access, decision)), decision
 
@@ -310,9 +314,11 @@ def _refusal(service: str, sentence: str) -> AwsError:
     return gone(service) if sentence.endswith(NOT_IN_IAM) else refused(service, sentence)
 
 
-def _from_source(access: Access, source_arn: str) -> Access:
+def _from_source(access: Access, service: Identity) -> Access:
     """Return an access with the keys that say for which resource a service acts."""
-    source = {"aws:sourcearn": (source_arn,), "aws:sourceaccount": (source_arn.split(":")[4],)}
+    arn = service.source_arn
+    account = service.source_account or arn.split(":")[4]
+    source = {"aws:sourcearn": (arn,), "aws:sourceaccount": (account,)}
     return replace(access, context={**access.context, **source})
 
 
@@ -363,6 +369,11 @@ class Caller:
         if entry is None:
             return self._note(key, access_to(action, resource))
         return self._seen(entry)
+
+    def sentence_in(self, access: Access, context: Context) -> str:
+        """Note an access with more condition keys; return AWS's sentence when it is to be refused."""
+        access = replace(access, context={**access.context, **context})
+        return self._note(_key_of(access), access)
 
     def note(self, action: str, resource: str) -> None:
         """Note an access, to be judged later."""

@@ -32,6 +32,10 @@ class JobAccess(Protocol):
         """Return AWS's sentence when a role, given as to `JobCredentials`, may not do something; empty to go on."""
         ...
 
+    def role_arn(self, account: str, role: str) -> str:
+        """Return the ARN of a role that is given so; empty for none."""
+        ...
+
 
 class AnyAccess:
     """Lets every job do everything, for services that are built without a cloud around them."""
@@ -40,6 +44,10 @@ class AnyAccess:
 
     def denial(self, account: str, role: str, session: str, action: str, resource: str) -> str:
         """See `JobAccess.denial`."""
+        return ""
+
+    def role_arn(self, account: str, role: str) -> str:
+        """See `JobAccess.role_arn`."""
         return ""
 
 

@@ -20,7 +20,6 @@ log = logging.getLogger(__name__)
 
 # Shown, and without effect.
 _SHOWN: dict[str, FidelityLevel] = {
-    "RoleARN": "stored",
     "RollbackConfiguration": "stored",
 }
 _DROPPED: dict[str, FidelityLevel] = dict.fromkeys(
@@ -37,7 +36,6 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     },
     "DeleteStack": {
         "DeploymentConfig": "ignored",
-        "RoleARN": "stored",
     },
     "ContinueUpdateRollback": {"RoleARN": "ignored"},
     "RollbackStack": {

@@ -11,8 +11,10 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import (
     EventBusSender,
+    Guard,
     JobCredentials,
     MetricSink,
+    NoGuard,
     ObjectStore,
     any_credentials,
 )
@@ -47,6 +49,7 @@ def build_emr(
     credentials: JobCredentials = any_credentials,
     sparks: Sparks | None = None,
     access: JobAccess | None = None,
+    guard: Guard | None = None,
     metrics: MetricSink,
     buses: EventBusSender,
     run_bootstrap_actions: bool = False,
@@ -66,6 +69,7 @@ def build_emr(
         ),
         metrics=metrics,
         folder=folder,
+        guard=guard or NoGuard(),
         run_bootstrap_actions=run_bootstrap_actions,
     )
     app_uis = AppUis(database, store, folder, endpoint_url)

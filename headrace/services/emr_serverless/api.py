@@ -9,7 +9,7 @@ from pathlib import Path
 from headrace.aws.service import ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import JobCredentials, ObjectStore, any_credentials
+from headrace.core.ports import Guard, JobCredentials, NoGuard, ObjectStore, any_credentials
 from headrace.core.workers import Supervisor
 from headrace.services.emr_serverless.actions import ACTIONS
 from headrace.services.emr_serverless.backend import EmrServerless
@@ -40,6 +40,7 @@ def build_emr_serverless(
     credentials: JobCredentials = any_credentials,
     sparks: Sparks | None = None,
     access: JobAccess | None = None,
+    guard: Guard | None = None,
 ) -> EmrServerless:
     """Return EMR Serverless with its parts; nothing runs before `EmrServerless.start`."""
     store = Store(database)
@@ -56,6 +57,7 @@ def build_emr_serverless(
             access or AnyAccess(),
         ),
         folder=(data_dir / FOLDER).absolute(),
+        guard=guard or NoGuard(),
         ended=lambda: idle_watch.wake(),
     )
     return EmrServerless(

@@ -3,25 +3,21 @@
 from headrace.core.ports import FidelityLevel
 
 _OF_S3: dict[str, FidelityLevel] = {
-    "S3Configuration.RoleARN": "stored",
     "S3Configuration.EncryptionConfiguration": "stored",
     "S3Configuration.CloudWatchLoggingOptions": "stored",
     # The backup is delivered with the records that it backs up.
     "S3Configuration.BufferingHints": "stored",
     "ProcessingConfiguration.Processors.Lambda.RoleArn": "stored",
 }
-_COMMON: dict[str, FidelityLevel] = {"RoleARN": "stored", **_OF_S3}
 _DELIMITER: dict[str, FidelityLevel] = {
     # Each record has a place of its own in a request.
     "ProcessingConfiguration.Processors.AppendDelimiterToRecord": "stored",
 }
-_SECRET: dict[str, FidelityLevel] = {"SecretsManagerConfiguration.RoleARN": "stored"}
-_SEARCH: dict[str, FidelityLevel] = {**_COMMON, **_DELIMITER, "VpcConfiguration": "stored"}
+_SEARCH: dict[str, FidelityLevel] = {**_OF_S3, **_DELIMITER, "VpcConfiguration": "stored"}
 
 _HTTP: dict[str, FidelityLevel] = {
-    **_COMMON,
+    **_OF_S3,
     **_DELIMITER,
-    **_SECRET,
     "EndpointConfiguration.Name": "stored",
 }
 # By kind, and by member of its configuration.
@@ -32,7 +28,7 @@ STORED: dict[str, dict[str, FidelityLevel]] = {
     # Elasticsearch 6 had types of documents; the index of the data directory, as every OpenSearch, has none.
     "Elasticsearch": _SEARCH,
     # Its own configuration has no RoleARN.
-    "Splunk": {**_OF_S3, **_SECRET},
+    "Splunk": _OF_S3,
 }
 
 
