@@ -5,7 +5,7 @@ No module below this one knows which services there are. The CLI uses it with a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -37,6 +37,7 @@ from headrace.pages.health import Health
 from headrace.pages.routes import Routes
 from headrace.pages.site import build_site
 from headrace.pages.spark import SparkPages
+from headrace.resource_keys import ResourceKeys
 from headrace.resource_names import ResourceNames
 from headrace.resource_policies import ResourcePolicies
 from headrace.search.home import SearchHome
@@ -185,12 +186,29 @@ class Cloud:
             sessions=self.sessions,
             people=people,
             resource_policy=policies.of,
-            find=ResourceNames(self.gateway).find,
+            find=ResourceNames(self.gateway, self._resource_keys().of).find,
+            grants=moto.grants_on,
             account=self.config.account_id,
             region=self.config.region,
         )
         moto.before_policies_change = judge.settle
         return judge
+
+    def _resource_keys(self) -> ResourceKeys:
+        """Return who says which keys encrypt what; the services are asked when they are built."""
+
+        def bucket(name: str) -> tuple[Mapping[str, Any], str, str]:
+            found = self.s3.bucket(name)
+            return found.configurations, found.account, found.region
+
+        return ResourceKeys(
+            stream_key=lambda arn: self.kinesis.key_of(arn),
+            bucket=bucket,
+            object_encryption=lambda name, key: self.s3.object(name, key).encryption,
+            delivery_stream_key=lambda arn: self.firehose.key_of(arn),
+            held=self.moto.key_of,
+            resolved=self.moto.key_named,
+        )
 
     def _key_ring(self) -> KeyRing:
         config = self.config

@@ -18,7 +18,7 @@ from headrace.permissions.model import Access, NamedPolicy
 MOST_KEPT = 10_000
 _OWNED = frozenset({"s3", "kinesis", "lambda"})
 # Read where moto holds them: its own services ask for them too, amid their requests.
-_HELD = frozenset({"sqs", "sns", "events", "logs"})
+_HELD = frozenset({"sqs", "sns", "events", "logs", "kms"})
 Read = Callable[[ControlPlane, "Named"], Any]
 
 
@@ -125,13 +125,6 @@ def _function(control: ControlPlane, named: Named) -> Any:
     return named.ask(control, "GetPolicy", params)["Policy"]
 
 
-def _key(control: ControlPlane, named: Named) -> Any:
-    if not named.resource.startswith("key/"):
-        return None
-    params = {"KeyId": named.arn, "PolicyName": "default"}
-    return named.ask(control, "GetKeyPolicy", params)["Policy"]
-
-
 def _repository(control: ControlPlane, named: Named) -> Any:
     params = {"repositoryName": named.resource.removeprefix("repository/")}
     return named.ask(control, "GetRepositoryPolicy", params)["policyText"]
@@ -152,7 +145,6 @@ _READERS: dict[str, Read] = {
     "s3": _bucket,
     "kinesis": _stream,
     "lambda": _function,
-    "kms": _key,
     "ecr": _repository,
     "secretsmanager": _secret,
     "dynamodb": _table,

@@ -1,4 +1,4 @@
-"""Reads the policies of queues, topics, event buses and log groups where moto holds them, without a request.
+"""Reads the policies of queues, topics, event buses, log groups and keys where moto holds them, without a request.
 
 moto's services ask for them amid a request of their own, which another request must not interrupt. moto must be loaded.
 """
@@ -47,17 +47,23 @@ def _backend(backends: Any, account: str, region: str) -> Any:
     return backends[account][region]
 
 
+def _key(account: str, region: str, resource: str) -> Any:
+    from moto.kms.models import kms_backends
+
+    return _backend(kms_backends, account, region).keys[resource.removeprefix("key/")].policy
+
+
 _READERS: dict[str, Callable[[str, str, str], Any]] = {
     "sqs": _queue,
     "sns": _topic,
     "events": _bus,
     "logs": _group,
+    "kms": _key,
 }
-HELD = frozenset(_READERS)
 
 
 def policy_held(arn: str) -> str | None:
-    """Return the policy, as JSON, of what an ARN of one of the services `HELD` names; None for none."""
+    """Return the policy, as JSON, of what an ARN of SQS, SNS, EventBridge, Logs or KMS names; None for none."""
     _, _, service, region, account, resource = arn.split(":", 5)
     try:
         found = _READERS[service](account, region, resource)

@@ -7,7 +7,8 @@ from typing import Any
 
 from headrace.core.ports import Acting
 from headrace.iam.identity import Identity, identity_of
-from headrace.iam.judge import NOT_IN_IAM, Judge, access_to
+from headrace.iam.judge import NOT_IN_IAM, Judge
+from headrace.iam.key_uses import access_to
 from headrace.permissions.explain import explain
 from headrace.permissions.least import Unused, least_policy, unused_statements
 from headrace.permissions.model import Access, Policies

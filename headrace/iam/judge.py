@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from headrace.aws.errors import AwsError
-from headrace.aws.permits import Permit, gone, is_restricted, refused
+from headrace.aws.permits import Permit, gone, is_restricted, refused, refused_key
 from headrace.aws.sessions import RoleSessions
 from headrace.core.along import apart
 from headrace.core.clock import Clock
@@ -22,6 +22,15 @@ from headrace.core.config import Iam
 from headrace.core.ports import Acting
 from headrace.iam.entries import Entries, Entry, EntryKey
 from headrace.iam.identity import Identity, identity_of
+from headrace.iam.key_uses import (
+    FindIn,
+    Grants,
+    access_to,
+    is_granted,
+    use_of_key,
+    uses_of_key,
+    with_keys,
+)
 from headrace.permissions.accesses import FREE, accesses_of, why_unknown
 from headrace.permissions.evaluate import denial, evaluate
 from headrace.permissions.model import Access, Context, Decision, NamedPolicy, Policies, Principal
@@ -64,8 +73,6 @@ class People(Protocol):
 
 # Gives the policy of the resource that an access is for; None where it has none.
 ResourcePolicy = Callable[[Access], NamedPolicy | None]
-# Finds, in an account and a region, what a request names without an ARN.
-FindIn = Callable[[str, str, str, str, str], str | None]
 # What is asked where its resource is known: of an iterator only Kinesis knows the stream.
 _ASKED_INSIDE = frozenset({("kinesis", "GetRecords")})
 
@@ -84,6 +91,7 @@ class Judge:
         people: People,
         resource_policy: ResourcePolicy,
         find: FindIn,
+        grants: Grants,
         account: str,
         region: str,
     ) -> None:
@@ -95,6 +103,7 @@ class Judge:
         self._sessions = sessions
         self._resource_policy = resource_policy
         self._find = find
+        self._grants = grants
         self.lock = threading.Lock()
         self._judging = threading.RLock()
         self._by_token: dict[tuple[str, str], Caller | None] = {}
@@ -157,8 +166,15 @@ class Judge:
         if self.mode == "off" or not acting.arn:
             return ""
         if context:
-            return self._as(acting).sentence_in(access_to(action, resource), context)
-        return self._as(acting).sentence_of((action, resource), action, resource)
+            return self._as(acting).sentence_in(with_keys(access_to(action, resource), context))
+        caller = self._as(acting)
+        sentence = caller.sentence_of((action, resource), action, resource)
+        return sentence or self._key_denial(caller, action, resource)
+
+    def _key_denial(self, caller: Caller, action: str, resource: str) -> str:
+        """Return why a caller may not use the key that encrypts a resource; empty when he may, or there is none."""
+        uses = uses_of_key(self._find, action, resource)
+        return next(filter(None, [caller.sentence_in(use) for use in uses]), "")
 
     def note(self, acting: Acting, action: str, resource: str) -> None:
         """See `Guard.note`."""
@@ -243,6 +259,8 @@ class Judge:
         if known.source_arn:
             access = _from_source(access, known)
         decision = evaluate(principal, access, _with_resource(own, resource))
+        if decision.effect == "implicit deny" and is_granted(self._grants, principal, access):
+            decision = Decision(allowed=True, effect="allow", layer="resource-based policy")
         return ("" if decision.allowed else denial(principal, access, decision)), decision
 
     def subject_of(self, identity: Identity, access: Access) -> tuple[Principal, Policies] | None:
@@ -292,15 +310,6 @@ class Judge:
                 self.unknown[key] = self.unknown.get(key, 0) + 1
 
 
-def access_to(action: str, resource: str) -> Access:
-    """Return an access of which no more is known than the ARN says."""
-    if not resource.startswith("arn:"):
-        return Access(action, resource)
-    _, _, _, region, account, _ = resource.split(":", 5)
-    context = {"aws:requestedregion": (region,)} if region else {}
-    return Access(action, resource, account, context)
-
-
 def _key_of(access: Access) -> EntryKey:
     """Return the key of an access: that of `ask_for` where no more is known of it than the ARN says."""
     context = access.context
@@ -310,8 +319,11 @@ def _key_of(access: Access) -> EntryKey:
     return (access.action, access.resource, *sorted(context.items()))
 
 
-def _refusal(service: str, sentence: str) -> AwsError:
-    return gone(service) if sentence.endswith(NOT_IN_IAM) else refused(service, sentence)
+def _refusal(service: str, sentence: str, action: str) -> AwsError:
+    if sentence.endswith(NOT_IN_IAM):
+        return gone(service)
+    is_key = action.startswith("kms:") and service != "kms"
+    return refused_key(service, sentence) if is_key else refused(service, sentence)
 
 
 def _from_source(access: Access, service: Identity) -> Access:
@@ -355,13 +367,23 @@ class Caller:
         for access in self._judge.accesses(service, operation, params, account, region):
             sentence = self._note(_key_of(access), access)
             if sentence:
-                raise _refusal(service, sentence)
+                raise _refusal(service, sentence, access.action)
 
     def ask_for(self, service: str, action: str, resource: str) -> None:
         """See `Permit.ask_for`."""
-        sentence = self.sentence_of((action, resource), action, resource)
+        if action.startswith("kms:"):
+            sentence = self._sentence_via(service, action, resource)
+        else:
+            sentence = self.sentence_of((action, resource), action, resource)
         if sentence:
-            raise _refusal(service, sentence)
+            raise _refusal(service, sentence, action)
+
+    def _sentence_via(self, service: str, action: str, key: str) -> str:
+        """Note the use of a key by a service; return AWS's sentence when it is to be refused."""
+        entry = self.entries.by_key.get((action, key, service))
+        if entry is not None:
+            return self._seen(entry)
+        return self._note((action, key, service), use_of_key(service, action, key))
 
     def sentence_of(self, key: EntryKey, action: str, resource: str) -> str:
         """Note an access; return AWS's sentence when it is to be refused."""
@@ -370,9 +392,8 @@ class Caller:
             return self._note(key, access_to(action, resource))
         return self._seen(entry)
 
-    def sentence_in(self, access: Access, context: Context) -> str:
-        """Note an access with more condition keys; return AWS's sentence when it is to be refused."""
-        access = replace(access, context={**access.context, **context})
+    def sentence_in(self, access: Access) -> str:
+        """Note an access with condition keys of its own; return AWS's sentence when it is to be refused."""
         return self._note(_key_of(access), access)
 
     def note(self, action: str, resource: str) -> None:
