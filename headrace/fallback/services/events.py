@@ -182,6 +182,12 @@ def _to_delivery_stream(rule: Any, target: Mapping[str, Any], parts: list[str], 
     _queue(rule, target, parts, data, "firehose", "PutRecord", params)
 
 
+def _to_state_machine(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
+    data = input_of(target, event)
+    params = {"stateMachineArn": str(target["Arn"]), "input": data.decode()}
+    _queue(rule, target, parts, data, "stepfunctions", "StartExecution", params)
+
+
 def _queue(
     rule: Any,
     target: Mapping[str, Any],
@@ -296,6 +302,7 @@ _SENDERS: Mapping[str, Callable[[Any, Mapping[str, Any], list[str], Any], None]]
     "sns": _to_topic,
     "logs": _to_log_group,
     "events": _to_bus,
+    "states": _to_state_machine,
 }
 
 

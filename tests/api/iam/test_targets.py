@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.api.iam.test_services import BUCKET, until
+from headrace.iam.report import report_of
+from tests.api.iam.test_services import BUCKET, make_function, until
 from tests.support.cloud import InProcessCloud
 from tests.support.iam import ACCOUNT, REGION, allow, make_role, refusal, statements
 
@@ -168,3 +169,111 @@ def test_a_delivery_to_a_domain_writes_with_its_role(cloud: InProcessCloud):
     assert "OS.AccessDenied" in text
     assert "es:ESHttpPost" in text
     firehose.delete_delivery_stream(DeliveryStreamName="indexes")
+
+
+MACHINE = {
+    "StartAt": "Look",
+    "States": {
+        "Look": {
+            "Type": "Task",
+            "Resource": "arn:aws:states:::aws-sdk:kinesis:describeStreamSummary",
+            "Parameters": {"StreamName": "told-of"},
+            "End": True,
+        }
+    },
+}
+
+
+def test_a_rule_starts_a_machine_with_its_role_and_the_machine_acts_with_its_own(
+    cloud: InProcessCloud,
+):
+    cloud.client("kinesis").create_stream(StreamName="told-of", ShardCount=1)
+    stream = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/told-of"
+    own = make_role(cloud, "machine", trusts="states.amazonaws.com")
+    starts = make_role(cloud, "starts-machines", trusts="events.amazonaws.com")
+    states, events, iam = (cloud.client(n) for n in ("stepfunctions", "events", "iam"))
+    machine = states.create_state_machine(name="m", definition=json.dumps(MACHINE), roleArn=own)[
+        "stateMachineArn"
+    ]
+    dead_url, dead_arn = queue_of(cloud, "unstarted")
+    events.put_rule(Name="starts", EventPattern=json.dumps({"source": ["start"]}))
+    target = {"Id": "m", "Arn": machine, "RoleArn": starts, "DeadLetterConfig": {"Arn": dead_arn}}
+    events.put_targets(Rule="starts", Targets=[target])
+    entry = {"Source": "start", "DetailType": "d", "Detail": "{}"}
+    events.put_events(Entries=[entry])
+    assert until(lambda: bodies(cloud, dead_url))
+    assert states.list_executions(stateMachineArn=machine)["executions"] == []
+
+    def let(role: str, action: str, resource: str) -> None:
+        text = json.dumps(statements(allow(action, resource)))
+        iam.put_role_policy(RoleName=role, PolicyName="own", PolicyDocument=text)
+
+    def ended(count: int) -> Any:
+        found = states.list_executions(stateMachineArn=machine)["executions"]
+        done = [e for e in found if e["status"] != "RUNNING"]
+        return done if len(done) == count else None
+
+    let("starts-machines", "states:StartExecution", machine)
+    events.put_events(Entries=[entry])
+    (failed,) = until(lambda: ended(1))
+    assert failed["status"] == "FAILED"
+    cause = states.describe_execution(executionArn=failed["executionArn"])["cause"]
+    assert "assumed-role/machine/" in cause
+    assert "kinesis:DescribeStreamSummary" in cause
+    let("machine", "kinesis:DescribeStreamSummary", stream)
+    events.put_events(Entries=[entry])
+    assert {e["status"] for e in until(lambda: ended(2))} == {"FAILED", "SUCCEEDED"}
+
+
+def test_a_mapping_of_a_table_reads_with_the_functions_role(cloud: InProcessCloud):
+    made = cloud.client("dynamodb").create_table(
+        TableName="flights",
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"},
+    )["TableDescription"]
+    stream = made["LatestStreamArn"]
+    make_function(cloud, "tabled", make_role(cloud, "tabled", allow("dynamodb:GetRecords", stream)))
+    create = cloud.client("lambda").create_event_source_mapping
+    settings = {"FunctionName": "tabled", "EventSourceArn": stream, "StartingPosition": "LATEST"}
+    code, _, sentence = refusal(create, **settings)
+    assert code == "InvalidParameterValueException"
+    assert sentence.startswith(f"Cannot access stream {stream}. ")
+    reads = ["dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:DescribeStream"]
+    text = json.dumps(statements(allow(reads, stream)))
+    cloud.client("iam").put_role_policy(RoleName="tabled", PolicyName="own", PolicyDocument=text)
+    create(**settings)
+
+
+def test_a_log_subscription_puts_with_its_role(cloud: InProcessCloud):
+    cloud.client("kinesis").create_stream(StreamName="logged", ShardCount=1)
+    stream = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/logged"
+    role = make_role(cloud, "logs", trusts="logs.amazonaws.com")
+    logs, kinesis = cloud.client("logs"), cloud.client("kinesis")
+    logs.create_log_group(logGroupName="g")
+    logs.create_log_stream(logGroupName="g", logStreamName="s")
+    logs.put_subscription_filter(
+        logGroupName="g", filterName="f", filterPattern="", destinationArn=stream, roleArn=role
+    )
+
+    def put() -> None:
+        now_ms = cloud.cloud.clock.now_ms()
+        logs.put_log_events(
+            logGroupName="g", logStreamName="s", logEvents=[{"timestamp": now_ms, "message": "m"}]
+        )
+
+    put()
+    until(lambda: any(r["principal"].endswith("role/logs") for r in denied(cloud)))
+    text = json.dumps(statements(allow("kinesis:PutRecord", stream)))
+    cloud.client("iam").put_role_policy(RoleName="logs", PolicyName="own", PolicyDocument=text)
+    put()
+    shard_id = kinesis.list_shards(StreamName="logged")["Shards"][0]["ShardId"]
+    start = {"StreamName": "logged", "ShardId": shard_id, "ShardIteratorType": "TRIM_HORIZON"}
+    iterator = kinesis.get_shard_iterator(**start)["ShardIterator"]
+    found = until(lambda: kinesis.get_records(ShardIterator=iterator)["Records"])
+    assert len(found) == 1
+
+
+def denied(cloud: InProcessCloud) -> list[dict[str, Any]]:
+    return report_of(cloud.cloud.judge)["denied"]
