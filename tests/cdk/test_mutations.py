@@ -28,9 +28,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 LONGEST_S = 240.0
 CDK_GRANTS = "the CDK grants it with what is needed"
-MULTIPART = "EMRFS and S3A ask for it of files over 128 MiB; files here are written whole"
+# hadoop.apache.org/docs/stable/hadoop-aws/tools/hadoop-aws/assumed_roles.html lists what S3A needs to read and write.
+MULTIPART = "S3A needs it where an upload in parts is cut short (documented); files here are written whole"
 # By role and action, why nothing fails without it.
 JUSTIFIED = {
+    ("NodeRole", "s3:AbortMultipartUpload"): MULTIPART,
+    ("NodeRole", "s3:ListBucketMultipartUploads"): MULTIPART,
+    ("NodeRole", "s3:GetBucketLocation"): "S3A and EMRFS look up the bucket's region (documented as `s3:Get*`)",
     ("Enrich", "kinesis:SubscribeToShard"): f"{CDK_GRANTS}; no consumer is registered",
     ("Enrich", "kinesis:DescribeStreamConsumer"): CDK_GRANTS,
     ("Enrich", "kinesis:DescribeStreamSummary"): CDK_GRANTS,
