@@ -6,6 +6,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # Where headrace and its tools are installed; scripts/test --python has another folder for each version.
 VENV=.venv
 
+# Bytecode is kept, whatever the shell says: without it each worker of the tests, and each cloud, compiles everything anew.
+unset PYTHONDONTWRITEBYTECODE
+
 # Also where an installer has its own idea of how to end.
 trap 'exit 130' INT
 

@@ -13,6 +13,9 @@ import time
 
 from scripts.simulated_flights import run
 
+# Some tens of megabytes.
+_SEEDS_BETWEEN_COLLECTIONS = 25
+
 
 def main() -> int:
     """Run the seeds that the arguments name."""
@@ -45,6 +48,10 @@ def main() -> int:
         if not done:
             # All modules are loaded now, moto's among them: what they hold need not be looked through again and again.
             gc.freeze()
+            gc.disable()
+        if done % _SEEDS_BETWEEN_COLLECTIONS == 0:
+            # Clouds that have ended are rings of objects.
+            gc.collect()
         done, crashes = done + 1, crashes + outcome.crashes
         steps, acknowledged = steps + outcome.steps, acknowledged + outcome.acknowledged
         if asked.history:

@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--quick",
         action="store_true",
-        help="only what takes no Spark, no process that is killed and no socket",
+        help="only what takes no Spark, no process that is killed, no socket and no seconds",
     )
     parser.addoption(
         "--cloud",
@@ -76,6 +76,15 @@ _SLOW_PLACES = (
     "api/emr", "cdk", "clients", "fuzz", "integration", "pipeline", "scripts", "security/test_browser.py",
     "security/test_function_walls.py", "security/test_patterns.py", "security/test_templates.py", "server", "soak",
     "unit/fallback/test_kept.py", "unit/fallback/test_twins.py",
+    # Whole tables of answers and of types, and clouds by the hundred: a third of the files' time is theirs.
+    "conformance", "lambdas/test_convergence.py", "unit/testing", "unit/lint/test_known_defects.py",
+    "unit/fallback/test_dynamodb", "unit/fallback/test_executions.py", "unit/store/test_losses.py",
+    "unit/store/test_repair_database.py", "unit/cli/test_other_answers.py", "spark/test_versions.py",
+    "api/cloudformation/test_declared.py", "api/cloudformation/test_drift.py", "api/cloudformation/test_existing.py",
+    "api/cloudformation/test_kinesis_resources.py", "api/cloudformation/test_lifecycles.py",
+    "api/cloudformation/test_signals.py", "api/firehose/test_destinations.py",
+    "api/lambda_/test_bounds.py", "api/lambda_/test_event_source_mappings.py", "api/lambda_/test_invoke.py",
+    "api/lambda_/test_isolation.py", "api/lambda_/test_urls.py", "api/s3/test_keys.py", "api/test_strict.py",
 )  # fmt: skip
 _SLOW_NAMES = ("ServerProcess", "subprocess")
 _QUICK_EXAMPLES = 10

@@ -69,10 +69,12 @@ def variables(values: Mapping[str, str | None]) -> Generator[None]:
 
 
 def put(values: Mapping[str, str | None]) -> None:
-    """Set variables; None removes one."""
+    """Set variables; None removes one. Those that are so already are left alone: setting is the dear part."""
     for name, value in values.items():
+        if os.environ.get(name) == value:
+            continue
         if value is None:
-            os.environ.pop(name, None)
+            del os.environ[name]
         else:
             os.environ[name] = value
 

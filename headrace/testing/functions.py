@@ -309,6 +309,13 @@ class InProcessEnvironment:
 
 
 def _set_level(logger: logging.Logger, level: int) -> None:
-    """Set a level if it is another: setting it makes every logger forget what it knows."""
-    if logger.level != level:
+    """Set a level if it is another: setting it makes every logger forget what it knows.
+
+    While `logging.disable` holds everything back, no level changes what they know.
+    """
+    if logger.level == level:
+        return
+    if logger.manager.disable >= logging.CRITICAL:
+        logger.level = level
+    else:
         logger.setLevel(level)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import msgspec
+
 from headrace.services.firehose.state import DeliveryStream, Intent, Progress
 from headrace.store.database import Database, Documents
 
@@ -41,7 +43,7 @@ class DeliveryStreams:
 
     def save_progress(self, stream_id: str, progress: Progress) -> None:
         """Store progress; durable on return."""
-        self._progress.put(stream_id, asdict(progress))
+        self._progress.put(stream_id, msgspec.to_builtins(progress))
 
     def delete(self, stream_id: str) -> None:
         """Delete a delivery stream and its progress."""

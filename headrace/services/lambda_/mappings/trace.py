@@ -11,8 +11,10 @@ import json
 import logging
 import threading
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from headrace.services.lambda_.mappings.batch import Attempt, Batch, History
 from headrace.store.database import Database
@@ -119,7 +121,7 @@ class Trace:
                 len(records),
                 disposal,
                 detail,
-                json.dumps([asdict(attempt) for attempt in history.attempts[-50:]]),
+                json.dumps(msgspec.to_builtins(history.attempts[-50:])),
                 smooth,
             ),
         )
