@@ -1,4 +1,4 @@
-"""Says which customer's KMS key encrypts a resource: a stream, an object or what a bucket takes, a queue, a topic."""
+"""Says which customer's KMS key encrypts a stream, an object or what a bucket takes, a queue, a topic, a secret."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ResourceKeys:
         bucket: gives a bucket's configurations, by name. Raises BucketNotFound.
         object_encryption: gives what an object remembers of its encryption. Raises ObjectNotFound, AwsError.
         delivery_stream_key: gives the key of a delivery stream's ARN.
-        held: gives the key of a queue's or a topic's ARN.
+        held: gives the key of a queue's, a topic's or a secret's ARN.
         resolved: gives the ARN of a key that is named by id or alias, in an account and a region.
     """
 
@@ -55,7 +55,7 @@ class ResourceKeys:
             return self._stream_key(resource.partition("/consumer/")[0])
         if service == "firehose":
             return self._delivery_stream_key(resource)
-        if service in ("sqs", "sns"):
+        if service in ("sqs", "sns", "secretsmanager"):
             return self._held(resource)
         if service != "s3":
             return ""

@@ -1,6 +1,6 @@
-"""Reads from moto which customer's key encrypts a queue or a topic, and who has grants on a key, without a request.
+"""Reads from moto which customer's key encrypts a queue, a topic or a secret, and who has grants on a key.
 
-moto's services ask for them amid a request of their own. moto must be loaded.
+Without a request: moto's services ask for them amid one of their own. moto must be loaded.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportPrivateUsage=false
@@ -28,7 +28,7 @@ def key_arn(key_id: str, account: str, region: str) -> str:
 
 
 def key_held(arn: str) -> str:
-    """Return the ARN of the customer's key of a queue or a topic; empty for none."""
+    """Return the ARN of the customer's key of a queue, a topic or a secret; empty for none."""
     _, _, service, region, account, resource = arn.split(":", 5)
     held: Any = None
     if service == "sqs":
@@ -39,6 +39,11 @@ def key_held(arn: str) -> str:
         from moto.sns.models import sns_backends
 
         held = sns_backends[account][region].topics.get(arn)
+    elif service == "secretsmanager":
+        from moto.secretsmanager.models import secretsmanager_backends
+
+        secret: Any = secretsmanager_backends[account][region].secrets.get(arn)
+        return "" if secret is None else key_arn(str(secret.kms_key_id or ""), account, region)
     given = "" if held is None else str(getattr(held, "kms_master_key_id", "") or "")
     return key_arn(given, account, region)
 

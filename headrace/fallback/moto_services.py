@@ -224,7 +224,7 @@ class MotoServices:
         return policy_held(arn)
 
     def key_of(self, arn: str) -> str:
-        """Return the ARN of the customer's key of a queue or a topic; empty for none."""
+        """Return the ARN of the customer's key of a queue, a topic or a secret; empty for none."""
         self.warm_up()
         return key_held(arn)
 

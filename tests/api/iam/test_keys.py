@@ -191,6 +191,13 @@ def test_a_queue_and_a_delivery_stream_ask_for_their_key(cloud: InProcessCloud, 
     put = as_role(cloud, "sender", "firehose").put_record
     found = refusal(put, DeliveryStreamName="direct", Record={"Data": b"1"})
     assert found[:2] == ("InvalidKMSResourceException", 400)
-    put_policy(cloud, "sender", allow(["sqs:*", "firehose:*"], "*"), allow("kms:*", key))
+    secrets = cloud.client("secretsmanager")
+    secrets.create_secret(Name="secret", SecretString="1", KmsKeyId=key)
+    read = as_role(cloud, "sender", "secretsmanager").get_secret_value
+    mine = allow(["sqs:*", "firehose:*", "secretsmanager:*"], "*")
+    put_policy(cloud, "sender", mine)
+    assert "kms:Decrypt" in refusal(read, SecretId="secret")[2]
+    put_policy(cloud, "sender", mine, allow("kms:*", key))
+    read(SecretId="secret")
     send(QueueUrl=url, MessageBody="1")
     put(DeliveryStreamName="direct", Record={"Data": b"1"})
